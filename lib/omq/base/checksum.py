@@ -1,0 +1,65 @@
+"""CRC-32C (Castagnoli), the one checksum of omq: blocks, payloads, pool records and bodies.
+
+Three implementations give the same value (tests/unit/base/test_checksum.py); the first that can be
+imported is used:
+
+1. the `crc32c` package, which uses the processor's CRC instruction;
+2. the C extension of `crcmod` (distributed as wheels by crcmod-plus, see ADR 0001);
+3. the pure Python fallback of `crcmod`, about fifty times slower: a RuntimeWarning says so, once.
+
+A checksum is continued by passing the last value: crc32c(b, crc32c(a)) == crc32c(a + b).
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+
+Buffer = bytes | bytearray | memoryview
+CrcFunction = Callable[..., int]
+
+HARDWARE = "crc32c package"
+EXTENSION = "crcmod C extension"
+PURE_PYTHON = "crcmod pure Python"
+
+
+def _from_crc32c() -> tuple[str, CrcFunction]:
+    function: CrcFunction = importlib.import_module("crc32c").crc32c
+    return HARDWARE, function
+
+
+def _from_crcmod() -> tuple[str, CrcFunction]:
+    make: Callable[[str], CrcFunction] = importlib.import_module(
+        "crcmod.predefined"
+    ).mkPredefinedCrcFun
+    compiled = bool(importlib.import_module("crcmod.crcmod")._usingExtension)
+    return (EXTENSION if compiled else PURE_PYTHON), make("crc-32c")
+
+
+def _choose() -> tuple[str, CrcFunction]:
+    try:
+        return _from_crc32c()
+    except ImportError:
+        name, function = _from_crcmod()  # without either there is no omq: the ImportError says it
+    if name == PURE_PYTHON:
+        warnings.warn(
+            "crcmod runs without its C extension: checksums are about fifty times slower; "
+            "install crcmod-plus or crc32c",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return name, function
+
+
+_NAME, _FUNCTION = _choose()
+
+
+def crc32c(data: Buffer, crc: int = 0) -> int:
+    """The CRC-32C of `data`, continued from `crc`: 0 to 2**32 - 1."""
+    return _FUNCTION(data, crc)
+
+
+def implementation() -> str:
+    """Which implementation is in use: HARDWARE, EXTENSION or PURE_PYTHON."""
+    return _NAME

@@ -1,0 +1,77 @@
+"""Time: wall time for people and records, boot time for waiting; and who a process is.
+
+Invariant: a delay, lease or time-out is counted in `monotonic_ns`, which no administrator can set
+and which goes on while the machine sleeps; `wall_ns` is only stored and shown. Boot time has no
+meaning after a reboot, so a file that holds it also holds `boot_id`.
+
+Two date forms are the original's (month.day.year): `05.18.99 13:30:03` in the message pool's dump
+and `05.18.99/13:35:00` in that of the queues. Both are local time, as there.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+NS_PER_S: Final = 1_000_000_000
+NS_PER_MS: Final = 1_000_000
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def wall_ns() -> int:
+    """Nanoseconds since 1970, UTC. May jump."""
+    return time.time_ns()
+
+
+def monotonic_ns() -> int:
+    """Nanoseconds since boot, suspended time included. Never jumps, the same in all processes."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def boot_id() -> bytes:
+    """The 16 bytes by which the kernel names this boot."""
+    return bytes.fromhex(_BOOT_ID.read_text(encoding="ascii").strip().replace("-", ""))
+
+
+def process_start_ticks(pid: int) -> int | None:
+    """When process `pid` started, in clock ticks since boot (proc(5), stat field 22); None when there
+    is no such process. With the pid it names one process for the whole uptime: pids are reused."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the program's name in parentheses and may hold spaces and parentheses.
+    after_name = stat[stat.rindex(b")") + 1 :].split()
+    return int(after_name[19])
+
+
+def seed_time(wall: int) -> str:
+    """`05.18.99 13:30:03`; 0 is the original's `01.01.70 00:00:00`, in every time zone."""
+    return _seed(wall, " ")
+
+
+def seed_time_slash(wall: int) -> str:
+    """`05.18.99/13:30:03`."""
+    return _seed(wall, "/")
+
+
+def seed_clock(wall: int) -> str:
+    """`13:37:25`, the time of day alone."""
+    return _seed(wall, " ")[9:]
+
+
+def _seed(wall: int, between: str) -> str:
+    if wall == 0:
+        return f"01.01.70{between}00:00:00"
+    moment = time.localtime(wall // NS_PER_S)
+    return time.strftime(f"%m.%d.%y{between}%H:%M:%S", moment)
+
+
+def iso_time(wall: int) -> str:
+    """`2026-11-21T13:30:03.123456+01:00`: local time with its offset, microseconds."""
+    seconds, rest = divmod(wall, NS_PER_S)
+    moment = datetime.fromtimestamp(seconds, UTC).astimezone()
+    return moment.replace(microsecond=rest // 1000).isoformat(timespec="microseconds")

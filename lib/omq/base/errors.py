@@ -1,0 +1,306 @@
+"""Every failure omq reports: one class each, with its message, wire status and exit code.
+
+A class docstring is the message template; keyword arguments fill it. `status` travels in replies of
+the queue manager (two bytes, 0 means success), `exit_code` is what a command line tool exits with
+(the numbers of sysexits.h, so that scripts may tell "try later" from "wrong input").
+
+Invariants (tests/tidy): 1. `status` is unique; 2. every template names what happened and what to do
+or where to look; 3. every class is reachable from its status through `from_status`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, ClassVar
+
+
+class Exit(IntEnum):
+    """Exit codes of every omq command (sysexits.h; 1 is left to grep-like answers)."""
+
+    OK = 0
+    NO = 1  # the question has the answer "no" (nothing found, check failed)
+    USAGE = 64  # wrong options or arguments
+    DATA = 65  # the input is wrong: message, spool or journal bytes
+    NO_INPUT = 66  # a named thing does not exist: queue, file, spool
+    UNAVAILABLE = 69  # the queue manager does not run or does not answer
+    SOFTWARE = 70  # a bug of ours
+    OS = 71  # the system refuses: IPC limits, memory, processes
+    CANT_CREATE = 73  # a file or object cannot be made
+    IO = 74  # a disk said no
+    TEMPORARY = 75  # try again later: queue full, inhibited, busy
+    NO_PERMISSION = 77  # no authority
+    CONFIG = 78  # the configuration is wrong; units do not restart on it
+
+
+class OmqError(Exception):
+    """{text}"""
+
+    status: ClassVar[int] = 1
+    exit_code: ClassVar[Exit] = Exit.SOFTWARE
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+        template = type(self).__doc__ or "{text}"
+        try:
+            text = template.format(**fields)
+        except (KeyError, IndexError, ValueError):
+            text = f"{template} {fields}"
+        super().__init__(text)
+
+
+class BadRequest(OmqError):
+    """the request was refused: {reason}"""
+
+    status = 2
+    exit_code = Exit.USAGE
+
+
+class NotRegistered(OmqError):
+    """the queue manager does not know this client (wrong token or an old epoch); connect again"""
+
+    status = 3
+    exit_code = Exit.UNAVAILABLE
+
+
+class NoAuthority(OmqError):
+    """uid {uid} has no authority to {action} on queue {queue}; see authority.conf"""
+
+    status = 4
+    exit_code = Exit.NO_PERMISSION
+
+
+class UnknownQueue(OmqError):
+    """queue {queue} is not defined; 'omqdump' option L lists the queues, queues.conf defines them"""
+
+    status = 5
+    exit_code = Exit.NO_INPUT
+
+
+class BadName(OmqError):
+    """{kind} name {name!r} is not allowed: {rule}"""
+
+    status = 6
+    exit_code = Exit.USAGE
+
+
+class BadPriority(OmqError):
+    """priority {priority} is not allowed: 0 (lowest) to 9, or urgent, normal, low"""
+
+    status = 7
+    exit_code = Exit.USAGE
+
+
+class PutInhibited(OmqError):
+    """queue {queue} is inhibited for put; set put = allowed in queues.conf and reload"""
+
+    status = 8
+    exit_code = Exit.TEMPORARY
+
+
+class GetInhibited(OmqError):
+    """queue {queue} is inhibited for get; set get = allowed in queues.conf and reload"""
+
+    status = 9
+    exit_code = Exit.TEMPORARY
+
+
+class QueueFull(OmqError):
+    """queue {queue} holds its maximum of {limit} messages; try later or raise max_depth"""
+
+    status = 10
+    exit_code = Exit.TEMPORARY
+
+
+class MessageTooLong(OmqError):
+    """the message has {size} bytes, queue {queue} takes {limit} (max_length)"""
+
+    status = 11
+    exit_code = Exit.DATA
+
+
+class IndexFull(OmqError):
+    """the index holds its maximum of {limit} messages; raise messages_max and restart"""
+
+    status = 12
+    exit_code = Exit.TEMPORARY
+
+
+class SpoolFull(OmqError):
+    """no disk space for new messages in {path}: {detail}; done, move and delete still work"""
+
+    status = 13
+    exit_code = Exit.TEMPORARY
+
+
+class LeaseLost(OmqError):
+    """message {qpool_id} is no longer this reader's: its lease ended or another operation took it"""
+
+    status = 14
+    exit_code = Exit.NO
+
+
+class NoMessage(OmqError):
+    """no such message on queue {queue}"""
+
+    status = 15
+    exit_code = Exit.NO
+
+
+class TimedOut(OmqError):
+    """no answer within {seconds} s while waiting for {what}"""
+
+    status = 16
+    exit_code = Exit.UNAVAILABLE
+
+
+class ManagerUnavailable(OmqError):
+    """the queue manager of {spool} cannot be reached: {reason}; start it with omrc"""
+
+    status = 17
+    exit_code = Exit.UNAVAILABLE
+
+
+class ShuttingDown(OmqError):
+    """the queue manager is shutting down; the request was not carried out"""
+
+    status = 18
+    exit_code = Exit.TEMPORARY
+
+
+class TooManyClients(OmqError):
+    """the queue manager serves its maximum of {limit} clients (clients_max)"""
+
+    status = 19
+    exit_code = Exit.TEMPORARY
+
+
+class BadProperty(OmqError):
+    """property {name!r} is not allowed: {rule}"""
+
+    status = 20
+    exit_code = Exit.DATA
+
+
+class BodyUnavailable(OmqError):
+    """the body of message {qpool_id} cannot be read from {where}: {reason}"""
+
+    status = 21
+    exit_code = Exit.DATA
+
+
+class BodyDamaged(OmqError):
+    """the body of message {qpool_id} in {where} fails its CRC: expected {expected:08x}, got {got:08x}"""
+
+    status = 22
+    exit_code = Exit.DATA
+
+
+class BadItemRef(OmqError):
+    """item reference {ref!r} is refused: {reason}"""
+
+    status = 23
+    exit_code = Exit.DATA
+
+
+class SequenceReused(OmqError):
+    """request {sequence} is older than the last one carried out for this client"""
+
+    status = 24
+    exit_code = Exit.SOFTWARE
+
+
+class ConfigError(OmqError):
+    """{file}:{line}: {key}: {reason}; allowed: {allowed}"""
+
+    status = 40
+    exit_code = Exit.CONFIG
+
+
+class SpoolMissing(OmqError):
+    """there is no spool at {path}; 'omrc --embedded --spool DIR' makes one"""
+
+    status = 41
+    exit_code = Exit.NO_INPUT
+
+
+class SpoolOwner(OmqError):
+    """{path} has owner {owner} and mode {mode:04o}, expected {expected}"""
+
+    status = 42
+    exit_code = Exit.NO_PERMISSION
+
+
+class SpoolLocked(OmqError):
+    """{path} is locked by process {pid} ({what}); stop it first"""
+
+    status = 43
+    exit_code = Exit.TEMPORARY
+
+
+class NewerFormat(OmqError):
+    """{file} has format version {version}, this omq reads up to {known}; use the newer omq"""
+
+    status = 44
+    exit_code = Exit.CONFIG
+
+
+class Damaged(OmqError):
+    """{file} at offset {offset}: {reason}"""
+
+    status = 45
+    exit_code = Exit.DATA
+
+
+class DiskError(OmqError):
+    """{operation} on {file} failed: {reason}; the daemon stops, nothing unsynced was acknowledged"""
+
+    status = 46
+    exit_code = Exit.IO
+
+
+class IpcLimit(OmqError):
+    """the system refuses a System V {what}: {reason}; see sysctl {sysctl}"""
+
+    status = 47
+    exit_code = Exit.OS
+
+
+class NeedsRepair(OmqError):
+    """{path} cannot be used as it is: {reason}; run: {command}"""
+
+    status = 48
+    exit_code = Exit.DATA
+
+
+class PortInUse(OmqError):
+    """{address} port {port} cannot be bound: {reason}"""
+
+    status = 49
+    exit_code = Exit.UNAVAILABLE
+
+
+class ServiceUnknown(OmqError):
+    """service {service} is not defined in services.conf; known: {known}"""
+
+    status = 50
+    exit_code = Exit.NO_INPUT
+
+
+def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
+    found: dict[int, type[OmqError]] = {root.status: root}
+    for child in root.__subclasses__():
+        for status, error in _all_errors(child).items():
+            assert status not in found, f"status {status} is used twice"
+            found[status] = error
+    return found
+
+
+BY_STATUS: dict[int, type[OmqError]] = _all_errors(OmqError)
+
+
+def from_status(status: int, fields: dict[str, Any]) -> OmqError:
+    """The error for a wire status; an unknown one becomes OmqError with the number in its text."""
+    error = BY_STATUS.get(status)
+    if error is None or error is OmqError:
+        return OmqError(text=f"status {status}: {fields}")
+    return error(**fields)

@@ -1,0 +1,153 @@
+"""The one logger: an event has a level, a number and text of the catalogue, a process id and
+fields.
+
+Each goes to two places: `logs/events.log` as one JSON object a line, and stderr as one line for
+people (with the `<N>` priority prefix of sd-daemon(3) when systemd reads it).
+
+Invariants: 1. one event is one write() on an O_APPEND descriptor, so that the lines of many
+processes do not mix; 2. nothing that a field holds can start a new line or reach a terminal
+unescaped; 3. a log that cannot be written never stops the service: the loss is told on stderr and
+counted in `lost`. The log is not durable data and is never synced. `reopen()` follows a rotation
+done from outside.
+
+JSON keys: time (ISO 8601), level, service, pid, event (number), text, then the fields. A field that
+would hide one of these is a bug of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import IntEnum
+from pathlib import Path
+from typing import Final
+
+from omq.base import clock
+from omq.base.events import Event
+from omq.base.names import escape
+
+FIELD_CHARACTERS_MAX: Final = 1024
+"""A longer value is cut: one event must stay one short write."""
+
+_RESERVED: Final = frozenset({"time", "level", "service", "pid", "event", "text"})
+
+
+class Level(IntEnum):
+    """How bad it is; numbers grow with detail, as in the original's logging levels."""
+
+    FATAL = 1  # the process cannot go on and is about to end: someone must act now
+    ERROR = 3  # an operation failed for good, or data is damaged: someone must look
+    WARNING = 5  # something is wrong but handled (retried, deferred, refused): look if it repeats
+    REPORT = 9  # normal work worth a line: starts, stops, deliveries
+    TRACE = 15  # detail for finding a fault; off unless asked for
+
+
+FATAL: Final = Level.FATAL
+ERROR: Final = Level.ERROR
+WARNING: Final = Level.WARNING
+REPORT: Final = Level.REPORT
+TRACE: Final = Level.TRACE
+
+_SYSLOG_PRIORITY = {FATAL: 2, ERROR: 3, WARNING: 4, REPORT: 6, TRACE: 7}
+
+FieldValue = str | bytes | float | Path | None
+"""What a field may be; int and bool pass as float does."""
+
+
+class EventLog:
+    """Writes events of one service. `path` None: stderr only. `level`: the most detail written."""
+
+    def __init__(
+        self, service: str, path: Path | None = None, *, level: Level = REPORT, stderr: bool = True
+    ) -> None:
+        self.service = service
+        self.level = level
+        self.lost = 0
+        self._path = path
+        self._stderr = stderr
+        self._prefix = "JOURNAL_STREAM" in os.environ
+        self._descriptor = -1
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Open the log again, after a rotation or a fork into another service."""
+        self.close()
+        if self._path is None:
+            return
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(self._path, flags, 0o640)
+        except OSError as error:
+            self._lose(f"cannot be opened: {error.strerror}")
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def event(self, event: Event, level: Level = REPORT, /, **fields: FieldValue) -> None:
+        """Log `event`; fields that are None are left out."""
+        if level > self.level:
+            return
+        assert _RESERVED.isdisjoint(fields), "a field must not hide one of the log's own keys"
+        shown = {name: _plain(value) for name, value in fields.items() if value is not None}
+        pid = os.getpid()  # asked each time: services fork
+        if self._descriptor >= 0:
+            self._append(event, level, pid, shown)
+        if self._stderr:
+            self._say(_SYSLOG_PRIORITY[level], human_line(self.service, event, level, pid, shown))
+
+    def _append(
+        self, event: Event, level: Level, pid: int, fields: dict[str, str | float]
+    ) -> None:
+        record: dict[str, str | float] = {
+            "time": clock.iso_time(clock.wall_ns()),
+            "level": level.name,
+            "service": self.service,
+            "pid": pid,
+            "event": event.number,
+            "text": event.text,
+            **fields,
+        }
+        line = (json.dumps(record) + "\n").encode("ascii")
+        try:
+            written = os.write(self._descriptor, line)
+        except OSError as error:
+            self._lose(f"cannot be written: {error.strerror}")
+            return
+        if written != len(line):
+            self._lose("cannot be written: short write, the disk is full")
+
+    def _lose(self, reason: str) -> None:
+        self.lost += 1
+        if self.lost == 1:
+            self._say(3, f"ERROR {self.service}[{os.getpid()}] {self._path} {reason}")
+
+    def _say(self, priority: int, line: str) -> None:
+        prefix = f"<{priority}>" if self._prefix else ""
+        try:
+            sys.stderr.write(f"{prefix}{line}\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):  # stderr is closed or its reader is gone: nowhere to say it
+            self.lost += 1
+
+
+def human_line(
+    service: str, event: Event, level: Level, pid: int, fields: dict[str, str | float]
+) -> str:
+    """`REPORT local.delivery[71] [OM 7604] Finished delivery of message queue=LOCAL`."""
+    words = [f"{level.name} {service}[{pid}] [OM {event.number:04d}] {event.text}"]
+    for name, value in fields.items():
+        text = escape(str(value), FIELD_CHARACTERS_MAX)
+        words.append(f'{name}="{text}"' if " " in text else f"{name}={text}")
+    return " ".join(words)
+
+
+def _plain(value: str | bytes | float | Path) -> str | float:
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, bytes):
+        return value[:FIELD_CHARACTERS_MAX].hex()
+    text = str(value)
+    return text if len(text) <= FIELD_CHARACTERS_MAX else text[:FIELD_CHARACTERS_MAX] + "..."

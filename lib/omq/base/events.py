@@ -1,0 +1,168 @@
+"""The catalogue of events: every line that a daemon logs has one number and one text, here only.
+
+Numbers are for programs and for the search engine of whoever reads the log: they never change their
+meaning and are never reused. 7601, 7603, 7604, 7605, 7608, 7618 and 8807 are the original's, with
+its texts; the other numbers are grouped around them. Fields carry the particulars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`[OM nnnn] text`."""
+
+    number: int
+    text: str
+
+
+CATALOGUE: Final[dict[int, Event]] = {}
+
+
+def _event(number: int, text: str) -> Event:
+    assert number not in CATALOGUE, f"event number {number} is used twice"
+    CATALOGUE[number] = Event(number, text)
+    return CATALOGUE[number]
+
+
+# 1000: any daemon
+SERVICE_STARTED = _event(1001, "Service Started Up")
+SERVICE_STOPPED = _event(1002, "Service Shut Down")
+SERVICE_DRAINING = _event(1003, "Service is finishing its messages before it stops")
+SERVICE_RELOADED = _event(1004, "Configuration Reloaded")
+RELOAD_REFUSED = _event(1005, "Configuration refused; the old one stays in force")
+CONFIG_WRONG = _event(1006, "Configuration is wrong; the service does not start")
+BUG = _event(1007, "Unexpected error in the program")
+FAILED = _event(1008, "Operation failed")
+NOT_TRUSTED_SPOOL = _event(1009, "Spool has the wrong owner or mode")
+SIGNAL_RECEIVED = _event(1010, "Signal received")
+FAULT_ARMED = _event(1011, "Crash points are armed by OMQ_FAULT")
+SLOW_CHECKSUM = _event(1012, "Checksums run in pure Python; install crcmod-plus or crc32c")
+
+# 1100: supervisor and service parents
+READER_STARTED = _event(1101, "Reader process started")
+READER_STOPPED = _event(1102, "Reader process stopped")
+READER_DIED = _event(1103, "Reader process died")
+READER_RESTART = _event(1104, "Reader process will be started again")
+READER_KILLED = _event(1105, "Reader process did not stop in time and was killed")
+DAEMON_STARTED = _event(1111, "Daemon started")
+DAEMON_READY = _event(1112, "Daemon is ready")
+DAEMON_DIED = _event(1113, "Daemon died")
+DAEMON_RESTART = _event(1114, "Daemon will be started again")
+DAEMON_STOPPED = _event(1115, "Daemon stopped")
+DAEMON_KILLED = _event(1116, "Daemon did not stop in time and was killed")
+DAEMON_NOT_READY = _event(1117, "Daemon did not become ready in time")
+DAEMON_GIVEN_UP = _event(1118, "Daemon is not started again: its configuration is wrong")
+SUPERVISOR_STARTED = _event(1121, "Supervisor Started Up")
+SUPERVISOR_STOPPED = _event(1122, "Supervisor Shut Down")
+
+# 1200: queue manager
+MANAGER_STARTED = _event(1201, "Queue Manager Started Up")
+MANAGER_STOPPED = _event(1202, "Queue Manager Shut Down")
+MANAGER_READY = _event(1203, "Queue Manager serves requests")
+MANAGER_DIED = _event(1204, "Queue Manager dies; its state is in the tombstone file")
+CLIENT_CONNECTED = _event(1211, "Client connected")
+CLIENT_GONE = _event(1212, "Client disconnected")
+CLIENT_DIED = _event(1213, "Client died")
+CLIENT_REFUSED = _event(1214, "Client refused")
+REQUEST_REFUSED = _event(1215, "Request refused")
+BAD_REQUEST = _event(1216, "Malformed request thrown away")
+READER_REGISTERED = _event(1221, "Queue reader registered")
+READER_UNREGISTERED = _event(1222, "Queue reader left")
+READER_LOST = _event(1223, "Queue reader died with messages")
+LEASE_ENDED = _event(1224, "Lease ended; the message is taken back")
+MESSAGE_DEFERRED = _event(1231, "Message deferred")
+MESSAGE_POISONED = _event(1232, "Message put on the POISON queue")
+QUEUE_DEFINED = _event(1241, "Queue defined")
+QUEUE_CHANGED = _event(1242, "Queue changed")
+QUEUE_REMOVED = _event(1243, "Queue is no longer configured; its messages stay")
+QUEUE_FULL = _event(1244, "Queue has reached its maximum depth")
+INDEX_FULL = _event(1245, "The index holds its maximum of messages")
+SPOOL_FULL = _event(1246, "Disk space is short: new messages are refused")
+SPOOL_FREE = _event(1247, "Disk space is enough again: new messages are accepted")
+OPERATOR_COMMAND = _event(1251, "Operator command carried out")
+MESSAGES_NOT_READ = _event(1252, "Messages of the pool were not read at start, as configured")
+
+# 1300: recovery
+RECOVERY_STARTED = _event(1301, "Recovery started")
+RECOVERY_POOL_READ = _event(1302, "Message Pool read")
+RECOVERY_JOURNAL_READ = _event(1303, "Journal replayed")
+RECOVERY_FINISHED = _event(1304, "Recovery finished")
+INDEX_ADOPTED = _event(1305, "The index of the last run is used again")
+INDEX_REBUILT = _event(1306, "The index was built from pool and journal")
+TORN_TAIL = _event(1311, "Journal ends in a torn block that was never acknowledged")
+BLOCK_QUARANTINED = _event(1312, "Damaged journal block set aside in quarantine")
+RECORD_QUARANTINED = _event(1313, "Damaged record set aside in quarantine")
+MESSAGE_LOST = _event(1314, "A message cannot be recovered")
+SEQUENCE_GAP = _event(1315, "Log sequence numbers are missing in the journal")
+
+# 1400: journal, pool, store
+JOURNAL_ROTATED = _event(1401, "New journal file")
+JOURNAL_RETIRED = _event(1402, "Journal file retired")
+JOURNAL_LATE = _event(1403, "Next journal file was not ready in time")
+CHECKPOINT = _event(1411, "Checkpoint finished")
+CHECKPOINT_LATE = _event(1412, "Checkpoint is late; the journal grows")
+CHECKPOINT_ASKED = _event(1413, "Checkpoint asked for")
+POOL_WRITER_STARTED = _event(1421, "Pool Writer Started Up")
+POOL_WRITER_STOPPED = _event(1422, "Pool Writer Shut Down")
+STORE_COMPACTED = _event(1431, "Store file compacted")
+DISK_ERROR = _event(1441, "Disk error; the daemon stops")
+BODY_DAMAGED = _event(1442, "Message body is damaged")
+
+# 1500: item delete daemon
+IDEL_STARTED = _event(1501, "Item Delete Daemon Started Up")
+IDEL_STOPPED = _event(1502, "Item Delete Daemon Shut Down")
+IDEL_DELETED = _event(1503, "Messages deleted")
+IDEL_ALREADY_GONE = _event(1504, "Item was already gone")
+
+# 7000: service router
+ROUTER_STARTED = _event(7001, "Service Router Started Up")
+ROUTER_STOPPED = _event(7002, "Service Router Shut Down")
+ROUTED = _event(7003, "Message routed")
+ROUTER_NO_ROUTE = _event(7004, "No route for recipient")
+ROUTER_ALIAS_LOOP = _event(7005, "Alias leads back to itself")
+
+# 7200: SMTP server
+SMTP_STARTED = _event(7201, "SMTP Server Started Up")
+SMTP_STOPPED = _event(7202, "SMTP Server Shut Down")
+SMTP_ACCEPTED = _event(7203, "Message accepted")
+SMTP_REFUSED = _event(7204, "Message refused for now")
+SMTP_REJECTED = _event(7205, "Message rejected")
+SMTP_SESSION_FAILED = _event(7206, "Session broke off")
+
+# 7400: internet mail gateway
+GATEWAY_STARTED = _event(7401, "Internet Mail Gateway Started Up")
+GATEWAY_STOPPED = _event(7402, "Internet Mail Gateway Shut Down")
+GATEWAY_SENT = _event(7403, "Message sent")
+GATEWAY_DEFERRED = _event(7404, "Message could not be sent; it will be tried again")
+GATEWAY_REJECTED = _event(7405, "Message was rejected by the peer")
+GATEWAY_EXPIRED = _event(7406, "Message could not be sent in time; no more retries")
+GATEWAY_NO_PEER = _event(7407, "Peer cannot be reached")
+
+# 7600: local delivery (the original's numbers and texts where it has them)
+LOCAL_STARTED = _event(7601, "Local Delivery Started Up")
+LOCAL_STOPPED = _event(7602, "Local Delivery Shut Down")
+LOCAL_DELIVERY_STARTED = _event(7603, "Started delivery of message")
+LOCAL_DELIVERY_FINISHED = _event(7604, "Finished delivery of message")
+LOCAL_MESSAGE_ID = _event(7605, "Current message Id")
+LOCAL_RECIPIENT_FINISHED = _event(7608, "Finished delivery to recipient")
+LOCAL_RECIPIENT_UNKNOWN = _event(7609, "Recipient has no mailbox here")
+LOCAL_ALREADY_DELIVERED = _event(7610, "Message was delivered before; not written again")
+LOCAL_FAILED = _event(7611, "Delivery failed; it will be tried again")
+LOCAL_CREATOR = _event(7618, "Creator of message")
+
+# 8800: error manager
+ERRMGR_STARTED = _event(8801, "Error Manager Started Up")
+ERRMGR_STOPPED = _event(8802, "Error Manager Shut Down")
+ERRMGR_REPORTED = _event(8803, "Non-delivery report sent")
+ERRMGR_NO_REPORT = _event(8804, "No report: the message has no sender")
+ERRMGR_UNUSABLE = _event(8805, "Message put on the ERROR queue: no report can be made")
+ERRMGR_NOT_CONFIGURED = _event(8807, "No Error Manager Configured. Please Configure One")
+
+# 9000: client programs (omsend, omread)
+COMMAND_FAILED = _event(9001, "Command failed; the message counts one more attempt")
+COMMAND_DEFERRED = _event(9002, "Command asked to be run again later")
+COMMAND_DONE = _event(9003, "Command finished the message")

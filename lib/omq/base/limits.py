@@ -1,0 +1,87 @@
+"""Hard limits: what the formats and the algorithms are built for. Settings may only go below them.
+
+A limit stands here when a file format, a fixed-width field or an algorithm's cost depends on it;
+what an administrator may choose is a key of omq.conf (omq.base.settings). Every number has its
+reason.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+QUEUES_MAX: Final = 1000
+"""Queues of one instance: they live in a fixed table of the index; tools print them all on request."""
+
+QUEUE_NAME_BYTES: Final = 16
+"""Width of a queue name in every format; enough for the original's names, which had up to eight."""
+
+SERVICE_NAME_BYTES: Final = 16
+"""Width of a service or reader name in the journal's reader frames."""
+
+INSTANCE_NAME_BYTES: Final = 16
+"""It becomes part of directory and unit names; kept short for readable unit names."""
+
+CLIENT_NAME_BYTES: Final = 16
+"""Width of a client's name in the index and the journal, which exist for people only."""
+
+PRIORITIES: Final = 10
+"""One chain each per queue, 9 first. The original's urgent, normal and low are 7, 4 and 1."""
+
+PRIORITY_URGENT: Final = 7
+PRIORITY_NORMAL: Final = 4
+PRIORITY_LOW: Final = 1
+
+QUEUE_PARTS_PER_RECORD: Final = 16
+"""Queues of one message in one 512-byte pool record; the message then continues in a second one."""
+
+QUEUES_PER_MESSAGE_MAX: Final = 64
+"""Queues one message may be on at once: four pool records. It bounds the work of one request."""
+
+POOL_FILES_MAX: Final = 100
+"""Pool files 0QP to 99QP: the submitter's process id modulo 100 chooses (as in the original)."""
+
+POOL_RECORD_BYTES: Final = 512
+"""One sector: a torn write damages at most one record."""
+
+MESSAGE_ID_BYTES: Final = 24
+"""The width IBM MQ made customary; printed as 48 hexadecimal digits."""
+
+CORRELATION_ID_BYTES: Final = 24
+"""As wide as a message id, because a reply's correlation id usually is one."""
+
+PROPERTIES_BYTES_MAX: Final = 64 * KIB
+"""All properties of one message, encoded. They travel in each hand-out, so they must stay small."""
+
+PROPERTIES_MAX: Final = 256
+"""Properties of one message: bounds the decoder's loop."""
+
+PROPERTY_NAME_BYTES_MAX: Final = 64
+"""Long enough for dotted names such as mail.orig.LOCAL, short enough for one column."""
+
+REASON_BYTES_MAX: Final = 512
+"""Text of a defer or fail reason kept in the journal; longer ones are cut, not refused."""
+
+BODY_BYTES_MAX: Final = 2 * GIB - 1
+"""Sizes are unsigned 32-bit fields; half of the range leaves room for frames around the body."""
+
+BATCH_MAX: Final = 1000
+"""Messages in one put_many or next: bounds the memory of a request and the time it holds the loop."""
+
+AUXILIARIES_MAX: Final = 20
+"""Auxiliary readers per service (the original's limit): 21 readers with the main one."""
+
+READERS_MAX: Final = 1000
+"""Rows of the index's reader table: as many as services may have, with room for omread."""
+
+ATTEMPTS_MAX: Final = 255
+"""The failed-attempts counter has one byte."""
+
+CONF_FILE_BYTES_MAX: Final = MIB
+"""A configuration file above this is not one; refused before it is read into memory."""
+
+SECTOR_BYTES: Final = 512
+"""What a write may damage when power fails, by the promise in the README."""

@@ -1,0 +1,146 @@
+"""Where an instance keeps its things: the spool's layout, and which spool and conf directory to
+use.
+
+    <spool>/journal  archive  msgpool  store  data  volatile  quarantine    durable (volatile is not)
+    <spool>/run      qmgr.sock  ids.json  manager.lock  *.pid                gone after a reboot is fine
+    <spool>/logs     events.log  qmgr.tomb      <spool>/temp  conf  instance.json
+
+`data` is what the original's item references call `~/data`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from omq.base.names import check_instance_name
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolPaths:
+    """Every path of one instance, from the root of its spool."""
+
+    root: Path
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal"
+
+    @property
+    def archive(self) -> Path:
+        return self.root / "archive"
+
+    @property
+    def msgpool(self) -> Path:
+        return self.root / "msgpool"
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store"
+
+    @property
+    def data(self) -> Path:
+        """Containers: one file each for a large message."""
+        return self.root / "data"
+
+    @property
+    def volatile(self) -> Path:
+        """Bodies of non-persistent messages; emptied at start, never synced."""
+        return self.root / "volatile"
+
+    @property
+    def quarantine(self) -> Path:
+        """Damaged blocks and records, each with where it was and why."""
+        return self.root / "quarantine"
+
+    @property
+    def run(self) -> Path:
+        """Sockets, ids, locks, pid files."""
+        return self.root / "run"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def temp(self) -> Path:
+        return self.root / "temp"
+
+    @property
+    def conf(self) -> Path:
+        return self.root / "conf"
+
+    @property
+    def socket(self) -> Path:
+        return self.run / "qmgr.sock"
+
+    @property
+    def manager_lock(self) -> Path:
+        """Held by the queue manager and by offline repair alike."""
+        return self.run / "manager.lock"
+
+    @property
+    def pool_lock(self) -> Path:
+        """Held by the one process that writes the message pool."""
+        return self.msgpool / "lock"
+
+    @property
+    def ids(self) -> Path:
+        """The System V ids of the index segment and the request queue."""
+        return self.run / "ids.json"
+
+    @property
+    def tombstone(self) -> Path:
+        return self.logs / "qmgr.tomb"
+
+    @property
+    def event_log(self) -> Path:
+        return self.logs / "events.log"
+
+    @property
+    def uuid(self) -> Path:
+        """The instance's uuid and format version."""
+        return self.root / "instance.json"
+
+    def pid_file(self, service: str) -> Path:
+        return self.run / f"{service}.pid"
+
+    def directories(self) -> tuple[Path, ...]:
+        """The directories a spool consists of, in the order in which they are made."""
+        return (
+            *(self.root, self.journal, self.archive, self.msgpool, self.store, self.data),
+            *(self.volatile, self.quarantine, self.run, self.logs, self.temp),
+        )
+
+
+def default_spool(instance: str | None) -> Path:
+    """OMQ_SPOOL wins; else /var/lib/omq, or /var/lib/omq-INSTANCE."""
+    chosen = os.environ.get("OMQ_SPOOL")
+    if chosen:
+        return Path(chosen).absolute()
+    return _of_instance(Path("/var/lib/omq"), instance)
+
+
+def conf_dir(spool: Path, instance: str | None = None) -> Path:
+    """OMQ_CONF wins; else <spool>/conf, else /etc/omq[-INSTANCE], else the shipped one.
+
+    The first that exists is used whole; a file that it lacks is read from the shipped directory."""
+    chosen = os.environ.get("OMQ_CONF")
+    if chosen:
+        return Path(chosen).absolute()
+    for candidate in (spool / "conf", _of_instance(Path("/etc/omq"), instance)):
+        if candidate.is_dir():
+            return candidate
+    return shipped_conf()
+
+
+def shipped_conf() -> Path:
+    """The conf directory that comes with omq: inside the installed package, or of the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "conf"
+    return installed if installed.is_dir() else package.parents[1] / "conf"
+
+
+def _of_instance(base: Path, instance: str | None) -> Path:
+    return base if instance is None else base.with_name(f"{base.name}-{check_instance_name(instance)}")

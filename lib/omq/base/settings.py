@@ -1,0 +1,197 @@
+"""omq.conf: every key with its default, its allowed range and its reason, in ONE table.
+
+The table is the dataclass below: a field is a key, its name ends in the unit, and its metadata
+holds section, range and reason. `Settings()` is the default configuration. conf/omq.conf is checked
+against this table by tests/tidy and printed from it by `python -m omq.base.settings_file`.
+
+Errors: ConfigError with file, line, key and what is allowed (omq.base.settings_file, which reads
+it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, GIB, KIB, MIB, READERS_MAX
+
+YEAR_S: Final = 366 * 86400
+_METADATA: Final = "omq"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What the table says about one key, apart from its default."""
+
+    section: str
+    reason: str
+    low: int = 0
+    high: int = 0
+    choices: tuple[str, ...] = ()
+    pattern: str = ""
+    rule: str = ""  # `pattern` in words
+
+
+def _number(section: str, default: int, low: int, high: int, reason: str) -> int:
+    key = Key(section, reason, low=low, high=high)
+    return field(default=default, metadata={_METADATA: key})
+
+
+def _flag(section: str, reason: str, *, default: bool) -> bool:
+    return field(default=default, metadata={_METADATA: Key(section, reason)})
+
+
+def _choice(section: str, default: str, choices: tuple[str, ...], reason: str) -> str:
+    return field(default=default, metadata={_METADATA: Key(section, reason, choices=choices)})
+
+
+def _text(section: str, default: str, pattern: str, rule: str, reason: str) -> str:
+    key = Key(section, reason, pattern=pattern, rule=rule)
+    return field(default=default, metadata={_METADATA: key})
+
+
+_HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
+_HOST_RULE: Final = "a host name or address"
+_OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_\[\]-]{1,255})?"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One field per key of omq.conf; see the metadata for what each is for."""
+
+    # fmt: off
+    journal_file_bytes: int = _number("journal", 64 * MIB, 256 * KIB, 4 * GIB,
+        "size of one journal file, made of real zeros beforehand; larger ones rotate less often")
+    journal_page_bytes: int = _number("journal", 4096, 512, 64 * KIB,
+        "a block takes whole pages (a power of two), so that an append cannot tear what is on disk")
+    block_bytes_max: int = _number("journal", 4 * MIB, 64 * KIB, 64 * MIB,
+        "most bytes of one group commit: bounds the time until the first of the group is answered")
+    block_frames_max: int = _number("journal", 16384, 16, 65535,
+        "most operations in one group commit, for the same reason")
+    journal_files_kept: int = _number("journal", 4, 0, 1000,
+        "files behind the checkpoint that stay for reading bodies before they are retired")
+    archive: str = _choice("journal", "keep", ("keep", "delete"),
+        "what becomes of a retired journal file: kept in archive/ for analytics, or deleted")
+
+    checkpoint_interval_s: int = _number("pool", 10, 1, 3600,
+        "longest time between checkpoints: bounds the replay of a restart")
+    checkpoint_journal_bytes_max: int = _number("pool", 64 * MIB, 64 * KIB, 16 * GIB,
+        "a checkpoint is also taken after this much journal, for the same reason")
+    pool_poll_ms: int = _number("pool", 100, 1, 10_000,
+        "how often pool.writer looks for new journal blocks when it has read them all")
+
+    store_file_bytes: int = _number("store", 64 * MIB, 64 * KIB, 4 * GIB,
+        "size at which a store file is closed and the next one begun")
+    store_compact_percent: int = _number("store", 50, 1, 90,
+        "a store file with less live bytes than this is rewritten and removed")
+    volatile_file_bytes: int = _number("store", 64 * MIB, 64 * KIB, 4 * GIB,
+        "the same for bodies of non-persistent messages")
+    container_threshold_bytes: int = _number("store", 256 * KIB, 4 * KIB, 32 * MIB,
+        "a larger body is not written through the journal but to a file of its own")
+    body_bytes_max: int = _number("store", 64 * MIB, 1 * KIB, BODY_BYTES_MAX,
+        "largest body accepted on any queue; readers hold it in memory")
+    disk_reserve_bytes: int = _number("store", 64 * MIB, 0, 1024 * GIB,
+        "with less free space puts are refused, so that done, move and delete can still be written")
+    disk_check_interval_s: int = _number("store", 1, 1, 3600,
+        "how often free space is asked for; one call, no wait")
+
+    messages_max: int = _number("index", 1_000_000, 100, 50_000_000,
+        "size of the index's message table, memory is about 150 bytes each; taken at start")
+    queue_entries_max: int = _number("index", 1_250_000, 100, 100_000_000,
+        "size of the index's entry table: a message has one on each queue it is on; taken at start")
+    messages_total_max: int = _number("index", 0, 0, 50_000_000,
+        "a lower limit on messages that a reload may change; 0: messages_max alone counts")
+    readers_max: int = _number("index", READERS_MAX, 1, READERS_MAX,
+        "size of the index's reader table; taken at start")
+
+    clients_max: int = _number("ipc", 500, 1, 10_000,
+        "connected processes; each costs a channel segment, a semaphore and two descriptors")
+    channel_bytes: int = _number("ipc", 1 * MIB, 64 * KIB, 64 * MIB,
+        "shared memory of one client: bodies and batches of one request must fit")
+    batch_messages_max: int = _number("ipc", BATCH_MAX, 1, BATCH_MAX,
+        "most messages in one put_many or one next")
+    request_queue_bytes: int = _number("ipc", 0, 0, 64 * MIB,
+        "capacity of the request queue; 0: the kernel's msgmnb; above it only root may set it")
+    client_timeout_s: int = _number("ipc", 60, 1, 3600,
+        "how long a client waits for an answer before it looks whether the manager lives")
+    connect_timeout_s: int = _number("ipc", 5, 1, 600,
+        "how long connecting may take; the manager answers between two group commits")
+    reconnect_grace_s: int = _number("ipc", 30, 0, 3600,
+        "how long a client tries to reach a restarted manager; recovery usually takes less")
+    dedupe_clients_max: int = _number("ipc", 4096, 16, 1_000_000,
+        "clients whose last request is remembered, so that a retry is not carried out twice")
+    reader_wait_s: int = _number("ipc", 30, 1, 3600,
+        "how long a reader without messages waits before it asks again (its idle work runs then)")
+
+    run_group: str = _text("daemons", "omq", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}", "a group name",
+        "group of the daemons: its members may connect; where it is missing, the owner's own group")
+    load_sample_period_s: int = _number("daemons", 5, 1, 60,
+        "how often the load averages take a sample (the original's period)")
+    watchdog_s: int = _number("daemons", 30, 0, 3600,
+        "a daemon whose main loop hangs this long is aborted and restarted; 0: never")
+    start_timeout_s: int = _number("daemons", 60, 1, 3600,
+        "time to become ready; a manager that is replaying its journal asks for more")
+    drain_timeout_s: int = _number("daemons", 30, 0, 3600,
+        "time that readers have at a stop to finish the messages in their hands")
+    stop_timeout_s: int = _number("daemons", 60, 1, 3600,
+        "time until a daemon that was told to stop is killed; more than the drain")
+    restart_backoff_min_s: int = _number("daemons", 1, 0, 600,
+        "pause before a dead process is started again; doubled each time it dies young")
+    restart_backoff_max_s: int = _number("daemons", 60, 1, 3600,
+        "longest such pause; a process that lived this long starts again from the shortest")
+    event_level: str = _choice("daemons", "REPORT", ("FATAL", "ERROR", "WARNING", "REPORT", "TRACE"),
+        "most detail that goes to logs/events.log")
+    qm_dont_read_messages_at_start: bool = _flag("daemons",
+        "start without the messages of the pool, which stay there: when the pool must be looked at",
+        default=False)
+
+    hostname: str = _text("mail", "", r"([A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*)?", "a host name",
+        "name of this host in mail; empty: the system's own")
+    smtp_listen_host: str = _text("mail", "127.0.0.1", _HOST, _HOST_RULE,
+        "address that smtp.server listens on; loopback, because it relays for whoever reaches it")
+    smtp_listen_port: int = _number("mail", 2525, 0, 65535,
+        "port of smtp.server; 25 needs a privilege, 0: any free one (in run/, for tests)")
+    smtp_message_bytes_max: int = _number("mail", 32 * MIB, 1 * KIB, BODY_BYTES_MAX,
+        "largest message, announced by SIZE; not above body_bytes_max")
+    smtp_recipients_max: int = _number("mail", 1000, 100, 10_000,
+        "recipients of one message (RFC 5321 4.5.3.1.8 asks for 100 at least)")
+    smtp_sessions_max: int = _number("mail", 100, 1, 10_000,
+        "sessions at once; one more is told to come back later")
+    smtp_idle_timeout_s: int = _number("mail", 300, 1, 3600,
+        "a session that says nothing this long is closed (RFC 5321 4.5.3.2.7)")
+    maildir_root: str = _text("mail", "", r"(/[^\s]*)?", "an absolute path without spaces",
+        "folder with one Maildir per local user; empty: mail/ in the spool")
+    maildir_create: bool = _flag("mail",
+        "make the Maildir of a user at the first message; no: only users who have one get mail",
+        default=True)
+    local_retry_s: int = _number("mail", 300, 1, 86400,
+        "pause before a mailbox that could not be written is tried again")
+    local_expiry_s: int = _number("mail", 5 * 86400, 60, YEAR_S,
+        "after this the sender gets a report, as for remote mail")
+    unix_smarthost: str = _text("mail", "", _OPTIONAL_HOST, "host or host:port, or nothing",
+        "where unix.out sends mail for domains without a peer in routes.conf; empty: nowhere")
+    unix_port: int = _number("mail", 25, 1, 65535,
+        "port of a peer that is named without one")
+    unix_connection_messages_max: int = _number("mail", 100, 1, 10_000,
+        "messages sent over one connection before it is closed, so that peers can balance")
+    unix_connect_timeout_s: int = _number("mail", 30, 1, 600,
+        "time to reach a peer")
+    unix_reply_timeout_s: int = _number("mail", 300, 1, 1800,
+        "time that a peer has for an answer (RFC 5321 4.5.3.2: 5 minutes, 10 after the data)")
+    unix_retry_step_s: int = _number("mail", 60, 1, 86400,
+        "the n-th retry comes n times this after the one before it")
+    unix_retry_max_s: int = _number("mail", 3600, 1, 86400,
+        "longest pause between retries")
+    unix_retry_expiry_s: int = _number("mail", 5 * 86400, 60, YEAR_S,
+        "after this the sender gets a report (RFC 5321 4.5.4.1: 4 to 5 days)")
+    postmaster: str = _text("mail", "postmaster", r"[^\s<>]{1,254}", "a mail address",
+        "who is named in reports; without @ it is at this host")
+    report_original: str = _choice("mail", "headers", ("headers", "full"),
+        "how much of the message a report returns (RFC 3464)")
+    # fmt: on
+
+
+KEYS: Final[dict[str, Key]] = {item.name: item.metadata[_METADATA] for item in fields(Settings)}
+"""The table by key, in the order of the file."""
+
+DEFAULTS: Final = Settings()

@@ -1,0 +1,178 @@
+"""Reads omq.conf into Settings, and prints omq.conf from the table of keys.
+
+A key that the file lacks has its default. A key stands in the section that the table names. Values
+that contradict each other are refused here, so that no daemon has to think about them.
+
+Errors: ConfigError (file, line, key, reason, what is allowed).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from omq.base import limits
+from omq.base.config_file import Entry, Section, read_sections
+from omq.base.errors import ConfigError
+from omq.base.names import escape
+from omq.base.paths import shipped_conf
+from omq.base.settings import DEFAULTS, KEYS, Settings
+
+FILE_NAME: Final = "omq.conf"
+REQUEST_OVERHEAD_BYTES: Final = 4 * limits.KIB
+"""Room beside body and properties in a channel and in a block: headers and page padding."""
+
+SECTION_TITLES: Final = {
+    "journal": "The journal: what is acknowledged is here first",
+    "pool": "The message pool and its checkpoints",
+    "store": "Bodies that live long or are large, and disk space",
+    "index": "The index in shared memory: its size is the limit on messages",
+    "ipc": "Clients and readers",
+    "daemons": "Starting, watching and stopping the daemons",
+    "mail": "The mail services",
+}
+
+_HEAD: Final = """\
+# omq.conf: every setting of an omq instance. Each line below shows a key with its default; take the
+# '#' away to change it. Sizes may be written as 64 MiB, numbers as 1_000_000. A comment is a line of
+# its own. Daemons read this file when they start, and again at a reload (SIGHUP); what sizes the
+# shared memory or a file (sections journal, store, index, ipc) changes at the next start only.
+# The keys and these comments are printed by: python -m omq.base.settings_file
+"""
+
+
+def load_settings(conf_dir: Path | None = None) -> Settings:
+    """The settings of `conf_dir`/omq.conf, or of the shipped file where it is missing."""
+    path = conf_path(conf_dir, FILE_NAME)
+    sections = read_sections(path)
+    values: dict[str, Any] = {}
+    entries: dict[str, Entry] = {}
+    for section in sections.values():
+        _refuse_unknown(section)
+        for entry in section.entries.values():
+            values[entry.key] = _value(entry)
+            entries[entry.key] = entry
+    settings = replace(DEFAULTS, **values)
+    complaint = contradiction(settings)
+    if complaint is not None:
+        key, reason, allowed = complaint
+        line = entries[key].line if key in entries else 0
+        raise ConfigError(file=path, line=line, key=key, reason=reason, allowed=allowed)
+    return settings
+
+
+def conf_path(conf_dir: Path | None, name: str) -> Path:
+    """`name` in `conf_dir`, or the shipped file where it is missing there. A directory that was named
+    and does not exist is a mistake, not a wish for defaults."""
+    if conf_dir is None:
+        return shipped_conf() / name
+    if not conf_dir.is_dir():
+        raise ConfigError(
+            file=conf_dir, line=0, key="directory", reason="not there", allowed="a directory"
+        )
+    path = conf_dir / name
+    return path if path.exists() else shipped_conf() / name
+
+
+def contradiction(settings: Settings) -> tuple[str, str, str] | None:
+    """The first key that does not go with another one: (key, reason, allowed); None when all do."""
+    page = settings.journal_page_bytes
+    request = (
+        settings.container_threshold_bytes + limits.PROPERTIES_BYTES_MAX + REQUEST_OVERHEAD_BYTES
+    )
+    block = settings.block_bytes_max
+    rules = (
+        (page & (page - 1) == 0, "journal_page_bytes", "not a power of two", "512, 1024, 2048 ..."),
+        (block % page == 0, "block_bytes_max", "not whole pages", f"a multiple of {page}"),
+        *_at_least(settings, "journal_file_bytes", block + 2 * page, "two pages over a block"),
+        *_at_least(settings, "block_bytes_max", request, "body in the journal, and properties"),
+        *_at_least(settings, "channel_bytes", request, "body in the journal, and properties"),
+        *_at_least(settings, "queue_entries_max", settings.messages_max, "messages_max"),
+        *_at_least(settings, "body_bytes_max", settings.smtp_message_bytes_max, "the SMTP limit"),
+        *_at_least(settings, "stop_timeout_s", settings.drain_timeout_s, "drain_timeout_s"),
+        *_at_least(
+            settings, "restart_backoff_max_s", settings.restart_backoff_min_s, "its minimum"
+        ),
+        *_at_least(settings, "unix_retry_max_s", settings.unix_retry_step_s, "unix_retry_step_s"),
+    )
+    for holds, key, reason, allowed in rules:
+        if not holds:
+            return key, reason, allowed
+    return None
+
+
+def _at_least(
+    settings: Settings, key: str, low: int, what: str
+) -> tuple[tuple[bool, str, str, str]]:
+    value: int = getattr(settings, key)
+    return ((value >= low, key, f"{value} is too small for {what}", f"{low} or more"),)
+
+
+def _refuse_unknown(section: Section) -> None:
+    if section.name not in SECTION_TITLES:
+        raise section.error("unknown section", ", ".join(SECTION_TITLES))
+    for entry in section.entries.values():
+        key = KEYS.get(entry.key)
+        if key is None:
+            known = tuple(name for name, key in KEYS.items() if key.section == section.name)
+            raise entry.error(f"unknown key in [{section.name}]", ", ".join(known))
+        if key.section != section.name:
+            raise entry.error(f"stands in [{section.name}]", f"in section [{key.section}]")
+
+
+def _value(entry: Entry) -> Any:
+    key, default = KEYS[entry.key], getattr(DEFAULTS, entry.key)
+    if isinstance(default, bool):
+        return entry.truth()
+    if isinstance(default, int):
+        return entry.integer(key.low, key.high)
+    if key.choices:
+        return entry.choice(key.choices)
+    if re.fullmatch(key.pattern, entry.value) is None:
+        raise entry.error(f"{escape(entry.value)!r} is not allowed", key.rule)
+    return entry.value
+
+
+def render() -> str:
+    """The text of the shipped omq.conf."""
+    blocks = [_HEAD]
+    for section, title in SECTION_TITLES.items():
+        keys = (name for name, key in KEYS.items() if key.section == section)
+        blocks.append(f"[{section}]\n# {title}.\n\n" + "\n".join(map(_render_key, keys)))
+    return "\n".join(blocks)
+
+
+def _render_key(name: str) -> str:
+    text = f"{KEYS[name].reason}. Allowed: {_allowed(name)}."
+    comment = textwrap.fill(
+        text[0].upper() + text[1:], 98, initial_indent="# ", subsequent_indent="# "
+    )
+    return f"{comment}\n#{name} = {_shown(getattr(DEFAULTS, name), name)}\n"
+
+
+def _allowed(name: str) -> str:
+    key, default = KEYS[name], getattr(DEFAULTS, name)
+    if isinstance(default, bool):
+        return "yes or no"
+    if isinstance(default, int):
+        return f"{_shown(key.low, name)} to {_shown(key.high, name)}"
+    return " or ".join(key.choices) if key.choices else key.rule
+
+
+def _shown(value: int | bool | str, name: str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int) or not name.endswith(("_bytes", "_bytes_max")):
+        return str(value)
+    for unit, size in (("GiB", limits.GIB), ("MiB", limits.MIB), ("KiB", limits.KIB)):
+        if value and value % size == 0:
+            return f"{value // size} {unit}"
+    return str(value)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,134 @@
+"""The block under construction: frames of one group, their payloads, and what waits for its offset.
+
+Frames are packed straight into the journal writer's reusable buffer, payloads are kept by reference
+(they lie in the clients' channels, whose owners wait for the reply) and written with one pwritev.
+
+Invariants: 1. `lsn` is the LSN of the next frame; numbers are consecutive inside a block and from block
+to block; 2. `reserve` is called before a request changes anything, with all that it will add, so a
+request's frames stand in one block and are atomic after a crash; 3. nobody is answered before
+`flush` returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from omq.format.journal import BLOCK, FRAME, FrameFlag, FrameType
+from omq.format.location import LocationKind, location
+
+_PACK = FRAME.pack_into
+_SIZE = FRAME.size
+
+
+class Writer(Protocol):
+    """What the engine needs of storage.journal.JournalWriter."""
+
+    buffer: bytearray
+    file_number: int
+    durable_lsn: int
+
+    def room(self) -> int:
+        """Bytes left in the current file."""
+
+    def rotate(self, first_lsn: int, next_qpool: int, time_ns: int) -> None:
+        """Close the current file (synced) and go on in the next one."""
+
+    def append(self, count: int, payloads: list[bytes | memoryview], payload_bytes: int,
+               first_lsn: int, *, sync: bool, next_qpool: int, time_ns: int) -> int:
+        """Seal and write the block; the file offset of its first payload byte."""
+
+
+class Block:
+    """Collects frames; `flush` makes them one block of the journal."""
+
+    def __init__(self, writer: Writer, next_lsn: int, frames_max: int, bytes_max: int,
+                 unsynced_frames_max: int) -> None:
+        self.writer = writer
+        self.first_lsn = next_lsn
+        self.count = 0
+        self.payloads: list[bytes | memoryview] = []
+        self.payload_bytes = 0
+        self.persistent = False
+        self.puts: list[int] = []  # slots whose payload offset is still relative to the block
+        self.put_vectors: list[np.ndarray[Any, np.dtype[Any]]] = []
+        self.time_ns = 0
+        self.next_qpool = 1
+        self._frames_max = frames_max
+        self._bytes_max = bytes_max
+        self._unsynced_max = unsynced_frames_max
+        self._unsynced = 0
+        self.on_flush: Callable[[Block, int], None] = lambda block, base: None
+        self.on_rotate: Callable[[], None] = lambda: None
+        self.journal_word = location(LocationKind.JOURNAL, writer.file_number)
+
+    @property
+    def lsn(self) -> int:
+        """LSN of the next frame."""
+        return self.first_lsn + self.count
+
+    def reserve(self, frames: int, payload_bytes: int) -> None:
+        """Make room for a whole request; may flush what was collected and rotate the file."""
+        need = BLOCK.size + (self.count + frames) * _SIZE + self.payload_bytes + payload_bytes
+        limit = min(self._bytes_max, self.writer.room())
+        if need <= limit and self.count + frames <= self._frames_max:
+            return
+        self.flush()
+        if BLOCK.size + frames * _SIZE + payload_bytes > self.writer.room():
+            self.rotate()
+
+    def rotate(self) -> None:
+        """Next journal file; it starts with the names, so that it reads alone."""
+        assert not self.count
+        self.writer.rotate(self.first_lsn, self.next_qpool, self.time_ns)
+        self.journal_word = location(LocationKind.JOURNAL, self.writer.file_number)
+        self.on_rotate()
+
+    def frame(self, kind: FrameType, flags: int, queue: int, qpool: int, *, priority: int = 0,
+              attempt: int = 0, size: int = 0, crc: int = 0, client: int = 0, pid: int = 0,
+              uid: int = 0, file: int = 0, record: int = 0, parts: int = 0, lease: int = 0,
+              token: int = 0, sequence: int = 0, correlation: int = 0, argument: int = 0,
+              unit: int = 0, reason: int = 0, target: int = 0,
+              payload: bytes | memoryview = b"") -> int:
+        """Append one frame; its LSN."""
+        lsn = self.first_lsn + self.count
+        length = len(payload)
+        _PACK(self.writer.buffer, BLOCK.size + self.count * _SIZE, kind, priority, flags, queue,
+              attempt, lsn, self.time_ns, qpool, size, length, crc, self.payload_bytes, client,
+              pid, file, 0, parts, record, uid, lease, token, sequence, correlation, argument,
+              unit, reason, target, 0)
+        self.count += 1
+        if length:
+            self.payloads.append(payload)
+            self.payload_bytes += length
+        if flags & FrameFlag.PERSISTENT:
+            self.persistent = True
+        return lsn
+
+    def rows(self, count: int) -> np.ndarray[Any, np.dtype[Any]]:
+        """The next `count` frame headers as a writable array, LSN and time filled in."""
+        rows = FRAME.array(self.writer.buffer, count, BLOCK.size + self.count * _SIZE)
+        rows["lsn"] = np.arange(self.lsn, self.lsn + count, dtype="<u8")
+        return rows
+
+    def flush(self, *, sync: bool = False) -> None:
+        """Write the block; synced when it holds a persistent frame or `sync` says so."""
+        if not self.count:
+            return
+        count = self.count
+        self._unsynced += count
+        sync = sync or self.persistent or self._unsynced >= self._unsynced_max
+        base = self.writer.append(count, self.payloads, self.payload_bytes, self.first_lsn,
+                                  sync=sync, next_qpool=self.next_qpool, time_ns=self.time_ns)
+        if sync:
+            self._unsynced = 0
+        self.on_flush(self, base)
+        self.first_lsn += count
+        self.count = 0
+        self.payloads = []
+        self.payload_bytes = 0
+        self.persistent = False
+        self.puts.clear()
+        self.put_vectors.clear()

@@ -1,0 +1,278 @@
+"""Settle: how a reader's work on a message ends: done, defer, fail, return; move; and the death of a reader.
+
+Each names the entry, the QPoolId and the lease of the hand-out. LeaseLost when they do not match what
+the tables say: the message has been taken back meanwhile, and this reader's word does not count.
+After a restart of the manager the lease still counts (its low half is in the pool), so a reader that
+outlived the manager may finish what it holds.
+
+Frames: DONE (LAST_PART when the message is gone, TO_IDEL when idel.server has files to remove), DEFER
+(FAILED when the attempt counts), RELEASE_GIVEN, POISON with evidence, MOVE with the new queue parts;
+messages that a MOVE makes carry its LSN as their unit of work and stand in the same block.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omq.base.errors import BadRequest, LeaseLost, NoMessage
+from omq.core.puts import NS, NewMessage, append, check, check_queue
+from omq.core.state import CONTAINER, IDEL, PERSISTENT, POISON, Core, Party
+from omq.core.transitions import Event, after
+from omq.format.index import Counter, EntryState
+from omq.format.journal import FrameFlag, FrameType
+from omq.format.message import PART, Part
+from omq.format.pool import PARTS_PER_RECORD
+from omq.format.wire import Settlement
+
+_ACTIVE = int(EntryState.ACTIVE)
+_DEFERRED = int(EntryState.DEFERRED)
+_LAST = int(FrameFlag.LAST_PART)
+_IDEL = int(FrameFlag.TO_IDEL)
+_FAILED = int(FrameFlag.FAILED)
+_END = int(FrameFlag.REQUEST_END)
+REASON_DIED, REASON_FAILED, REASON_LEASE, REASON_DEFERRED, REASON_RETURNED = 1, 2, 3, 4, 5
+REASONS = {
+    REASON_DIED: "reader died", REASON_FAILED: "reader reported failure",
+    REASON_LEASE: "lease expired", REASON_DEFERRED: "deferred by reader",
+    REASON_RETURNED: "returned by reader"}
+
+
+@dataclass(slots=True)
+class Verdict:
+    """One settlement as the wire says it; `argument` is the delay in ns of a DEFER."""
+
+    kind: int
+    entry: int
+    qpool: int
+    lease: int
+    argument: int = 0
+    text: bytes = b""
+
+
+def held(core: Core, entry: int, qpool: int, lease: int) -> int:
+    """The slot of a message that is handed out under this lease, or LeaseLost."""
+    t = core.t
+    if (entry >= t.entries.high or t.e_state[entry] != _ACTIVE
+            or t.m_qpool[t.e_message[entry]] != qpool
+            or t.e_lease[entry] & 0xFFFFFFFF != lease & 0xFFFFFFFF):
+        raise LeaseLost(qpool_id=qpool)
+    return int(t.e_message[entry])
+
+
+def frame_for(core: Core, kind: FrameType, flags: int, entry: int, party: Party | None,
+              sequence: int = 0, *, argument: int = 0, reason: int = 0, target: int = 0,
+              unit: int = 0, parts: int = 0, payload: bytes = b"") -> int:
+    """A frame about an entry, with everything that redo needs to find its pool record."""
+    t = core.t
+    slot = t.e_message[entry]
+    lsn = core.block.frame(
+        kind, flags | t.m_flags[slot] & PERSISTENT, t.e_queue[entry], t.m_qpool[slot],
+        priority=t.e_priority[entry], attempt=t.e_attempts[entry], size=t.m_size[slot],
+        client=party.client if party else 0, pid=party.pid if party else 0,
+        uid=party.uid if party else 0, file=t.m_file[slot], record=t.m_record[slot],
+        lease=t.e_lease[entry], token=party.token if party else 0, sequence=sequence,
+        argument=argument, reason=reason, target=target, unit=unit, parts=parts, payload=payload)
+    t.m_lsn[slot] = lsn
+    return lsn
+
+
+def leave(core: Core, entry: int) -> None:
+    """The entry's reader no longer holds it."""
+    core.t.e_reader[entry] = 0
+
+
+def done(core: Core, entry: int, party: Party, sequence: int, flags: int, unit: int = 0) -> int:
+    """Finished on this queue; gone when it was the last one. LSN of the frame."""
+    t = core.t
+    slot, queue = t.e_message[entry], t.e_queue[entry]
+    core.processed(queue)
+    leave(core, entry)
+    if queue == IDEL:
+        lsn = frame_for(core, FrameType.DELETE, flags | _LAST, entry, party, sequence,
+                        parts=core.runs.get(slot, 1))
+        core.drop_entry(entry)
+        core.drop_message(slot)
+        return lsn
+    last = t.m_parts[slot] == 1
+    if last and t.m_flags[slot] & CONTAINER:
+        lsn = frame_for(core, FrameType.DONE, flags | _IDEL, entry, party, sequence, unit=unit)
+        core.drop_entry(entry)
+        t.m_parts[slot] = 1
+        core.new_entry(slot, IDEL, 0, lsn)
+        return lsn
+    lsn = frame_for(core, FrameType.DONE, flags | (_LAST if last else 0), entry, party, sequence,
+                    unit=unit, parts=core.runs.get(slot, 1) if last else 0)
+    core.drop_entry(entry)
+    if last:
+        t.q_ever[IDEL] += 1
+        core.processed(IDEL)
+        core.drop_message(slot)
+    return lsn
+
+
+def put_off(core: Core, entry: int, party: Party | None, sequence: int, flags: int, *,
+            delay_ns: int, reason: int, failed: bool, text: bytes = b"") -> None:
+    """DEFERRED for a while; a failed attempt stays counted, a deferral by the reader does not."""
+    t = core.t
+    until = core.now_ns + max(0, delay_ns)
+    if failed:
+        flags |= _FAILED
+    elif t.e_attempts[entry]:
+        t.e_attempts[entry] -= 1
+        t.e_retries[entry] = min(t.e_retries[entry] + 1, 0xFFFF)
+    if t.e_queue[entry] != IDEL:
+        frame_for(core, FrameType.DEFER, flags, entry, party, sequence, argument=until,
+                  reason=reason, payload=text)
+    leave(core, entry)
+    core.set_state(entry, _DEFERRED)
+    t.e_until[entry] = until
+    core.wake_at(entry, delay_ns)
+
+
+def give_back(core: Core, entry: int, party: Party | None, sequence: int, flags: int) -> None:
+    """READY again at its old place, the attempt not counted."""
+    t = core.t
+    if t.e_queue[entry] != IDEL:
+        if t.e_attempts[entry]:
+            t.e_attempts[entry] -= 1
+        frame_for(core, FrameType.RELEASE_GIVEN, flags, entry, party, sequence,
+                  reason=REASON_RETURNED)
+    leave(core, entry)
+    core.back(entry)
+
+
+def fail(core: Core, entry: int, party: Party | None, sequence: int, flags: int, *, reason: int,
+         evidence: dict[str, object], delay_ns: int | None = None) -> bool:
+    """A failed attempt: deferred, or POISON at the limit. True when it was poisoned."""
+    t = core.t
+    queue = t.e_queue[entry]
+    rules = core.rules[queue]
+    if queue == IDEL:
+        leave(core, entry)
+        core.back(entry)
+        return False
+    if queue != POISON and t.e_attempts[entry] >= rules.attempts_max:
+        poison(core, entry, party, sequence, flags, reason=reason, evidence=evidence)
+        return True
+    put_off(core, entry, party, sequence, flags, failed=True, reason=reason,
+            delay_ns=rules.death_delay_ns if delay_ns is None else delay_ns,
+            text=str(evidence.get("reason", "")).encode())
+    return False
+
+
+def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: int, *, reason: int,
+           evidence: dict[str, object]) -> None:
+    """To POISON, with the evidence packet in the frame; other messages flow on."""
+    t = core.t
+    slot, queue = t.e_message[entry], t.e_queue[entry]
+    assert after(Event.POISON, t.e_state[entry]) is EntryState.FREE
+    packet = json.dumps(
+        {"queue": core.rules[queue].name, "attempts": t.e_attempts[entry],
+         "cause": REASONS.get(reason, str(reason)), **evidence}, sort_keys=True).encode()
+    priority, attempts = t.e_priority[entry], t.e_attempts[entry]
+    core.block.reserve(1, len(packet))
+    lsn = frame_for(core, FrameType.POISON, flags | _FAILED, entry, party, sequence, reason=reason,
+                    target=POISON, payload=packet)
+    leave(core, entry)
+    known = t.entry_on(slot, POISON)
+    core.drop_entry(entry)
+    if known < 0:
+        t.m_parts[slot] += 1
+        fresh = core.new_entry(slot, POISON, priority, lsn)
+        t.e_attempts[fresh] = attempts
+
+
+def apply(core: Core, party: Party, verdict: Verdict, sequence: int, *, ends: bool) -> bool:
+    """One settlement of a reader. True when the message went to POISON."""
+    core.block.reserve(1, len(verdict.text))
+    held(core, verdict.entry, verdict.qpool, verdict.lease)
+    flags = _END if ends else 0
+    entry = verdict.entry
+    if verdict.kind == Settlement.DONE:
+        done(core, entry, party, sequence, flags)
+    elif verdict.kind == Settlement.DEFER:
+        put_off(core, entry, party, sequence, flags, delay_ns=verdict.argument, failed=False,
+                reason=REASON_DEFERRED, text=verdict.text)
+    elif verdict.kind == Settlement.RELEASE:
+        give_back(core, entry, party, sequence, flags)
+    elif verdict.kind == Settlement.FAIL:
+        return fail(core, entry, party, sequence, flags, reason=REASON_FAILED,
+                    evidence={"reason": verdict.text.decode("utf-8", "replace"),
+                              "pid": party.pid, "time_ns": core.now_ns})
+    else:
+        raise BadRequest(reason=f"settlement {verdict.kind} is not known")
+    return False
+
+
+def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
+         new: Sequence[NewMessage], sequence: int) -> int:
+    """Off this queue, onto others, with new messages: one atomic disposition. First new QPoolId."""
+    t, block = core.t, core.block
+    slot = held(core, verdict.entry, verdict.qpool, verdict.lease)
+    entry = verdict.entry
+    if t.e_queue[entry] == IDEL:
+        raise NoMessage(queue="IDEL")
+    for part in queues:
+        check_queue(core, part.queue, t.m_size[slot], part.priority)
+    listed = [check(core, message) for message in new]
+    raw = b"".join(PART.pack(p.queue, p.priority, p.flags, p.until) for p in queues)
+    block.reserve(1 + len(new), len(raw) + sum(len(message.payload) for message in new))
+    ends = 0 if new else _END
+    if not queues:
+        unit = done(core, entry, party, sequence, ends, unit=block.lsn if new else 0)
+    else:
+        unit = move_entry(core, entry, party, sequence, ends, queues, raw,
+                          unit=block.lsn if new else 0)
+    first = 0
+    for i, (message, parts) in enumerate(zip(new, listed, strict=True)):
+        final = _END if i == len(new) - 1 else 0
+        qpool = append(core, party, message, parts, sequence, final, unit)
+        first = first or qpool
+    return first
+
+
+def move_entry(core: Core, entry: int, party: Party | None, sequence: int, flags: int,
+               queues: Sequence[Part], raw: bytes, *, unit: int = 0) -> int:
+    """The MOVE frame and its effect on the tables."""
+    t = core.t
+    slot = t.e_message[entry]
+    assert after(Event.MOVE, t.e_state[entry]) is EntryState.FREE
+    old_record = t.m_record[slot]
+    grow_records(core, slot, t.m_parts[slot] - 1 + len(queues))
+    lsn = frame_for(core, FrameType.MOVE, flags, entry, party, sequence, reason=old_record,
+                    unit=unit, parts=len(queues), payload=raw)
+    core.processed(t.e_queue[entry])
+    leave(core, entry)
+    present = {t.e_queue[e] for e in t.entries_of(slot) if e != entry}
+    core.drop_entry(entry)
+    for part in queues:
+        if part.queue not in present:
+            t.m_parts[slot] += 1
+            core.new_entry(slot, part.queue, part.priority, lsn, part.until * NS)
+    return lsn
+
+
+def grow_records(core: Core, slot: int, parts: int) -> None:
+    """A message that needs more pool records than it has gets a new run of them."""
+    t = core.t
+    run = -(-parts // PARTS_PER_RECORD)
+    had = core.runs.get(slot, 1)
+    if run <= had or not t.m_flags[slot] & PERSISTENT:
+        return
+    core.slots.free(t.m_file[slot], t.m_record[slot], had)
+    t.m_record[slot] = core.slots.alloc(t.m_file[slot], run)
+    core.runs[slot] = run
+
+
+def reader_died(core: Core, party: Party, entries: Sequence[int], reason: int,
+                evidence: dict[str, object], delay_ns: int | None = None) -> list[int]:
+    """Its messages come back, deferred, attempts counted; the entries that were poisoned."""
+    poisoned = []
+    for entry in entries:
+        core.block.reserve(1, 1024)
+        core.t.counters[Counter.DEATHS] += 1
+        if fail(core, entry, party, 0, 0, reason=reason, evidence=evidence, delay_ns=delay_ns):
+            poisoned.append(entry)
+    return poisoned

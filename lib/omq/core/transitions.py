@@ -1,0 +1,67 @@
+"""Which event may happen to an entry in which state, and what state follows: one total table.
+
+Sources: the original's life cycle (birth, life, death; defer 30 s and POISON at the third death; IDEL)
+and DESIGN §6. The engine asks `after` for every change; redo asks it too, so a restart and the
+live system cannot disagree. Tests go over all combinations.
+
+    event     READY     ACTIVE     DEFERRED   HELD
+    GIVE      ACTIVE    -          -          -
+    DONE      -         FREE       -          -
+    DEFER     -         DEFERRED   -          -          reader gave it back for later
+    FAIL      -         DEFERRED   -          -          reader failed or died: attempt counts
+    RETURN    -         READY      -          -          reader gave it back untouched
+    DUE       -         -          READY      -
+    POISON    FREE      FREE       FREE       FREE       here; READY on POISON
+    MOVE      FREE      FREE       FREE       FREE       here; READY on the targets
+    HOLD      HELD      -          HELD       HELD
+    RELEASE   -         -          READY      READY
+    DELETE    FREE      -          FREE       FREE
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from omq.format.index import EntryState
+
+
+class Event(Enum):
+    """What can happen to an entry (a message on one queue)."""
+
+    PUT = "put"
+    GIVE = "give"
+    DONE = "done"
+    DEFER = "defer"
+    FAIL = "fail"
+    RETURN = "return"
+    DUE = "due"
+    POISON = "poison"
+    MOVE = "move"
+    HOLD = "hold"
+    RELEASE = "release"
+    DELETE = "delete"
+
+
+_F, _R, _A = EntryState.FREE, EntryState.READY, EntryState.ACTIVE
+_D, _H, _I = EntryState.DEFERRED, EntryState.HELD, EntryState.IDEL
+_ANY = {_R: _F, _A: _F, _D: _F, _H: _F}
+
+_TABLE: dict[Event, dict[EntryState, EntryState]] = {
+    Event.PUT: {_F: _R},
+    Event.GIVE: {_R: _A},
+    Event.DONE: {_A: _F},
+    Event.DEFER: {_A: _D},
+    Event.FAIL: {_A: _D},
+    Event.RETURN: {_A: _R},
+    Event.DUE: {_D: _R},
+    Event.POISON: dict(_ANY),
+    Event.MOVE: dict(_ANY),
+    Event.HOLD: {_R: _H, _D: _H, _H: _H},
+    Event.RELEASE: {_D: _R, _H: _R},
+    Event.DELETE: {_R: _F, _D: _F, _H: _F},
+}
+
+
+def after(event: Event, state: EntryState | int) -> EntryState | None:
+    """State that follows, None when the event is not allowed in this state."""
+    return _TABLE[event].get(EntryState(state))

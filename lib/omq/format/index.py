@@ -1,0 +1,255 @@
+"""Layout of the index: the System V shared-memory segment that only the queue manager writes.
+
+    0      header copy 0 (512 bytes)         512   header copy 1 (512 bytes)
+    1024   selector byte: which copy counts  2048  counters (64 * u64)
+    4096   tables, each column 64-byte aligned, structure of arrays
+
+The header changes seldom (start, stop, re-definition): the other copy is written with its CRC, then the
+selector byte, so a reader never sees half a header. Counters and tables change all the time; `version`
+is raised before and after each group of changes (odd = changing). Readers bound every number that they
+take from the tables: a queue list is made by selecting entries, never by following links.
+
+Columns (message slot m, entry slot e = a message on one queue, queue slot = queue id, reader slot r):
+    m_qpool 0 = free slot    m_key  hash of the message id, QPoolId when derived    m_corr correlation
+    m_first first entry + 1  m_idnext, m_corrnext  next slot + 1 in the hash chains
+    e_next, e_prev  neighbour entry + 1 in the chain of its queue and priority (READY ones only)
+    e_sibling  next entry + 1 of the same message          e_until  wall ns when DEFERRED
+    q_head, q_tail  first and last entry + 1 of each of 10 priority chains a queue
+Stored links are slot + 1, so that zeroed memory means "none".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Any
+
+import numpy as np
+
+from omq.base import limits
+from omq.base.checksum import crc32c
+from omq.format.findings import Finding, Kind
+from omq.format.layout import Layout
+
+VERSION = 1
+MAGIC = b"OMQI"
+HEADER_BYTES = 512
+SELECTOR_AT = 1024
+COUNTERS_AT = 2048
+TABLES_AT = 4096
+CRC_FROM = 8
+HEADER = Layout(
+    "magic:4s crc:I version:H used:H flags:I uuid:16s boot:16s epoch:Q pid:I spare:I started:Q "
+    "time:q messages:I entries:I queues:I readers:I buckets:I spare2:I size:Q lsn:Q reserved:32s",
+    152,
+)
+
+
+class IndexFlag(IntFlag):
+    """Bits of the header's `flags`."""
+
+    CLEAN = 1  # the manager stopped in order; the tables equal the journal's end
+    POOL_NOT_READ = 2  # started with qm_dont_read_messages_at_start
+
+
+class Counter(IntEnum):
+    """Slots of the counters area (u64 each)."""
+
+    VERSION = 0  # odd while a group is applied
+    LAST_LSN = 1
+    DURABLE_LSN = 2
+    NEXT_QPOOL = 3
+    MESSAGES = 4  # in use
+    MESSAGES_HIGH = 5  # slots ever used: scans stop here
+    ENTRIES = 6
+    ENTRIES_HIGH = 7
+    QUEUES_HIGH = 8
+    READERS_HIGH = 9
+    PUTS = 10
+    GIVES = 11
+    DONES = 12
+    REFUSED = 13  # requests answered with an error
+    GARBAGE = 14  # requests that could not be a client's: wrong size, token, version
+    GROUPS = 15  # blocks written
+    SYNCS = 16
+    JOURNAL_BYTES = 17
+    JOURNAL_FILE = 18
+    CHECKPOINT_LSN = 19
+    CHECKPOINT_TIME = 20
+    STARTED = 21  # wall ns
+    CLIENTS = 22
+    MESSAGES_PEAK = 23
+    ACTIVE_PEAK = 24
+    QUARANTINED = 25
+    HEARTBEAT = 26  # wall ns of the main loop's last turn
+    DEATHS = 27  # readers that died with a message
+
+
+class EntryState(IntEnum):
+    """State of an entry: a message on one queue."""
+
+    FREE = 0
+    READY = 1
+    ACTIVE = 2
+    DEFERRED = 3
+    HELD = 4
+    IDEL = 5  # on no queue any more, waits for idel.server
+
+
+class QueueFlag(IntFlag):
+    """Bits of q_flags; the first four are the seed's."""
+
+    IN_USE = 1
+    SUSPENDED = 2  # get inhibited
+    SHUTDOWN = 4
+    LOCKED = 8
+    PUT_INHIBITED = 16
+    PSEUDO = 32  # IDEL
+    SPECIAL = 64  # IDEL, POISON
+
+
+class ReaderFlag(IntFlag):
+    """Bits of r_flags; 1, 2, 0x10 and 0x40 are the seed's."""
+
+    IN_USE = 1
+    WAITING = 2  # awaits a reply
+    SHUTDOWN = 0x10
+    LOCKS_QUEUE = 0x40
+    AUXILIARY = 0x100
+    READS = 0x200  # registered as a reader of r_queue
+
+
+MESSAGE_COLUMNS = (
+    "m_qpool:Q m_lsn:Q m_time:q m_key:Q m_corr:Q m_expiry:q m_location:I m_offset:I m_length:I "
+    "m_crc:I m_size:I m_pid:I m_record:I m_first:I m_idnext:I m_corrnext:I m_flags:H m_parts:H "
+    "m_file:B"
+)
+ENTRY_COLUMNS = (
+    "e_sequence:Q e_submitted:q e_until:q e_lease:Q e_message:I e_next:I e_prev:I e_sibling:I "
+    "e_reader:I e_queue:H e_attempts:H e_retries:H e_priority:B e_state:B"
+)
+QUEUE_COLUMNS = (
+    "q_ever:Q q_processed:Q q_hour_at:q q_started:q q_load1:d q_load5:d q_load15:d q_rate1:d "
+    "q_rate5:d q_rate15:d q_sampled:q q_flags:I q_depth:I q_ready:I q_active:I q_deferred:I "
+    "q_held:I q_hour:I q_last_hour:I q_max_depth:I q_max_length:I"
+)
+READER_COLUMNS = (
+    "r_registered:q r_request:q r_response:q r_started:Q r_processed:Q r_pid:I r_uid:I r_client:I "
+    "r_active:I r_current:I r_timeout:I r_queue:H r_flags:H"
+)
+CHAIN_COLUMNS = "q_head:I q_tail:I"  # queues * 10 each
+BUCKET_COLUMNS = "b_id:I b_corr:I"  # heads of the hash chains, slot + 1
+QUEUE_NAME_BYTES = 24
+READER_NAME_BYTES = 32
+_BYTES = {"Q": 8, "q": 8, "d": 8, "I": 4, "H": 2, "B": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLayout:
+    """Where each column lies for given capacities."""
+
+    messages: int
+    entries: int
+    queues: int
+    readers: int
+    buckets: int  # power of two
+    columns: dict[str, tuple[str, int, int]]  # name -> (code, offset, count)
+    queue_names: int
+    reader_names: int
+    size: int
+
+    @staticmethod
+    def of(messages: int, entries: int, queues: int, readers: int) -> IndexLayout:
+        """Layout for the given capacities (slots)."""
+        buckets = 1 << max(10, (messages - 1).bit_length())
+        tables = (
+            (MESSAGE_COLUMNS, messages), (ENTRY_COLUMNS, entries), (QUEUE_COLUMNS, queues),
+            (READER_COLUMNS, readers), (CHAIN_COLUMNS, queues * limits.PRIORITIES),
+            (BUCKET_COLUMNS, buckets))
+        at, columns = TABLES_AT, {}
+        for text, count in tables:
+            for item in text.split():
+                name, code = item.split(":")
+                columns[name] = (code, at, count)
+                at += -(-_BYTES[code] * count // 64) * 64
+        queue_names = at
+        at += queues * QUEUE_NAME_BYTES
+        reader_names = at
+        at += readers * READER_NAME_BYTES
+        size = -(-at // 4096) * 4096
+        return IndexLayout(messages, entries, queues, readers, buckets, columns, queue_names,
+                           reader_names, size)
+
+    @property
+    def bytes_per_message(self) -> float:
+        """Cost of one message on one queue, hash buckets and spare entries included."""
+        rows = sum(_BYTES[c] * n for c, _, n in self.columns.values()
+                   if n in (self.messages, self.entries, self.buckets))
+        return rows / self.messages
+
+    def column(self, buffer: memoryview, name: str) -> memoryview:
+        """One column for loads and stores of single values."""
+        code, at, count = self.columns[name]
+        return buffer[at : at + _BYTES[code] * count].cast(code)
+
+    def vector(self, buffer: memoryview, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+        """The same column as numpy, shape (count,)."""
+        code, at, count = self.columns[name]
+        kind = {"Q": "<u8", "q": "<i8", "d": "<f8", "I": "<u4", "H": "<u2", "B": "u1"}[code]
+        return np.frombuffer(buffer, dtype=kind, count=count, offset=at)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHeader:
+    """The header of an index segment."""
+
+    uuid: bytes
+    boot: bytes
+    epoch: int
+    pid: int
+    started: int  # start time of that process (/proc, clock ticks)
+    time_ns: int
+    messages: int
+    entries: int
+    queues: int
+    readers: int
+    size: int
+    lsn: int = 0  # with CLEAN: the journal's end that the tables equal
+    flags: int = 0
+
+    def layout(self) -> IndexLayout:
+        return IndexLayout.of(self.messages, self.entries, self.queues, self.readers)
+
+
+def write_header(buffer: memoryview, header: IndexHeader) -> None:
+    """Into the copy that does not count, then the selector: whole at every instant."""
+    turn = 1 - (buffer[SELECTOR_AT] & 1)
+    buckets = header.layout().buckets
+    body = HEADER.pack(MAGIC, 0, VERSION, HEADER.size, header.flags, header.uuid, header.boot,
+                       header.epoch, header.pid, 0, header.started, header.time_ns,
+                       header.messages, header.entries, header.queues, header.readers, buckets, 0,
+                       header.size, header.lsn, b"")
+    crc = crc32c(memoryview(body)[CRC_FROM:])
+    at = turn * HEADER_BYTES
+    buffer[at : at + HEADER.size] = body[:4] + crc.to_bytes(4, "little") + body[CRC_FROM:]
+    buffer[SELECTOR_AT] = turn
+
+
+def read_header(buffer: memoryview) -> IndexHeader | Finding:
+    """The header that counts."""
+    if len(buffer) < TABLES_AT:
+        return Finding(Kind.SHORT, "segment smaller than its header")
+    at = (buffer[SELECTOR_AT] & 1) * HEADER_BYTES
+    (magic, crc, version, used, flags, uuid, boot, epoch, pid, _, started, time_ns, messages,
+     entries, queues, readers, buckets, _, size, lsn, _) = HEADER.unpack_from(buffer, at)
+    if magic != MAGIC:
+        return Finding(Kind.FOREIGN, "no index segment: wrong magic")
+    if version > VERSION:
+        return Finding(Kind.NEWER, f"index version {version}, known {VERSION}")
+    if used != HEADER.size or crc32c(bytes(buffer[at + CRC_FROM : at + used])) != crc:
+        return Finding(Kind.CORRUPT, "index header fails its CRC")
+    header = IndexHeader(uuid, boot, epoch, pid, started, time_ns, messages, entries, queues,
+                         readers, size, lsn, flags)
+    if size > len(buffer) or header.layout().size != size or header.layout().buckets != buckets:
+        return Finding(Kind.CORRUPT, "index sizes do not fit the segment")
+    return header

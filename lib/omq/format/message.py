@@ -1,0 +1,195 @@
+"""The message as it travels: descriptor, queue parts, properties, body. Written by the submitter.
+
+    payload := descriptor (160 bytes), part * parts, properties, body
+
+The same bytes go from the submitter's channel into the PUT frame of the journal, later into a store
+file, and back to the reader; their one CRC-32C is computed by the submitter and checked by the
+reader, end to end. The queue manager copies them unread, except the parts of a message for several
+queues.
+
+Descriptor fields (those without meaning yet are kept for it: expiry, group, report, ...):
+    magic "MD"        parts      number of queue parts behind it; 0 = the one queue of the frame
+    properties        bytes of the properties            body   bytes of the body, inline or container
+    body_crc          CRC-32C of a container's content (0 for an inline body: the payload CRC covers it)
+    message_id        24 bytes; zero = derived from instance and QPoolId
+    correlation_id    24 bytes, zero = none               group_id, group_sequence, segment_offset
+    expiry            wall clock ns, 0 = never            report         report options
+    reply_to, origin  queue ids, 0 = none                 item_type, encoding
+    application       first 12 bytes of the putting program's name
+    trace_id          16 bytes (W3C trace context)
+A container's payload ends in its item reference (text, ITEM_REF) instead of the body.
+Properties: count, then (key bytes, value bytes, key, value) each, UTF-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from omq.base import limits
+from omq.base.errors import BadProperty
+from omq.format.findings import Finding, Kind
+from omq.format.layout import Layout
+
+MAGIC = b"MD"
+VERSION = 1
+DESCRIPTOR = Layout(
+    "magic:2s version:B item_type:B parts:H flags:H properties:I body_crc:I body:Q expiry:q "
+    "message_id:24s correlation_id:24s group_id:24s trace_id:16s application:12s "
+    "group_sequence:I segment_offset:I report:I reply_to:H origin:H encoding:I reserved:8s",
+    160,
+)
+PART = Layout("queue:H priority:B flags:B until:I", 8)
+_COUNT = Layout("count:H", 2)
+_PROPERTY = Layout("key:H value:I", 6)
+NO_ID = bytes(24)
+ID_PREFIX = b"OMQ1"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One queue that a new message goes on; `until` defers it (unix seconds, 0 = not)."""
+
+    queue: int
+    priority: int
+    flags: int = 0
+    until: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """The fixed part of a message; see the module for the fields."""
+
+    parts: int = 0
+    properties: int = 0
+    body: int = 0
+    body_crc: int = 0
+    item_type: int = 0
+    flags: int = 0
+    expiry: int = 0
+    message_id: bytes = NO_ID
+    correlation_id: bytes = NO_ID
+    group_id: bytes = NO_ID
+    trace_id: bytes = bytes(16)
+    application: bytes = b""
+    group_sequence: int = 0
+    segment_offset: int = 0
+    report: int = 0
+    reply_to: int = 0
+    origin: int = 0
+    encoding: int = 0
+
+    def encode(self) -> bytes:
+        return DESCRIPTOR.pack(
+            MAGIC, VERSION, self.item_type, self.parts, self.flags, self.properties, self.body_crc,
+            self.body, self.expiry, self.message_id, self.correlation_id, self.group_id,
+            self.trace_id, self.application, self.group_sequence, self.segment_offset,
+            self.report, self.reply_to, self.origin, self.encoding, b"")
+
+    def sized(self, parts: int, properties: int, body: int, body_crc: int) -> Descriptor:
+        """The same descriptor for other lengths."""
+        return replace(self, parts=parts, properties=properties, body=body, body_crc=body_crc)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A decoded payload: where its pieces lie inside the bytes it was decoded from."""
+
+    descriptor: Descriptor
+    parts: tuple[Part, ...]
+    properties_at: int
+    body_at: int
+    end: int
+
+
+def derived_id(uuid: bytes, qpool: int) -> bytes:
+    """The message id of a message that was put without one: 24 bytes, unique to the instance."""
+    return ID_PREFIX + uuid[:12] + qpool.to_bytes(8, "big")
+
+
+def qpool_of(message_id: bytes, uuid: bytes) -> int:
+    """The QPoolId inside a derived message id of this instance, 0 if it is not one."""
+    if message_id[:16] == ID_PREFIX + uuid[:12]:
+        return int.from_bytes(message_id[16:24], "big")
+    return 0
+
+
+def id_hash(identifier: bytes) -> int:
+    """64-bit hash of a message or correlation id for the index; 0 only for no id."""
+    stripped = identifier.rstrip(b"\0")
+    if not stripped:
+        return 0
+    return int.from_bytes(blake2b(stripped, digest_size=8).digest(), "little") or 1
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """Properties as bytes; BadProperty when over a limit."""
+    if not properties:
+        return b""
+    out = [_COUNT.pack(len(properties))]
+    for key, value in properties.items():
+        raw, text = key.encode(), value.encode()
+        if not raw or len(raw) > limits.PROPERTY_NAME_BYTES_MAX:
+            raise BadProperty(name=key, rule=f"1 to {limits.PROPERTY_NAME_BYTES_MAX} bytes")
+        out += (_PROPERTY.pack(len(raw), len(text)), raw, text)
+    data = b"".join(out)
+    if len(data) > limits.PROPERTIES_BYTES_MAX:
+        raise BadProperty(name="(all)", rule=f"together {limits.PROPERTIES_BYTES_MAX} bytes")
+    return data
+
+
+def decode_properties(data: bytes | memoryview) -> dict[str, str] | Finding:
+    """The properties in exactly these bytes."""
+    if not data:
+        return {}
+    view = memoryview(data)
+    if len(view) < _COUNT.size:
+        return Finding(Kind.SHORT, "properties cut")
+    (count,) = _COUNT.unpack_from(view)
+    at, out = _COUNT.size, {}
+    for _ in range(count):
+        if len(view) - at < _PROPERTY.size:
+            return Finding(Kind.SHORT, "properties cut")
+        key, value = _PROPERTY.unpack_from(view, at)
+        at += _PROPERTY.size
+        if key + value > len(view) - at:
+            return Finding(Kind.CORRUPT, "property longer than its bytes")
+        name = bytes(view[at : at + key]).decode("utf-8", "replace")
+        out[name] = bytes(view[at + key : at + key + value]).decode("utf-8", "replace")
+        at += key + value
+    return out
+
+
+def encode(descriptor: Descriptor, parts: Sequence[Part], properties: bytes,
+           body: bytes | memoryview, size: int = -1, body_crc: int = 0) -> bytes:
+    """A payload; `size` is the body's length where the body here is an item reference."""
+    head = descriptor.sized(len(parts), len(properties), len(body) if size < 0 else size, body_crc)
+    pieces: list[bytes | memoryview] = [head.encode()]
+    pieces += [PART.pack(part.queue, part.priority, part.flags, part.until) for part in parts]
+    pieces += (properties, body)
+    return b"".join(pieces)
+
+
+def decode(data: bytes | memoryview) -> Payload | Finding:
+    """Descriptor and bounds of a payload. The body is not copied."""
+    view = memoryview(data)
+    if len(view) < DESCRIPTOR.size:
+        return Finding(Kind.SHORT, f"{len(view)} bytes, a descriptor has {DESCRIPTOR.size}")
+    (magic, version, item_type, parts, flags, properties, body_crc, body, expiry, message_id,
+     correlation_id, group_id, trace_id, application, group_sequence, segment_offset, report,
+     reply_to, origin, encoding, _) = DESCRIPTOR.unpack_from(view)
+    if magic != MAGIC:
+        return Finding(Kind.CORRUPT, "no message: wrong magic")
+    if version > VERSION:
+        return Finding(Kind.NEWER, f"message version {version}, known {VERSION}")
+    properties_at = DESCRIPTOR.size + parts * PART.size
+    body_at = properties_at + properties
+    if parts > limits.QUEUES_MAX or body_at > len(view):
+        return Finding(Kind.CORRUPT, "message lengths do not fit")
+    listed = tuple(Part(*PART.unpack_from(view, DESCRIPTOR.size + i * PART.size))
+                   for i in range(parts))
+    descriptor = Descriptor(parts, properties, body, body_crc, item_type, flags, expiry, message_id,
+                            correlation_id, group_id, trace_id, application.rstrip(b"\0"),
+                            group_sequence, segment_offset, report, reply_to, origin, encoding)
+    return Payload(descriptor, listed, properties_at, body_at, len(view))

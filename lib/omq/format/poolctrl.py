@@ -1,0 +1,126 @@
+"""`poolctrl`: the checkpoint and the list of queues, in two slots that are written in turn.
+
+    file := slot 0 (128 KiB), slot 1 (128 KiB)
+    slot := header (128 bytes), queue entry (64 bytes) * queues, client entry (64 bytes) * clients
+
+The slot with the higher `generation` and a right CRC (bytes 8 .. used) counts. A checkpoint writes the
+other slot and syncs it after every pool file that it changed is synced: at any instant one slot is
+whole. Client entries remember the last request of each client token that was carried out, so that a
+retry in doubt is answered "already done" after any crash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from omq.base.checksum import crc32c
+from omq.format.findings import Finding, Kind
+from omq.format.layout import Layout
+
+VERSION = 1
+SLOT_BYTES = 1 << 17
+MAGIC = b"OMQC"
+CRC_FROM = 8
+HEADER = Layout(
+    "magic:4s crc:I version:H header:H used:I uuid:16s generation:Q lsn:Q epoch:Q journal:I "
+    "flags:I offset:Q next_qpool:Q time:q pool_files:I queues:H clients:H reserved:32s",
+    128,
+)
+QUEUE = Layout("queue:H flags:H spare:I name:24s reserved:32s", 64)
+CLIENT = Layout("token:Q sequence:Q qpool:Q lsn:Q count:I uid:I time:q given:Q given_last:Q", 64)
+CLIENTS_MAX = (SLOT_BYTES - HEADER.size) // CLIENT.size - 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The last request that was carried out for a client token, and its answer."""
+
+    token: int
+    sequence: int
+    qpool: int  # first QPoolId that it made, 0 = none
+    count: int
+    lsn: int
+    uid: int = 0
+    time_ns: int = 0
+    given: int = 0  # LSNs of the GIVE frames of its last hand-out, first
+    given_last: int = 0  # and last
+
+
+@dataclass(frozen=True, slots=True)
+class PoolControl:
+    """One checkpoint."""
+
+    uuid: bytes
+    generation: int
+    lsn: int  # the pool holds everything up to here
+    epoch: int
+    journal: int  # journal file to go on with
+    offset: int  # and the offset of the first block behind `lsn` in it
+    next_qpool: int
+    time_ns: int
+    pool_files: int
+    queues: dict[int, str] = field(default_factory=dict)
+    clients: dict[int, Answered] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """One slot, without its unused rest."""
+        kept = sorted(self.clients.values(), key=lambda c: c.lsn)[-CLIENTS_MAX:]
+        body = b"".join((
+            *(QUEUE.pack(number, 0, 0, name.encode(), b"") for number, name in self.queues.items()),
+            *(CLIENT.pack(c.token, c.sequence, c.qpool, c.lsn, c.count, c.uid, c.time_ns, c.given,
+                          c.given_last)
+              for c in kept)))
+        used = HEADER.size + len(body)
+        assert used <= SLOT_BYTES
+        head = HEADER.pack(MAGIC, 0, VERSION, HEADER.size, used, self.uuid, self.generation,
+                           self.lsn, self.epoch, self.journal, 0, self.offset, self.next_qpool,
+                           self.time_ns, self.pool_files, len(self.queues), len(kept), b"")
+        crc = crc32c(memoryview(head + body)[CRC_FROM:])
+        return head[:4] + crc.to_bytes(4, "little") + head[CRC_FROM:] + body
+
+
+def decode(data: bytes | memoryview) -> PoolControl | Finding:
+    """One slot."""
+    view = memoryview(data)
+    if len(view) < HEADER.size:
+        return Finding(Kind.SHORT, "slot cut")
+    (magic, crc, version, header, used, uuid, generation, lsn, epoch, journal, _flags, offset,
+     next_qpool, time_ns, pool_files, queues, clients, _) = HEADER.unpack_from(view)
+    if magic != MAGIC:
+        empty = not any(view[: HEADER.size])
+        return Finding(Kind.END if empty else Kind.CORRUPT, "slot never written" if empty
+                       else "no poolctrl slot: wrong magic")
+    if version > VERSION:
+        return Finding(Kind.NEWER, f"poolctrl version {version}, known {VERSION}")
+    wanted = HEADER.size + queues * QUEUE.size + clients * CLIENT.size
+    if header != HEADER.size or used != wanted or used > len(view):
+        return Finding(Kind.CORRUPT, "slot lengths do not fit")
+    if crc32c(view[CRC_FROM:used]) != crc:
+        return Finding(Kind.CORRUPT, "slot fails its CRC")
+    at, named, answered = HEADER.size, {}, {}
+    for _ in range(queues):
+        number, _f, _s, name, _r = QUEUE.unpack_from(view, at)
+        named[number] = name.rstrip(b"\0").decode("ascii", "replace")
+        at += QUEUE.size
+    for _ in range(clients):
+        token, sequence, qpool, last, count, uid, when, given, given_last = CLIENT.unpack_from(
+            view, at)
+        answered[token] = Answered(token, sequence, qpool, count, last, uid, when, given,
+                                   given_last)
+        at += CLIENT.size
+    return PoolControl(uuid, generation, lsn, epoch, journal, offset, next_qpool, time_ns,
+                       pool_files, named, answered)
+
+
+def newest(data: bytes | memoryview) -> tuple[PoolControl | None, list[Finding]]:
+    """The valid slot with the higher generation, and what is wrong with the others."""
+    found: list[Finding] = []
+    best: PoolControl | None = None
+    for slot in (0, 1):
+        part = memoryview(data)[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
+        control = decode(part)
+        if isinstance(control, Finding):
+            found.append(control)
+        elif best is None or control.generation > best.generation:
+            best = control
+    return best, found

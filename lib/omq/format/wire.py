@@ -1,0 +1,88 @@
+"""Requests and replies between a client and the queue manager.
+
+Three ways, each with its own layout:
+  * control: JSON lines over `qmgr.sock` (register, open, administer): seldom, so words, not bytes;
+  * requests: one message of REQUEST (96 bytes) on the System V request queue; batches and bodies lie
+    in the request half of the client's channel segment;
+  * replies: REPLY (64 bytes) at the start of the channel's reply half, then one semaphore release.
+
+Channel segment: [ reply half | request half ], each `half` bytes. A client has one request under way.
+Request half by operation:
+    PUT        payload                       PUT_MANY  FRAME * count, then payloads
+    SETTLE     SETTLE * count, then reasons  MOVE      SETTLE, part * parts, FRAME * new, payloads
+    NEXT       as SETTLE (count may be 0); `lease` = how many messages are wanted
+Reply half behind REPLY: GIVEN * count (then bodies for readers that may not read the spool), or the
+JSON fields of an error.
+
+Foreign bytes: sizes and counts are checked against the channel before anything is read; a request of
+another size or version is refused and counted.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+from omq.format.layout import Layout
+
+VERSION = 1
+REQUEST_MAGIC = 0x4F51
+REQUEST = Layout(
+    "operation:B priority:B flags:H queue:H count:H client:I length:I token:16s sequence:Q size:Q "
+    "crc:I magic:H version:H correlation:Q want:Q argument:q entry:I parts:H spare:H expiry:q",
+    96,
+)
+REPLY = Layout(
+    "magic:H status:H flags:I sequence:Q count:I length:I qpool:Q lsn:Q epoch:Q reserved:16s",
+    64,
+)
+SETTLE = Layout("kind:B spare:B reason:H entry:I qpool:Q lease:Q argument:q reason_at:I spare2:I",
+                40)
+GIVEN = Layout(
+    "entry:I queue:H priority:B flags:B qpool:Q lease:Q location:I offset:I length:I crc:I size:Q "
+    "submitted:q attempts:H retries:H inline:I",
+    64,
+)
+REQUEST_TYPE = 1  # System V message type of requests
+WAKE_TYPE = 2  # the manager's own wake-up call
+
+
+class Operation(IntEnum):
+    """Operations of the request queue."""
+
+    PUT = 1
+    PUT_MANY = 2
+    NEXT = 3  # settle `count`, then give up to `want`; argument = time-out in ms (-1: wait)
+    SETTLE = 4
+    MOVE = 5
+    PING = 6
+
+
+class Settlement(IntEnum):
+    """How a reader ends its work on a message."""
+
+    DONE = 1
+    DEFER = 2  # argument = seconds (as ns)
+    FAIL = 3  # counts as a failed attempt
+    RELEASE = 4  # untouched: back where it was, attempt not counted
+
+
+class PutFlag(IntFlag):
+    """Bits of a put request's `flags` (and of the FRAME in a PUT_MANY)."""
+
+    PERSISTENT = 1
+    CONTAINER = 2
+    HAS_ID = 4
+
+
+class GivenFlag(IntFlag):
+    """Bits of GIVEN.flags."""
+
+    PERSISTENT = 1
+    CONTAINER = 2
+    REDELIVERED = 4
+    INLINE = 8  # the payload lies in the reply half at `inline`
+
+
+def halves(channel_bytes: int) -> tuple[int, int]:
+    """(offset of the reply half, offset of the request half) of a channel segment."""
+    return 0, channel_bytes // 2

@@ -1,0 +1,159 @@
+"""What every daemon does before its own work: options, settings, spool, log, signals, notifier.
+
+    def main(argv: list[str]) -> int:
+        return run_daemon("pool.writer", argv, body)
+
+    def body(context: DaemonContext) -> int: ...
+
+Invariants: 1. umask 027 before the first file; 2. a daemon works only in a spool that its own user
+owns and that nobody else may write: SpoolMissing, SpoolOwner otherwise; 3. the configuration is read
+whole before anything starts; a mistake ends with exit code 78, which no supervisor restarts;
+4. an error of ours is one line on stderr and one event, and its exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from omq.base import event_log, events
+from omq.base.config import load_settings
+from omq.base.errors import Exit, OmqError, SpoolMissing, SpoolOwner
+from omq.base.event_log import EventLog, Level
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.services.notify import Notifier
+from omq.services.options import Location, add_location, locate
+from omq.services.process import set_name
+from omq.services.signals import Signals
+
+UMASK = 0o027
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IRWXO
+_TRACE_CHARACTERS = 1000  # the end of a traceback says most; an event field holds 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonContext:
+    """What a daemon works with; `options` also has what the daemon itself added."""
+
+    program: str
+    service: str  # section of services.conf
+    options: argparse.Namespace
+    location: Location
+    settings: Settings
+    log: EventLog
+    notifier: Notifier
+    signals: Signals
+
+    @property
+    def instance(self) -> str | None:
+        return self.location.instance
+
+    @property
+    def paths(self) -> SpoolPaths:
+        return self.location.paths
+
+    @property
+    def conf_dir(self) -> Path:
+        return self.location.conf_dir
+
+
+Body = Callable[[DaemonContext], int]
+AddOptions = Callable[[argparse.ArgumentParser], None]
+
+
+def run_daemon(
+    program: str,
+    argv: list[str],
+    body: Body,
+    *,
+    service: str | None = None,
+    add_options: AddOptions | None = None,
+) -> int:
+    """Set up, run `body`, and turn errors into words and an exit code."""
+    context: DaemonContext | None = None
+    try:
+        context = daemon_options(program, argv, service=service, add_options=add_options)
+        return body(context)
+    except OmqError as error:
+        sys.stderr.write(f"{program}: {error}\n")
+        if context is not None:
+            event = events.CONFIG_WRONG if error.exit_code == Exit.CONFIG else events.FAILED
+            context.log.event(event, event_log.FATAL, reason=str(error))
+        return error.exit_code
+    except Exception:
+        if context is None:
+            raise
+        context.log.event(events.BUG, event_log.FATAL, traceback=last_trace())
+        raise
+
+
+def daemon_options(
+    program: str,
+    argv: list[str],
+    *,
+    service: str | None = None,
+    add_options: AddOptions | None = None,
+) -> DaemonContext:
+    """Parse, check and open everything. ConfigError, SpoolMissing, SpoolOwner; usage exits 64."""
+    os.umask(UMASK)
+    options = _parser(program, service or program, add_options).parse_args(argv)
+    location = locate(options)
+    settings = load_settings(location.conf_dir)
+    check_spool(location.paths)
+    set_name(program)
+    # Under systemd stderr is the journal. Elsewhere it is somebody's terminal: only on request.
+    to_stderr = options.foreground_log or "JOURNAL_STREAM" in os.environ
+    log = EventLog(
+        program, location.paths.event_log, level=Level[settings.event_level], stderr=to_stderr
+    )
+    signals = Signals()
+    signals.install()
+    return DaemonContext(
+        program, options.service, options, location, settings, log, Notifier(), signals
+    )
+
+
+def check_spool(paths: SpoolPaths) -> None:
+    """Refuse a spool that is missing, somebody else's, or writable by others."""
+    try:
+        found = paths.root.stat()
+    except FileNotFoundError as error:
+        raise SpoolMissing(path=paths.root) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise SpoolMissing(path=paths.root)
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid() or mode & _OTHERS_WRITE:
+        expected = f"owner {os.geteuid()} and mode 0750 or less"
+        raise SpoolOwner(path=paths.root, owner=found.st_uid, mode=mode, expected=expected)
+
+
+def last_trace() -> str:
+    """The traceback of the exception being handled, cut from the front."""
+    return traceback.format_exc()[-_TRACE_CHARACTERS:]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.print_usage(sys.stderr)
+        self.exit(Exit.USAGE, f"{self.prog}: {message}\n")
+
+
+def _parser(program: str, service: str, add_options: AddOptions | None) -> _Parser:
+    parser = _Parser(prog=program, description=f"omq daemon {program}; started by a supervisor")
+    add_location(parser)
+    parser.add_argument(
+        "--service", metavar="NAME", default=service, help="section of services.conf"
+    )
+    parser.add_argument(
+        "--foreground-log", action="store_true", help="write events to stderr as well"
+    )
+    if add_options is not None:
+        add_options(parser)
+    return parser

@@ -1,0 +1,248 @@
+"""A mail message on a queue: its envelope as properties, its header read without parsing it all.
+
+The body of a queue message is the RFC 5322 text exactly as it was accepted (lines end in CRLF where
+the submitter sent CRLF). Everything else travels in properties, named here and nowhere else:
+
+    mail.from        sender, empty = the null sender       mail.peer, mail.helo   who submitted it
+    mail.to          recipients as submitted, one a line   mail.body              7BIT or 8BITMIME
+    mail.smtputf8    "1" or absent
+    mail.to.QUEUE    recipients for the reader of QUEUE    mail.orig.QUEUE        same order: the
+                     (on LOCAL: mailbox names)                                    address submitted
+    error.to, error.status, error.reason    failed recipients, same order, one a line; a single
+                     status or reason stands for all       error.mta              who refused them
+
+Invariants: 1. an address never holds a line feed, so lists of lines are safe (`address_problem`
+is asked before an address enters); 2. no function here raises on any bytes: mail is hostile;
+3. the header is scanned to a limit that the caller gives, never the whole of a large body.
+
+The header ends at the first empty line or at the first line that is no header field, which is how
+readers of mail see it too; so the text of a message without header is never taken for one.
+
+Sources: RFC 5321 (envelope), RFC 5322 section 2.2 (fields, folding), RFC 2156 (Priority).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import getaddresses
+
+from omq.base.limits import PRIORITY_LOW, PRIORITY_NORMAL, PRIORITY_URGENT
+
+FROM = "mail.from"
+TO = "mail.to"
+BODY = "mail.body"
+SMTPUTF8 = "mail.smtputf8"
+PEER = "mail.peer"
+HELO = "mail.helo"
+ERROR_TO = "error.to"
+ERROR_STATUS = "error.status"
+ERROR_REASON = "error.reason"
+ERROR_MTA = "error.mta"
+
+ADDRESS_BYTES_MAX = 320  # RFC 5321 4.5.3.1: 64 for the local part, "@", 255 for the domain
+REASON_CHARS_MAX = 500  # a reply of RFC 5321 has lines of 512 bytes; more tells a sender nothing
+
+_FIELD = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_LEVELS = {
+    b"priority": {b"urgent": PRIORITY_URGENT, b"normal": PRIORITY_NORMAL,
+                  b"non-urgent": PRIORITY_LOW},
+    b"x-priority": {b"1": PRIORITY_URGENT, b"2": PRIORITY_URGENT, b"3": PRIORITY_NORMAL,
+                    b"4": PRIORITY_LOW, b"5": PRIORITY_LOW},
+    b"importance": {b"high": PRIORITY_URGENT, b"normal": PRIORITY_NORMAL, b"low": PRIORITY_LOW},
+}
+
+
+def to_name(queue: str) -> str:
+    """Name of the property that holds the recipients for the reader of `queue`."""
+    return f"{TO}.{queue}"
+
+
+def original_name(queue: str) -> str:
+    """Name of the property that holds the submitted addresses behind `to_name(queue)`."""
+    return f"mail.orig.{queue}"
+
+
+def lines(text: str) -> tuple[str, ...]:
+    """The entries of a list property (only LF separates them: addresses may hold U+2028)."""
+    return tuple(entry for entry in text.split("\n") if entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Who sends a message to whom; the recipients as they were submitted."""
+
+    sender: str
+    recipients: tuple[str, ...]
+    eight_bit: bool = False
+    smtputf8: bool = False
+    peer: str = ""
+    helo: str = ""
+
+    def properties(self) -> dict[str, str]:
+        """The envelope as queue message properties."""
+        found = {FROM: self.sender, TO: "\n".join(self.recipients),
+                 BODY: "8BITMIME" if self.eight_bit else "7BIT"}
+        if self.smtputf8:
+            found[SMTPUTF8] = "1"
+        if self.peer:
+            found[PEER] = self.peer
+        if self.helo:
+            found[HELO] = self.helo
+        return found
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Envelope:
+        """The envelope in these properties; what is missing is empty, never an error."""
+        return cls(one_line(properties.get(FROM, "")), lines(properties.get(TO, "")),
+                   properties.get(BODY, "") == "8BITMIME", properties.get(SMTPUTF8, "") == "1",
+                   properties.get(PEER, ""), properties.get(HELO, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A recipient that cannot be reached: RFC 3463 status and the reason in words."""
+
+    recipient: str
+    status: str
+    reason: str
+
+
+def error_properties(failures: Iterable[Failure], mta: str = "") -> dict[str, str]:
+    """Failures as the properties that the Error Manager reads."""
+    listed = tuple(failures)
+    found = {ERROR_TO: "\n".join(one_line(each.recipient) for each in listed),
+             ERROR_STATUS: "\n".join(each.status for each in listed),
+             ERROR_REASON: "\n".join(one_line(each.reason) or "refused" for each in listed)}
+    if mta:
+        found[ERROR_MTA] = mta
+    return found
+
+
+def failures_of(properties: Mapping[str, str]) -> tuple[Failure, ...]:
+    """The failures in these properties; a missing status or reason has a general one instead."""
+    recipients = lines(properties.get(ERROR_TO, "")) or lines(properties.get(TO, ""))
+    statuses = lines(properties.get(ERROR_STATUS, "")) or ("5.0.0",)
+    reasons = lines(properties.get(ERROR_REASON, "")) or ("no reason was given",)
+    return tuple(Failure(recipient, statuses[min(at, len(statuses) - 1)],
+                         reasons[min(at, len(reasons) - 1)])
+                 for at, recipient in enumerate(recipients))
+
+
+def without_routing(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties that a message made from this one keeps: no recipients, no earlier errors."""
+    return {name: value for name, value in properties.items()
+            if name != TO and not name.startswith((f"{TO}.", "mail.orig.", "error."))}
+
+
+def one_line(text: str) -> str:
+    """Foreign text made fit for one header line or property line: no controls, bounded."""
+    cleaned = _UNSAFE.sub(" ", text).encode("utf-8", "replace").decode("utf-8")
+    return cleaned.strip()[:REASON_CHARS_MAX]
+
+
+def address_problem(address: str, *, smtputf8: bool) -> str | None:
+    """Why an address may not enter the queues, None when it may. The null address is not asked."""
+    try:
+        size = len(address.encode("utf-8"))
+    except UnicodeEncodeError:
+        return "it is not UTF-8"
+    if not address or size > ADDRESS_BYTES_MAX:
+        return f"it has {size} bytes, allowed are 1 to {ADDRESS_BYTES_MAX}"
+    if _UNSAFE.search(address) or "<" in address or ">" in address:
+        return "it has a control character or an angle bracket"
+    if not smtputf8 and not address.isascii():
+        return "it is not ASCII and SMTPUTF8 was not asked for"
+    if address.startswith("@") or address.endswith("@"):
+        return "its local part or domain is empty"
+    return None
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """(local part, domain in lower case); the domain is empty for a bare name."""
+    local, at, domain = address.rpartition("@")
+    return (local, domain.lower().rstrip(".")) if at else (domain, "")
+
+
+def header_fields(body: bytes, scan_bytes: int) -> Iterator[tuple[bytes, int, int]]:
+    """(name in lower case, start, end) of each field with its folded lines and line end."""
+    name, start, at = b"", 0, 0
+    limit = min(len(body), scan_bytes)
+    while at < limit:
+        line_end = body.find(b"\n", at, limit) + 1 or limit
+        if body[at] in b" \t" and name:
+            at = line_end
+            continue
+        if name:
+            yield name, start, at
+        field = _FIELD.match(body, at, line_end)
+        if field is None:
+            return
+        name, start, at = field[1].lower(), at, line_end
+    if name:
+        yield name, start, at
+
+
+def header_end(body: bytes, scan_bytes: int) -> int:
+    """Length of the header, without the empty line behind it."""
+    end = 0
+    for _, _, end in header_fields(body, scan_bytes):
+        pass
+    return end
+
+
+def field_values(body: bytes, names: frozenset[bytes], scan_bytes: int) -> list[tuple[bytes, str]]:
+    """(name, unfolded value) of the fields with these names, in order."""
+    return [(name, _value(body[start:end])) for name, start, end
+            in header_fields(body, scan_bytes) if name in names]
+
+
+def _value(field: bytes) -> str:
+    text = field.partition(b":")[2].decode("utf-8", "replace")
+    return re.sub(r"\r?\n(?=[ \t])", "", text).strip()
+
+
+def without_fields(body: bytes, names: frozenset[bytes], scan_bytes: int) -> bytes:
+    """The body without the fields of these names; the very same object when there are none."""
+    cuts = [(start, end) for name, start, end in header_fields(body, scan_bytes) if name in names]
+    if not cuts:
+        return body
+    view, pieces, at = memoryview(body), [], 0
+    for start, end in cuts:
+        pieces.append(view[at:start])
+        at = end
+    return b"".join((*pieces, view[at:]))
+
+
+def hops(body: bytes, scan_bytes: int) -> int:
+    """How many Received fields the header has (RFC 5321 section 6.3: loop detection)."""
+    return sum(name == b"received" for name, _, _ in header_fields(body, scan_bytes))
+
+
+def priority_of(body: bytes, scan_bytes: int) -> int:
+    """Queue priority from Priority, X-Priority or Importance, in this order of weight."""
+    found: dict[bytes, int] = {}
+    for name, value in field_values(body, frozenset(_LEVELS), scan_bytes):
+        word = re.match(r"[a-z0-9-]+", value.lower())
+        level = _LEVELS[name].get(word[0].encode()) if word else None
+        if level is not None:
+            found.setdefault(name, level)
+    return next((found[name] for name in _LEVELS if name in found), PRIORITY_NORMAL)
+
+
+def named_recipients(body: bytes, scan_bytes: int) -> frozenset[str]:
+    """Addresses in To and Cc (and Resent-), case folded. A field that nobody can parse names none:
+    its recipients then count as blind ones, which costs a copy each and discloses nothing."""
+    found: set[str] = set()
+    for _, value in field_values(body, _VISIBLE, scan_bytes):
+        try:
+            found.update(address.casefold() for _, address in getaddresses([value]) if address)
+        except (RecursionError, ValueError, IndexError):  # a comment nested a thousand deep
+            continue
+    return frozenset(found)
+
+
+_VISIBLE = frozenset((b"to", b"cc", b"resent-to", b"resent-cc"))
+BLIND_FIELDS = frozenset((b"bcc", b"resent-bcc"))

@@ -1,0 +1,147 @@
+"""A Maildir: one folder per local user, one file per message, written so that none is lost or double.
+
+    <root>/<user>/tmp    being written, unseen by readers of mail
+    <root>/<user>/new    delivered                       <root>/<user>/cur    seen, name + ":2,FLAGS"
+
+A file's name is derived from the message and the recipient, never from the clock or the process:
+
+    <seconds of the put>.<message id, 48 hex digits>.<8 hex digits of the user's hash>.omq
+
+Invariants: 1. a name in new/ is a whole message on disk: the file is synced before it is renamed
+and the folder is synced after; 2. the same message for the same user has the same name, so a
+second delivery finds the first one in new/ or cur/ and writes nothing; 3. two processes that
+deliver the same message at once (one of them lost its lease) write different files in tmp/ and
+rename them to the same name: one stays, whole; 4. no file is ever synced again after a sync of it
+failed: it is removed, and the next attempt writes another one.
+
+Crash argument: killed before the rename, a file is left in tmp/ that no reader of mail shows; the
+redelivery removes it and writes again. Killed after the rename but before the folder is synced, the
+file is there or not, but always whole; the redelivery looks, and syncs the folder of what it finds
+before it says so. Not covered: a user who deletes the message between the crash and the redelivery
+gets it once more.
+
+A mailbox is no spool file: an error of its disk must not stop the daemon, so the calls go to the
+disk of omq.storage.durable directly, past its latch; the caller defers the message.
+
+Errors: BadName for a user name that is no mailbox name; OSError from the disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from omq.base import fault
+from omq.base.errors import BadName
+from omq.storage import durable
+from omq.storage.disk import Disk
+
+USER_RULE = "1 to 64 of a-z, 0-9 and . _ + - =, a letter, digit or _ first, no .. in it"
+FOLDER_MODE = 0o700  # mail is its owner's alone
+FILE_MODE = 0o600
+
+_USER = re.compile(r"[a-z0-9_][a-z0-9._+=-]{0,63}")
+_FOLDERS = ("tmp", "new", "cur")
+
+
+def mailbox_name(user: str) -> str:
+    """The folder name of a user: lower case, and safe as one path component. BadName otherwise."""
+    name = user.lower()
+    if _USER.fullmatch(name) is None or ".." in name or not user.isascii():
+        raise BadName(kind="mailbox", name=user, rule=USER_RULE)
+    return name
+
+
+def file_name(message_id: str, user: str, put_time_ns: int) -> str:
+    """The name of a message's file in new/, the same at every delivery."""
+    digest = hashlib.blake2b(user.encode(), digest_size=4).hexdigest()
+    return f"{put_time_ns // 1_000_000_000}.{message_id}.{digest}.omq"
+
+
+class Maildir:
+    """The mailbox of one user under `root`."""
+
+    def __init__(self, root: Path, user: str) -> None:
+        self.root = root
+        self.path = root / mailbox_name(user)
+
+    def exists(self) -> bool:
+        """Whether the user has a mailbox, complete."""
+        return all((self.path / folder).is_dir() for folder in _FOLDERS)
+
+    def create(self) -> None:
+        """Make the mailbox, durably; what is there already stays."""
+        disk = durable.current()
+        for folder in (self.path, *(self.path / name for name in _FOLDERS)):
+            with suppress(FileExistsError):  # another reader makes it at this moment, or did
+                disk.mkdir(str(folder), FOLDER_MODE)
+        disk.sync_directory(str(self.path))
+        disk.sync_directory(str(self.root))
+
+    def deliver(self, name: str, parts: Sequence[bytes], *, again: bool) -> bool:
+        """Write a message of these parts; False when it is there already.
+
+        `again` says that it may have been handed out before: only then cur/ is listed, which costs
+        time in a large mailbox, and what an earlier delivery left in tmp/ is removed."""
+        folder = self._found(name, again=again)
+        if folder is not None:
+            durable.current().sync_directory(str(folder))
+            return False
+        if again:
+            self._remove_leftovers(name)
+        temporary = str(self.path / "tmp" / f"{name}.{os.getpid()}")
+        publish(durable.current(), temporary, str(self.path / "new" / name), parts)
+        return True
+
+    def _found(self, name: str, *, again: bool) -> Path | None:
+        new, cur = self.path / "new", self.path / "cur"
+        if os.path.lexists(new / name):
+            return new
+        if again and any(entry == name or entry.startswith(f"{name}:")
+                         for entry in durable.current().listdir(str(cur))):
+            return cur
+        return None
+
+    def _remove_leftovers(self, name: str) -> None:
+        # Whoever still writes one of them has lost its lease: its rename fails, its message is ours.
+        disk, tmp = durable.current(), self.path / "tmp"
+        for entry in disk.listdir(str(tmp)):
+            if entry.startswith(f"{name}."):
+                with suppress(FileNotFoundError):
+                    disk.unlink(str(tmp / entry))
+
+
+def publish(disk: Disk, temporary: str, target: str, parts: Sequence[bytes]) -> None:
+    """Write, sync, rename, sync the folder; after any error neither name is left."""
+    written = temporary
+    try:
+        _write(disk, temporary, parts)
+        fault.point("local.before_rename")
+        disk.rename(temporary, target)
+        written = target
+        fault.point("local.after_rename")
+        disk.sync_directory(os.path.dirname(target))
+    except OSError:
+        with suppress(OSError):  # the first error is the one to tell
+            disk.unlink(written)
+        raise
+
+
+def _write(disk: Disk, path: str, parts: Sequence[bytes]) -> None:
+    with suppress(FileNotFoundError):
+        disk.unlink(path)  # of an earlier process with this pid
+    file = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    try:
+        offset = 0
+        for part in parts:
+            rest = memoryview(part)
+            while rest:
+                count = disk.pwritev(file, [rest], offset)
+                rest, offset = rest[count:], offset + count
+        disk.fsync(file)
+    finally:
+        disk.close(file)

@@ -1,0 +1,126 @@
+"""Signals as flags and as something to wait on.
+
+SIGTERM and SIGINT set `stopping`, SIGHUP asks for a reload. The C handler of CPython writes each
+signal number into a socket pair (signal.set_wakeup_fd), so one selector waits for signals, pipes
+and sockets alike and a blocking wait ends at once. Handlers only set flags and call the registered
+wakers (a client library's `interrupt`): no other code ever runs inside a signal.
+
+Invariants: 1. a signal that arrives before `install` in a forked child waits (it is blocked around
+the fork) and is delivered after; 2. a child never writes into its parent's pair: it installs its
+own before it unblocks.
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+_READ_BYTES = 4096
+
+
+class Signals:
+    """The flags of one process; the main thread installs them."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self._reload = False
+        self._wakers: list[Callable[[], None]] = []
+        self._pair: tuple[socket.socket, socket.socket] | None = None
+
+    def install(self, *, children: bool = False) -> None:
+        """Take over the signals; with `children` a SIGCHLD also ends a wait."""
+        self._close_pair()
+        reading, writing = socket.socketpair()
+        reading.setblocking(False)
+        writing.setblocking(False)
+        self._pair = (reading, writing)
+        signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGINT, self._on_stop)
+        signal.signal(signal.SIGHUP, self._on_reload)
+        signal.signal(signal.SIGCHLD, self._on_child if children else signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+
+    def restore(self) -> None:
+        """Give the signals back as Python sets them at start (tests, and tools that go on)."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        self._close_pair()
+
+    def add_waker(self, waker: Callable[[], None]) -> None:
+        """Call this from the handler too; it must be safe there (set a flag, release)."""
+        self._wakers.append(waker)
+
+    def remove_waker(self, waker: Callable[[], None]) -> None:
+        self._wakers.remove(waker)
+
+    def fileno(self) -> int:
+        """Readable when a signal came; `drain` it."""
+        assert self._pair is not None, "install first"
+        return self._pair[0].fileno()
+
+    def drain(self) -> None:
+        """Forget the wake-ups (not the flags)."""
+        assert self._pair is not None, "install first"
+        while True:
+            try:
+                if not self._pair[0].recv(_READ_BYTES):
+                    return
+            except BlockingIOError:
+                return
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Until a signal comes or the time is over."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.fileno(), selectors.EVENT_READ)
+            if selector.select(timeout_s):
+                self.drain()
+
+    def take_reload(self) -> bool:
+        """Whether a reload was asked for since the last call."""
+        asked, self._reload = self._reload, False
+        return asked
+
+    def request_stop(self) -> None:
+        """As if SIGTERM had come."""
+        self.stopping = True
+        for waker in self._wakers:
+            waker()
+
+    def request_reload(self) -> None:
+        """As if SIGHUP had come."""
+        self._reload = True
+        for waker in self._wakers:
+            waker()
+
+    def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self.request_stop()
+
+    def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
+        self.request_reload()
+
+    def _on_child(self, _number: int, _frame: FrameType | None) -> None:
+        return None  # the byte in the pair is all that is wanted
+
+    def _close_pair(self) -> None:
+        if self._pair is not None:
+            for end in self._pair:
+                end.close()
+            self._pair = None
+
+
+@contextmanager
+def blocked() -> Iterator[None]:
+    """Hold back the signals around a fork; the child unblocks them by `Signals.install`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,251 @@
+"""One SMTP connection to a peer, kept open over several messages, with a result per recipient.
+
+`SmtpConnection.send` runs one mail transaction and never raises for anything that a peer or a network
+does: each recipient ends delivered, temporarily refused or refused for good, in the peer's words.
+
+Rules (RFC 5321 unless said otherwise):
+1. Between two messages RSET is sent; a connection that does not answer it with 250 is opened again.
+2. SIZE (RFC 1870), BODY=8BITMIME (RFC 6152) and SMTPUTF8 (RFC 6531) are used where offered. A message
+   that needs one of the latter two and meets a peer without it is refused for good (5.6.3, 5.6.7):
+   converting it would change its bytes.
+3. The text goes out as it is, dots at line starts doubled. The one exception: a bare CR or LF, which
+   a client must not send (2.3.8) and by which a text could fake the end of data at a lax peer
+   (SMTP smuggling), goes out as CRLF; and a last line without end gets one.
+4. 421 and a broken connection are temporary for all recipients that have no answer of their own yet.
+   552 to RCPT is "too many recipients" of old servers: temporary (4.5.3.1.10).
+
+Crash argument: a connection that breaks between the final dot and its answer leaves the peer with the
+message or without it; it is sent again, so the peer may have it twice (RFC 1047). Never lost.
+"""
+
+from __future__ import annotations
+
+import re
+import smtplib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+
+from omq.base import fault
+from omq.services.mail_message import one_line
+from omq.services.routes import Peer
+
+_ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:\s|$)")
+_BARE = re.compile(rb"\r\n|\r|\n")
+_LINE_DOT = re.compile(rb"^\.", re.MULTILINE)
+_NETWORK = (OSError, smtplib.SMTPException)
+
+
+class Verdict(Enum):
+    """What a peer did with one recipient."""
+
+    DELIVERED = "delivered"  # the peer answered the data with 250: the message is the peer's now
+    TEMPORARY = "temporary"  # 4yz, or no answer: to be tried again
+    PERMANENT = "permanent"  # 5yz: the sender is told
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One recipient's fate: RFC 3463 status and the peer's words."""
+
+    recipient: str
+    verdict: Verdict
+    status: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """What one transaction sends."""
+
+    sender: str
+    recipients: Sequence[str]
+    body: bytes
+    smtputf8: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Time-outs in seconds and how many messages one connection carries."""
+
+    connect_timeout_s: float
+    reply_timeout_s: float
+    data_timeout_s: float
+    messages_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    code: int
+    text: str
+
+    def result(self, recipient: str, *, temporary: bool | None = None) -> Result:
+        if temporary is None:
+            temporary = not 500 <= self.code <= 599
+        enhanced = _ENHANCED.match(self.text)
+        digit = "4" if temporary else "5"
+        status = enhanced[1] if enhanced and enhanced[1][0] == digit else f"{digit}.0.0"
+        verdict = Verdict.TEMPORARY if temporary else Verdict.PERMANENT
+        return Result(recipient, verdict, status, one_line(f"{self.code} {self.text}"))
+
+
+class SmtpConnection:
+    """The connection to one peer; opened when first needed and after it broke."""
+
+    def __init__(self, peer: Peer, hostname: str, limits: ClientLimits) -> None:
+        self.peer = peer
+        self.reached = True  # whether the last attempt to open or reuse it succeeded
+        self._hostname = hostname
+        self._limits = limits
+        self._client: smtplib.SMTP | None = None
+        self._sent = 0
+
+    def send(self, message: Mail) -> list[Result]:
+        """One transaction; a result for each recipient, in their order."""
+        try:
+            client = self._ready()
+        except _NETWORK as error:
+            self.reached = False
+            self.abandon()
+            return self._broken(message.recipients, error, "4.4.1")
+        self.reached = True
+        results: dict[str, Result] = {}
+        try:
+            self._transact(client, message, results)
+        except _NETWORK as error:
+            self.abandon()
+            missing = [each for each in message.recipients if each not in results]
+            results.update({each.recipient: each
+                            for each in self._broken(missing, error, "4.4.2")})
+        return [results[recipient] for recipient in message.recipients]
+
+    def close(self) -> None:
+        """Say QUIT, if there is anybody to say it to."""
+        if self._client is not None:
+            with suppress(*_NETWORK):  # the peer may be gone: closing is all that was wanted
+                self._client.docmd("QUIT")
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close without a word."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _ready(self) -> smtplib.SMTP:
+        if self._client is not None and self._sent < self._limits.messages_max:
+            with suppress(*_NETWORK):
+                if self._client.docmd("RSET")[0] == 250:
+                    return self._client
+            self.abandon()
+        self.close()
+        client = smtplib.SMTP(local_hostname=self._hostname,
+                              timeout=self._limits.connect_timeout_s)
+        self._client, self._sent = client, 0
+        code, text = client.connect(self.peer.host, self.peer.port)
+        if code != 220:
+            raise smtplib.SMTPConnectError(code, text)
+        assert client.sock is not None
+        client.sock.settimeout(self._limits.reply_timeout_s)
+        client.ehlo_or_helo_if_needed()
+        client.command_encoding = "utf-8"  # ASCII stays ASCII; addresses of SMTPUTF8 are UTF-8
+        return client
+
+    def _transact(self, client: smtplib.SMTP, message: Mail, results: dict[str, Result]
+                  ) -> None:
+        self._sent += 1
+        text = wire_text(message.body)
+        refused = _unsupported(client, message, text)
+        if refused is None:
+            refused = _failed(_command(client, "MAIL", _mail_from(client, message, text)), 250)
+        if refused is not None:
+            results.update({each: refused.result(each) for each in message.recipients})
+            self._after(refused)
+            return
+        accepted = []
+        for recipient in message.recipients:
+            reply = _command(client, "RCPT", f"TO:<{recipient}>")
+            if reply.code in (250, 251):
+                accepted.append(recipient)
+                continue
+            temporary = True if reply.code in (552, 421) else None
+            results[recipient] = reply.result(recipient, temporary=temporary)
+            if reply.code == 421:
+                raise smtplib.SMTPServerDisconnected(reply.text)
+        if accepted:
+            self._data(client, text, accepted, results)
+
+    def _data(self, client: smtplib.SMTP, text: bytes, accepted: Sequence[str],
+              results: dict[str, Result]) -> None:
+        reply = _command(client, "DATA")
+        if reply.code == 354:
+            assert client.sock is not None
+            client.sock.settimeout(self._limits.data_timeout_s)
+            fault.point("unix.before_send")
+            client.send(text)
+            client.send(b".\r\n")
+            reply = _reply(*client.getreply())
+            fault.point("unix.after_send")
+            client.sock.settimeout(self._limits.reply_timeout_s)
+        failed = _failed(reply, 250)
+        for recipient in accepted:
+            results[recipient] = failed.result(recipient) if failed else Result(
+                recipient, Verdict.DELIVERED, "2.0.0", one_line(reply.text))
+        self._after(reply)
+
+    def _after(self, reply: _Reply) -> None:
+        if reply.code in (421, -1):  # the peer closes, or spoke no SMTP
+            self.abandon()
+
+    def _broken(self, recipients: Sequence[str], error: Exception, status: str) -> list[Result]:
+        words = one_line(f"{type(error).__name__}: {error}")
+        return [Result(each, Verdict.TEMPORARY, status, words) for each in recipients]
+
+
+def wire_text(body: bytes) -> bytes:
+    """The body as it follows DATA, without the final dot (rule 3)."""
+    if not body.count(b"\r\n") == body.count(b"\r") == body.count(b"\n"):
+        body = _BARE.sub(b"\r\n", body)
+    if body and not body.endswith(b"\r\n"):
+        body += b"\r\n"
+    return _LINE_DOT.sub(b"..", body)
+
+
+def _mail_from(client: smtplib.SMTP, message: Mail, text: bytes) -> str:
+    words = [f"FROM:<{message.sender}>"]
+    if client.has_extn("size"):
+        words.append(f"SIZE={len(text)}")
+    if client.has_extn("8bitmime") and not text.isascii():
+        words.append("BODY=8BITMIME")
+    if _needs_utf8(message):
+        words.append("SMTPUTF8")
+    return " ".join(words)
+
+
+def _unsupported(client: smtplib.SMTP, message: Mail, text: bytes) -> _Reply | None:
+    limit = client.esmtp_features.get("size", "")
+    if limit.isascii() and limit.isdigit() and 0 < int(limit) < len(text):
+        return _Reply(552, f"5.3.4 the message has {len(text)} bytes, the host takes {limit}")
+    if _needs_utf8(message) and not client.has_extn("smtputf8"):
+        return _Reply(553, "5.6.7 the host does not take internationalized mail (SMTPUTF8)")
+    if not text.isascii() and not client.has_extn("8bitmime"):
+        return _Reply(554, "5.6.3 the host does not take 8-bit mail (8BITMIME)")
+    return None
+
+
+def _needs_utf8(message: Mail) -> bool:
+    addresses = (message.sender, *message.recipients)
+    return message.smtputf8 or not all(address.isascii() for address in addresses)
+
+
+def _command(client: smtplib.SMTP, name: str, arguments: str = "") -> _Reply:
+    return _reply(*client.docmd(name, arguments))
+
+
+def _reply(code: int, text: bytes) -> _Reply:
+    return _Reply(code, text.decode("utf-8", "replace"))
+
+
+def _failed(reply: _Reply, wanted: int) -> _Reply | None:
+    return None if reply.code == wanted else reply

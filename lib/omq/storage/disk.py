@@ -1,0 +1,161 @@
+"""The system calls that spool data goes through, one small method each: the seam of the crash tests.
+
+`Disk` is the real one. The crash simulator of tests/crash has a class of the same methods that keeps
+files in memory and decides what a power cut leaves; `durable.use` puts it in place. Nothing else in
+omq opens, reads, writes, syncs, renames or removes spool data (tests/tidy looks for it).
+
+Invariants:
+1. Every file is opened with O_NOFOLLOW | O_CLOEXEC: a link in the spool is never followed, a child
+   never inherits a descriptor.
+2. Methods do what the system call does, once: loops over short counts, latching of errors and the
+   order of syncs belong to `durable`.
+3. `open_beneath` cannot leave its root: openat2(2) with RESOLVE_BENEATH, NO_SYMLINKS and
+   NO_MAGICLINKS; where the kernel has none (before 5.6, or a container's filter), one openat with
+   O_NOFOLLOW for each component, which refuses the same paths.
+
+Errors: OSError, as the system gives it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+
+FILE_MODE: Final = 0o640
+DIRECTORY_MODE: Final = 0o750
+IOV_MAX: Final = 1024  # Linux takes no more buffers in one pwritev
+_SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+_SYS_OPENAT2: Final = 437  # the same number on every architecture but alpha
+_RESOLVE: Final = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
+_NO_OPENAT2: Final = (errno.ENOSYS, errno.EPERM)
+
+
+class _OpenHow(ctypes.Structure):
+    """struct open_how of openat2(2)."""
+
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+class Disk:
+    """The real disk. Paths are absolute text; descriptors are ints; every call may raise OSError."""
+
+    def open(self, path: str, flags: int, mode: int = FILE_MODE) -> int:
+        return os.open(path, flags | _SAFE, mode)
+
+    def open_beneath(self, root: str, relative: str, flags: int, mode: int = FILE_MODE) -> int:
+        """Open `relative` under the directory `root` without a way to leave it (invariant 3)."""
+        if "\0" in relative:
+            raise OSError(errno.EINVAL, "NUL in a path", relative)
+        directory = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                return _openat2(directory, relative, flags | _SAFE, mode)
+            except OSError as error:
+                if error.errno not in _NO_OPENAT2:
+                    raise
+            return open_by_components(directory, relative, flags | _SAFE, mode)
+        finally:
+            os.close(directory)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        return os.pread(fd, length, offset)
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
+        return os.pwritev(fd, buffers, offset)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def drop_cache(self, fd: int) -> None:
+        """Make later reads of the file come from the disk; only clean pages are dropped."""
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        return os.fstat(fd)
+
+    def lock(self, fd: int) -> None:
+        """flock(2), exclusive; BlockingIOError when another process holds it."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def lstat(self, path: str) -> os.stat_result:
+        return os.lstat(path)
+
+    def listdir(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def statvfs(self, path: str) -> os.statvfs_result:
+        return os.statvfs(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def mkdir(self, path: str, mode: int = DIRECTORY_MODE) -> None:
+        os.mkdir(path, mode)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        """fsync(2) of a directory: its entries are durable when this returns."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _openat2(directory: int, relative: str, flags: int, mode: int) -> int:
+    # openat2 refuses a mode where nothing is created.
+    how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _RESOLVE)
+    raw = os.fsencode(relative)
+    fd: int = _libc().syscall(
+        ctypes.c_long(_SYS_OPENAT2), ctypes.c_int(directory), ctypes.c_char_p(raw),
+        ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
+    if fd < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), relative)
+    return fd
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def open_by_components(directory: int, relative: str, flags: int, mode: int = FILE_MODE) -> int:
+    """openat(2) step by step, refusing what RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS refuse."""
+    parts = relative.split("/")
+    if relative.startswith("/") or any(part in ("", ".", "..") for part in parts):
+        raise OSError(errno.EXDEV, "path leaves its root", relative)
+    at = directory
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, os.O_PATH | os.O_DIRECTORY | _SAFE, dir_fd=at)
+            if at != directory:
+                os.close(at)
+            at = below
+        return os.open(parts[-1], flags | _SAFE, mode, dir_fd=at)
+    finally:
+        if at != directory:
+            os.close(at)

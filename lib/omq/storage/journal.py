@@ -1,0 +1,211 @@
+"""The journal as the queue manager writes it: one block for each group commit, synced once.
+
+Invariants:
+1. One writer: the queue manager, which holds the manager lock. Every start opens a new file with a new
+   epoch; nothing is ever appended behind what an earlier start left.
+2. A file gets its final name only after it is filled with real zeros and its header page is synced, and
+   no block is written before its directory is synced.
+3. A block takes whole pages, written once. `durable_lsn` moves only when a sync returned; the header
+   of each block carries it as it was before.
+4. Blocks written without a sync are made durable by the next sync of the same file, and by rotation.
+
+In the middle of a crash: a prepared file is `next.jnl` (zeros, perhaps with a stale header) and is
+used again; a block is whole or fails its CRC and lies above every known durable LSN.
+
+Errors: DiskError (latched); SpoolFull only from opening a file or preparing the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.format.journal import (
+    BLOCK,
+    FRAME,
+    BlockFlag,
+    BlockHeader,
+    FileHeader,
+    block_length,
+    seal_block,
+)
+from omq.storage import durable
+from omq.storage.disk import Buffer
+from omq.storage.files import File, create_filled, open_file
+
+PREPARED: Final = "next.jnl"
+_FRESH: Final = "fresh.jnl"  # made by the manager itself when none is prepared
+_NAME = re.compile(r"([0-9]{10})\.jnl")
+_PADDING: Final = memoryview(bytes(64 * 1024))  # the largest page
+
+
+def file_name(number: int) -> str:
+    """`0000000042.jnl`."""
+    return f"{number:010d}.jnl"
+
+
+def numbers_in(directory: Path) -> list[int]:
+    """Numbers of the journal files in a directory, ascending."""
+    found = (_NAME.fullmatch(name) for name in durable.list_directory(directory))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def payload_offset(block_offset: int, count: int, frame_offset: int) -> int:
+    """Where a frame's payload lies in its journal file."""
+    return block_offset + BLOCK.size + FRAME.size * count + frame_offset
+
+
+def prepare_next(paths: SpoolPaths, settings: Settings) -> bool:
+    """Make `next.jnl` ready for the next rotation; False when it is there already. SpoolFull."""
+    target = paths.journal / PREPARED
+    if _is_ready(target, settings.journal_file_bytes):
+        return False
+    durable.step("journal.prepare_next", target)
+    create_filled(target, settings.journal_file_bytes).close()
+    return True
+
+
+def _is_ready(path: Path, size: int) -> bool:
+    found = durable.status(path)
+    return found is not None and found.st_size == size
+
+
+@dataclass(slots=True)
+class _Epoch:
+    """What stays the same for all files of one start."""
+
+    paths: SpoolPaths
+    uuid: bytes
+    number: int
+    file_bytes: int
+    page: int
+
+
+class JournalWriter:
+    """Appends blocks. The caller packs frame headers into `buffer` from offset 128 on, then appends.
+
+    `number`, `offset`: file and position of the next block; `durable_lsn`: highest LSN known durable;
+    `last_lsn`: highest one written.
+    """
+
+    __slots__ = (
+        *("_epoch", "_file", "_sequence", "_view", "buffer", "durable_lsn", "last_lsn"),
+        *("number", "offset"),
+    )
+
+    def __init__(self, epoch: _Epoch, buffer: bytearray, last_lsn: int) -> None:
+        self._epoch = epoch
+        self._view = memoryview(buffer)
+        self.buffer = buffer
+        self.last_lsn = last_lsn
+        self.durable_lsn = last_lsn
+        self.number = 0
+        self.offset = 0
+        self._sequence = 0
+        self._file: File | None = None
+
+    @classmethod
+    def open_epoch(cls, paths: SpoolPaths, settings: Settings, uuid: bytes, epoch: int,
+                   first_lsn: int, follows_lsn: int, follows_number: int, next_qpool: int,
+                   time_ns: int) -> JournalWriter:
+        """A writer on a new file. `first_lsn` is the next LSN to be given; the numbers between
+        `follows_lsn`, the last one accepted by recovery, and it are void."""
+        assert first_lsn > follows_lsn
+        constant = _Epoch(paths, uuid, epoch, settings.journal_file_bytes,
+                          settings.journal_page_bytes)
+        size = BLOCK.size + FRAME.size * settings.block_frames_max
+        writer = cls(constant, bytearray(size), first_lsn - 1)
+        number = max(follows_number, 0, *numbers_in(paths.journal), *numbers_in(paths.archive)) + 1
+        writer._open(number, follows_lsn, follows_number, next_qpool, time_ns)
+        return writer
+
+    @property
+    def room(self) -> int:
+        """Bytes left in the file for one more block: frames, payloads and padding together."""
+        return self._epoch.file_bytes - self.offset
+
+    @property
+    def room_max(self) -> int:
+        """Bytes for blocks in an empty file: no block may be larger."""
+        return self._epoch.file_bytes - self._epoch.page
+
+    def fits(self, count: int, payload_bytes: int) -> bool:
+        """Whether a block of this size still goes into the current file; if not: rotate first."""
+        return block_length(count, payload_bytes, self._epoch.page) <= self.room
+
+    def append(self, count: int, payloads: Sequence[Buffer], payload_bytes: int, first_lsn: int,
+               next_qpool: int, time_ns: int, *, sync: bool) -> tuple[int, int]:
+        """Seal the `count` frames in `buffer`, write the block, sync if asked: (file, offset).
+
+        Frame headers name payload offsets relative to the first payload byte. The caller has made
+        sure that the block fits. After DiskError nothing of the group may be answered."""
+        assert first_lsn == self.last_lsn + 1 and self._file is not None
+        page = self._epoch.page
+        length = block_length(count, payload_bytes, page)
+        assert length <= self.room
+        heads = BLOCK.size + FRAME.size * count
+        header = BlockHeader(self._epoch.number, first_lsn, count, self.durable_lsn, time_ns,
+                             self.number, self._sequence, payload_bytes, length,
+                             0 if sync else BlockFlag.UNSYNCED, next_qpool)
+        seal_block(self.buffer, self._epoch.uuid, header)
+        padding = length - heads - payload_bytes
+        self._file.write([self._view[:heads], *payloads, _PADDING[:padding]], self.offset)
+        at = self.offset
+        self.offset += length
+        self._sequence += 1
+        self.last_lsn = first_lsn + count - 1
+        if sync:
+            self.sync()
+        return self.number, at
+
+    def sync(self) -> None:
+        """Make every block written so far durable."""
+        assert self._file is not None
+        if self.durable_lsn < self.last_lsn:
+            self._file.sync()
+            self.durable_lsn = self.last_lsn
+
+    def rotate(self, next_qpool: int, time_ns: int) -> int:
+        """Sync the file, go on in the next one; its number. Blocks then start with repeated names."""
+        assert self._file is not None
+        durable.step("journal.before_rotate", self._file.path)
+        self.sync()
+        before, number = self._file, self.number
+        self._open(number + 1, self.last_lsn, number, next_qpool, time_ns)
+        before.close()
+        durable.step("journal.after_rotate", self._file.path)
+        return self.number
+
+    def _open(self, number: int, follows_lsn: int, follows_number: int, next_qpool: int,
+              time_ns: int) -> None:
+        epoch = self._epoch
+        source = epoch.paths.journal / PREPARED
+        if not _is_ready(source, epoch.file_bytes):
+            source = epoch.paths.journal / _FRESH
+            create_filled(source, epoch.file_bytes).close()
+        header = FileHeader(epoch.uuid, epoch.number, number, epoch.page, epoch.file_bytes,
+                            self.last_lsn + 1, follows_lsn, follows_number, time_ns, next_qpool)
+        file = open_file(source, "journal", write=True)
+        file.write([header.encode()], 0)
+        file.sync()
+        target = epoch.paths.journal / file_name(number)
+        durable.rename(source, target)
+        file.path = target
+        self._file, self.number, self.offset, self._sequence = file, number, epoch.page, 0
+
+    def check_space(self, settings: Settings) -> bool:
+        """Whether more is free than the reserve that done, move and delete live on. One statvfs."""
+        return durable.free_bytes(self._epoch.paths.journal) >= settings.disk_reserve_bytes
+
+    def close(self) -> None:
+        """Sync and close; the rest of the file stays zeros."""
+        if self._file is not None:
+            if durable.latched() is None:
+                self.sync()
+            self._file.close()
+            self._file = None

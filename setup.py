@@ -1,0 +1,29 @@
+"""Where the packages lie: the folders are named for what they are to a reader of the repository.
+
+Everything else that setuptools needs to know is in pyproject.toml.
+"""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+FOLDERS = {
+    "omq": "lib/omq",
+    "omqdump": "tools/omqdump",
+    "omqdemo": "tools/demo",
+    "omqrecover": "recovery/omqrecover",
+}
+DATA = {"omq.conf": "conf"}  # the shipped configuration, inside the package once installed
+
+present = {name: folder for name, folder in FOLDERS.items() if Path(folder).is_dir()}
+packages = [
+    package
+    for name, folder in present.items()
+    for package in (name, *(f"{name}.{part}" for part in find_packages(folder)))
+]
+
+setup(
+    packages=[*packages, *DATA],
+    package_dir={**present, **DATA},
+    package_data={"omq.conf": ["*.conf"], "omq": ["docs/*.md", "docs/adr/*.md", "py.typed"]},
+)
