@@ -11,14 +11,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-TYPED := lib/omq $(wildcard tools/omqdump recovery/omqrecover) tests
+TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump recovery/omqrecover) tests
 
 .PHONY: setup run test check bench clean
 
 setup: $(STAMP)
 
+# A package folder that appears later must be made known, hence the __init__ files.
 # setuptools comes first and builds without isolation: then its version is pinned like all others.
-$(STAMP): pyproject.toml setup.py constraints.txt
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard tools/*/__init__.py recovery/*/__init__.py)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "omq needs Python 3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools

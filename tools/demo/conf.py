@@ -1,8 +1,8 @@
 """The conf directory of the demo's instance: the shipped files with the few settings it needs.
 
-Only what must differ from a real host is set: ports, short pauses (a demo of seconds cannot wait out
-the minutes that suit a mail host), small journal files and frequent checkpoints (so that a short run
-rotates, retires and checkpoints as a long one does), and the demo's domain.
+Only what must differ from a real host is set: ports, short pauses (a demo of seconds cannot wait
+for the minutes that suit a mail host), small journal files and frequent checkpoints (so that a
+short run rotates, retires and checkpoints as a long one does), and the demo's domain.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 A mailbox is an mbox file, a single message, a Maildir (with its subfolders), or a folder of .eml
 files at any depth. The messages are used as they are, with three changes that submission by SMTP
-asks for: line ends become CRLF, an mbox "From " line is dropped, and a few header lines are added on
-top (the demo's id, where the message came from, and the demo's recipients where To or Cc is free).
+asks for: line ends become CRLF, an mbox "From " line is dropped, and a few header lines are added
+on top (the demo's id, where the message came from, the demo's recipients where To or Cc is free).
 The addresses inside the messages get no mail: envelopes are drawn from the demo's own world.
 
-A message that SMTP cannot carry (NUL, a line over 998 bytes, nothing at all) is skipped with its
-reason, never altered silently.
+A message that cannot be carried (NUL, a line longer than omq takes, nothing at all) is skipped with
+its reason, never altered silently.
 
 Errors: CorpusError when the path holds no mail.
 """
@@ -22,8 +22,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from omq.base.settings import DEFAULTS
 from omqdemo.envelopes import Envelope, draw_envelope
-from omqdemo.mails import ID_HEADER, LINE_MAX, Mail
+from omqdemo.mails import ID_HEADER, Mail
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _MAILDIR_PARTS = ("new", "cur")
@@ -60,13 +61,14 @@ class Corpus:
 
 
 def unusable(data: bytes) -> str:
-    """Why SMTP cannot carry this message, or an empty string."""
+    """Why omq would not carry this message, or an empty string."""
     if not data.strip():
         return "empty"
     if b"\0" in data:
         return "holds a NUL byte"
     longest = max(len(line) for line in _LINE_END.split(data))
-    return f"has a line of {longest} bytes, SMTP allows {LINE_MAX}" if longest > LINE_MAX else ""
+    allowed = DEFAULTS.smtp_line_bytes_max
+    return f"has a line of {longest} bytes, allowed are {allowed}" if longest > allowed else ""
 
 
 def read_mailbox(path: Path) -> Iterator[RawMail]:

@@ -1,9 +1,9 @@
 """CRASH=1: kills daemons in the middle of the feed, and proves that they died and came back.
 
-Each victim is killed with SIGKILL through a pidfd as soon as a share of the messages is accepted: the
-pidfd names one process for certain, and becoming readable it proves the death. Then the run files
-must show another process in its place, started. A victim that cannot be found, does not die or is
-not replaced is a CrashError: the run then fails, for it would have proved nothing.
+Each victim is killed with SIGKILL through a pidfd as soon as a share of the messages is accepted:
+the pidfd names one process for certain, and turning readable it proves the death. Then the run
+files must show another process in its place, started. A victim that cannot be found, does not die
+or is not replaced is a CrashError: the run then fails, for it would have proved nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from omqdemo.feed import Feed
+from omqdemo.feed import Progress
 from omqdemo.processes import Daemon, auxiliaries, daemon, main_reader
 
 _FIND_WAIT_S = 30.0  # a victim may just be starting
@@ -53,7 +53,7 @@ VICTIMS = (
 class Crasher:
     """Kills the victims one after the other while the feed runs, in a thread of its own."""
 
-    def __init__(self, run: Path, feed: Feed, say: Callable[[str], None]) -> None:
+    def __init__(self, run: Path, feed: Progress, say: Callable[[str], None]) -> None:
         self._run = run
         self._feed = feed
         self._say = say

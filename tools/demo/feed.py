@@ -1,14 +1,13 @@
 """Feeds mail by real SMTP: several connections at once, each a thread with the standard smtplib.
 
-A feeder is a patient client. A 4xx reply, a refused connection, or a connection lost before the
-message text was sent means: the same transaction again after a short wait. A 5xx reply is final and
-recorded. The one case that SMTP cannot decide (RFC 1047) is a connection lost after the text was
-sent and before its reply came: the server may have accepted the message. It is counted as in doubt
-and sent again under the same id, so the check can tell such a duplicate from a fault.
+A feeder is a patient client: what omqdemo.transaction says to try again it does again after a
+short wait, on a new connection. A transaction in doubt is counted and sent again under the same id,
+so the check can tell the duplicate that may come of it from a fault.
 
-Invariants: 1. an item leaves the feeder accepted, refused, or not at all (after `stop`); 2. `accepted`
-counts only final 250 replies. Errors: what SMTP can answer is handled here; an error that nobody
-foresaw ends its thread, and `join` raises it.
+Invariants: 1. an item leaves the feeder accepted, refused, or not at all (after `stop`);
+2. `accepted` counts only final 250 replies.
+Errors: what SMTP can answer is handled here; an error that nobody foresaw ends its thread, and
+`join` raises it.
 """
 
 from __future__ import annotations
@@ -19,33 +18,17 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from omqdemo.mails import Sent
+from omqdemo.transaction import InDoubt, Outcome, TryLater, transact
 
 _REPLY_WAIT_S = 60.0  # RFC 5321 4.5.3.2 asks for minutes; on loopback a minute is a dead server
 _RETRY_FIRST_S = 0.05
 _RETRY_MAX_S = 1.0  # a restarted daemon should not wait for its clients
 _MAILS_PER_CONNECTION = 50  # as a mail relay does: connections are reused, not kept for ever
 _HELO = "feeder.demo.test"
-
-
-class _TryLater(Exception):
-    """The server asked to come back later (4xx), or the connection was lost; nothing is in doubt."""
-
-
-class _InDoubt(Exception):
-    """The connection was lost between the message text and its reply."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What became of one item: final replies, and how often its acceptance was in doubt."""
-
-    accepted: bool = False
-    refused: dict[str, str] = field(default_factory=dict)
-    in_doubt: int = 0
-    postponed: int = 0
 
 
 @dataclass(slots=True)
@@ -59,6 +42,15 @@ class FeedCounts:
     in_doubt: int = 0
     postponed: int = 0
     reason: str = ""  # of the latest postponement
+
+
+class Progress(Protocol):
+    """A feed as those see it who follow it."""
+
+    def counts(self) -> FeedCounts: ...
+    def wait_accepted(self, count: int) -> bool: ...
+    @property
+    def running(self) -> bool: ...
 
 
 class Feed:
@@ -111,9 +103,7 @@ class Feed:
     def wait_accepted(self, count: int) -> bool:
         """Block until so many items are accepted; False when the feed ends before."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._counts.accepted >= count or not self._running
-            )
+            self._changed.wait_for(lambda: self._counts.accepted >= count or not self._running)
             return self._counts.accepted >= count
 
     def _run(self) -> None:
@@ -138,18 +128,18 @@ class Feed:
             _close(connection)
 
     def _deliver(self, connection: smtplib.SMTP | None, item: Sent) -> smtplib.SMTP | None:
-        """Repeat the transaction until it has a final answer; returns the connection to go on with."""
+        """Repeat the transaction to its final answer; returns the connection to go on with."""
         outcome = self.outcomes[item.demo_id]
         delay_s = _RETRY_FIRST_S
         while not self._stopping.is_set():
             try:
                 if connection is None:
                     connection = self._connect()
-                _transaction(connection, item, outcome)
-            except _InDoubt:
+                transact(connection, item, outcome)
+            except InDoubt:
                 outcome.in_doubt += 1
                 self._count(in_doubt=1)
-            except (_TryLater, OSError) as reason:  # smtplib's own errors are OSErrors too
+            except (TryLater, OSError) as reason:  # smtplib's own errors are OSErrors too
                 outcome.postponed += 1
                 self._count(postponed=1, reason=str(reason))
             else:
@@ -194,58 +184,3 @@ def _close(connection: smtplib.SMTP | None) -> None:
         connection.quit()
     except OSError:  # it was lost already, or answers oddly: closed either way
         connection.close()
-
-
-def double_dots(data: bytes) -> bytes:
-    """The message as DATA carries it: leading dots doubled (RFC 5321 4.5.2), with the end mark."""
-    return (b"\r\n" + data).replace(b"\r\n.", b"\r\n..")[2:] + b".\r\n"
-
-
-def _transaction(smtp: smtplib.SMTP, item: Sent, outcome: Outcome) -> None:
-    """One transaction to its final reply, noted in `outcome`; raises _TryLater or _InDoubt."""
-    outcome.refused.clear()
-    if item.smtputf8 and not smtp.has_extn("smtputf8"):
-        outcome.refused.update(dict.fromkeys(item.recipients, "the server lacks SMTPUTF8"))
-        return
-    options = [f"SIZE={item.size}"]
-    if item.eight_bit:
-        options.append("BODY=8BITMIME")
-    if item.smtputf8:
-        options.append("SMTPUTF8")
-    code, reply = smtp.mail(item.sender, options)
-    if _is_final_refusal(code, reply):
-        outcome.refused.update(dict.fromkeys(item.recipients, _text(code, reply)))
-        smtp.rset()
-        return
-    for recipient in item.recipients:
-        code, reply = smtp.rcpt(recipient)
-        if _is_final_refusal(code, reply):
-            outcome.refused[recipient] = _text(code, reply)
-    if len(outcome.refused) == len(item.recipients):
-        smtp.rset()
-        return
-    code, reply = smtp.docmd("DATA")
-    if code != 354:
-        raise _TryLater(_text(code, reply))
-    try:
-        smtp.send(double_dots(item.read()))
-        code, reply = smtp.getreply()
-    except OSError as lost:
-        raise _InDoubt from lost
-    if _is_final_refusal(code, reply):
-        outcome.refused.update(dict.fromkeys(item.recipients, _text(code, reply)))
-        return
-    outcome.accepted = True
-
-
-def _is_final_refusal(code: int, reply: bytes) -> bool:
-    """True for 5xx, False for 2xx; everything else (4xx, nonsense) is a reason to try again."""
-    if 200 <= code < 300:
-        return False
-    if 500 <= code < 600:
-        return True
-    raise _TryLater(_text(code, reply))
-
-
-def _text(code: int, reply: bytes) -> str:
-    return f"{code} {reply.decode('utf-8', 'replace')}"

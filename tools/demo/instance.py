@@ -1,22 +1,21 @@
 """An omq instance of the demo's own: a new spool, `omrc --embedded` in it, and an orderly end.
 
-The commands are those of the checkout (bin/), or of the installed package where there is none. The
-supervisor is started in a session of its own, so that Ctrl-C reaches the demo alone, which then
-stops the instance in order with omshut.
+The supervisor is started in a session of its own, so that Ctrl-C reaches the demo alone, which
+then stops the instance in order with omshut. The spool is made here only as far as an administrator
+would prepare one: an empty directory with its conf.
 
 Errors: InstanceError with what happened and the last lines of the instance's logs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +27,9 @@ from omqdemo.processes import supervisor
 LOG_LINES = 30
 _START_WAIT_S = 120.0  # ten Python processes, one after the other, on a loaded machine
 _STOP_WAIT_S = 150.0  # the drain and the stop time-outs of omq.conf, for each stage of the stop
+_RESTARTS_MAX = 2  # at start: one may be bad luck, three are not
 _POLL_S = 0.1
-_SMTP_PORT_FILE = "smtp.port"
+_SMTP_PORT_FILE = "smtp.port"  # one line: host, port
 # What the user's shell may have set for another instance.
 _FOREIGN_VARIABLES = ("OMQ_SPOOL", "OMQ_CONF", "OMQ_FAULT", "OMQ_FAULT_LOG")
 
@@ -53,7 +53,7 @@ class Instance:
         return self.process.poll() is None
 
 
-@contextmanager
+@contextlib.contextmanager
 def running_instance(spool: Path, output: Path, sink_port: int) -> Iterator[Instance]:
     """Make a spool, start an instance in it, yield it when it is ready, stop it."""
     paths = SpoolPaths(spool)
@@ -61,7 +61,7 @@ def running_instance(spool: Path, output: Path, sink_port: int) -> Iterator[Inst
     write_conf(paths.conf, shipped_conf(), sink_port)
     with output.open("wb") as stream:
         process = subprocess.Popen(
-            [_command("omrc"), "--embedded", "--spool", str(spool)],
+            [*_command("omrc"), "--embedded", "--spool", str(spool)],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
@@ -82,14 +82,9 @@ def last_lines(path: Path, count: int = LOG_LINES) -> list[str]:
         return [line.rstrip("\n") for line in deque(stream, count)]
 
 
-def _command(name: str) -> str:
-    for folder in (Path(__file__).resolve().parents[2] / "bin", Path(sys.executable).parent):
-        if (folder / name).is_file():
-            return str(folder / name)
-    found = shutil.which(name)
-    if found is None:
-        raise InstanceError(f"the command {name} is neither in bin/ nor installed")
-    return found
+def _command(name: str) -> list[str]:
+    """How to call a command: with this very interpreter, as the supervisor calls its daemons."""
+    return [sys.executable, "-P", "-m", "omq.cli.launch", name]
 
 
 def _environment() -> dict[str, str]:
@@ -100,23 +95,24 @@ def _wait_ready(process: subprocess.Popen[bytes], paths: SpoolPaths, output: Pat
     """Wait until all daemons are started; returns the port of smtp.server."""
     deadline = time.monotonic() + _START_WAIT_S
     while time.monotonic() < deadline:
-        port = _ready_port(paths)
-        if port:
-            return port
+        state = supervisor(paths.run)
+        children = state.children if state else ()
+        if children and all(child.state is State.STARTED for child in children):
+            port = _smtp_port(paths)
+            if port:
+                return port
+        for child in children:
+            if child.state is State.FAILED or child.restarts > _RESTARTS_MAX:
+                raise _error(f"{child.name} does not start: {child.text}", paths, output)
         if _ended(process, _POLL_S):
             raise _error(f"omrc ended at start with code {process.returncode}", paths, output)
     raise _error(f"the instance was not ready after {_START_WAIT_S:.0f} s", paths, output)
 
 
-def _ready_port(paths: SpoolPaths) -> int:
-    """The port of smtp.server once everything is started, else 0."""
-    state = supervisor(paths.run)
-    if state is None or not state.children:
-        return 0
-    if any(child.state is not State.STARTED for child in state.children):
-        return 0
+def _smtp_port(paths: SpoolPaths) -> int:
+    """The port that smtp.server listens on; 0 before it has written it."""
     try:
-        return int((paths.run / _SMTP_PORT_FILE).read_text("ascii"))
+        return int((paths.run / _SMTP_PORT_FILE).read_text("ascii").split()[-1])
     except FileNotFoundError:
         return 0
 
@@ -125,18 +121,17 @@ def _stop(process: subprocess.Popen[bytes], paths: SpoolPaths, output: Path) -> 
     """Stop in order; an instance that does not is killed, and that is an error."""
     if process.poll() is not None:
         return
-    try:
+    # Neither its exit code nor its time decides: whether the supervisor ended is looked at next.
+    with contextlib.suppress(subprocess.TimeoutExpired), output.open("ab") as stream:
         subprocess.run(
-            [_command("omshut"), "--spool", str(paths.root)],
+            [*_command("omshut"), "--spool", str(paths.root)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
             env=_environment(),
             timeout=_STOP_WAIT_S,
-            check=False,  # what counts is whether the supervisor ended, which is looked at next
+            check=False,
         )
-    except subprocess.TimeoutExpired:
-        pass
     if _ended(process, _POLL_S * 50):
         return
     process.terminate()

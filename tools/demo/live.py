@@ -113,9 +113,10 @@ def as_line(picture: Picture) -> str:
 def as_table(picture: Picture) -> list[str]:
     """The picture in lines of a table."""
     feed, elapsed_s = picture.feed, max(picture.elapsed_s, 0.001)
+    readers = "?" if picture.queues is None else str(picture.queues.readers)
     out_rate = picture.arrived / elapsed_s
     lines = [
-        f"elapsed {picture.elapsed_s:.1f} s    readers {_readers(picture.queues)}    {picture.note}",
+        f"elapsed {picture.elapsed_s:.1f} s    readers {readers}    {picture.note}",
         f"in   {feed.accepted:>7} of {feed.total:<7} {feed.accepted / elapsed_s:8.1f} messages/s",
         f"out  {picture.arrived:>7} of {picture.expected:<7} {out_rate:8.1f} deliveries/s",
         f"postponed {feed.postponed}    in doubt {feed.in_doubt}    refused {feed.refused}",
@@ -132,10 +133,6 @@ def queue_table(queues: Queues | None) -> list[str]:
     rows = (f"{name:<16} {waiting:>9} {active:>7} {ever:>9}" for name, waiting, active, ever
             in queues.rows)  # fmt: skip
     return [*lines, *rows]
-
-
-def _readers(queues: Queues | None) -> str:
-    return "?" if queues is None else str(queues.readers)
 
 
 class Screen:

@@ -4,9 +4,9 @@ The bytes of every message begin with the line `X-Demo-Id: ID`. That makes the o
 whatever a mail switch may add on top ends where this line begins, and from there on a delivered
 copy must equal the sent bytes.
 
-Invariants: 1. lines end in CRLF, the last one too; no NUL, no line over 998 bytes (RFC 5321
-4.5.3.1.6, RFC 5322 2.1.1); 2. no recipient is named twice; 3. `hidden` (Bcc) is a part of
-`recipients` and appears in no header.
+Invariants: 1. lines end in CRLF, the last one too; no NUL; generated lines have at most 998 bytes
+(RFC 5321 4.5.3.1.6, RFC 5322 2.1.1), found ones what omq takes; 2. no recipient is named twice;
+3. `hidden` (Bcc) is a part of `recipients` and named in no header field but, at times, Bcc itself.
 
 A Bcc field that the submitter left in the header must not be delivered to anybody (routes.conf:
 bcc_header = remove), so what must arrive is the sent message without it: `without_bcc`.

@@ -49,7 +49,8 @@ def as_lines(result: Result) -> Iterator[str]:
     yield f"in          {_rate(feed.accepted, result.feed_s)} messages/s in {result.feed_s:.1f} s"
     out = findings.copies + findings.reports
     yield f"out         {_rate(out, result.total_s)} deliveries/s in {result.total_s:.1f} s"
-    yield f"feeder      {feed.postponed} postponed, {feed.in_doubt} in doubt, {feed.refused} refused"
+    doubt = f"{feed.in_doubt} in doubt, {feed.refused} refused"
+    yield f"feeder      {feed.postponed} postponed, {doubt}"
     if result.kept:
         yield f"spool       {result.base / 'spool'} (Maildirs in mail/, logs in logs/)"
         yield f"sent, sink  {result.base / 'sent'}, {result.base / 'sink'}"
@@ -60,7 +61,8 @@ def as_lines(result: Result) -> Iterator[str]:
 def _verdict(result: Result) -> str:
     if result.good:
         return "OK: every recipient has every message exactly once, byte for byte"
-    counts = [f"{len(faults)} {name}" for name, faults in result.findings.faults().items() if faults]
+    lists = result.findings.faults()
+    counts = [f"{len(faults)} {name}" for name, faults in lists.items() if faults]
     if result.problems:
         counts.append(f"{len(result.problems)} problems")
     return "FAILED: " + ", ".join(counts)

@@ -9,53 +9,161 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from omq.core.index_view import IndexView
+from omq.base.paths import SpoolPaths
 from omqdemo import corpus
 from omqdemo.arrivals import Arrival, count_arrivals, maildir_arrivals, sink_arrivals
 from omqdemo.crash import Crasher, CrashError
 from omqdemo.feed import Feed
 from omqdemo.generator import generate
 from omqdemo.instance import Instance, InstanceError, running_instance
-from omqdemo.live import Screen, take_look
+from omqdemo.live import Picture, Screen, View, take_look
 from omqdemo.mails import Mail, Sent, store
 from omqdemo.result import Result
-from omqdemo.sink import Sink, sink_process
+from omqdemo.sink import sink_process
 from omqdemo.verify import expected_count, verify
 from omqdemo.watch import Sources, StalledError, Watch
 
+DEFAULT_COUNT = 2000
 _SKIPPED_LISTED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose."""
+    """What the user chose; `count` None: DEFAULT_COUNT, or all of `mail`."""
 
     mail: Path | None
-    count: int | None  # None: 2000, or all of `mail`
+    count: int | None
     seed: int
     connections: int
     crash: bool
+    kept: bool
 
 
-DEFAULT_COUNT = 2000
+Attach = Callable[[SpoolPaths], View]
 
 
-def run(options: Options, base: Path, screen: Screen) -> Result:
-    """Feed, watch and check; InstanceError or CorpusError when it does not come to a check."""
-    sent = _prepare(options, base / "sent", screen)
-    problems: list[str] = []
-    with ExitStack() as stack:
-        sink = stack.enter_context(sink_process(base / "sink"))
-        stack.enter_context(_as_problem(problems))
-        instance = stack.enter_context(
-            running_instance(base / "spool", base / "omrc.log", sink.port)
+class Session:
+    """One run in the folder `base`; `attach` gives a look at the index of an instance."""
+
+    def __init__(self, options: Options, base: Path, screen: Screen, attach: Attach) -> None:
+        self._options = options
+        self._attach = attach
+        self._base = base
+        self._screen = screen
+        self._problems: list[str] = []
+        self._sent: list[Sent] = []
+        self._feed: Feed | None = None
+        self._last: Picture | None = None
+
+    def run(self) -> Result:
+        """Prepare, feed, watch, stop, check; CorpusError, SinkError, InstanceError before that."""
+        self._sent = store(self._mails(), self._base / "sent")
+        with ExitStack() as stack:
+            sink = stack.enter_context(sink_process(self._base / "sink"))
+            stack.enter_context(self._noted(InstanceError, lambda: self._feed is not None))
+            output = self._base / "omrc.log"
+            instance = stack.enter_context(
+                running_instance(self._base / "spool", output, sink.port)
+            )
+            self._say(f"the instance is ready: SMTP on port {instance.smtp_port}")
+            self._feed = Feed(
+                ("127.0.0.1", instance.smtp_port), self._sent, self._options.connections
+            )
+            stack.callback(self._feed.stop)
+            self._drive(instance, self._feed)
+        return self._result(self._feed)
+
+    def _drive(self, instance: Instance, feed: Feed) -> None:
+        """Feed until everything went through; what goes wrong is noted, the check comes anyway."""
+        crasher = None
+        if self._options.crash:
+            crasher = Crasher(instance.paths.run, feed, self._say)
+        sources = Sources(
+            queues=lambda: take_look(lambda: self._attach(instance.paths)),
+            arrived=lambda: count_arrivals(self._maildirs, self._base / "sink"),
+            expected=lambda: expected_count(self._sent, feed.outcomes),
+            alive=lambda: instance.alive,
         )
-        screen.say(f"instance ready in {instance.paths.root}, SMTP on port {instance.smtp_port}")
-        feed = Feed(("127.0.0.1", instance.smtp_port), sent, options.connections)
-        stack.callback(feed.stop)
-        watch = _feed_and_watch(options, instance, sink, feed, sent, screen, problems)
-    return _result(base, sent, feed, watch, problems)
+        watch = Watch(sources, feed, crasher, self._screen)
+        feed.start()
+        if crasher:
+            crasher.start()
+        try:
+            with self._noted(StalledError):
+                watch.until_quiet()
+        finally:
+            self._last = watch.latest
+            feed.stop()
+            if crasher:
+                crasher.stop()
+        with self._noted(CrashError):
+            if crasher:
+                crasher.join()
+
+    def _result(self, feed: Feed) -> Result:
+        feed.join()
+        findings = verify(self._sent, feed.outcomes, self._arrivals())
+        last = self._last
+        return Result(
+            base=self._base,
+            feed=feed.counts(),
+            findings=findings,
+            recipients=sum(len(item.recipients) for item in self._sent),
+            expected=expected_count(self._sent, feed.outcomes),
+            feed_s=feed.seconds,
+            total_s=last.elapsed_s if last else 0.0,
+            queues=last.queues if last else None,
+            problems=self._problems,
+            kept=self._options.kept,
+        )
+
+    def _arrivals(self) -> Iterator[Arrival]:
+        return itertools.chain(maildir_arrivals(self._maildirs), sink_arrivals(self._base / "sink"))
+
+    @property
+    def _maildirs(self) -> Path:
+        return self._base / "spool" / "mail"
+
+    def _mails(self) -> Iterator[Mail]:
+        """The user's mail; else CPython's test messages and generated ones up to the count."""
+        options = self._options
+        source = corpus.Corpus(options.seed)
+        if options.mail is not None:
+            found = corpus.read_mailbox(options.mail)
+            yield from itertools.islice(source.mails(found), options.count)
+        else:
+            wanted = DEFAULT_COUNT if options.count is None else options.count
+            real = 0
+            folder = corpus.cpython_folder()
+            if folder is None:
+                self._say("CPython's own test messages are not installed here: generated mail only")
+            else:
+                found = corpus.read_cpython(folder)
+                for mail in itertools.islice(source.mails(found), wanted):
+                    real += 1
+                    yield mail
+            self._say(f"{real} messages of CPython's tests, {wanted - real} generated ones")
+            yield from generate(options.seed, wanted - real)
+        for origin, reason in source.skipped[:_SKIPPED_LISTED_MAX]:
+            self._say(f"skipped {origin}: it {reason}")
+        if len(source.skipped) > _SKIPPED_LISTED_MAX:
+            self._say(f"skipped {len(source.skipped)} messages in all")
+
+    @contextmanager
+    def _noted(
+        self, kind: type[Exception], when: Callable[[], bool] = lambda: True
+    ) -> Iterator[None]:
+        """Turn this kind of error into a problem of the result."""
+        try:
+            yield
+        except kind as error:
+            if not when():
+                raise
+            self._problems.append(str(error))
+
+    def _say(self, text: str) -> None:
+        self._screen.say(text)

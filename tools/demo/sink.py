@@ -4,9 +4,9 @@ It accepts everything and writes each transaction to one file, `NNNNNNNN-RR.msg`
 number of recipients, so that arrivals can be counted by listing the folder): one line of JSON with
 the envelope, then the message bytes as received. A file is complete before its 250 is sent.
 
-A small share of recipients and of messages is refused for the moment (4xx), so that whoever delivers
-has to defer and to cope with a transaction that only some recipients survive. The refusals come from
-a seeded generator; each is drawn anew, so a retry gets through.
+A small share of recipients and of messages is refused for the moment (4xx), so that whoever
+delivers has to defer and to cope with a transaction that only some recipients survive. The refusals
+come from a seeded generator; each is drawn anew, so a retry gets through.
 
 The parent and the sink share a pipe: the sink writes its port, then watches for the parent's end to
 close. Therefore it never outlives the demo, whatever kills that.
@@ -27,14 +27,23 @@ from pathlib import Path
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
+from omq.base.settings import DEFAULTS
+
 LATER_SHARE = 0.01  # of recipients, and again of messages: seldom enough to stay a demo of speed
 _START_WAIT_S = 30.0  # a new Python process with aiosmtpd; a loaded machine takes seconds
 _STOP_WAIT_S = 10.0
+_LINE_BYTES_MAX = 2 * DEFAULTS.smtp_line_bytes_max
 _LATER = "451 4.7.1 try again in a moment"
 
 
 class SinkError(Exception):
     """The sink process did not start or did not stop."""
+
+
+class _Session(SMTP):
+    """Takes the long lines of real mail, as omq does."""
+
+    line_length_limit = _LINE_BYTES_MAX
 
 
 @dataclass(slots=True)
@@ -61,9 +70,7 @@ class SinkHandler:
         envelope.rcpt_options.extend(rcpt_options)
         return "250 2.1.5 recipient accepted"
 
-    async def handle_DATA(
-        self, server: SMTP, session: Session, envelope: Envelope
-    ) -> str:
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         """Store the message, or refuse it for the moment."""
         if self.rng.random() < self.later_share:
             return _LATER
@@ -83,7 +90,8 @@ class SinkHandler:
 
 def run_sink(folder: str, later_share: float, pipe: Connection) -> None:
     """Body of the sink process: serve until the other end of `pipe` closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    # Ctrl-C reaches the whole process group; the parent decides when the sink ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     folder_path = Path(folder)
     folder_path.mkdir(parents=True, exist_ok=True)
     asyncio.run(_serve(SinkHandler(folder_path, later_share), pipe))
@@ -93,7 +101,7 @@ async def _serve(handler: SinkHandler, pipe: Connection) -> None:
     loop = asyncio.get_running_loop()
 
     def session() -> SMTP:
-        return SMTP(handler, hostname="sink.demo.test", enable_SMTPUTF8=True, loop=loop)
+        return _Session(handler, hostname="sink.demo.test", enable_SMTPUTF8=True, loop=loop)
 
     server = await loop.create_server(session, "127.0.0.1", 0)
     pipe.send(server.sockets[0].getsockname()[1])

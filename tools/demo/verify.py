@@ -3,8 +3,8 @@
 For each (message, recipient) there must be one copy, in the recipient's Maildir or in a transaction
 of the sink that names the recipient. A local recipient that does not exist must instead cause one
 report (RFC 3464) in the sender's mailbox; the null sender gets none (RFC 5321 4.5.5). The copy's
-bytes, less the trace fields on top, must be the sent bytes (without a Bcc field). No copy may tell who a
-Bcc recipient is: neither in what was added on top nor by sharing a transaction.
+bytes, less the trace fields on top, must be the sent bytes (without a Bcc field). No copy may tell
+who a Bcc recipient is: neither in what was added on top nor by sharing a transaction.
 
 The check keeps a count for each copy and report, and a digest of each sent message; the arrivals
 stream through it. It trusts nothing that omq says about itself.
@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from omqdemo.arrivals import Arrival, id_in_header, read_report, split_trace
-from omqdemo.feed import Outcome
 from omqdemo.mails import ID_HEADER, Sent, digest_of, is_unknown
+from omqdemo.transaction import Outcome
 
 _CONTEXT_BYTES = 40  # shown around the first difference
 
@@ -47,8 +47,7 @@ class Findings:
     def faults(self) -> dict[str, list[str]]:
         """The lists that count against omq, by their names."""
         names = [each.name for each in fields(self)]
-        lists = {name: getattr(self, name) for name in names[: names.index("doubtful")]}
-        return lists
+        return {name: getattr(self, name) for name in names[: names.index("doubtful")]}
 
 
 @dataclass(frozen=True, slots=True)

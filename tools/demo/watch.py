@@ -1,8 +1,8 @@
 """Watches the run until all is quiet, and shows it.
 
-Quiet means: the feed is over, nobody is still to be killed or to come back, and every queue that has
-a reader is empty in two looks with nothing put in between. As long as anything moves the watch is
-patient, however slow the machine; it gives up when nothing at all moved for a minute.
+Quiet means: the feed is over, nobody is still to be killed or to come back, and every queue that
+has a reader is empty in two looks with nothing put in between. As long as anything moves the watch
+is patient, however slow the machine; it gives up when nothing at all moved for a minute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from omqdemo.crash import Crasher
-from omqdemo.feed import Feed
+from omqdemo.feed import Progress
 from omqdemo.live import Look, Picture, Queues, Screen
 
 REDRAW_S = 0.5
@@ -38,7 +38,7 @@ class Watch:
     """One run's progress."""
 
     def __init__(
-        self, sources: Sources, feed: Feed, crasher: Crasher | None, screen: Screen
+        self, sources: Sources, feed: Progress, crasher: Crasher | None, screen: Screen
     ) -> None:
         self._sources = sources
         self._feed = feed

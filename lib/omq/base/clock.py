@@ -37,8 +37,8 @@ def boot_id() -> bytes:
 
 
 def process_start_ticks(pid: int) -> int | None:
-    """When process `pid` started, in clock ticks since boot (proc(5), stat field 22); None when there
-    is no such process. With the pid it names one process for the whole uptime: pids are reused."""
+    """When process `pid` started, in clock ticks since boot (proc(5), stat field 22); None when
+    there is none. With the pid it names one process for the whole uptime: pids are reused."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,5 +1,4 @@
-"""The one logger: an event has a level, a number and text of the catalogue, a process id and
-fields.
+"""The one logger: an event has a level, a number and text, a process id and fields.
 
 Each goes to two places: `logs/events.log` as one JSON object a line, and stderr as one line for
 people (with the `<N>` priority prefix of sd-daemon(3) when systemd reads it).

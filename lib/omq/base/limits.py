@@ -14,7 +14,7 @@ MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 
 QUEUES_MAX: Final = 1000
-"""Queues of one instance: they live in a fixed table of the index; tools print them all on request."""
+"""Queues of one instance: a fixed table of the index holds them, and tools print them all."""
 
 QUEUE_NAME_BYTES: Final = 16
 """Width of a queue name in every format; enough for the original's names, which had up to eight."""
@@ -69,7 +69,7 @@ BODY_BYTES_MAX: Final = 2 * GIB - 1
 """Sizes are unsigned 32-bit fields; half of the range leaves room for frames around the body."""
 
 BATCH_MAX: Final = 1000
-"""Messages in one put_many or next: bounds the memory of a request and the time it holds the loop."""
+"""Messages in one put_many or next: bounds a request's memory and the time it holds the loop."""
 
 AUXILIARIES_MAX: Final = 20
 """Auxiliary readers per service (the original's limit): 21 readers with the main one."""

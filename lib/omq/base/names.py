@@ -114,8 +114,8 @@ def parse_message_id(text: str) -> bytes:
 
 
 def escape(text: str | bytes, limit: int = 256) -> str:
-    """`text` safe for a terminal and for one line: control, bidirectional and undecodable characters
-    become \\xNN or \\uNNNN; at most `limit` characters of the input are shown, then '...'."""
+    """`text` safe for a terminal and for one line: control, bidirectional and undecodable
+    characters become \\xNN or \\uNNNN; at most `limit` characters are shown, then '...'."""
     decoded = text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
     cut = decoded[:limit]
     shown = cut if cut.isascii() and cut.isprintable() else "".join(map(_visible, cut))

@@ -1,9 +1,11 @@
-"""Where an instance keeps its things: the spool's layout, and which spool and conf directory to
-use.
+"""Where an instance keeps its things: the spool's layout; which spool and conf to use.
 
-    <spool>/journal  archive  msgpool  store  data  volatile  quarantine    durable (volatile is not)
-    <spool>/run      qmgr.sock  ids.json  manager.lock  *.pid                gone after a reboot is fine
-    <spool>/logs     events.log  qmgr.tomb      <spool>/temp  conf  instance.json
+    <spool>/journal archive msgpool store data quarantine   durable
+    <spool>/instance.json                                   durable
+    <spool>/volatile temp                                   emptied at start
+    <spool>/run    qmgr.sock ids.json manager.lock *.pid    may be gone after a reboot
+    <spool>/logs   events.log qmgr.tomb                     for people
+    <spool>/conf   this instance's own configuration, when there is one
 
 `data` is what the original's item references call `~/data`.
 """
@@ -143,4 +145,6 @@ def shipped_conf() -> Path:
 
 
 def _of_instance(base: Path, instance: str | None) -> Path:
-    return base if instance is None else base.with_name(f"{base.name}-{check_instance_name(instance)}")
+    if instance is None:
+        return base
+    return base.with_name(f"{base.name}-{check_instance_name(instance)}")

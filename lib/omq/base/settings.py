@@ -52,6 +52,10 @@ def _text(section: str, default: str, pattern: str, rule: str, reason: str) -> s
 
 _HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
 _HOST_RULE: Final = "a host name or address"
+_NETWORKS: Final = r"[0-9a-fA-F.:/]+( +[0-9a-fA-F.:/]+)*"
+_NETWORKS_RULE: Final = "networks like 192.0.2.0/24 or 2001:db8::/32, separated by spaces"
+_NAME: Final = r"([A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*)?"
+_LEVELS: Final = ("FATAL", "ERROR", "WARNING", "REPORT", "TRACE")
 _OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_\[\]-]{1,255})?"
 
 
@@ -139,16 +143,16 @@ class Settings:
         "pause before a dead process is started again; doubled each time it dies young")
     restart_backoff_max_s: int = _number("daemons", 60, 1, 3600,
         "longest such pause; a process that lived this long starts again from the shortest")
-    event_level: str = _choice("daemons", "REPORT", ("FATAL", "ERROR", "WARNING", "REPORT", "TRACE"),
+    event_level: str = _choice("daemons", "REPORT", _LEVELS,
         "most detail that goes to logs/events.log")
     qm_dont_read_messages_at_start: bool = _flag("daemons",
         "start without the messages of the pool, which stay there: when the pool must be looked at",
         default=False)
 
-    hostname: str = _text("mail", "", r"([A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*)?", "a host name",
+    hostname: str = _text("mail", "", _NAME, "a host name",
         "name of this host in mail; empty: the system's own")
     smtp_listen_host: str = _text("mail", "127.0.0.1", _HOST, _HOST_RULE,
-        "address that smtp.server listens on; loopback, because it relays for whoever reaches it")
+        "address that smtp.server listens on; loopback: mail of this host's own programs only")
     smtp_listen_port: int = _number("mail", 2525, 0, 65535,
         "port of smtp.server; 25 needs a privilege, 0: any free one (in run/, for tests)")
     smtp_message_bytes_max: int = _number("mail", 32 * MIB, 1 * KIB, BODY_BYTES_MAX,
@@ -159,6 +163,16 @@ class Settings:
         "sessions at once; one more is told to come back later")
     smtp_idle_timeout_s: int = _number("mail", 300, 1, 3600,
         "a session that says nothing this long is closed (RFC 5321 4.5.3.2.7)")
+    smtp_line_bytes_max: int = _number("mail", 64 * KIB, 1001, 1 * MIB,
+        "longest line; RFC 5321 4.5.3.1.6 asks for 1000 bytes, real mail has longer ones")
+    smtp_bare_newline: str = _choice("mail", "accept", ("accept", "refuse"),
+        "a CR or LF alone, which RFC 5321 2.3.8 forbids: kept as it is, or the message is refused")
+    smtp_relay_networks: str = _text("mail", "127.0.0.0/8 ::1/128", _NETWORKS, _NETWORKS_RULE,
+        "who may send to other hosts; others reach the domains and aliases of routes.conf only")
+    smtp_workers: int = _number("mail", 8, 1, 100,
+        "puts at once, each over a connection of its own; the manager syncs them together")
+    mail_header_scan_bytes: int = _number("mail", 1 * MIB, 4 * KIB, 64 * MIB,
+        "how far into a message its header is looked for: bounds the work on a hostile one")
     maildir_root: str = _text("mail", "", r"(/[^\s]*)?", "an absolute path without spaces",
         "folder with one Maildir per local user; empty: mail/ in the spool")
     maildir_create: bool = _flag("mail",
@@ -177,7 +191,13 @@ class Settings:
     unix_connect_timeout_s: int = _number("mail", 30, 1, 600,
         "time to reach a peer")
     unix_reply_timeout_s: int = _number("mail", 300, 1, 1800,
-        "time that a peer has for an answer (RFC 5321 4.5.3.2: 5 minutes, 10 after the data)")
+        "time that a peer has for an answer to a command (RFC 5321 4.5.3.2: 5 minutes)")
+    unix_data_timeout_s: int = _number("mail", 600, 1, 3600,
+        "time for sending a text and for the answer to it (RFC 5321 4.5.3.2.6: 10 minutes)")
+    unix_recipients_max: int = _number("mail", 100, 1, 1000,
+        "recipients of one transaction; every host must take 100 (RFC 5321 4.5.3.1.8)")
+    unix_connections_max: int = _number("mail", 20, 1, 1000,
+        "connections that one reader keeps open; beyond it the longest unused one is closed")
     unix_retry_step_s: int = _number("mail", 60, 1, 86400,
         "the n-th retry comes n times this after the one before it")
     unix_retry_max_s: int = _number("mail", 3600, 1, 86400,
@@ -188,6 +208,8 @@ class Settings:
         "who is named in reports; without @ it is at this host")
     report_original: str = _choice("mail", "headers", ("headers", "full"),
         "how much of the message a report returns (RFC 3464)")
+    report_bytes_max: int = _number("mail", 64 * KIB, 1 * KIB, 16 * MIB,
+        "most bytes of the message that a report returns; a larger one is cut to its header")
     # fmt: on
 
 

@@ -37,10 +37,10 @@ SECTION_TITLES: Final = {
 }
 
 _HEAD: Final = """\
-# omq.conf: every setting of an omq instance. Each line below shows a key with its default; take the
-# '#' away to change it. Sizes may be written as 64 MiB, numbers as 1_000_000. A comment is a line of
-# its own. Daemons read this file when they start, and again at a reload (SIGHUP); what sizes the
-# shared memory or a file (sections journal, store, index, ipc) changes at the next start only.
+# omq.conf: every setting of an omq instance. Each line below shows a key with its default; take
+# the '#' away to change it. Sizes may be written as 64 MiB, numbers as 1_000_000. A comment is a
+# line of its own. Daemons read this file when they start, and again at a reload (SIGHUP); what
+# sizes files or shared memory ([journal], [store], [index], [ipc]) changes at the next start only.
 # The keys and these comments are printed by: python -m omq.base.settings_file
 """
 
@@ -66,8 +66,8 @@ def load_settings(conf_dir: Path | None = None) -> Settings:
 
 
 def conf_path(conf_dir: Path | None, name: str) -> Path:
-    """`name` in `conf_dir`, or the shipped file where it is missing there. A directory that was named
-    and does not exist is a mistake, not a wish for defaults."""
+    """`name` in `conf_dir`, or the shipped file where it is missing there. A directory that was
+    named and does not exist is a mistake, not a wish for defaults."""
     if conf_dir is None:
         return shipped_conf() / name
     if not conf_dir.is_dir():
@@ -151,7 +151,8 @@ def _render_key(name: str) -> str:
     comment = textwrap.fill(
         text[0].upper() + text[1:], 98, initial_indent="# ", subsequent_indent="# "
     )
-    return f"{comment}\n#{name} = {_shown(getattr(DEFAULTS, name), name)}\n"
+    line = f"#{name} = {_shown(getattr(DEFAULTS, name), name)}"
+    return f"{comment}\n{line.rstrip()}\n"
 
 
 def _allowed(name: str) -> str:
@@ -163,7 +164,7 @@ def _allowed(name: str) -> str:
     return " or ".join(key.choices) if key.choices else key.rule
 
 
-def _shown(value: int | bool | str, name: str) -> str:
+def _shown(value: int | str, name: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int) or not name.endswith(("_bytes", "_bytes_max")):

@@ -55,6 +55,7 @@ class Operation(IntEnum):
     SETTLE = 4
     MOVE = 5
     PING = 6
+    RELOCATE = 7  # pool.writer moved bodies: rows of journal.RELOCATION
 
 
 class Settlement(IntEnum):

@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from omq.base import event_log, events
 from omq.base.config import ServiceConf
@@ -27,10 +25,15 @@ from omq.base.errors import Exit
 from omq.base.event_log import Level
 from omq.base.events import Event
 from omq.services.backoff import Backoff
+from omq.services.exit_text import exit_text
 from omq.services.notify_socket import Notice, NotifySocket
 from omq.services.plan import Limits, is_core, stop_stage
-from omq.services.process import die_with_parent, identify
+from omq.services.process import identify
+from omq.services.process_group import group_empty, launch
 from omq.services.run_state import LIVE, ProcessState, State
+
+# A start with the same configuration and options cannot go better.
+_HOPELESS = (Exit.CONFIG, Exit.USAGE)
 
 Changed = Callable[["Child", Event, Level, str], None]
 
@@ -86,7 +89,7 @@ class Child:
         self._started_at = now
         self._watchdog = None
         try:
-            self.pid = _launch(argv, self._environment(environ))
+            self.pid = launch(argv, self._environment(environ))
         except OSError as error:
             self._dead(Exit.OS, f"cannot be started: {error}", now)
             return
@@ -126,8 +129,8 @@ class Child:
             self.state = State.STOPPED
             self._deadline = None
 
-    def list(self) -> None:
-        """It stands in services.conf; if it had been taken out, it is wanted again."""
+    def put_back(self) -> None:
+        """It stands in services.conf again: if it had been taken out, it is wanted."""
         if not self.listed:
             self.listed = True
             self.want()
@@ -187,17 +190,17 @@ class Child:
 
     def settle(self, now: float) -> None:
         """After reaping: once the group is empty, decide what comes next."""
-        if self.pid or not self._group or not _group_empty(self._group):
+        if self.pid or not self._group or not group_empty(self._group):
             return
         self._group = 0
         self._deadline = None
         if not self.wanted:
             self._enter(State.STOPPED, events.DAEMON_STOPPED, event_log.REPORT, "")
-        elif self.exit_code == Exit.CONFIG:
+        elif self.exit_code in _HOPELESS:
             self.passed = True
             self._enter(State.FAILED, events.DAEMON_GIVEN_UP, event_log.ERROR, self.text)
         else:
-            self._dead(self.exit_code, describe(self.exit_code), now)
+            self._dead(self.exit_code, exit_text(self.exit_code), now)
 
     def _dead(self, exit_code: int, reason: str, now: float) -> None:
         self.exit_code = exit_code
@@ -224,37 +227,3 @@ class Child:
 
     def _tell(self, event: Event, level: Level, text: str) -> None:
         self._changed(self, event, level, text)
-
-
-def describe(exit_code: int) -> str:
-    """An exit code in words."""
-    if exit_code < 0:
-        return f"signal {-exit_code} ({signal.strsignal(-exit_code)})"
-    return f"exit code {exit_code}"
-
-
-def _launch(argv: list[str], environ: dict[str, str]) -> int:
-    supervisor = os.getpid()
-
-    def prepare() -> None:
-        # Between fork and exec: the parent's handlers would swallow a signal that comes now.
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        die_with_parent(supervisor)
-
-    process = subprocess.Popen(
-        argv, env=environ, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=prepare,
-        cwd=Path("/"),
-    )  # fmt: skip
-    # The supervisor reaps everything itself (it also adopts orphans): Popen must not wait.
-    process.returncode = 0
-    return process.pid
-
-
-def _group_empty(group: int) -> bool:
-    try:
-        os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return True
-    return False

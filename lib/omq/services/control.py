@@ -1,13 +1,13 @@
 """The control socket of the embedded supervisor: JSON lines, `run/supervisor.sock`.
 
-Request: one object a line, {"command": "status" | "stop" | "on" | "off" | "reload", "service": NAME,
-"follow": true}. Reply: one object, {"ok": true, ...} or {"ok": false, "error": TEXT, "exit": CODE}.
+Request: one object a line, {"command": "status" | "stop" | "on" | "off" | "reload", "service":
+NAME, "follow": true}. Reply: {"ok": true, ...} or {"ok": false, "status": N, "fields": {...}}.
 A client that follows then gets one object per change of a service until it hangs up or the
 supervisor ends (end of file).
 
-Invariants: 1. the kernel names the caller (SO_PEERCRED): only root and the supervisor's own user are
-served; 2. the supervisor never waits for a client: one that does not read is dropped; 3. lines and
-clients are bounded.
+Invariants: 1. the kernel names the caller (SO_PEERCRED): only root and the supervisor's own user
+are served; 2. the supervisor never waits for a client: one that does not read is dropped; 3. lines
+and clients are bounded.
 
 Errors of the client side: ManagerUnavailable when nobody listens, TimedOut.
 """
@@ -77,7 +77,7 @@ class ControlServer:
         if len(self._clients) >= CLIENTS_MAX or not _may_control(connection):
             connection.close()
             return
-        connection.setblocking(False)
+        connection.settimeout(0)
         client = ControlClient(connection)
         self._clients.add(client)
         self._selector.register(
@@ -100,8 +100,9 @@ class ControlServer:
             if client not in self._clients:
                 return  # dropped while it was answered
             request = _decode(line)
-            client.follows = client.follows or request.get("follow") is True
             self._send(client, self._answer(request))
+            # Only now: the reply comes before the events.
+            client.follows = client.follows or request.get("follow") is True
 
     def _send(self, client: ControlClient, reply: Reply) -> None:
         data = json.dumps(reply).encode("ascii") + b"\n"

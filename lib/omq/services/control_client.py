@@ -1,7 +1,7 @@
 """Asking the embedded supervisor: the other end of omq.services.control, for the tools.
 
-Errors: ManagerUnavailable when no supervisor listens in this spool; TimedOut when it does not answer
-in time; OmqError with its text when it refuses.
+Errors: ManagerUnavailable when no supervisor listens in this spool; TimedOut when it does not
+answer in time; the class that the supervisor names when it refuses.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
-from omq.base.errors import ManagerUnavailable, OmqError, TimedOut
+from omq.base.errors import ManagerUnavailable, TimedOut, from_status
 from omq.services.control import LINE_BYTES_MAX, SOCKET_FILE, Reply, Request, connect_short
 
 
@@ -32,7 +33,7 @@ class ControlConnection:
             reason = f"no supervisor listens in {run} ({error.strerror or error})"
             raise ManagerUnavailable(spool=run.parent, reason=reason) from error
 
-    def __enter__(self) -> ControlConnection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -50,7 +51,7 @@ class ControlConnection:
         if reply is None:
             raise ManagerUnavailable(spool=self._run.parent, reason="it hung up")
         if reply.get("ok") is not True:
-            raise OmqError(text=str(reply.get("error", reply)))
+            raise from_status(int(reply.get("status", 0)), dict(reply.get("fields", {})))
         return reply
 
     def events(self, timeout_s: float) -> Iterator[Reply]:

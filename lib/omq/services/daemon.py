@@ -6,17 +6,15 @@
     def body(context: DaemonContext) -> int: ...
 
 Invariants: 1. umask 027 before the first file; 2. a daemon works only in a spool that its own user
-owns and that nobody else may write: SpoolMissing, SpoolOwner otherwise; 3. the configuration is read
-whole before anything starts; a mistake ends with exit code 78, which no supervisor restarts;
-4. an error of ours is one line on stderr and one event, and its exit code.
+owns and that nobody else may write: SpoolMissing, SpoolOwner otherwise; 3. the configuration is
+read whole before anything starts; a mistake ends with exit code 78, which no supervisor restarts;
+4. whatever ends a daemon early is one event; omq.cli.launch makes the exit code of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import stat
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from pathlib import Path
 
 from omq.base import event_log, events
 from omq.base.config import load_settings
-from omq.base.errors import Exit, OmqError, SpoolMissing, SpoolOwner
+from omq.base.errors import Exit, OmqError
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -32,9 +30,9 @@ from omq.services.notify import Notifier
 from omq.services.options import Location, add_location, locate
 from omq.services.process import set_name
 from omq.services.signals import Signals
+from omq.storage.spool import open_spool
 
 UMASK = 0o027
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IRWXO
 _TRACE_CHARACTERS = 1000  # the end of a traceback says most; an event field holds 1024
 
 
@@ -70,43 +68,38 @@ AddOptions = Callable[[argparse.ArgumentParser], None]
 
 def run_daemon(
     program: str,
-    argv: list[str],
+    argv: list[str] | None,
     body: Body,
     *,
     service: str | None = None,
     add_options: AddOptions | None = None,
 ) -> int:
-    """Set up, run `body`, and turn errors into words and an exit code."""
-    context: DaemonContext | None = None
+    """Set up and run `body`; its exit code. An error is logged and goes on to the launcher."""
+    context = daemon_options(program, argv, service=service, add_options=add_options)
     try:
-        context = daemon_options(program, argv, service=service, add_options=add_options)
         return body(context)
     except OmqError as error:
-        sys.stderr.write(f"{program}: {error}\n")
-        if context is not None:
-            event = events.CONFIG_WRONG if error.exit_code == Exit.CONFIG else events.FAILED
-            context.log.event(event, event_log.FATAL, reason=str(error))
-        return error.exit_code
+        event = events.CONFIG_WRONG if error.exit_code == Exit.CONFIG else events.FAILED
+        context.log.event(event, event_log.FATAL, reason=str(error))
+        raise
     except Exception:
-        if context is None:
-            raise
         context.log.event(events.BUG, event_log.FATAL, traceback=last_trace())
         raise
 
 
 def daemon_options(
     program: str,
-    argv: list[str],
+    argv: list[str] | None,
     *,
     service: str | None = None,
     add_options: AddOptions | None = None,
 ) -> DaemonContext:
-    """Parse, check and open everything. ConfigError, SpoolMissing, SpoolOwner; usage exits 64."""
+    """Parse, check and open everything. ConfigError; SpoolMissing, SpoolOwner ..."""
     os.umask(UMASK)
     options = _parser(program, service or program, add_options).parse_args(argv)
     location = locate(options)
     settings = load_settings(location.conf_dir)
-    check_spool(location.paths)
+    open_spool(location.paths.root, writer=True)
     set_name(program)
     # Under systemd stderr is the journal. Elsewhere it is somebody's terminal: only on request.
     to_stderr = options.foreground_log or "JOURNAL_STREAM" in os.environ
@@ -120,33 +113,15 @@ def daemon_options(
     )
 
 
-def check_spool(paths: SpoolPaths) -> None:
-    """Refuse a spool that is missing, somebody else's, or writable by others."""
-    try:
-        found = paths.root.stat()
-    except FileNotFoundError as error:
-        raise SpoolMissing(path=paths.root) from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise SpoolMissing(path=paths.root)
-    mode = stat.S_IMODE(found.st_mode)
-    if found.st_uid != os.geteuid() or mode & _OTHERS_WRITE:
-        expected = f"owner {os.geteuid()} and mode 0750 or less"
-        raise SpoolOwner(path=paths.root, owner=found.st_uid, mode=mode, expected=expected)
-
-
 def last_trace() -> str:
     """The traceback of the exception being handled, cut from the front."""
     return traceback.format_exc()[-_TRACE_CHARACTERS:]
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        self.print_usage(sys.stderr)
-        self.exit(Exit.USAGE, f"{self.prog}: {message}\n")
-
-
-def _parser(program: str, service: str, add_options: AddOptions | None) -> _Parser:
-    parser = _Parser(prog=program, description=f"omq daemon {program}; started by a supervisor")
+def _parser(program: str, service: str, add_options: AddOptions | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=program, description=f"omq daemon {program}; started by a supervisor"
+    )
     add_location(parser)
     parser.add_argument(
         "--service", metavar="NAME", default=service, help="section of services.conf"

@@ -3,7 +3,8 @@
 A multipart/report of three parts (RFC 6522, RFC 3464): a text for people, the machine-readable
 delivery status with one block per recipient, and the returned message: its header alone or, by the
 setting, all of it while it is small. The report is an ordinary message with the null sender, so
-that no report can ever cause another one (RFC 5321 section 4.5.5), and says Auto-Submitted (RFC 3834).
+that no report can ever cause another one (RFC 5321 section 4.5.5), and says Auto-Submitted (RFC
+3834).
 
 Invariants: 1. no text of the failed message or of a foreign server reaches a header line of the
 report unescaped; 2. what the returned part holds is limited; 3. the Message-ID is derived from the
@@ -17,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from email import encoders
 from email.generator import BytesGenerator
 from email.message import Message as MimePart
@@ -25,7 +27,6 @@ from email.mime.nonmultipart import MIMENonMultipart
 from email.mime.text import MIMEText
 from email.policy import Compat32
 from email.utils import format_datetime
-from datetime import UTC, datetime
 from io import BytesIO
 
 from omq.base.clock import NS_PER_S
@@ -60,7 +61,8 @@ class FailedMessage:
 
 def build_report(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
     """The report as RFC 5322 bytes with CRLF."""
-    report = MIMEMultipart("report", **{"report-type": "delivery-status"})
+    report = MIMEMultipart("report")
+    report.set_param("report-type", "delivery-status")
     report.attach(_explanation(failed, style))
     report.attach(_status(failed, style))
     report.attach(_returned(failed, style))
@@ -95,7 +97,7 @@ def _status(failed: FailedMessage, style: ReportStyle) -> MimePart:
     whole["Reporting-MTA"] = f"dns; {style.hostname}"
     whole["X-Queue-Message-ID"] = failed.message_id
     whole["Arrival-Date"] = _date(failed.arrival_ns)
-    blocks = [whole]
+    blocks: list[MimePart | str] = [whole]
     for failure in failed.failures:
         block = MimePart()
         block["Final-Recipient"] = _typed_address(failure.recipient)
@@ -112,13 +114,12 @@ def _status(failed: FailedMessage, style: ReportStyle) -> MimePart:
 
 
 def _returned(failed: FailedMessage, style: ReportStyle) -> MimePart:
-    if style.full and len(failed.body) <= style.original_bytes_max:
-        # message/rfc822 may not be encoded (RFC 2046 5.2.1): only what travels as it is goes whole.
-        if _plain(failed.body):
-            part: MimePart = MIMENonMultipart("application", "octet-stream")
-            part.replace_header("Content-Type", "message/rfc822")
-            part.set_payload(failed.body.decode("ascii").replace("\r\n", "\n"))
-            return part
+    # message/rfc822 may not be encoded (RFC 2046 5.2.1): only what travels as it is goes whole.
+    if style.full and len(failed.body) <= style.original_bytes_max and _plain(failed.body):
+        whole = MIMENonMultipart("application", "octet-stream")
+        whole.replace_header("Content-Type", "message/rfc822")
+        whole.set_payload(failed.body.decode("ascii"))  # the generator writes it unchanged
+        return whole
     end = header_end(failed.body, style.scan_bytes)
     header = failed.body[: min(end, style.original_bytes_max)]
     part = MIMENonMultipart("text", "rfc822-headers")

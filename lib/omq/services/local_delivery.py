@@ -6,9 +6,10 @@ On top of the body, which is written byte for byte, stand two header fields that
 adds (RFC 5321 section 4.4): Return-Path with the sender, Delivered-To with the address.
 
 What becomes of the message: all mailboxes written: done. A full disk or quota, or any other error
-of the disk: deferred as a whole; the mailboxes written by then are found again (omq.services.maildir)
-and not written twice. Names that can be no mailbox, or users without one where mailboxes are not
-made: one new message to ERRMGR for these, in the same atomic operation that finishes this one.
+of the disk: deferred as a whole; the mailboxes written by then are found again
+(omq.services.maildir) and not written twice. Names that can be no mailbox, or users without one
+where mailboxes are not made: one new message to ERRMGR for these, in the same atomic operation
+that finishes this one.
 
 Crash argument: killed after the last mailbox was written and before the disposition, the message
 comes again, each mailbox is found written, and it is done. Nothing is delivered twice, and nothing

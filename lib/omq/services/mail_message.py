@@ -187,10 +187,7 @@ def header_fields(body: bytes, scan_bytes: int) -> Iterator[tuple[bytes, int, in
 
 def header_end(body: bytes, scan_bytes: int) -> int:
     """Length of the header, without the empty line behind it."""
-    end = 0
-    for _, _, end in header_fields(body, scan_bytes):
-        pass
-    return end
+    return max((end for _, _, end in header_fields(body, scan_bytes)), default=0)
 
 
 def field_values(body: bytes, names: frozenset[bytes], scan_bytes: int) -> list[tuple[bytes, str]]:

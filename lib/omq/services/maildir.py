@@ -1,7 +1,7 @@
-"""A Maildir: one folder per local user, one file per message, written so that none is lost or double.
+"""A Maildir: a folder per local user, a file per message, none of them lost or double.
 
     <root>/<user>/tmp    being written, unseen by readers of mail
-    <root>/<user>/new    delivered                       <root>/<user>/cur    seen, name + ":2,FLAGS"
+    <root>/<user>/new    delivered                    <root>/<user>/cur    seen, name + ":2,FLAGS"
 
 A file's name is derived from the message and the recipient, never from the clock or the process:
 
@@ -107,7 +107,7 @@ class Maildir:
         return None
 
     def _remove_leftovers(self, name: str) -> None:
-        # Whoever still writes one of them has lost its lease: its rename fails, its message is ours.
+        # Whoever still writes one of them has lost its lease: its rename fails and we write.
         disk, tmp = durable.current(), self.path / "tmp"
         for entry in disk.listdir(str(tmp)):
             if entry.startswith(f"{name}."):

@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import MutableMapping
 
-import sdnotify  # type: ignore[import-untyped]
+import sdnotify
 
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
@@ -64,6 +64,12 @@ class Notifier:
         """MAINPID=: another process is the main one."""
         self._send(f"MAINPID={pid}")
 
+    def close(self) -> None:
+        """Say no more."""
+        if self._sender is not None and self._sender.socket is not None:
+            self._sender.socket.close()
+        self._sender = None
+
     def _status_line(self, text: str) -> tuple[str, ...]:
         if not text:
             return ()
@@ -84,7 +90,7 @@ def forget_environment(environ: MutableMapping[str, str]) -> None:
 
 
 def _watchdog_s(environ: MutableMapping[str, str]) -> float | None:
-    """The time-out that the supervisor set for this process, in seconds (sd_watchdog_enabled(3))."""
+    """The time-out that the supervisor set for this process (sd_watchdog_enabled(3))."""
     wanted_pid = environ.get("WATCHDOG_PID")
     if wanted_pid and wanted_pid != str(os.getpid()):
         return None

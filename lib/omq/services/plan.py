@@ -1,8 +1,9 @@
 """Which daemons run, in which order they start and stop, and how each is called.
 
-The orders are those of omq.base.config: START_ORDER and STOP_ORDER. Readers start before submitters,
-so what is accepted can be worked on at once; at a stop first nothing new comes in, then what is in
-hand is finished, and pool.writer goes last because it still sees the last block of the manager.
+The orders are those of omq.base.config: START_ORDER and STOP_ORDER. Readers start before
+submitters, so what is accepted can be worked on at once; at a stop first nothing new comes in, then
+what is in hand is finished, and pool.writer goes last because it still sees the last block of the
+manager.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from omq.base.config import START_ORDER, STOP_ORDER, ServiceConf, ServiceKind
 from omq.base.settings import Settings
 
 _CORE = frozenset({ServiceKind.MANAGER, ServiceKind.POOL, ServiceKind.DELETER})
+
+_LAUNCHER = "omq.cli.launch"  # a name, not an import: it is above us
 
 Command = Callable[[ServiceConf], list[str]]
 
@@ -68,7 +71,7 @@ def command(options: list[str]) -> Command:
 
     def call(conf: ServiceConf) -> list[str]:
         # -P: a file in the current directory must not shadow a module of ours.
-        launch = [sys.executable, "-P", "-m", "omq.services.launch", conf.program]
+        launch = [sys.executable, "-P", "-m", _LAUNCHER, conf.program]
         return [*launch, "--service", conf.name, *options]
 
     return call

@@ -14,9 +14,10 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
-import multiprocess  # type: ignore[import-untyped]
+import multiprocess
 
 from omq.base.errors import Exit
 from omq.services.backoff import Backoff
@@ -52,7 +53,6 @@ class ReaderProcess:
         self.state = State.STOPPED
         self.since = time.time()
         self.restarts = 0
-        self.exit_code: int | None = None  # of the last process; negative: its signal
         self.pidfd = -1
         self.ready_fd = -1
         self.due = 0.0  # monotonic time of the next start, while WAITING
@@ -83,8 +83,9 @@ class ReaderProcess:
         reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         parent = os.getpid()
         process: _Process = _fork.Process(
-            target=_child, args=(self._target, self.is_main, parent, writing), name=self.name
-        )
+            target=_child, args=(self._target, parent, writing), name=self.name,
+            kwargs={"is_main": self.is_main},
+        )  # fmt: skip
         try:
             with blocked():
                 process.start()
@@ -99,22 +100,29 @@ class ReaderProcess:
         self._started_at = now
         self.enter(State.STARTING)
 
-    def is_ready(self) -> bool:
-        """Read the readiness pipe; True if the child just became ready."""
-        try:
-            said = os.read(self.ready_fd, 1)
-        except BlockingIOError:
-            return False
+    def is_due(self, now: float) -> bool:
+        """Whether it may start now."""
+        if self.state is State.WAITING:
+            return now >= self.due
+        return self.state is State.STOPPED
+
+    def read_ready(self) -> None:
+        """The readiness pipe is readable: the child is ready, or gone. Closes the pipe."""
+        said = os.read(self.ready_fd, 1)
         self._close_ready()
         if said and self.state is State.STARTING:
             self.enter(State.STARTED)
-            return True
-        return False
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal through the pidfd: never to another process."""
         if self.pidfd >= 0:
-            signal.pidfd_send_signal(self.pidfd, number)
+            with suppress(ProcessLookupError):  # dead already: its exit code will be collected
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    def retry(self) -> None:
+        """A configuration that may be right now: a reader given up is started again."""
+        if self.state is State.FAILED:
+            self.enter(State.STOPPED)
 
     def stop(self) -> None:
         """Ask it to end; a stopped process (SIGSTOP) is woken for it."""
@@ -126,11 +134,12 @@ class ReaderProcess:
             self.signal(signal.SIGTERM)
             self.signal(signal.SIGCONT)
 
-    def collect(self, now: float) -> None:
+    def collect(self, now: float) -> int:
         """The pidfd is ready: take the exit code and decide the next state."""
         assert self._process is not None
         self._process.join()
-        self.exit_code = self._process.exitcode
+        code = self._process.exitcode
+        assert code is not None
         self._process.close()
         self._process = None
         os.close(self.pidfd)
@@ -139,10 +148,11 @@ class ReaderProcess:
         self._identity = ProcessId(0, 0)
         if not self.wanted:
             self.enter(State.STOPPED)
-        elif self.exit_code == Exit.CONFIG:
+        elif code == Exit.CONFIG:
             self.enter(State.FAILED)
         else:
             self.postpone(now)
+        return code
 
     def postpone(self, now: float) -> None:
         """Dead, or it could not be forked: the next start waits for the back-off."""
@@ -160,7 +170,7 @@ class ReaderProcess:
             self.ready_fd = -1
 
 
-def _child(target: Target, is_main: bool, parent: int, writing: int) -> None:
+def _child(target: Target, parent: int, writing: int, *, is_main: bool) -> None:
     """The first thing in the child; signals are still blocked."""
     die_with_parent(parent)
     forget_environment(os.environ)

@@ -1,16 +1,19 @@
-"""One reader process: takes messages from the queue manager, lets the service work, tells the result.
+"""One reader process: takes messages from the queue manager, lets the service work, tells the
+result.
 
 The loop is next -> handle each -> next: the dispositions of a batch travel with the request for the
-next one. After SIGTERM the message in hand is finished, the rest of the batch is given back untouched
-(`release` counts no attempt), what is decided is sent (`flush`) and the reader unregisters.
+next one. After SIGTERM the message in hand is finished, the rest of the batch is given back
+untouched (`release` counts no attempt), what is decided is sent (`flush`) and the reader
+unregisters.
 
 Invariants: 1. each message handed out gets exactly one disposition or is released; 2. an exception
-in `handle` costs that message one attempt and nothing else; 3. a wait for messages ends at once on a
-signal (`interrupt` of the client, or short waits); 4. at a stop an unreachable manager is not waited
-for: it takes the messages back by itself when it sees this process end.
+in `handle` costs that message one attempt and nothing else; 3. a wait for messages ends at once on
+a signal (`interrupt` of the client, or short waits); 4. at a stop an unreachable manager is not
+waited for: it takes the messages back by itself when it sees this process end.
 
 If the process dies between the work and its disposition, the message comes again: services are
-idempotent. Errors: those of the client (ManagerUnavailable ...) end the process with their exit code.
+idempotent. Errors: those of the client (ManagerUnavailable ...) end the process with their exit
+code.
 """
 
 from __future__ import annotations
@@ -149,7 +152,7 @@ class ReaderRunner:
             return Fail(f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS])
 
     def _reload(self) -> None:
-        """SIGHUP: the parent accepted the configuration, so a refusal here is a race with an edit."""
+        """SIGHUP: the parent accepted the files, so a refusal here is a race with an edit."""
         old = self._service.context
         try:
             settings = load_settings(old.conf_dir)

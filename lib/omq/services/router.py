@@ -124,7 +124,7 @@ def _resolve(recipient: str, routes: Routes, taken: set[tuple[str, str]]) -> lis
 
 
 def _grouped(blind: Sequence[list[Routed]], size: int, routes: Routes) -> Iterator[list[Routed]]:
-    """The blind recipients shared out over as many messages as the limits allow: one each, mostly."""
+    """The blind recipients over as many messages as the limits allow: mostly one each."""
     allowed = max(1, min(routes.blind_copies_max, routes.blind_bytes_max // max(1, size)))
     each_takes = -(-len(blind) // allowed) or 1
     for start in range(0, len(blind), each_takes):

@@ -1,9 +1,9 @@
 """Routes: which addresses are local, what aliases stand for, which queue a recipient goes to.
 
 They are read from routes.conf (omq.services.routes_file), once; the router alone resolves, so that
-a recipient's way is decided in one place. Resolution of one address, first match wins: a queue for this
-very address; an alias (its members are resolved in turn); a local domain (a mailbox, or the rule for
-unknown users); a queue for the domain, for a domain above it, for everything else.
+a recipient's way is decided in one place. Resolution of one address, first match wins: a queue for
+this very address; an alias (its members are resolved in turn); a local domain (a mailbox, or the
+rule for unknown users); a queue for the domain, for a domain above it, for everything else.
 
 Invariants: 1. resolution ends: an alias is expanded once per recipient, so a circle gives nothing,
 and a recipient with nothing is a failure, never silence; 2. an alias that names itself keeps a copy

@@ -1,7 +1,7 @@
 """Reader for routes.conf: local domains, aliases, queues by address and domain, peers, limits.
 
     [local]    domains, users, unknown_user        [aliases]  name or address = addresses
-    [queues]   address, domain, .domain or * = queue          [peers]  domain, .domain or * = host:port
+    [queues]   address, domain, .domain or * = queue       [peers]  domain, .domain or * = host:port
     [router]   limits and the Bcc rule
 
 conf/routes.conf explains every key. A section or key that is missing has its default.
@@ -62,7 +62,8 @@ def load_routes(conf_dir: Path | None) -> Routes:
 def _peer(entry: Entry) -> Peer:
     peer = peer_of(entry.value)
     if peer is None:
-        raise entry.error(f"{names.escape(entry.value)!r} is no peer", "host, host:port, [::1]:port")
+        shown = names.escape(entry.value)
+        raise entry.error(f"{shown!r} is no peer", "host, host:port or [::1]:port")
     return peer
 
 

@@ -8,9 +8,10 @@ Everything around it (processes, restarts, batches, signals) is the same for all
 in omq.services.service_parent and omq.services.reader_runner.
 
 Invariants: 1. `open` runs once in each reader process, after the fork and before the first message;
-2. `handle` is never called again before it returned; an exception counts as Fail; 3. one disposition
-is one atomic operation of the queue manager. A message may come twice (a reader that dies after its
-work and before its disposition): a service makes its work idempotent by `message_id`.
+2. `handle` is never called again before it returned; an exception counts as Fail; 3. one
+disposition is one atomic operation of the queue manager. A message may come twice (a reader that
+dies after its work and before its disposition): a service makes its work idempotent by
+`message_id`.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class Signals:
         """Take over the signals; with `children` a SIGCHLD also ends a wait."""
         self._close_pair()
         reading, writing = socket.socketpair()
-        reading.setblocking(False)
-        writing.setblocking(False)
+        reading.settimeout(0)
+        writing.settimeout(0)
         self._pair = (reading, writing)
         signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_stop)

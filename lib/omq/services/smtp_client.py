@@ -1,21 +1,22 @@
 """One SMTP connection to a peer, kept open over several messages, with a result per recipient.
 
-`SmtpConnection.send` runs one mail transaction and never raises for anything that a peer or a network
-does: each recipient ends delivered, temporarily refused or refused for good, in the peer's words.
+`SmtpConnection.send` runs one mail transaction and never raises for anything that a peer or a
+network does: each recipient ends delivered, temporarily refused or refused for good, in the peer's
+words.
 
 Rules (RFC 5321 unless said otherwise):
 1. Between two messages RSET is sent; a connection that does not answer it with 250 is opened again.
-2. SIZE (RFC 1870), BODY=8BITMIME (RFC 6152) and SMTPUTF8 (RFC 6531) are used where offered. A message
-   that needs one of the latter two and meets a peer without it is refused for good (5.6.3, 5.6.7):
-   converting it would change its bytes.
-3. The text goes out as it is, dots at line starts doubled. The one exception: a bare CR or LF, which
-   a client must not send (2.3.8) and by which a text could fake the end of data at a lax peer
-   (SMTP smuggling), goes out as CRLF; and a last line without end gets one.
-4. 421 and a broken connection are temporary for all recipients that have no answer of their own yet.
-   552 to RCPT is "too many recipients" of old servers: temporary (4.5.3.1.10).
+2. SIZE (RFC 1870), BODY=8BITMIME (RFC 6152) and SMTPUTF8 (RFC 6531) are used where offered. A
+   message that needs one of the latter two and meets a peer without it is refused for good (5.6.3,
+   5.6.7): converting it would change its bytes.
+3. The text goes out as it is, dots at line starts doubled. The one exception: a bare CR or LF,
+   which a client must not send (2.3.8) and by which a text could fake the end of data at a lax
+   peer (SMTP smuggling), goes out as CRLF; and a last line without end gets one.
+4. 421 and a broken connection are temporary for all recipients that have no answer of their own
+   yet. 552 to RCPT is "too many recipients" of old servers: temporary (4.5.3.1.10).
 
-Crash argument: a connection that breaks between the final dot and its answer leaves the peer with the
-message or without it; it is sent again, so the peer may have it twice (RFC 1047). Never lost.
+Crash argument: a connection that breaks between the final dot and its answer leaves the peer with
+the message or without it; it is sent again, so the peer may have it twice (RFC 1047). Never lost.
 """
 
 from __future__ import annotations
@@ -25,34 +26,15 @@ import smtplib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 
 from omq.base import fault
 from omq.services.mail_message import one_line
 from omq.services.routes import Peer
+from omq.services.smtp_reply import Reply, Result, Verdict
 
-_ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:\s|$)")
 _BARE = re.compile(rb"\r\n|\r|\n")
 _LINE_DOT = re.compile(rb"^\.", re.MULTILINE)
-_NETWORK = (OSError, smtplib.SMTPException)
-
-
-class Verdict(Enum):
-    """What a peer did with one recipient."""
-
-    DELIVERED = "delivered"  # the peer answered the data with 250: the message is the peer's now
-    TEMPORARY = "temporary"  # 4yz, or no answer: to be tried again
-    PERMANENT = "permanent"  # 5yz: the sender is told
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One recipient's fate: RFC 3463 status and the peer's words."""
-
-    recipient: str
-    verdict: Verdict
-    status: str
-    text: str
+_NETWORK = (OSError, smtplib.SMTPException, UnicodeError)  # the last: no name for the resolver
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +55,6 @@ class ClientLimits:
     reply_timeout_s: float
     data_timeout_s: float
     messages_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    code: int
-    text: str
-
-    def result(self, recipient: str, *, temporary: bool | None = None) -> Result:
-        if temporary is None:
-            temporary = not 500 <= self.code <= 599
-        enhanced = _ENHANCED.match(self.text)
-        digit = "4" if temporary else "5"
-        status = enhanced[1] if enhanced and enhanced[1][0] == digit else f"{digit}.0.0"
-        verdict = Verdict.TEMPORARY if temporary else Verdict.PERMANENT
-        return Result(recipient, verdict, status, one_line(f"{self.code} {self.text}"))
 
 
 class SmtpConnection:
@@ -194,7 +161,7 @@ class SmtpConnection:
                 recipient, Verdict.DELIVERED, "2.0.0", one_line(reply.text))
         self._after(reply)
 
-    def _after(self, reply: _Reply) -> None:
+    def _after(self, reply: Reply) -> None:
         if reply.code in (421, -1):  # the peer closes, or spoke no SMTP
             self.abandon()
 
@@ -223,14 +190,14 @@ def _mail_from(client: smtplib.SMTP, message: Mail, text: bytes) -> str:
     return " ".join(words)
 
 
-def _unsupported(client: smtplib.SMTP, message: Mail, text: bytes) -> _Reply | None:
+def _unsupported(client: smtplib.SMTP, message: Mail, text: bytes) -> Reply | None:
     limit = client.esmtp_features.get("size", "")
     if limit.isascii() and limit.isdigit() and 0 < int(limit) < len(text):
-        return _Reply(552, f"5.3.4 the message has {len(text)} bytes, the host takes {limit}")
+        return Reply(552, f"5.3.4 the message has {len(text)} bytes, the host takes {limit}")
     if _needs_utf8(message) and not client.has_extn("smtputf8"):
-        return _Reply(553, "5.6.7 the host does not take internationalized mail (SMTPUTF8)")
+        return Reply(553, "5.6.7 the host does not take internationalized mail (SMTPUTF8)")
     if not text.isascii() and not client.has_extn("8bitmime"):
-        return _Reply(554, "5.6.3 the host does not take 8-bit mail (8BITMIME)")
+        return Reply(554, "5.6.3 the host does not take 8-bit mail (8BITMIME)")
     return None
 
 
@@ -239,13 +206,13 @@ def _needs_utf8(message: Mail) -> bool:
     return message.smtputf8 or not all(address.isascii() for address in addresses)
 
 
-def _command(client: smtplib.SMTP, name: str, arguments: str = "") -> _Reply:
+def _command(client: smtplib.SMTP, name: str, arguments: str = "") -> Reply:
     return _reply(*client.docmd(name, arguments))
 
 
-def _reply(code: int, text: bytes) -> _Reply:
-    return _Reply(code, text.decode("utf-8", "replace"))
+def _reply(code: int, text: bytes) -> Reply:
+    return Reply(code, text.decode("utf-8", "replace"))
 
 
-def _failed(reply: _Reply, wanted: int) -> _Reply | None:
+def _failed(reply: Reply, wanted: int) -> Reply | None:
     return None if reply.code == wanted else reply

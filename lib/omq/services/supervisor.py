@@ -22,21 +22,22 @@ import selectors
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from omq.base import event_log, events
 from omq.base.config import ServiceConf, ServiceKind
-from omq.base.errors import ConfigError, Exit, OmqError, ServiceUnknown
+from omq.base.errors import ConfigError, Exit
 from omq.base.event_log import EventLog, Level
 from omq.base.events import Event
 from omq.base.paths import SpoolPaths
 from omq.services.child import Child
-from omq.services.control import SOCKET_FILE, ControlServer, Reply, Request
-from omq.services.lock import LOCK_FILE, Lock
-from omq.services.plan import Command, Limits, is_core
+from omq.services.control import SOCKET_FILE, ControlServer
+from omq.services.control_answers import ControlAnswers
+from omq.services.lock import LOCK_FILE
+from omq.services.plan import Command, Limits
 from omq.services.process import adopt_orphans, identify
 from omq.services.run_state import SUPERVISOR_FILE, State, SupervisorState, write_state
 from omq.services.signals import Signals
+from omq.storage.spool import lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +62,13 @@ class Supervisor:
         self._signals = signals
         self._log = log
         self._say = say
-        self._lock = Lock(setup.paths.run / LOCK_FILE, "the supervisor")
+        self._lock = lock(setup.paths.run / LOCK_FILE, "the supervisor")
         self._selector = selectors.DefaultSelector()
         self._children: dict[str, Child] = {}
         self._control: ControlServer | None = None
         self._stopping = False
         self._exit = Exit.OK
-        self._dirty = True
+        self._published: SupervisorState | None = None
         self._since = time.time()
         self._me = identify(os.getpid())
 
@@ -77,7 +78,9 @@ class Supervisor:
         self._signals.install(children=True)
         self._selector.register(self._signals, selectors.EVENT_READ, self._signals.drain)
         socket_path = self._setup.paths.run / SOCKET_FILE
-        self._control = ControlServer(socket_path, self._selector, self._answer)
+        self._control = ControlServer(
+            socket_path, self._selector, ControlAnswers(self).answer
+        )
         for conf in self._setup.services:
             self._add(conf)
         self._log.event(events.SUPERVISOR_STARTED, event_log.REPORT, spool=self._setup.paths.root)
@@ -105,7 +108,7 @@ class Supervisor:
         for child in self._all():
             child.on_time(now)
         if self._signals.take_reload():
-            self._reload()
+            self.reload()
 
     def _all(self) -> list[Child]:
         return list(self._children.values())
@@ -162,7 +165,7 @@ class Supervisor:
 
     def _changed(self, child: Child, event: Event, level: Level, text: str) -> None:
         """A child tells what happened to it: to people, the log, followers, and our own rules."""
-        self._dirty = True
+        self._publish()  # first: whoever reads on may look into the file
         pid = child.pid or None
         self._log.event(event, level, daemon=child.conf.name, pid_of=pid, detail=text or None)
         if level <= event_log.REPORT:
@@ -176,56 +179,28 @@ class Supervisor:
             self._stopping = True
 
     def _publish(self) -> None:
-        if self._dirty:
-            self._dirty = False
-            write_state(self._setup.paths.run / SUPERVISOR_FILE, self._state())
+        """Write run/supervisor.json when something changed."""
+        state = self.state()
+        if state != self._published:
+            self._published = state
+            write_state(self._setup.paths.run / SUPERVISOR_FILE, state)
 
-    def _state(self) -> SupervisorState:
+    def child(self, name: object) -> Child | None:
+        """The child of this name."""
+        return self._children.get(name) if isinstance(name, str) else None
+
+    def request_stop(self) -> None:
+        """As SIGTERM does."""
+        self._stopping = True
+
+    def state(self) -> SupervisorState:
+        """What run/supervisor.json holds."""
         return SupervisorState(
             pid=self._me.pid, start_ticks=self._me.start_ticks, since=self._since,
             children=tuple(child.record() for child in self._all()),
         )  # fmt: skip
 
-    def _answer(self, request: Request) -> Reply:
-        commands: dict[object, Callable[[Request], Reply]] = {
-            "status": self._on_status, "stop": self._on_stop, "reload": self._on_reload,
-            "on": self._on_switch, "off": self._on_switch,
-        }  # fmt: skip
-        command = commands.get(request.get("command"))
-        if command is None:
-            return _refusal(f"unknown command; known: {', '.join(map(str, commands))}", Exit.USAGE)
-        try:
-            return {"ok": True, **command(request)}
-        except OmqError as error:
-            return _refusal(str(error), error.exit_code)
-
-    def _on_status(self, _request: Request) -> Reply:
-        stages = {child.conf.name: child.stage for child in self._all()}
-        return asdict(self._state()) | {"stopping": self._stopping, "stages": stages}
-
-    def _on_stop(self, request: Request) -> Reply:
-        self._stopping = True
-        return self._on_status(request)
-
-    def _on_reload(self, _request: Request) -> Reply:
-        if (problem := self._reload()) is not None:
-            raise problem
-        return {}
-
-    def _on_switch(self, request: Request) -> Reply:
-        name = request.get("service")
-        child = self._children.get(name) if isinstance(name, str) else None
-        if child is None:
-            raise ServiceUnknown(service=name, known=", ".join(self._children))
-        if request["command"] == "on":
-            child.want()
-        elif is_core(child.conf):
-            raise OmqError(text=f"{child.conf.name} is NON-STOP; omshut stops the whole instance")
-        else:
-            child.stop_for_good(time.monotonic())
-        return {"service": asdict(child.record())}
-
-    def _reload(self) -> ConfigError | None:
+    def reload(self) -> ConfigError | None:
         """Read services.conf again; new services start, removed ones stop, the others reload."""
         try:
             services = {conf.name: conf for conf in self._setup.reread()}
@@ -239,7 +214,7 @@ class Supervisor:
         for name, child in self._children.items():
             if name in services:
                 child.conf = services[name]
-                child.list()
+                child.put_back()
                 child.reload()
             elif not child.core:
                 child.listed = False
@@ -257,8 +232,4 @@ class Supervisor:
             child.notify.close()
         self._selector.close()
         self._signals.restore()
-        self._lock.release()
-
-
-def _refusal(text: str, code: Exit) -> dict[str, Any]:
-    return {"ok": False, "error": text, "exit": int(code)}
+        self._lock.close()

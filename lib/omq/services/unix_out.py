@@ -1,23 +1,25 @@
 """unix.out: the reader of queue UNIX; it hands mail to other hosts over SMTP.
 
 Each recipient of `mail.to.UNIX` goes to the peer that routes.conf names for its domain, else to
-`unix_smarthost`. Connections stay open over the messages of a backlog and close when it is worked off.
+`unix_smarthost`. Connections stay open over the messages of a backlog and close when it is worked
+off.
 
 What becomes of the message, in one atomic operation after all peers were asked:
 * delivered everywhere: done;
 * refused for good (5yz, no peer, time over): one new message to ERRMGR for these recipients;
-* refused for now (4yz, no connection): where ALL recipients were, the message is deferred; where some
-  were, a new message with only these takes its place on this queue. It carries the tries so far, the
-  time of the first, and `unix.not_before`, until which it is deferred unseen;
+* refused for now (4yz, no connection): where ALL recipients were, the message is deferred; where
+  some were, a new message with only these takes its place on this queue. It carries the tries so
+  far, the time of the first, and `unix.not_before`, until which it is deferred unseen;
 * the n-th retry comes n * `unix_retry_step_s` after the one before it, at most `unix_retry_max_s`;
   after `unix_retry_expiry_s` since the first, what is left is refused for good (4.4.7).
 
-A peer that could not be reached is left alone for one step: its messages are deferred at once, so that
-its time-outs do not hold up the mail of the others. This is remembered in the process only.
+A peer that could not be reached is left alone for one step: its messages are deferred at once, so
+that its time-outs do not hold up the mail of the others. This is remembered in the process only.
 
-Crash argument: killed between the peer's 250 and the disposition, the message comes again and is sent
-again: the peer gets it twice (inherent in SMTP, RFC 1047; the Message-ID is the same). Killed before
-the 250, nothing has happened. Never lost: it leaves the queue only with every recipient accounted for.
+Crash argument: killed between the peer's 250 and the disposition, the message comes again and is
+sent again: the peer gets it twice (inherent in SMTP, RFC 1047; the Message-ID is the same). Killed
+before the 250, nothing has happened. Never lost: it leaves the queue only with every recipient
+accounted for.
 
 Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnavailable).
 """
@@ -37,7 +39,8 @@ from omq.services.routes import Peer, peer_of
 from omq.services.routes_file import load_routes
 from omq.services.service import Defer, Disposition, Done, Message, Move, Service
 from omq.services.service_parent import run_service
-from omq.services.smtp_client import ClientLimits, Mail, Result, SmtpConnection, Verdict
+from omq.services.smtp_client import ClientLimits, Mail, SmtpConnection
+from omq.services.smtp_reply import Result, Verdict
 
 
 class UnixOutService(Service):
@@ -90,21 +93,20 @@ class UnixOutService(Service):
     def _send(self, message: Message, envelope: mail.Envelope) -> list[Result]:
         own = message.properties.get(mail.to_name(self.queue), "")
         recipients = tuple(dict.fromkeys(mail.lines(own))) or envelope.recipients
+        problems = {each: mail.address_problem(each, smtputf8=True) for each in recipients}
+        if envelope.sender and mail.address_problem(envelope.sender, smtputf8=True):
+            problems = dict.fromkeys(recipients, "the sender is no address")
         by_peer: dict[Peer | None, list[str]] = {}
         for recipient in recipients:
-            by_peer.setdefault(self._peer(recipient), []).append(recipient)
-        results: list[Result] = []
+            if problems[recipient] is None:
+                by_peer.setdefault(self._peer(recipient), []).append(recipient)
+        results = [_refused(each, "5.1.3", why) for each, why in problems.items() if why]
         for peer, group in by_peer.items():
             if peer is None:
                 results += [_refused(each, "5.4.4", "no host is configured for this domain")
                             for each in group]
                 continue
-            for recipient in group:
-                problem = mail.address_problem(recipient, smtputf8=True)
-                if problem is not None:
-                    results.append(_refused(recipient, "5.1.3", f"not an address: {problem}"))
-            sendable = [each for each in group if mail.address_problem(each, smtputf8=True) is None]
-            results += self._send_to(peer, sendable, message, envelope)
+            results += self._send_to(peer, group, message, envelope)
         return results
 
     def _send_to(self, peer: Peer, recipients: Sequence[str], message: Message,
@@ -114,8 +116,8 @@ class UnixOutService(Service):
         for start in range(0, len(recipients), limit):
             group = recipients[start : start + limit]
             if self._down_until_ns.get(peer, 0) > now_ns:
-                results += [Result(each, Verdict.TEMPORARY, "4.4.1", f"{peer} was not reached lately")
-                            for each in group]
+                reason = f"{peer} was not reached lately"
+                results += [Result(each, Verdict.TEMPORARY, "4.4.1", reason) for each in group]
                 continue
             connection = self._connection(peer)
             results += connection.send(Mail(envelope.sender, group, message.body,
@@ -194,7 +196,7 @@ def _refused(recipient: str, status: str, text: str) -> Result:
 def _give_up(result: Result) -> Result:
     if result.verdict is not Verdict.TEMPORARY:
         return result
-    return _refused(result.recipient, "4.4.7", f"given up after many tries; the last: {result.text}")
+    return _refused(result.recipient, "4.4.7", f"given up; the last try: {result.text}")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,8 +1,9 @@
-"""The system calls that spool data goes through, one small method each: the seam of the crash tests.
+"""The system calls that spool data goes through, one small method each: the seam of the crash
+tests.
 
-`Disk` is the real one. The crash simulator of tests/crash has a class of the same methods that keeps
-files in memory and decides what a power cut leaves; `durable.use` puts it in place. Nothing else in
-omq opens, reads, writes, syncs, renames or removes spool data (tests/tidy looks for it).
+`Disk` is the real one. The crash simulator of tests/crash has a class of the same methods that
+keeps files in memory and decides what a power cut leaves; `durable.use` puts it in place. Nothing
+else in omq opens, reads, writes, syncs, renames or removes spool data (tests/tidy looks for it).
 
 Invariants:
 1. Every file is opened with O_NOFOLLOW | O_CLOEXEC: a link in the spool is never followed, a child
@@ -47,7 +48,7 @@ class _OpenHow(ctypes.Structure):
 
 
 class Disk:
-    """The real disk. Paths are absolute text; descriptors are ints; every call may raise OSError."""
+    """The real disk. Paths are absolute text, descriptors ints; each call may raise OSError."""
 
     def open(self, path: str, flags: int, mode: int = FILE_MODE) -> int:
         return os.open(path, flags | _SAFE, mode)

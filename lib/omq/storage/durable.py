@@ -3,9 +3,9 @@
 Built on a `Disk` (the real one, or the simulator's) that `use` puts in place.
 
 Invariants:
-1. The first error of a write, sync, rename or truncate LATCHES: DiskError is raised now and at every
-   later durable operation of this process. A failed fsync is never repeated: the kernel marks the
-   pages clean, a second call says "ok" and the bytes are lost (seen on ext4, XFS and btrfs).
+1. The first error of a write, sync, rename or truncate LATCHES: DiskError is raised now and at
+   every later durable operation of this process. A failed fsync is never repeated: the kernel marks
+   the pages clean, a second call says "ok" and the bytes are lost (seen on ext4, XFS and btrfs).
 2. A full disk (ENOSPC, EDQUOT) while something NEW is made is SpoolFull and latches nothing: what
    was begun is removed, nobody was told that it exists. Inside a file that counts, it latches.
    An open, mkdir or unlink that is refused changed nothing: DiskError, not latched.
@@ -60,7 +60,7 @@ def check_latch() -> None:
 
 
 def failure(operation: str, path: object, error: OSError, *, new: bool = False) -> OmqError:
-    """The error to raise for a failed write or sync. It latches, unless a `new` file met a full disk."""
+    """The error for a failed write or sync. It latches, unless a `new` file met a full disk."""
     global _latched
     if new and error.errno in FULL:
         return refusal(operation, path, error)
@@ -114,7 +114,7 @@ def unlink(path: Path, *, sync: bool = True) -> bool:
 
 
 def make_directory(path: Path) -> bool:
-    """Make a directory durably; False when there is one already (its name is synced all the same)."""
+    """Make a directory durably; False when there is one already (then its name is synced)."""
     check_latch()
     made = True
     try:

@@ -6,10 +6,11 @@ Invariants:
 3. What `create_filled` and `write_new_file` return is whole and durable under its name.
 4. A file is written by position; there is no shared offset and no buffer of ours.
 
-In the middle of a crash: `create_filled` and `write_new_file` work under `.tmp`, which the next start
-overwrites; an append (File.write) is whatever subset of its sectors reached the disk.
+In the middle of a crash: `create_filled` and `write_new_file` work under `.tmp`, which the next
+start overwrites; an append (File.write) is whatever subset of its sectors reached the disk.
 
-Errors: DiskError, SpoolFull; FileNotFoundError from open_file, so that callers decide what is missing.
+Errors: DiskError, SpoolFull; FileNotFoundError from open_file, so that callers decide what is
+missing.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class File:
         self._after_sync = _point_name(area, "after_sync")
 
     def write(self, buffers: Sequence[Buffer], offset: int, *, new: bool = False) -> None:
-        """All bytes of the byte buffers at `offset`; `new`: a full disk is SpoolFull, not latched."""
+        """All of the byte buffers at `offset`; `new`: a full disk is SpoolFull, not latched."""
         durable.check_latch()
         try:
             if self._before_write:
@@ -142,7 +143,7 @@ class File:
 
 
 def open_file(path: Path, area: str = "", *, write: bool = False) -> File:
-    """An existing regular file. FileNotFoundError; DiskError for a link, a directory or a device."""
+    """An existing regular file. FileNotFoundError; DiskError for a link, directory or device."""
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_NONBLOCK  # a FIFO must not hang us
     try:
         fd = durable.current().open(str(path), flags)
@@ -161,20 +162,21 @@ def _is_regular(file: File) -> bool:
     return stat.S_ISREG(durable.current().fstat(file.fd).st_mode)
 
 
-def read_salvaged(file: File, length: int, page: int) -> bytes:
-    """Like file.read(length, 0), but pages that the disk cannot read come as UNREADABLE bytes, which
-    no format accepts: the rest of the file is then judged as usual."""
+def read_salvaged(file: File, length: int, offset: int, page: int) -> bytes:
+    """Like file.read, but pages that the disk cannot read come as UNREADABLE bytes, which no format
+    accepts: the rest of the file is then judged as usual."""
     try:
-        return file.read(length, 0)
+        return file.read(length, offset)
     except DiskError:
-        return b"".join(_page(file, page, at) for at in range(0, min(length, file.size()), page))
+        end = min(offset + length, file.size())
+        return b"".join(_page(file, min(page, end - at), at) for at in range(offset, end, page))
 
 
-def _page(file: File, page: int, at: int) -> bytes:
+def _page(file: File, length: int, at: int) -> bytes:
     try:
-        return file.read(page, at)
+        return file.read(length, at)
     except DiskError:
-        return UNREADABLE * page
+        return UNREADABLE * length
 
 
 def read_file(path: Path, bytes_max: int) -> bytes:
@@ -232,7 +234,7 @@ def write_new_file(path: Path, parts: Sequence[Buffer], area: str = "") -> File:
 
 
 def _abandon(file: File) -> None:
-    """Close and remove what could not be finished, unless the disk failed: then nothing is touched."""
+    """Close and remove what was not finished, unless the disk failed: then nothing is touched."""
     file.close()
     if durable.latched() is None:
         durable.unlink(file.path, sync=False)

@@ -1,13 +1,14 @@
 """The journal as the queue manager writes it: one block for each group commit, synced once.
 
 Invariants:
-1. One writer: the queue manager, which holds the manager lock. Every start opens a new file with a new
-   epoch; nothing is ever appended behind what an earlier start left.
-2. A file gets its final name only after it is filled with real zeros and its header page is synced, and
-   no block is written before its directory is synced.
-3. A block takes whole pages, written once. `durable_lsn` moves only when a sync returned; the header
-   of each block carries it as it was before.
-4. Blocks written without a sync are made durable by the next sync of the same file, and by rotation.
+1. One writer: the queue manager, which holds the manager lock. Every start opens a new file with a
+   new epoch; nothing is ever appended behind what an earlier start left.
+2. A file gets its final name only after it is filled with real zeros and its header page is synced,
+   and no block is written before its directory is synced.
+3. A block takes whole pages, written once. `durable_lsn` moves only when a sync returned; the
+   header of each block carries it as it was before.
+4. Blocks written without a sync are made durable by the next sync of the same file, and by
+   rotation.
 
 In the middle of a crash: a prepared file is `next.jnl` (zeros, perhaps with a stale header) and is
 used again; a block is whole or fails its CRC and lies above every known durable LSN.
@@ -87,15 +88,15 @@ class _Epoch:
 
 
 class JournalWriter:
-    """Appends blocks. The caller packs frame headers into `buffer` from offset 128 on, then appends.
+    """Appends blocks: the caller packs frame headers into `buffer` from offset 128 on first.
 
-    `number`, `offset`: file and position of the next block; `durable_lsn`: highest LSN known durable;
-    `last_lsn`: highest one written.
+    `file_number`, `offset`: file and position of the next block; `durable_lsn`: highest LSN known
+    durable; `last_lsn`: highest one written.
     """
 
     __slots__ = (
         *("_epoch", "_file", "_sequence", "_view", "buffer", "durable_lsn", "last_lsn"),
-        *("number", "offset"),
+        *("file_number", "offset"),
     )
 
     def __init__(self, epoch: _Epoch, buffer: bytearray, last_lsn: int) -> None:
@@ -104,7 +105,7 @@ class JournalWriter:
         self.buffer = buffer
         self.last_lsn = last_lsn
         self.durable_lsn = last_lsn
-        self.number = 0
+        self.file_number = 0
         self.offset = 0
         self._sequence = 0
         self._file: File | None = None
@@ -124,33 +125,28 @@ class JournalWriter:
         writer._open(number, follows_lsn, follows_number, next_qpool, time_ns)
         return writer
 
-    @property
     def room(self) -> int:
-        """Bytes left in the file for one more block: frames, payloads and padding together."""
-        return self._epoch.file_bytes - self.offset
+        """Bytes left in the file for one more block: header, frames and payloads together."""
+        page = self._epoch.page
+        return (self._epoch.file_bytes - self.offset) // page * page
 
-    @property
     def room_max(self) -> int:
-        """Bytes for blocks in an empty file: no block may be larger."""
-        return self._epoch.file_bytes - self._epoch.page
-
-    def fits(self, count: int, payload_bytes: int) -> bool:
-        """Whether a block of this size still goes into the current file; if not: rotate first."""
-        return block_length(count, payload_bytes, self._epoch.page) <= self.room
+        """The same for an empty file: no block can be larger."""
+        return (self._epoch.file_bytes - self._epoch.page) // self._epoch.page * self._epoch.page
 
     def append(self, count: int, payloads: Sequence[Buffer], payload_bytes: int, first_lsn: int,
-               next_qpool: int, time_ns: int, *, sync: bool) -> tuple[int, int]:
-        """Seal the `count` frames in `buffer`, write the block, sync if asked: (file, offset).
+               *, sync: bool, next_qpool: int, time_ns: int) -> int:
+        """Seal the `count` frames in `buffer`, write the block, sync if asked.
 
-        Frame headers name payload offsets relative to the first payload byte. The caller has made
-        sure that the block fits. After DiskError nothing of the group may be answered."""
+        Returns the offset in the file of the first payload byte; frame headers name their payloads
+        relative to it. The caller has made sure that the block fits in `room`. After DiskError
+        nothing of the group may be answered."""
         assert first_lsn == self.last_lsn + 1 and self._file is not None
-        page = self._epoch.page
-        length = block_length(count, payload_bytes, page)
-        assert length <= self.room
+        length = block_length(count, payload_bytes, self._epoch.page)
+        assert length <= self.room()
         heads = BLOCK.size + FRAME.size * count
         header = BlockHeader(self._epoch.number, first_lsn, count, self.durable_lsn, time_ns,
-                             self.number, self._sequence, payload_bytes, length,
+                             self.file_number, self._sequence, payload_bytes, length,
                              0 if sync else BlockFlag.UNSYNCED, next_qpool)
         seal_block(self.buffer, self._epoch.uuid, header)
         padding = length - heads - payload_bytes
@@ -161,7 +157,7 @@ class JournalWriter:
         self.last_lsn = first_lsn + count - 1
         if sync:
             self.sync()
-        return self.number, at
+        return at + heads
 
     def sync(self) -> None:
         """Make every block written so far durable."""
@@ -170,16 +166,16 @@ class JournalWriter:
             self._file.sync()
             self.durable_lsn = self.last_lsn
 
-    def rotate(self, next_qpool: int, time_ns: int) -> int:
-        """Sync the file, go on in the next one; its number. Blocks then start with repeated names."""
-        assert self._file is not None
+    def rotate(self, first_lsn: int, next_qpool: int, time_ns: int) -> None:
+        """Sync the file and go on in the next one, whose first block repeats the names. SpoolFull
+        leaves the current file in use."""
+        assert first_lsn == self.last_lsn + 1 and self._file is not None
         durable.step("journal.before_rotate", self._file.path)
         self.sync()
-        before, number = self._file, self.number
+        before, number = self._file, self.file_number
         self._open(number + 1, self.last_lsn, number, next_qpool, time_ns)
         before.close()
         durable.step("journal.after_rotate", self._file.path)
-        return self.number
 
     def _open(self, number: int, follows_lsn: int, follows_number: int, next_qpool: int,
               time_ns: int) -> None:
@@ -196,7 +192,7 @@ class JournalWriter:
         target = epoch.paths.journal / file_name(number)
         durable.rename(source, target)
         file.path = target
-        self._file, self.number, self.offset, self._sequence = file, number, epoch.page, 0
+        self._file, self.file_number, self.offset, self._sequence = file, number, epoch.page, 0
 
     def check_space(self, settings: Settings) -> bool:
         """Whether more is free than the reserve that done, move and delete live on. One statvfs."""

@@ -2,17 +2,18 @@
 
 The scan judges a place that holds no valid block ("hole") by what lies behind it (DESIGN 3.4):
 
-    zeros, nothing valid behind                              END    the normal end
-    bad bytes, nothing valid behind, nothing known durable   TORN   an append that the crash cut: stop
-    a later block says "durable up to here or further"       CORRUPT  report, go on behind the hole
-    valid blocks behind, none says so, one was synced        TORN   report, go on behind the hole
-    valid blocks behind, none was synced                     TORN   stop: nobody was promised them
+    zeros, nothing valid behind                       END      the normal end
+    bad bytes, nothing valid behind, none known       TORN     stop: an append that the crash cut
+    a later block says "durable up to here" or more   CORRUPT  report, go on behind the hole
+    valid blocks behind, none says so, one synced     TORN     report, go on behind the hole
+    valid blocks behind, none was synced              TORN     stop: nobody was promised them
 
-In the fourth case the hole can only be unsynced blocks (non-persistent frames), while the synced block
-behind it may have been acknowledged: dropping it could lose a message, keeping it cannot halve one.
+In the fourth case the hole can only be unsynced blocks (non-persistent frames), while the synced
+block behind it may have been acknowledged: dropping it could lose a message, keeping it cannot
+halve one.
 
-Invariants: 1. bytes never raise, they give findings; 2. LSNs of the blocks that come out ascend; 3. no
-block above `limit` comes out: a later file says that recovery declared those numbers void.
+Invariants: 1. bytes never raise, they give findings; 2. LSNs of the blocks that come out ascend; 3.
+no block above `limit` comes out: a later file says that recovery declared those numbers void.
 """
 
 from __future__ import annotations
@@ -36,32 +37,30 @@ from omq.format.journal import (
 )
 
 _MAGIC: Final = int.from_bytes(BLOCK_MAGIC, "little")
-_PAGE_GUESS: Final = 4096  # the default; only used where the header page is damaged
+PAGE_GUESS: Final = 4096  # the default; only used where the header page is damaged
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Block:
-    """A valid block: where it lies and its bytes. Payloads are not checked; each has its own CRC."""
+    """A valid block: where it lies and its bytes. Payloads are unchecked; each has its own CRC."""
 
-    number: int
-    offset: int
+    number: int  # journal file
+    offset: int  # of the block in the file
     header: BlockHeader
     data: memoryview
+    frames: np.ndarray[Any, np.dtype[Any]]  # frame headers (format.journal.FRAME), shape (count,)
+    payload_at: int  # offset in the file of its first payload byte
 
-    def frames(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """The frame headers as a structured array (format.journal.FRAME), shape (count,)."""
-        return FRAME.array(self.data, self.header.count, BLOCK.size)
+    @classmethod
+    def of(cls, number: int, offset: int, header: BlockHeader, data: memoryview) -> Block:
+        frames = FRAME.array(data, header.count, BLOCK.size)
+        return cls(number, offset, header, data, frames, offset + header.payload_at)
 
-    def payload(self, offset: int, length: int) -> memoryview | None:
-        """Payload bytes of a frame by its `offset` and `length`; None when they leave the block."""
-        if offset + length > self.header.payload:
-            return None
-        at = self.header.payload_at + offset
-        return self.data[at : at + length]
-
-    def file_offset(self, frame_offset: int) -> int:
-        """Where a frame's payload lies in the file."""
-        return self.offset + self.header.payload_at + frame_offset
+    def payload(self, offset: int, length: int) -> bytes:
+        """Payload bytes of a frame by its `offset` and `length`; fewer at the block's end."""
+        at = self.header.payload_at
+        end = min(offset + length, self.header.payload)
+        return bytes(self.data[at + offset : at + end])
 
 
 class FileScan:
@@ -83,10 +82,12 @@ class FileScan:
         self.limit = limit
         self._uuid = uuid
         self.header = self._read_header()
-        self.page = self.header.page if self.header else _PAGE_GUESS
+        self.page = self.header.page if self.header else PAGE_GUESS
         self.offset = start or self.page  # behind the last valid block
         first = self.header.first_lsn - 1 if self.header else 0
-        self.last_lsn = max(after, first) if not start or not after else after
+        self.last_lsn = after if start and after else max(after, first)
+        # Without a number to go on from, the first block is taken as it comes.
+        self._continuous = bool(after) or (self.header is not None and not start)
 
     def _read_header(self) -> FileHeader | None:
         header = decode_file_header(self.data)
@@ -99,7 +100,7 @@ class FileScan:
         if header.kind in (Kind.END, Kind.SHORT, Kind.NEWER):
             self.end = self._finding(header.kind, header.reason, 0)
         else:  # its name says that it is ours, so a wrong magic is damage
-            self.findings.append(self._finding(Kind.CORRUPT, header.reason, 0, _PAGE_GUESS))
+            self.findings.append(self._finding(Kind.CORRUPT, header.reason, 0, PAGE_GUESS))
         return None
 
     def _finding(self, kind: Kind, reason: str, offset: int, length: int = 0, lsn: int = 0
@@ -122,13 +123,14 @@ class FileScan:
 
     def _accept(self, header: BlockHeader) -> Block:
         at, lost = self.offset, header.first_lsn - self.last_lsn - 1
-        if lost and not self._explained(at):
+        if lost and self._continuous and not self._explained(at):
             reason = f"LSN {self.last_lsn + 1} to {header.first_lsn - 1} are missing"
             self.findings.append(self._finding(Kind.GAP, reason, at, lsn=self.last_lsn + 1))
         self.offset = at + header.length
         self.last_lsn = header.last_lsn
+        self._continuous = True
         self.known = max(self.known, header.durable)
-        return Block(self.number, at, header, self.data[at : self.offset])
+        return Block.of(self.number, at, header, self.data[at : self.offset])
 
     def _explained(self, at: int) -> bool:
         """Whether the last finding is the hole that ends here."""

@@ -1,0 +1,47 @@
+"""What the command line tools share: the parser with examples, the instance, JSON output.
+
+Every tool: `--help` ends with examples; `--version`; the options of omq.services.options. Errors
+are raised; omq.cli.launch prints them and makes the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import omq
+from omq.services.options import Location, add_location, locate
+
+__all__ = ["Location", "add_json", "locate", "print_json", "say", "tool_parser"]
+
+
+def tool_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """A parser with the common options; `examples` has one command a line."""
+    shown = "\n".join(f"  {line.strip()}" for line in examples.strip().splitlines())
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=description,
+        epilog=f"examples:\n{shown}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"{name} (omq) {omq.__version__}")
+    add_location(parser)
+    return parser
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
+
+
+def print_json(record: dict[str, Any]) -> None:
+    """One object on one line of stdout."""
+    sys.stdout.write(json.dumps(record) + "\n")
+
+
+def say(name: str, text: str) -> None:
+    """A line of progress on stderr, seen at once."""
+    sys.stderr.write(f"{name}: {text}\n")
+    sys.stderr.flush()

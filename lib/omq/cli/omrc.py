@@ -1,0 +1,105 @@
+"""omrc --embedded: starts an instance and stays in the foreground as its supervisor.
+
+For machines without systemd. Makes the spool if there is none. Ends after SIGTERM, ^C or omshut,
+when everything is down; exit code 78 if the queue manager cannot start for its configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import partial
+
+from omq.base.config import ServiceConf, load_services, load_settings
+from omq.base.errors import BadRequest, NeedsRepair
+from omq.base.event_log import EventLog, Level
+from omq.base.paths import SpoolPaths
+from omq.cli.common import Location, locate, say, tool_parser
+from omq.services.daemon import UMASK
+from omq.services.plan import Limits, command, environment, start_order
+from omq.services.signals import Signals
+from omq.services.supervisor import Setup, Supervisor
+from omq.storage.spool import create_spool
+
+NAME = "omrc"
+# What an administrator may have put into a directory that is to become a spool.
+_PREPARED = frozenset({"conf", "lost+found"})
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    if not options.embedded:
+        raise BadRequest(reason="omrc needs --embedded; under systemd: systemctl start omq.target")
+    os.umask(UMASK)
+    location = locate(options)
+    settings = load_settings(location.conf_dir)
+    prepare_spool(location.paths, init=options.init)
+    log = EventLog(
+        NAME, location.paths.event_log, level=Level[settings.event_level],
+        stderr=options.foreground_log or "JOURNAL_STREAM" in os.environ,
+    )  # fmt: skip
+    setup = _setup(location, options, Limits.of(settings))
+    supervisor = Supervisor(setup, Signals(), log, partial(say, NAME))
+    say(NAME, f"starting in {location.paths.root}, configuration from {location.conf_dir}")
+    code = supervisor.run()
+    say(NAME, "all daemons are stopped")
+    return code
+
+
+def prepare_spool(paths: SpoolPaths, *, init: bool) -> None:
+    """Make the spool where there is none; refuse a directory that is something else.
+
+    NeedsRepair, SpoolOwner, NewerFormat, Damaged.
+    """
+    if not paths.uuid.exists():
+        found = sorted(set(os.listdir(paths.root)) - _PREPARED) if paths.root.is_dir() else []
+        if found and not init:
+            reason = f"it is no spool and not empty ({found[0]} ...)"
+            redo = f"{NAME} --embedded --init --spool {paths.root}"
+            raise NeedsRepair(path=paths.root, reason=reason, command=redo)
+        say(NAME, f"making the spool {paths.root}")
+    create_spool(paths.root)  # checks an old one, and makes again what a reboot took away
+
+
+def _setup(location: Location, options: argparse.Namespace, limits: Limits) -> Setup:
+    arguments = location.arguments()
+    if options.foreground_log:
+        arguments.append("--foreground-log")
+
+    def services() -> list[ServiceConf]:
+        found = load_services(location.conf_dir).values()
+        return start_order(found, nonstop_only=options.nonstop)
+
+    return Setup(
+        paths=location.paths,
+        limits=limits,
+        services=tuple(services()),
+        reread=services,
+        command=command(arguments),
+        environ=environment(os.environ),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(
+        NAME,
+        "Start an instance of omq and supervise it in the foreground.",
+        """
+        omrc --embedded --spool /var/tmp/spool
+        omrc --embedded --instance test -n
+        """,
+    )
+    parser.add_argument(
+        "--embedded", action="store_true", help="be the supervisor (no systemd needed)"
+    )
+    parser.add_argument(
+        "--init", action="store_true", help="make the spool even in a directory that is not empty"
+    )
+    parser.add_argument(
+        "-n", "--nonstop", action="store_true", help="start only the NON-STOP daemons"
+    )
+    parser.add_argument(
+        "--foreground-log", action="store_true", help="show the daemons' events on stderr"
+    )
+    return parser

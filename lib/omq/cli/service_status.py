@@ -1,0 +1,142 @@
+"""How the services are, from the run files alone: what omstat shows.
+
+The words are the original's: Started, Stopped, Disabled (not enabled; for auxiliaries: none
+configured), partially aborted, aborted (seed: "How To Monitor Multiple Reader Processes"); Starting
+and Stopping are added. No daemon is asked. A pid counts only if its start time fits, so files that
+a crash or a reboot left are seen through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omq.base.config import START_ORDER, ServiceConf, ServiceKind, load_services
+from omq.services.options import Location
+from omq.services.run_state import (
+    LIVE,
+    SUPERVISOR_FILE,
+    ProcessState,
+    ServiceState,
+    State,
+    read_service,
+    read_supervisor,
+)
+
+
+class Word(StrEnum):
+    """The state column."""
+
+    STARTED = "Started"
+    STARTING = "Starting"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+    DISABLED = "Disabled"
+    PARTIALLY_ABORTED = "partially aborted"
+    ABORTED = "aborted"
+
+
+_WORDS = {
+    State.STARTED: Word.STARTED,
+    State.STARTING: Word.STARTING,
+    State.STOPPING: Word.STOPPING,
+    State.STOPPED: Word.STOPPED,
+    State.WAITING: Word.ABORTED,
+    State.FAILED: Word.ABORTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One service. `since` is wall time in seconds, None = never ran here."""
+
+    conf: ServiceConf
+    state: Word  # of the service
+    auxiliary_state: Word
+    since: float | None
+    pid: int
+    auxiliaries: int  # configured
+    auxiliaries_running: int
+    restarts: int
+    text: str
+
+
+def all_status(location: Location) -> list[Status]:
+    """Every service of services.conf, in starting order. ConfigError."""
+    run = location.paths.run
+    supervisor = read_supervisor(run / SUPERVISOR_FILE)
+    supervised = supervisor is not None and supervisor.identity.alive()
+    children = {each.name: each for each in supervisor.children} if supervisor else {}
+    confs = sorted(
+        load_services(location.conf_dir).values(),
+        key=lambda each: (START_ORDER.index(each.kind), each.number),
+    )
+    return [
+        _status(
+            conf, read_service(run / f"{conf.name}.json"), children.get(conf.name),
+            supervised=supervised,
+        )
+        for conf in confs
+    ]  # fmt: skip
+
+
+def _status(
+    conf: ServiceConf, own: ServiceState | None, child: ProcessState | None, *, supervised: bool
+) -> Status:
+    process = own.process if own else child
+    state = _service_word(conf, own, child, supervised=supervised)
+    auxiliaries = own.auxiliaries if own and own.process.identity.alive() else conf.auxiliaries
+    running = _running(own.auxiliary) if own else 0
+    return Status(
+        conf=conf,
+        state=state,
+        auxiliary_state=_auxiliary_word(state, auxiliaries, running),
+        since=process.since if process else None,
+        pid=process.pid if process and process.identity.alive() else 0,
+        auxiliaries=auxiliaries,
+        auxiliaries_running=running,
+        restarts=child.restarts if child else 0,
+        text=process.text if process else "",
+    )
+
+
+def _service_word(
+    conf: ServiceConf, own: ServiceState | None, child: ProcessState | None, *, supervised: bool
+) -> Word:
+    if supervised and child is not None and child.state not in LIVE:
+        return _WORDS[child.state]  # the supervisor knows it is down, whatever its last file says
+    process = own.process if own else child
+    if process is None or process.state is State.STOPPED:
+        return Word.STOPPED if conf.enabled else Word.DISABLED
+    if process.state in LIVE and not process.identity.alive():
+        return Word.ABORTED
+    if own is not None and process.state is State.STARTED:
+        return _reader_word(own)
+    return _WORDS[process.state]
+
+
+def _reader_word(own: ServiceState) -> Word:
+    """The parent lives: the main reader decides."""
+    if own.main is not None and own.main.state in LIVE and own.main.identity.alive():
+        return Word.STARTED
+    return Word.PARTIALLY_ABORTED if _running(own.auxiliary) else Word.ABORTED
+
+
+def _auxiliary_word(service: Word, auxiliaries: int, running: int) -> Word:
+    if auxiliaries == 0:
+        return Word.DISABLED
+    if service in (Word.STARTING, Word.STOPPING, Word.STOPPED, Word.DISABLED):
+        return Word.STOPPED if service is Word.DISABLED else service
+    if running >= auxiliaries:
+        return Word.STARTED
+    return Word.PARTIALLY_ABORTED if running else Word.ABORTED
+
+
+def _running(processes: Iterable[ProcessState]) -> int:
+    return sum(each.state is State.STARTED and each.identity.alive() for each in processes)
+
+
+def is_service(status: Status) -> bool:
+    """A service in the original's sense (option -s): it reads a queue and can have auxiliaries."""
+    return status.conf.kind is ServiceKind.READER

@@ -1,0 +1,306 @@
+"""The engine: the only writer of the index. Requests of one group are checked, appended, applied; one
+sync makes the group durable; then, and only then, the replies go out.
+
+    begin -> put / settle / move / wait ... -> tick -> dispatch -> commit -> (caller replies)
+
+Invariants: 1. a request is checked whole before it changes anything; 2. its frames stand in one block;
+3. commit returns only when every persistent frame of the group is durable; the first disk error
+leaves by DiskError and the process must end (storage.durable latches); 4. the index is ahead of the
+disk only between begin and commit; `version` is odd then.
+
+Crash argument: whatever the tables say is thrown away at the next start and rebuilt from the pool and
+the journal, so only what a block holds counts, and a block is whole or absent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import numpy as np
+
+from omq.base.fault import point
+from omq.core import puts, settle
+from omq.core.block import Block
+from omq.core.gives import give
+from omq.core.puts import NewMessage
+from omq.core.settle import REASON_DIED, REASON_LEASE, Verdict
+from omq.core.state import Core, Party
+from omq.core.statistics import Statistics
+from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.journal import FrameFlag, FrameType
+from omq.format.message import Part
+
+_DEFERRED, _ACTIVE = int(EntryState.DEFERRED), int(EntryState.ACTIVE)
+FOREVER = 1 << 62
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """A reader that waits for messages; `deadline` in monotonic ns."""
+
+    party: Party
+    queue: int
+    want: int
+    sequence: int
+    deadline: int
+    auxiliary: bool
+    waiting: bool = True
+
+
+@dataclass(slots=True)
+class Waiters:
+    """Readers waiting on one queue: the main ones go first."""
+
+    main: deque[Waiter] = field(default_factory=deque)
+    auxiliary: deque[Waiter] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        return len(self.main) + len(self.auxiliary)
+
+    def add(self, waiter: Waiter) -> None:
+        (self.auxiliary if waiter.auxiliary else self.main).append(waiter)
+
+    def take(self) -> Waiter | None:
+        """The next one that still waits."""
+        for line in (self.main, self.auxiliary):
+            while line:
+                waiter = line.popleft()
+                if waiter.waiting:
+                    return waiter
+        return None
+
+
+@dataclass(slots=True)
+class Poisoned:
+    """A message that was put on POISON in this group, for the event log."""
+
+    qpool: int
+    queue: str
+    reason: int
+    pid: int
+
+
+class Engine:
+    """See the module. `core` holds the state that its parts share."""
+
+    def __init__(self, core: Core, statistics: Statistics) -> None:
+        self.core = core
+        self.statistics = statistics
+        self.waiters: dict[int, Waiters] = {}
+        self.timeouts: list[tuple[int, int, Waiter]] = []
+        self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
+        self.limbo_until = FOREVER
+        self.limbo_delay_ns = 0
+        self.poisoned: list[Poisoned] = []
+        core.block.on_flush = self._flushed
+        core.block.on_rotate = self._name_everything
+        self._turn = 0
+
+    # a group
+
+    def begin(self, wall_ns: int, mono_ns: int) -> None:
+        """Start a group at this time."""
+        core = self.core
+        core.now_ns, core.mono_ns = wall_ns, mono_ns
+        core.block.time_ns = wall_ns
+        core.t.counters[Counter.VERSION] |= 1
+
+    def commit(self, *, sync: bool = False) -> None:
+        """Make the group durable and visible. DiskError: nobody may be answered."""
+        core = self.core
+        point("engine.before_append")
+        core.block.flush(sync=sync)
+        point("engine.after_append")
+        core.t.publish()
+        counters = core.t.counters
+        counters[Counter.NEXT_QPOOL] = core.next_qpool
+        counters[Counter.LAST_LSN] = core.block.first_lsn - 1
+        counters[Counter.HEARTBEAT] = core.now_ns
+        counters[Counter.VERSION] += 1
+
+    def _flushed(self, block: Block, base: int) -> None:
+        """Payload offsets of the block's puts become offsets in the file."""
+        offsets = self.core.t.m_offset
+        for slot in block.puts:
+            offsets[slot] += base
+        for vector in block.put_vectors:
+            self.core.t.v["m_offset"][vector] += np.uint32(base)
+        counters = self.core.t.counters
+        counters[Counter.GROUPS] += 1
+        counters[Counter.JOURNAL_FILE] = block.writer.number
+
+    def _name_everything(self) -> None:
+        """A new journal file starts with the names of the queues, so that it reads alone."""
+        block = self.core.block
+        for queue, rules in self.core.rules.items():
+            block.frame(FrameType.QUEUE, FrameFlag.REPEATED | FrameFlag.PERSISTENT, queue, 0,
+                        payload=rules.name.encode())
+
+    # requests
+
+    def put(self, party: Party, new: NewMessage, sequence: int) -> int:
+        """One message; its QPoolId."""
+        qpool = puts.put(self.core, party, new, sequence)
+        self.core.t.counters[Counter.PUTS] += 1
+        return qpool
+
+    def settle(self, party: Party, verdicts: Sequence[Verdict], sequence: int) -> None:
+        """All settlements of one request. LeaseLost before anything changed if one does not hold."""
+        core = self.core
+        seen = set()
+        for verdict in verdicts:
+            settle.held(core, verdict.entry, verdict.qpool, verdict.lease)
+            seen.add(verdict.entry)
+        if len(seen) != len(verdicts):
+            raise settle.LeaseLost(qpool_id=verdicts[0].qpool)
+        core.block.reserve(len(verdicts), sum(len(v.text) + 1024 for v in verdicts if v.text))
+        last = len(verdicts) - 1
+        for i, verdict in enumerate(verdicts):
+            self.limbo.pop(verdict.entry, None)
+            queue = core.t.e_queue[verdict.entry]
+            if settle.apply(core, party, verdict, sequence, ends=i == last):
+                self._note_poison(verdict.qpool, queue, settle.REASON_FAILED, party.pid)
+        party.active -= len(verdicts)
+        core.t.counters[Counter.DONES] += len(verdicts)
+
+    def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
+             new: Sequence[NewMessage], sequence: int) -> int:
+        """One atomic disposition; the first new QPoolId, 0 when it made none."""
+        first = settle.move(self.core, party, verdict, queues, new, sequence)
+        self.limbo.pop(verdict.entry, None)
+        party.active -= 1
+        counters = self.core.t.counters
+        counters[Counter.DONES] += 1
+        counters[Counter.PUTS] += len(new)
+        return first
+
+    def wait(self, party: Party, queue: int, want: int, sequence: int, timeout_ns: int, *,
+             auxiliary: bool) -> Waiter:
+        """Register a wish for messages; `dispatch` or `expired` answers it. timeout_ns < 0: for ever."""
+        core = self.core
+        deadline = core.mono_ns + timeout_ns if timeout_ns >= 0 else FOREVER
+        waiter = Waiter(party, queue, want, sequence, deadline, auxiliary)
+        self.waiters.setdefault(queue, Waiters()).add(waiter)
+        if deadline != FOREVER:
+            self._turn += 1
+            heappush(self.timeouts, (deadline, self._turn, waiter))
+        core.runnable.add(queue)
+        return waiter
+
+    # time
+
+    def tick(self) -> list[Waiter]:
+        """Everything whose time has come: due messages, leases, limbo; the waiters that timed out."""
+        core = self.core
+        now, t = core.mono_ns, core.t
+        while core.due and core.due[0][0] <= now:
+            _, entry, sequence = heappop(core.due)
+            if t.e_state[entry] == _DEFERRED and t.e_sequence[entry] == sequence:
+                core.back(entry)
+        while core.leases and core.leases[0][0] <= now:
+            _, entry, lease = heappop(core.leases)
+            if t.e_state[entry] == _ACTIVE and t.e_lease[entry] == lease:
+                self._take_back([entry], None, REASON_LEASE)
+        if self.limbo and self.limbo_until <= now:
+            entries, self.limbo = list(self.limbo), {}
+            self._take_back(entries, None, REASON_DIED, self.limbo_delay_ns)
+        self.statistics.sample(now, core.now_ns)
+        expired = []
+        while self.timeouts and self.timeouts[0][0] <= now:
+            waiter = heappop(self.timeouts)[2]
+            if waiter.waiting:
+                expired.append(waiter)
+        return expired
+
+    def next_deadline(self) -> int:
+        """Monotonic ns of the next thing that time alone brings."""
+        core = self.core
+        best = self.statistics.due
+        if core.due:
+            best = min(best, core.due[0][0])
+        if core.leases:
+            best = min(best, core.leases[0][0])
+        if self.limbo:
+            best = min(best, self.limbo_until)
+        while self.timeouts and not self.timeouts[0][2].waiting:
+            heappop(self.timeouts)
+        if self.timeouts:
+            best = min(best, self.timeouts[0][0])
+        return best
+
+    # scheduling
+
+    def dispatch(self) -> list[tuple[Waiter, list[int]]]:
+        """Hand messages to waiting readers: main first, and its share of a backlog to each."""
+        core, t = self.core, self.core.t
+        out: list[tuple[Waiter, list[int]]] = []
+        runnable, core.runnable = core.runnable, set()
+        for queue in runnable:
+            line = self.waiters.get(queue)
+            if not line or t.q_flags[queue] & QueueFlag.SUSPENDED:
+                continue
+            while t.q_ready[queue]:
+                waiter = line.take()
+                if waiter is None:
+                    break
+                share = max(1, -(-t.q_ready[queue] // (len(line) + 1)))
+                entries = give(core, waiter.party, queue, min(waiter.want, share), waiter.sequence)
+                waiter.waiting = False
+                out.append((waiter, entries))
+                t.counters[Counter.GIVES] += len(entries)
+        return out
+
+    # death
+
+    def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object]) -> int:
+        """A client is gone: its wishes and its messages. How many messages came back."""
+        for waiter in waiters:
+            waiter.waiting = False
+        if not party.active:
+            return 0
+        t = self.core.t
+        high = t.entries.high
+        mine = np.flatnonzero((t.v["e_reader"][:high] == party.slot + 1)
+                              & (t.v["e_state"][:high] == _ACTIVE))
+        entries = mine.tolist()
+        self._take_back(entries, party, REASON_DIED, evidence=evidence)
+        party.active = 0
+        return len(entries)
+
+    def _take_back(self, entries: Sequence[int], party: Party | None, reason: int,
+                   delay_ns: int | None = None, evidence: dict[str, object] | None = None) -> None:
+        core, t = self.core, self.core.t
+        nobody = Party(0, 0, 0, 0, 0)
+        for entry in entries:
+            qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
+            pid = party.pid if party else 0
+            packet: dict[str, object] = {"pid": pid, "time_ns": core.now_ns, **(evidence or {})}
+            if settle.reader_died(core, party or nobody, [entry], reason, packet, delay_ns):
+                self._note_poison(qpool, queue, reason, pid)
+
+    def _note_poison(self, qpool: int, queue: int, reason: int, pid: int) -> None:
+        self.poisoned.append(Poisoned(qpool, self.core.rules[queue].name, reason, pid))
+
+    # readers that outlive the manager
+
+    def adopt(self, party: Party, held: Sequence[tuple[int, int]], given: tuple[int, int]) -> int:
+        """A reader came back after a restart: it keeps what it says it holds; what was handed to it
+        but never reached it (the last GIVE frames, `given`) is free again. How many it keeps."""
+        core, t = self.core, self.core.t
+        wanted = {(qpool, lease & 0xFFFFFFFF) for qpool, lease in held}
+        kept = 0
+        for entry, lease in list(self.limbo.items()):
+            qpool = t.m_qpool[t.e_message[entry]]
+            if (qpool, lease) in wanted:
+                t.e_reader[entry] = party.slot + 1
+                party.active += 1
+                kept += 1
+                del self.limbo[entry]
+            elif given[0] and (lease - given[0]) & 0xFFFFFFFF <= given[1] - given[0]:
+                core.block.reserve(1, 0)
+                settle.give_back(core, entry, party, 0, 0)
+                del self.limbo[entry]
+        return kept

@@ -1,0 +1,80 @@
+"""The reply to "next": what a reader must know of each message, in its channel.
+
+For readers that may read the spool the payload stays where it is and the reply says where; for others
+the manager copies it behind the rows (one message a reply).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from omq.base.errors import OmqError
+from omq.core.tables import Tables
+from omq.format.wire import GIVEN, REPLY, GivenFlag
+from omq.ipc.sessions import Session
+from omq.storage.store import PayloadReader
+
+MANY = 12  # from here on numpy is quicker than one by one
+_PACK = GIVEN.pack_into
+
+
+def write_given(t: Tables, session: Session, sequence: int, entries: list[int],
+                bodies: PayloadReader, lsn: int) -> None:
+    """Rows for `entries`, then the reply."""
+    count = len(entries)
+    if count >= MANY:
+        _many(t, session.reply, np.array(entries, dtype="<u4"))
+    elif count:
+        for i, entry in enumerate(entries):
+            _one(t, session.reply, REPLY.size + i * GIVEN.size, entry, 0, 0)
+    if count and not session.trusted:
+        try:
+            _copy_payload(t, session, entries[0], bodies)
+        except OmqError as error:
+            session.refuse(sequence, error)
+            return
+    session.answer(sequence, count=count, lsn=lsn)
+
+
+def _one(t: Tables, area: memoryview, at: int, entry: int, extra_flags: int, inline: int) -> None:
+    slot = t.e_message[entry]
+    attempts = t.e_attempts[entry]
+    failed = attempts - 1 if attempts else 0
+    flags = (t.m_flags[slot] & 3) | extra_flags
+    if failed:
+        flags |= GivenFlag.REDELIVERED
+    _PACK(area, at, entry, t.e_queue[entry], t.e_priority[entry], flags, t.m_qpool[slot],
+          t.e_lease[entry], t.m_location[slot], t.m_offset[slot], t.m_length[slot],
+          t.m_crc[slot], t.m_size[slot], t.e_submitted[entry], failed, t.e_retries[entry], inline)
+
+
+def _many(t: Tables, area: memoryview, entries: np.ndarray[tuple[int], np.dtype[np.uint32]]
+          ) -> None:
+    v = t.v
+    rows = GIVEN.array(area, len(entries), REPLY.size)
+    slots = v["e_message"][entries]
+    attempts = v["e_attempts"][entries]
+    failed = attempts - (attempts > 0)
+    rows["entry"] = entries
+    rows["queue"] = v["e_queue"][entries]
+    rows["priority"] = v["e_priority"][entries]
+    rows["flags"] = (v["m_flags"][slots] & 3) | ((failed > 0) * int(GivenFlag.REDELIVERED))
+    rows["qpool"] = v["m_qpool"][slots]
+    rows["lease"] = v["e_lease"][entries]
+    rows["location"] = v["m_location"][slots]
+    rows["offset"] = v["m_offset"][slots]
+    rows["length"] = v["m_length"][slots]
+    rows["crc"] = v["m_crc"][slots]
+    rows["size"] = v["m_size"][slots]
+    rows["submitted"] = v["e_submitted"][entries]
+    rows["attempts"] = failed
+    rows["retries"] = v["e_retries"][entries]
+    rows["inline"] = 0
+
+
+def _copy_payload(t: Tables, session: Session, entry: int, bodies: PayloadReader) -> None:
+    slot = t.e_message[entry]
+    at = REPLY.size + GIVEN.size
+    raw = bodies.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot], t.m_qpool[slot])
+    session.reply[at : at + len(raw)] = raw
+    _one(t, session.reply, REPLY.size, entry, int(GivenFlag.INLINE), at)

@@ -1,0 +1,265 @@
+"""The server side of the request queue: bytes in, engine operations, replies after the commit.
+
+Invariants: 1. nothing in a request is believed: size, magic, version, client and token are checked
+first, counts and lengths against the channel before anything is read; 2. what cannot be a client's
+is counted and thrown away, what is a client's wrong request is answered with its error; 3. replies
+of a group are collected and released after the commit, and never block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
+from omq.base.fault import point
+from omq.core.bulk import done_many, put_many
+from omq.core.engine import Engine, Waiter
+from omq.core.puts import NewMessage
+from omq.core.settle import Verdict
+from omq.core.state import IDEL, POISON
+from omq.format.index import Counter
+from omq.format.journal import FRAME
+from omq.format.message import DESCRIPTOR, PART, Part
+from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, SETTLE, VERSION, Operation, PutFlag
+from omq.ipc.given import write_given
+from omq.ipc.sessions import Session, Sessions
+from omq.storage.store import PayloadReader
+
+_PUT_FLAGS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.HAS_ID)
+_MS = 1_000_000
+_PUT_NAMES = ("queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument",
+              "parts", "length", "offset")
+_PUT_AT = tuple(FRAME.names.index(name) for name in _PUT_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request whose client and token are right."""
+
+    operation: int
+    priority: int
+    flags: int
+    queue: int
+    count: int
+    length: int
+    sequence: int
+    size: int
+    crc: int
+    correlation: int
+    want: int
+    argument: int
+    parts: int
+    expiry: int
+
+
+@dataclass(slots=True)
+class Ok:
+    """A reply that waits for the commit."""
+
+    session: Session
+    sequence: int
+    count: int = 0
+    qpool: int = 0
+
+
+class RequestServer:
+    """See the module."""
+
+    def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,
+                 relocate: Callable[[memoryview], int]) -> None:
+        self.engine = engine
+        self.sessions = sessions
+        self._bodies = bodies
+        self._epoch = epoch
+        self._relocate = relocate
+        self._ok: list[Ok] = []
+        self._refused: list[tuple[Session, int, OmqError]] = []
+        self._given: list[tuple[Waiter, list[int]]] = []
+        self.stopping = False
+        self._handlers: dict[int, Callable[[Session, Request], None]] = {
+            Operation.PUT: self._put, Operation.PUT_MANY: self._put_many,
+            Operation.NEXT: self._next, Operation.SETTLE: self._settle,
+            Operation.MOVE: self._move, Operation.PING: self._ping,
+            Operation.RELOCATE: self._relocated}
+
+    def handle(self, raw: bytes) -> None:
+        """One message of the request queue."""
+        counters = self.engine.core.t.counters
+        if len(raw) != REQUEST.size:
+            counters[Counter.GARBAGE] += 1
+            return
+        (operation, priority, flags, queue, count, client, length, token, sequence, size, crc,
+         magic, version, correlation, want, argument, _entry, parts, _spare, expiry
+         ) = REQUEST.unpack(raw)
+        session = self.sessions.by_id.get(client)
+        if (session is None or token != session.token or magic != REQUEST_MAGIC
+                or version != VERSION):
+            counters[Counter.GARBAGE] += 1
+            return
+        core = self.engine.core
+        core.t.r_request[session.party.slot] = core.now_ns
+        try:
+            if sequence <= session.sequence:
+                raise SequenceReused(sequence=sequence)
+            session.sequence = sequence
+            handler = self._handlers.get(operation)
+            if handler is None or length > len(session.request):
+                raise BadRequest(reason=f"operation {operation}, {length} bytes")
+            handler(session, Request(operation, priority, flags, queue, count, length, sequence,
+                                     size, crc, correlation, want, argument, parts, expiry))
+        except OmqError as error:
+            counters[Counter.REFUSED] += 1
+            self._refused.append((session, sequence, error))
+
+    # operations
+
+    def _may_put(self, session: Session, queue: int) -> None:
+        if self.stopping:
+            raise ShuttingDown
+        if queue not in self.engine.core.rules or queue in (IDEL, POISON):
+            raise BadRequest(reason=f"queue {queue} takes no messages from clients")
+        self.sessions.check(session, "put", queue)
+
+    def _put(self, session: Session, r: Request) -> None:
+        payload = session.request[: r.length]
+        if r.parts:
+            self._check_parts(session, payload, r.parts)
+        else:
+            self._may_put(session, r.queue)
+        new = NewMessage(r.queue, r.priority, r.flags & _PUT_FLAGS, r.size, r.crc, r.correlation,
+                         r.want, r.expiry, r.parts, payload)
+        qpool = self.engine.put(session.party, new, r.sequence)
+        self._ok.append(Ok(session, r.sequence, 1, qpool))
+
+    def _check_parts(self, session: Session, payload: memoryview, count: int) -> None:
+        for part in _read_parts(payload, DESCRIPTOR.size, count):
+            self._may_put(session, part.queue)
+
+    def _put_many(self, session: Session, r: Request) -> None:
+        self._may_put(session, r.queue)
+        heads = r.count * FRAME.size
+        if not r.count or heads + r.length > len(session.request):
+            raise BadRequest(reason=f"{r.count} messages of {r.length} bytes do not fit")
+        payloads = session.request[heads : heads + r.length]
+        qpool = put_many(self.engine.core, session.party, session.request, payloads, r.count,
+                         r.queue, r.sequence)
+        self.engine.core.t.counters[Counter.PUTS] += r.count
+        self._ok.append(Ok(session, r.sequence, r.count, qpool))
+
+    def _settle(self, session: Session, r: Request) -> None:
+        self._settle_batch(session, r)
+        self._ok.append(Ok(session, r.sequence, r.count))
+
+    def _settle_batch(self, session: Session, r: Request) -> None:
+        if r.count * SETTLE.size + r.length > len(session.request):
+            raise BadRequest(reason=f"{r.count} settlements do not fit")
+        if done_many(self.engine, session.party, session.request, r.count, r.sequence):
+            return
+        self.engine.settle(session.party, self._verdicts(session.request, r), r.sequence)
+
+    @staticmethod
+    def _verdicts(area: memoryview, r: Request) -> list[Verdict]:
+        texts = r.count * SETTLE.size
+        out = []
+        for i in range(r.count):
+            kind, _, size, entry, qpool, lease, argument, at, _ = SETTLE.unpack_from(
+                area, i * SETTLE.size)
+            if at + size > r.length:
+                raise BadRequest(reason="a reason does not fit the request")
+            text = bytes(area[texts + at : texts + at + size])
+            out.append(Verdict(kind, entry, qpool, lease, argument, text))
+        return out
+
+    def _next(self, session: Session, r: Request) -> None:
+        if not session.queue:
+            raise BadRequest(reason="not registered as a reader")
+        if r.count:
+            self._settle_batch(session, r)
+        if not r.want:
+            self._ok.append(Ok(session, r.sequence, 0))
+            return
+        timeout = r.argument * _MS if r.argument >= 0 else -1
+        want = min(r.want, (len(session.reply) - REPLY.size) // 64)
+        if not session.trusted:
+            want = 1
+        session.waiter = self.engine.wait(session.party, session.queue, want, r.sequence, timeout,
+                                          auxiliary=session.auxiliary)
+
+    def _move(self, session: Session, r: Request) -> None:
+        area = session.request
+        head = SETTLE.size + r.parts * PART.size
+        frames = head + r.count * FRAME.size
+        if frames + r.length > len(area):
+            raise BadRequest(reason="the disposition does not fit the request")
+        kind, _, _, entry, qpool, lease, argument, _, _ = SETTLE.unpack_from(area, 0)
+        queues = _read_parts(area, SETTLE.size, r.parts)
+        for part in queues:
+            self._may_put(session, part.queue)
+        payloads = area[frames : frames + r.length]
+        new = [self._new_message(session, area, head + i * FRAME.size, payloads)
+               for i in range(r.count)]
+        first = self.engine.move(session.party, Verdict(kind, entry, qpool, lease, argument),
+                                 queues, new, r.sequence)
+        self._ok.append(Ok(session, r.sequence, r.count, first))
+
+    def _new_message(self, session: Session, area: memoryview, at: int, payloads: memoryview
+                     ) -> NewMessage:
+        row = FRAME.unpack_from(area, at)
+        (queue, priority, flags, size, crc, correlation, key, expiry, parts, length, offset
+         ) = (row[i] for i in _PUT_AT)
+        if offset + length > len(payloads):
+            raise BadRequest(reason="a message does not fit the request")
+        payload = payloads[offset : offset + length]
+        if parts:
+            self._check_parts(session, payload, parts)
+        else:
+            self._may_put(session, queue)
+        return NewMessage(queue, priority, flags & _PUT_FLAGS, size, crc, correlation, key, expiry,
+                          parts, payload)
+
+    def _ping(self, session: Session, r: Request) -> None:
+        self._ok.append(Ok(session, r.sequence))
+
+    def _relocated(self, session: Session, r: Request) -> None:
+        self.sessions.check(session, "admin", POISON)
+        count = self._relocate(session.request[: r.length])
+        self._ok.append(Ok(session, r.sequence, count))
+
+    # the end of a group
+
+    def dispatch(self) -> None:
+        """Messages to waiting readers; empty answers to those whose time is over."""
+        for waiter in self.engine.tick():
+            waiter.waiting = False
+            self._given.append((waiter, []))
+        self._given += self.engine.dispatch()
+
+    def release(self) -> None:
+        """After the commit: all replies of the group."""
+        core = self.engine.core
+        now, lsn = core.now_ns, core.block.first_lsn - 1
+        point("engine.before_reply")
+        for ok in self._ok:
+            if not ok.session.gone:
+                core.t.r_response[ok.session.party.slot] = now
+                ok.session.answer(ok.sequence, count=ok.count, qpool=ok.qpool, lsn=lsn)
+        for session, sequence, error in self._refused:
+            if not session.gone:
+                session.refuse(sequence, error)
+        for waiter, entries in self._given:
+            session_of = self.sessions.by_id.get(waiter.party.client)
+            if session_of is not None:
+                session_of.waiter = None
+                core.t.r_response[waiter.party.slot] = now
+                write_given(core.t, session_of, waiter.sequence, entries, self._bodies, lsn)
+        point("engine.after_reply")
+        self._ok.clear()
+        self._refused.clear()
+        self._given.clear()
+
+
+def _read_parts(area: memoryview, at: int, count: int) -> list[Part]:
+    if at + count * PART.size > len(area):
+        raise BadRequest(reason="queue parts do not fit the request")
+    return [Part(*PART.unpack_from(area, at + i * PART.size)) for i in range(count)]

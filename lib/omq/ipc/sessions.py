@@ -1,0 +1,178 @@
+"""Sessions: the clients that are registered, what they may do, and their channels.
+
+A client connects once over the socket; SO_PEERCRED says who it is. It gets a client id, a random
+128-bit token and a private channel. Every request carries id and token. Authority per queue is asked
+once and remembered; "no" is remembered as well.
+
+A client that lost its manager registers again with its old token: the low half names it in the
+journal, and the uid must be the same. It then learns what became of its request under way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sysv_ipc
+
+from omq.base.authority import Authority
+from omq.base.errors import NoAuthority, OmqError, TooManyClients
+from omq.core.engine import Waiter
+from omq.core.state import Party
+from omq.format.wire import REPLY, REQUEST_MAGIC, halves
+from omq.ipc.doorkeeper import Door
+from omq.ipc.objects import ServerChannel
+
+_SO_PEERGROUPS = 59
+_GROUPS_MAX = 65536
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One registered client."""
+
+    party: Party
+    token: bytes  # 16 bytes
+    name: str
+    gids: frozenset[int]
+    door: Door
+    channel: ServerChannel
+    reply: memoryview
+    request: memoryview
+    trusted: bool  # may read the spool's files itself
+    sequence: int = 0  # last request taken
+    queue: int = 0  # read by this client, 0 = none
+    auxiliary: bool = False
+    waiter: Waiter | None = None
+    rights: dict[tuple[str, int], bool] = field(default_factory=dict)
+    gone: bool = False
+
+    def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
+               qpool: int = 0, lsn: int = 0, epoch: int = 0) -> None:
+        """Write the reply header and release the semaphore. Never blocks."""
+        REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, 0, sequence, count, length, qpool,
+                        lsn, epoch, b"")
+        with contextlib.suppress(sysv_ipc.Error, ValueError):  # the client removed it: its loss
+            self.channel.semaphore.release()
+
+    def refuse(self, sequence: int, error: OmqError) -> None:
+        """An error as the reply: its status and its fields."""
+        text = json.dumps({k: v if isinstance(v, int) else str(v) for k, v in error.fields.items()}
+                          ).encode()[: len(self.reply) - REPLY.size]
+        self.reply[REPLY.size : REPLY.size + len(text)] = text
+        self.answer(sequence, status=error.status, length=len(text))
+
+
+class Sessions:
+    """All registered clients of this epoch."""
+
+    def __init__(self, limit: int, authority: Authority, names: Callable[[int], str]) -> None:
+        self.by_id: dict[int, Session] = {}
+        self.by_door: dict[int, Session] = {}
+        self.limit = limit
+        self.authority = authority
+        self._names = names
+        self._next = 1
+        self._rows: list[int] = []
+        self._rows_high = 0
+
+    def claim_row(self) -> int:
+        """A free row of the reader table."""
+        if len(self.by_id) >= self.limit:
+            raise TooManyClients(limit=self.limit)
+        if self._rows:
+            return self._rows.pop()
+        self._rows_high += 1
+        return self._rows_high - 1
+
+    @property
+    def rows_high(self) -> int:
+        return self._rows_high
+
+    def next_id(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def add(self, session: Session) -> None:
+        self.by_id[session.party.client] = session
+        self.by_door[id(session.door)] = session
+
+    def remove(self, session: Session) -> None:
+        """Forget a client and its channel."""
+        session.gone = True
+        self.by_id.pop(session.party.client, None)
+        self.by_door.pop(id(session.door), None)
+        self._rows.append(session.party.slot)
+        session.reply.release()
+        session.request.release()
+        session.channel.close()
+
+    def new_authority(self, authority: Authority) -> None:
+        """After a reload: ask again."""
+        self.authority = authority
+        for session in self.by_id.values():
+            session.rights.clear()
+
+    def check(self, session: Session, action: str, queue: int) -> None:
+        """NoAuthority unless this client may `action` (put, get, browse, admin) on the queue."""
+        key = (action, queue)
+        allowed = session.rights.get(key)
+        if allowed is None:
+            allowed = self.authority.allows(action, self._names(queue), session.party.uid,
+                                            session.gids)
+            session.rights[key] = allowed
+        if not allowed:
+            raise NoAuthority(uid=session.party.uid, action=action, queue=self._names(queue))
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a control connection, as the kernel says."""
+
+    pid: int
+    uid: int
+    gids: frozenset[int]
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """SO_PEERCRED and SO_PEERGROUPS."""
+    pid, uid, gid = array("i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    gids = {gid}
+    with contextlib.suppress(OSError):
+        gids.update(array("I", connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS,
+                                                     _GROUPS_MAX)))
+    return Peer(pid, uid, frozenset(gids))
+
+
+def new_token(old: bytes | None) -> bytes:
+    """A fresh secret half over the old name half, or all fresh."""
+    if old is not None:
+        return old[:8] + secrets.token_bytes(8)
+    while True:
+        token = secrets.token_bytes(16)
+        if any(token[:8]):
+            return token
+
+
+def split_channel(view: memoryview) -> tuple[memoryview, memoryview]:
+    """(reply half, request half)."""
+    reply, request = halves(len(view))
+    return view[reply:request], view[request:]
+
+
+def say(door: Door, answer: dict[str, Any]) -> None:
+    """One JSON line back over a control connection; a client that does not read loses it."""
+    with contextlib.suppress(OSError):
+        door.connection.sendall((json.dumps(answer) + "\n").encode())
+
+
+def is_trusted(peer: Peer, owner: int, group: int) -> bool:
+    """May this process read the spool's files (owner, root, or member of its group)?"""
+    return peer.uid in (owner, 0, os.geteuid()) or group in peer.gids

@@ -1,0 +1,185 @@
+"""Containers: one file for each large message, named by an item reference like the original's.
+
+    ~/data/0000005/000084u        the spool's data/0000005/000084u         ~/temp/000084u    its
+    temp/
+
+Invariants:
+1. A reference has exactly the form above before any path is made of it; then it is opened by
+   Disk.open_beneath, which cannot leave the spool and follows no link; what is opened is a regular
+   file with one name.
+2. `create` returns when the file, its directory and the directory above are synced: the submitter
+   does that before the put, so a message never names a container that a crash can take away.
+3. Names are unique over processes: made with O_EXCL, from a random start in each process.
+
+In the middle of a crash: a container without a message is garbage that omqcheck finds; a message is
+never without its container.
+
+Errors: BadItemRef, FileNotFoundError (open_item), BodyUnavailable (read_item), DiskError,
+SpoolFull.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from omq.base.checksum import crc32c
+from omq.base.errors import BadItemRef, BodyUnavailable, DiskError
+from omq.base.names import escape
+from omq.base.paths import SpoolPaths
+from omq.storage import durable
+from omq.storage.disk import Buffer
+from omq.storage.files import File
+
+_REF = re.compile(r"~/((?:data/[0-9a-z]{7}|temp)/[0-9a-z]{7})")
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_NAMES: Final = 36**7
+DIRECTORY_ITEMS: Final = 1000
+"""Items of one process in one directory: keeps directories short; empty ones are removed."""
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    for _ in range(7):
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits
+
+
+class _Names:
+    """This process's next directory and item; drawn anew after a fork."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.directory = secrets.randbelow(_NAMES)
+        self.item = secrets.randbelow(_NAMES)
+        self.made = 0
+
+    def next(self) -> tuple[str, str]:
+        self.item = (self.item + 1) % _NAMES
+        self.made += 1
+        if self.made % DIRECTORY_ITEMS == 0:
+            self.directory = (self.directory + 1) % _NAMES
+        return _base36(self.directory), _base36(self.item)
+
+
+_names = _Names()
+
+
+def new_item_ref() -> str:
+    """A reference that this process has not used; `create` finds out whether anybody has."""
+    global _names
+    if _names.pid != os.getpid():
+        _names = _Names()
+    directory, item = _names.next()
+    return f"~/data/{directory}/{item}"
+
+
+def relative_path(ref: str) -> str:
+    """`data/0000005/000084u`, relative to the spool. BadItemRef."""
+    match = _REF.fullmatch(ref)
+    if match is None:
+        raise BadItemRef(ref=escape(ref, 64), reason="not of the form ~/data/xxxxxxx/xxxxxxx")
+    return match[1]
+
+
+def create(paths: SpoolPaths, chunks: Iterable[Buffer]) -> tuple[str, int, int]:
+    """Write a container durably: (item reference, bytes, CRC-32C). Nothing stays when it fails."""
+    durable.check_latch()
+    ref, file = _create_empty(paths)
+    size = crc = 0
+    complete = False
+    try:
+        for chunk in chunks:
+            file.write([chunk], size, new=True)
+            size += len(chunk)
+            crc = crc32c(chunk, crc)
+        file.sync_all(new=True)
+        durable.sync_directory(file.path.parent)
+        durable.sync_directory(paths.data)
+        complete = True
+    finally:
+        file.close()
+        if not complete and durable.latched() is None:
+            durable.unlink(file.path, sync=False)
+    return ref, size, crc
+
+
+def _create_empty(paths: SpoolPaths) -> tuple[str, File]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    while True:
+        ref = new_item_ref()
+        relative = relative_path(ref)
+        path = paths.root / relative
+        try:
+            return ref, File(durable.current().open_beneath(str(paths.root), relative, flags), path,
+                             "container")
+        except FileNotFoundError:  # its directory is new, or was empty and somebody removed it
+            durable.make_directory(path.parent)
+            try:
+                fd = durable.current().open_beneath(str(paths.root), relative, flags)
+                return ref, File(fd, path, "container")
+            except (FileNotFoundError, FileExistsError):
+                continue  # removed again, or taken: the next name
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise durable.refusal("create", path, error) from error
+
+
+def open_item(paths: SpoolPaths, ref: str) -> File:
+    """A container, open for reading. BadItemRef when it is refused, FileNotFoundError."""
+    relative = relative_path(ref)
+    try:
+        fd = durable.current().open_beneath(str(paths.root), relative, os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(f"container {ref} is missing") from error
+    except OSError as error:
+        raise BadItemRef(ref=ref, reason=error.strerror) from error
+    file = File(fd, paths.root / relative, "container")
+    found = durable.current().fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        file.close()
+        raise BadItemRef(ref=ref, reason="not a regular file with one name")
+    return file
+
+
+def read_item(paths: SpoolPaths, ref: str, size: int, qpool: int = 0) -> bytes:
+    """The whole content, which must have `size` bytes; the CRC is for the caller."""
+    try:
+        file = open_item(paths, ref)
+        try:
+            data = file.read(size + 1, 0)
+        finally:
+            file.close()
+    except (FileNotFoundError, DiskError) as error:
+        raise BodyUnavailable(qpool_id=qpool, where=ref, reason=str(error)) from error
+    if len(data) != size:
+        reason = f"its length is not {size} bytes"
+        raise BodyUnavailable(qpool_id=qpool, where=ref, reason=reason)
+    return data
+
+
+def remove(paths: SpoolPaths, ref: str, *, sync: bool = True) -> bool:
+    """Remove a container, tolerant of what is gone (False), and its directory when that is empty.
+
+    With `sync` a power cut cannot bring it back; without, an orphan may be left to omqcheck."""
+    path = paths.root / relative_path(ref)
+    durable.step("container.before_unlink", path)
+    if not _is_inside(paths, path):
+        return False
+    removed = durable.unlink(path, sync=sync)
+    if path.parent != paths.temp:
+        durable.remove_directory(path.parent)
+    return removed
+
+
+def _is_inside(paths: SpoolPaths, path: Path) -> bool:
+    """Whether the directory of a container is a directory of the spool and no link to elsewhere."""
+    found = durable.status(path.parent)
+    return found is not None and stat.S_ISDIR(found.st_mode) and paths.root in path.parents

@@ -1,0 +1,98 @@
+"""Read the payload of a message wherever it lies: journal, archive, store or volatile file.
+
+Invariants: 1. at most `files_max` files are open, the one unused longest is closed first; 2. the
+bytes are returned as they are: their CRC, which the submitter computed, is checked by the caller;
+3. a length is bounded before anything is read.
+
+Errors: BodyUnavailable with where and why; never OSError.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+from omq.base import limits
+from omq.base.errors import BodyUnavailable, DiskError
+from omq.base.paths import SpoolPaths
+from omq.format.location import LocationKind, kind_of, number_of
+from omq.storage import journal, store, volatile
+from omq.storage.files import File, open_file
+
+FILES_MAX: Final = 64
+"""Open files of one reader: enough for the files that its next messages lie in."""
+PAYLOAD_BYTES_MAX: Final = limits.BODY_BYTES_MAX + limits.MIB
+"""A body and all that stands before it."""
+
+
+def payload_paths(paths: SpoolPaths, word: int) -> list[Path]:
+    """Where the file of a location may be, likeliest first; empty for an unknown kind."""
+    kind, number = kind_of(word), number_of(word)
+    if kind == LocationKind.JOURNAL:
+        name = journal.file_name(number)
+        return [paths.journal / name, paths.archive / name]  # retired while we looked
+    if kind == LocationKind.STORE:
+        return [paths.store / store.file_name(number)]
+    if kind == LocationKind.VOLATILE:
+        return [paths.volatile / volatile.file_name(number)]
+    return []
+
+
+class PayloadReader:
+    """Reads payloads, keeping files open. Not for several threads at once."""
+
+    def __init__(self, paths: SpoolPaths, files_max: int = FILES_MAX) -> None:
+        self._paths = paths
+        self._files_max = files_max
+        self._files: OrderedDict[int, File] = OrderedDict()
+
+    def read(self, word: int, offset: int, length: int, qpool: int = 0) -> bytes:
+        """`length` payload bytes at `offset` of the file that the location word names."""
+        if length > PAYLOAD_BYTES_MAX:
+            raise self._unavailable(qpool, word, f"{length} bytes is no length of a payload")
+        file = self._open(word, qpool)
+        try:
+            data = file.read(length, offset)
+        except DiskError as error:
+            raise self._unavailable(qpool, word, str(error)) from error
+        if len(data) != length:
+            raise self._unavailable(qpool, word, f"the file ends in it ({len(data)} of {length} B)")
+        return data
+
+    def _open(self, word: int, qpool: int) -> File:
+        file = self._files.get(word)
+        if file is not None:
+            self._files.move_to_end(word)
+            return file
+        for path in payload_paths(self._paths, word):
+            try:
+                file = open_file(path)
+            except FileNotFoundError:
+                continue
+            except DiskError as error:
+                raise self._unavailable(qpool, word, str(error)) from error
+            if len(self._files) >= self._files_max:
+                self._files.popitem(last=False)[1].close()
+            self._files[word] = file
+            return file
+        raise self._unavailable(qpool, word, "there is no such file")
+
+    def _unavailable(self, qpool: int, word: int, reason: str) -> BodyUnavailable:
+        known = payload_paths(self._paths, word)
+        where = known[0] if known else f"location {word:#010x}"
+        return BodyUnavailable(qpool_id=qpool, where=where, reason=reason)
+
+    def close(self) -> None:
+        """Close all files; reading opens them again."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+
+def read_payload(paths: SpoolPaths, word: int, offset: int, length: int, qpool: int = 0) -> bytes:
+    """One payload, for tools; PayloadReader is for many."""
+    reader = PayloadReader(paths, files_max=1)
+    try:
+        return reader.read(word, offset, length, qpool)
+    finally:
+        reader.close()

@@ -1,0 +1,137 @@
+"""A pool file read in bulk: records as numpy rows, each checked as format.pool would check it.
+
+The cheap rules run on whole columns, the CRC once for each used record; a record that breaks one is
+decoded by format.pool for the reason, so there is one definition of what is valid.
+
+Invariants: 1. memory is bounded by CHUNK_RECORDS; 2. a bad record condemns only itself; 3. `live`
+and `more` are true only where the record passed every check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from omq.base.checksum import crc32c
+from omq.format.findings import Finding, Kind
+from omq.format.pool import (
+    CRC_FROM,
+    PART,
+    PARTS_PER_RECORD,
+    RECORD,
+    RECORD_BYTES,
+    RECORD_MAGIC,
+    VERSION,
+    PartState,
+    RecordKind,
+    decode_file_header,
+    decode_record,
+)
+from omq.storage.files import File, read_salvaged
+
+CHUNK_RECORDS: Final = 65536
+DTYPE: Final = np.dtype(
+    [*RECORD.dtype.descr, ("parts_list", PART.dtype, (PARTS_PER_RECORD,))])
+"""One record with its queue parts: the fields of format.pool.RECORD, then parts_list[16]."""
+assert DTYPE.itemsize == RECORD_BYTES
+_MAGIC: Final = np.frombuffer(RECORD_MAGIC, dtype="<u4")[0]
+
+Rows = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolChunk:
+    """Records `first`, `first` + 1, ... of pool file `file`. The three arrays have one length."""
+
+    file: int
+    first: int
+    records: Rows  # DTYPE
+    live: Rows  # bool: a valid message
+    more: Rows  # bool: a valid continuation
+    findings: list[Finding] = field(default_factory=list)
+
+
+def scan_pool_file(file: File, number: int, uuid: bytes) -> Iterator[PoolChunk]:
+    """All records of a pool file, in order; none of another instance's or a newer file."""
+    header = decode_file_header(file.read(RECORD_BYTES, 0), number, uuid)
+    if header is not None:
+        header = replace(header, file=file.path.name)
+        yield _check(file, number, 0, b"", [header])
+        if header.kind is not Kind.CORRUPT:
+            return
+    count, cut = divmod(max(0, file.size() - RECORD_BYTES), RECORD_BYTES)
+    for first in range(0, count, CHUNK_RECORDS):
+        size = min(CHUNK_RECORDS, count - first) * RECORD_BYTES
+        data = read_salvaged(file, size, (first + 1) * RECORD_BYTES, RECORD_BYTES)
+        yield _check(file, number, first, data, [])
+    if cut:
+        where = (count + 1) * RECORD_BYTES
+        short = Finding(Kind.SHORT, "record cut by the end of the file", file.path.name, where, cut,
+                        count)
+        yield _check(file, number, count, b"", [short])
+
+
+def no_records(number: int, finding: Finding) -> PoolChunk:
+    """The chunk of a pool file that cannot be read at all."""
+    rows, none = np.zeros(0, dtype=DTYPE), np.zeros(0, dtype=bool)
+    return PoolChunk(number, 0, rows, none, none, [finding])
+
+
+def _check(file: File, number: int, first: int, data: bytes, findings: list[Finding]) -> PoolChunk:
+    count = len(data) // RECORD_BYTES
+    rows = np.frombuffer(data, dtype=DTYPE, count=count) if count else np.zeros(0, dtype=DTYPE)
+    named = _named(data, count)
+    good = named & _columns_fit(rows, number, first)
+    used = np.flatnonzero(good)
+    good[used] = _crcs(data, rows, used)
+    for index in np.flatnonzero(~good & (named | _not_zero(data, count))).tolist():
+        findings.append(_reason(file, number, first + index, data, index * RECORD_BYTES))
+    kind = rows["kind"]
+    return PoolChunk(number, first, rows, good & (kind == RecordKind.LIVE),
+                     good & (kind == RecordKind.MORE), findings)
+
+
+def _named(data: bytes, count: int) -> Rows:
+    words = np.frombuffer(data, dtype="<u4", count=count * RECORD_BYTES // 4) if count else \
+        np.zeros(0, dtype="<u4")
+    return np.asarray(words.reshape(count, RECORD_BYTES // 4)[:, 0] == _MAGIC)
+
+
+def _not_zero(data: bytes, count: int) -> Rows:
+    words = np.frombuffer(data, dtype="<u8", count=count * RECORD_BYTES // 8) if count else \
+        np.zeros(0, dtype="<u8")
+    return np.asarray(words.reshape(count, RECORD_BYTES // 8).any(axis=1))
+
+
+def _columns_fit(rows: Rows, number: int, first: int) -> Rows:
+    parts, grade = rows["parts"], rows["parts_list"]["grade"]
+    listed = np.arange(PARTS_PER_RECORD) < parts[:, None]
+    state = grade >> 4
+    known = (state >= min(PartState)) & (state <= max(PartState)) & (grade & 15 <= 9)
+    return np.asarray(
+        (rows["version"] <= VERSION)
+        & ((rows["kind"] == RecordKind.LIVE) | (rows["kind"] == RecordKind.MORE))
+        & (parts <= PARTS_PER_RECORD)
+        & (rows["used"] == RECORD.size + parts.astype(np.uint32) * PART.size)
+        & (rows["file"] == number)
+        & (rows["record"] == np.arange(first, first + len(rows)))
+        & (known | ~listed).all(axis=1))
+
+
+def _crcs(data: bytes, rows: Rows, used: Rows) -> list[bool]:
+    view = memoryview(data)
+    begins = (used * RECORD_BYTES + CRC_FROM).tolist()
+    ends = (used * RECORD_BYTES + rows["used"][used]).tolist()
+    wanted = rows["crc"][used].tolist()
+    return [crc32c(view[begin:end]) == crc
+            for begin, end, crc in zip(begins, ends, wanted, strict=True)]
+
+
+def _reason(file: File, number: int, record: int, data: bytes, at: int) -> Finding:
+    found = decode_record(data, at, number, record)
+    reason = found if isinstance(found, Finding) else Finding(Kind.CORRUPT, "record is not valid")
+    return replace(reason, file=file.path.name, offset=(record + 1) * RECORD_BYTES,
+                   length=RECORD_BYTES, record=record)

@@ -1,0 +1,126 @@
+"""The index segment: System V shared memory that the queue manager writes and everybody else reads.
+
+The segment is IPC_PRIVATE; its id stands in `run/ids.json`, written by rename in a directory that
+only the spool's owner may write. An attacher believes an id only when boot id, instance uuid, epoch
+and owner fit. Mode 0640: members of the suite's group may look, nobody else may write.
+
+Invariants: 1. one segment per epoch, removed at a clean stop or by the next start; 2. readers
+attach with SHM_RDONLY, so a dying or hostile one cannot break it.
+Errors: IpcLimit (with the sysctl to raise), ManagerUnavailable (nothing valid to attach).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import sysv_ipc
+
+from omq.base import clock
+from omq.base.errors import IpcLimit, ManagerUnavailable
+from omq.base.paths import SpoolPaths
+from omq.format.findings import Finding
+from omq.format.index import IndexHeader, read_header
+
+SEGMENT_MODE = 0o640
+_REFUSALS = (sysv_ipc.Error, OSError, MemoryError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeIds:
+    """`run/ids.json`: what a client or a tool needs to find a running manager."""
+
+    epoch: int
+    boot: str  # hex
+    uuid: str  # hex
+    pid: int
+    started: int  # start time of that process, clock ticks
+    segment: int  # id of the index segment
+    requests: tuple[int, int]  # key, id of the request queue
+    time_ns: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def text(self) -> bytes:
+        return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
+
+
+def read_ids(paths: SpoolPaths) -> RuntimeIds | None:
+    """The ids that the last manager published, whether it still lives or not; None: there are none."""
+    try:
+        raw = json.loads(paths.ids.read_text())
+        return RuntimeIds(**{**raw, "requests": tuple(raw["requests"])})
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+
+
+def create(size: int, mode: int = SEGMENT_MODE) -> sysv_ipc.SharedMemory:
+    """A zeroed private segment of `size` bytes, or IpcLimit.
+
+    IPC_CREAT, not IPC_CREX: with the latter sysv_ipc fills (and so touches) every page; a segment
+    of the kernel's own zeros costs memory only where it is used. A private key is always a new
+    one."""
+    try:
+        return sysv_ipc.SharedMemory(sysv_ipc.IPC_PRIVATE, sysv_ipc.IPC_CREAT, mode=mode,
+                                     size=size)
+    except _REFUSALS as error:
+        raise IpcLimit(what=f"shared memory segment of {size} bytes", reason=str(error),
+                       sysctl="kernel.shmmax, kernel.shmall, kernel.shmmni") from error
+
+
+def attach(identifier: int, *, write: bool = False) -> sysv_ipc.SharedMemory:
+    """Attach by id. sysv_ipc.Error when it is gone or not ours to read."""
+    return sysv_ipc.attach(identifier, None, 0 if write else sysv_ipc.SHM_RDONLY)
+
+
+def remove(identifier: int, owner: int) -> bool:
+    """Remove a left-over segment that `owner` (uid) made; False when it is gone or not his."""
+    try:
+        segment = attach(identifier)
+    except _REFUSALS:
+        return False
+    try:
+        if segment.cuid != owner:
+            return False
+        segment.remove()
+        return True
+    except _REFUSALS:
+        return False
+    finally:
+        segment.detach()
+
+
+class AttachedIndex:
+    """A read-only view of a running (or left-over) index."""
+
+    def __init__(self, paths: SpoolPaths) -> None:
+        ids = read_ids(paths)
+        if ids is None:
+            raise ManagerUnavailable(spool=paths.root, reason="run/ids.json is missing")
+        if ids.boot != clock.boot_id().hex():
+            raise ManagerUnavailable(spool=paths.root, reason="it last ran before the reboot")
+        try:
+            self._segment = attach(ids.segment)
+        except _REFUSALS as error:
+            raise ManagerUnavailable(spool=paths.root, reason=f"no index segment: {error}"
+                                     ) from error
+        owner = paths.root.stat().st_uid
+        self.buffer = memoryview(self._segment).toreadonly()
+        header = read_header(self.buffer)
+        if (isinstance(header, Finding) or header.uuid.hex() != ids.uuid
+                or header.epoch != ids.epoch or self._segment.cuid not in (owner, 0)):
+            self.close()
+            raise ManagerUnavailable(spool=paths.root, reason=f"segment {ids.segment} is not its "
+                                     f"index: {header if isinstance(header, Finding) else 'other'}")
+        self.ids = ids
+        self.header: IndexHeader = header
+
+    @property
+    def alive(self) -> bool:
+        """Does the manager that made it still run?"""
+        return clock.process_start_ticks(self.ids.pid) == self.ids.started
+
+    def close(self) -> None:
+        """Detach; views taken from `buffer` must be gone."""
+        self.buffer.release()
+        self._segment.detach()

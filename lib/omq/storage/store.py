@@ -1,0 +1,167 @@
+"""Store files: payloads that live longer than the journal file they came in.
+
+One writer, pool.writer. Each start and each `store_file_bytes` begin a new file; which entries are
+live and when a file is compacted is the caller's business (it journals where the payloads went).
+
+Invariants:
+1. A location is given to others only after `sync` returned.
+2. Behind a sync the next entry begins on a new page: no later write touches a durable sector.
+3. File numbers are never used twice: the file with the highest number is emptied instead of
+   removed, so a reader that keeps files open never takes one for another.
+
+In the middle of a crash: unsynced entries are garbage that no location names.
+Errors: DiskError (latched); SpoolFull (nothing that a location names is affected).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from omq.base import clock
+from omq.base.checksum import crc32c
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.format.findings import Finding, Kind
+from omq.format.store import (
+    ENTRY,
+    HEADER_BYTES,
+    STORE_MAGIC,
+    Entry,
+    StoreHeader,
+    decode_entry,
+    decode_header,
+    encode_entry,
+    padded,
+)
+from omq.storage import durable
+from omq.storage.disk import Buffer
+from omq.storage.files import File, open_file, read_salvaged, write_new_file
+
+FLUSH_BYTES: Final = 1 << 20  # payloads are collected up to here, then written with one call
+_NAME = re.compile(r"([0-9]{10})\.sto")
+_PAGE: Final = 4096  # unit of reading around bad places, and of the search behind zeros
+
+
+def file_name(number: int) -> str:
+    """`0000000042.sto`."""
+    return f"{number:010d}.sto"
+
+
+def store_numbers(paths: SpoolPaths) -> list[int]:
+    """Numbers of the store files, ascending."""
+    found = (_NAME.fullmatch(name) for name in durable.list_directory(paths.store))
+    return sorted(int(match[1]) for match in found if match)
+
+
+class StoreWriter:
+    """Appends payloads; `number` and `offset` say where the next one goes."""
+
+    def __init__(self, paths: SpoolPaths, settings: Settings, uuid: bytes) -> None:
+        self.number = max(store_numbers(paths), default=0)
+        self.offset = 0
+        self._paths = paths
+        self._uuid = uuid
+        self._file_bytes = settings.store_file_bytes
+        self._page = settings.journal_page_bytes
+        self._file: File | None = None
+        self._waiting: list[Buffer] = []
+        self._waiting_bytes = 0
+        self._unsynced = False
+
+    def append(self, qpool: int, payload: Buffer, crc: int | None = None) -> tuple[int, int]:
+        """Add a payload (`crc`: its CRC-32C, if known): the number of the file and the offset of
+        the payload in it. Neither counts before `sync`."""
+        length = len(payload)
+        need = ENTRY.size + padded(length)
+        if self._file is None or self.offset + need > max(self._file_bytes, need + self._page):
+            self._next_file()
+        entry = encode_entry(qpool, length, crc32c(payload) if crc is None else crc)
+        at = self.offset + ENTRY.size
+        self._waiting += (entry, payload, bytes(padded(length) - length))
+        self._waiting_bytes += need
+        self.offset += need
+        self._unsynced = True
+        if self._waiting_bytes >= FLUSH_BYTES:
+            self._flush()
+        return self.number, at
+
+    def sync(self) -> None:
+        """Make everything appended so far durable."""
+        if self._file is None or not self._unsynced:
+            return
+        self._flush()
+        self._file.sync_all()
+        self._unsynced = False
+        self.offset = -(-self.offset // self._page) * self._page
+
+    def _flush(self) -> None:
+        if self._waiting:
+            assert self._file is not None
+            self._file.write(self._waiting, self.offset - self._waiting_bytes)
+            self._waiting, self._waiting_bytes = [], 0
+
+    def _next_file(self) -> None:
+        self.close()
+        number = self.number + 1
+        header = StoreHeader(STORE_MAGIC, number, self._uuid, clock.wall_ns()).encode()
+        path = self._paths.store / file_name(number)
+        page = header.ljust(self._page, b"\0")  # the first entry shares no sector with the header
+        self._file = write_new_file(path, [page], "store")
+        self.number, self.offset = number, self._page
+
+    def close(self) -> None:
+        """Sync and close; appending goes on in a new file."""
+        if self._file is not None:
+            self.sync()
+            self._file.close()
+            self._file = None
+
+
+def remove_store_file(paths: SpoolPaths, number: int) -> bool:
+    """Give the space of a store file back, when nothing in it is live; False when it was gone."""
+    path = paths.store / file_name(number)
+    durable.step("store.before_unlink", path)
+    if number != max(store_numbers(paths), default=0):
+        return durable.unlink(path)
+    try:
+        file = open_file(path, "store", write=True)
+    except FileNotFoundError:
+        return False
+    try:
+        file.truncate(HEADER_BYTES)
+    finally:
+        file.close()
+    return True
+
+
+def scan_store_file(paths: SpoolPaths, number: int, uuid: bytes
+                    ) -> tuple[list[Entry], list[Finding]]:
+    """Every entry in a store file, live or not, and what is damaged. FileNotFoundError."""
+    name = file_name(number)
+    file = open_file(paths.store / name)
+    try:
+        data = read_salvaged(file, file.size(), 0, _PAGE)
+    finally:
+        file.close()
+    header = decode_header(data)
+    if isinstance(header, StoreHeader) and header.uuid != uuid:
+        header = Finding(Kind.FOREIGN, "store file of another instance")
+    findings = [header] if isinstance(header, Finding) else []
+    if findings and findings[0].kind in (Kind.FOREIGN, Kind.NEWER):
+        return [], _named(findings, name)
+    entries, at = [], HEADER_BYTES
+    while at < len(data):
+        found = decode_entry(data, at)
+        if isinstance(found, Entry):
+            entries.append(found)
+            at = found.end
+            continue
+        if found.kind is not Kind.END:
+            findings.append(found)
+        at = (at // HEADER_BYTES + 1) * HEADER_BYTES  # zeros or damage: look on the next sector
+    return entries, _named(findings, name)
+
+
+def _named(findings: list[Finding], name: str) -> list[Finding]:
+    return [Finding(f.kind, f.reason, name, f.offset, f.length) for f in findings]

@@ -1,0 +1,83 @@
+"""Launchers, commands and packaging name the same programs, and each answers --help."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from omq.cli.launch import COMMANDS
+from tests.tidy.tree import ROOT
+
+BIN = ROOT / "bin"
+
+
+def test_every_command_has_its_launcher() -> None:
+    assert {path.name for path in BIN.iterdir()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_launcher_is_thin_and_executable(name: str) -> None:
+    path = BIN / name
+    lines = path.read_text(encoding="ascii").splitlines()
+    assert os.access(path, os.X_OK)
+    assert lines[0] == "#!/bin/sh"
+    assert 5 <= len(lines) <= 10
+    assert lines[-1] == f'exec "$python" -P -m omq.cli.launch {name} "$@"'
+
+
+def test_installed_scripts_are_the_same_commands() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"] == dict.fromkeys(COMMANDS, "omq.cli.launch:script")
+
+
+def test_dependencies_are_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    optional = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *optional["dev"], *optional["spark"]]
+    pinned = {
+        line.split("==")[0]
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    }
+    names = {line.split("[")[0].split(">")[0].split("<")[0] for line in wanted}
+    assert names <= pinned
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help(name: str) -> None:
+    module = COMMANDS[name].partition(":")[0]
+    for needed in (module, "omq.ipc.client"):
+        if not _exists(needed):
+            pytest.skip(f"{name}: {needed} does not exist yet")
+    result = subprocess.run(
+        [sys.executable, "-P", "-m", "omq.cli.launch", name, "--help"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert name in result.stdout
+
+
+def test_launcher_works_from_anywhere_and_through_a_link(tmp_path: Path) -> None:
+    if not (ROOT / ".venv/bin/python").exists():
+        pytest.skip("no .venv: run 'make setup'")
+    (tmp_path / "omqdump").symlink_to(BIN / "omqdump")
+    (tmp_path / "argparse.py").write_text("raise SystemExit('a module of this folder was used')")
+    result = subprocess.run(
+        [tmp_path / "omqdump", "--help"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )
+    assert "make setup" not in result.stderr
+    assert "of this folder" not in result.stderr

@@ -1,0 +1,70 @@
+"""The source tree as the tidy tests see it: every Python file with its syntax tree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT_FOLDERS = ("lib", "tools", "recovery")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file: its path from the root of the repository, its text and its syntax tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+
+def product() -> tuple[Source, ...]:
+    """Every Python file that is part of the product."""
+    return _sources(PRODUCT_FOLDERS)
+
+
+def suite() -> tuple[Source, ...]:
+    """Every Python file of the tests."""
+    return _sources(("tests",))
+
+
+@cache
+def _sources(folders: tuple[str, ...]) -> tuple[Source, ...]:
+    found = []
+    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        found.append(Source(path.relative_to(ROOT).as_posix(), text, ast.parse(text, str(path))))
+    return tuple(found)
+
+
+def imports(source: Source) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything that is imported, also for type checking only and inside
+    functions. `from a import b` gives a.b, because b may be a module."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{source.path}:{node.lineno}: relative import"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def calls(source: Source) -> Iterator[tuple[int, str, ast.Call]]:
+    """(line, dotted name as written, node) of every call of a name: `os.fsync`, `eval`, `x.y.z`."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call):
+            name = dotted(node.func)
+            if name:
+                yield node.lineno, name, node
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` of an expression made of names, or '' where something else is in it."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = dotted(node.value)
+        return f"{before}.{node.attr}" if before else ""
+    return ""

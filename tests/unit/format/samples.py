@@ -1,0 +1,103 @@
+"""One small sample of each format, always the same bytes: for golden files and hostile variants."""
+
+from __future__ import annotations
+
+from omq.base.checksum import crc32c
+from omq.format import double_write, index, journal, message, pool, poolctrl, store
+from omq.format.journal import BLOCK, FRAME, BlockHeader, FileHeader, FrameFlag, FrameType
+from omq.format.pool import Message, PartState, QueuePart
+
+UUID = bytes(range(16))
+PAGE = 512
+TIME_NS = 927_030_603_000_000_000
+
+
+def journal_file_header() -> bytes:
+    header = FileHeader(UUID, 3, 42, PAGE, 1 << 20, 1000, 990, 41, TIME_NS, 77)
+    return header.encode()
+
+
+def payload() -> bytes:
+    properties = message.encode_properties({"mail.from": "a@example.org", "größe": "ü"})
+    parts = [message.Part(7, 4), message.Part(8, 9, 1, 927_030_700)]
+    descriptor = message.Descriptor(correlation_id=b"C" * 24, application=b"omsend", reply_to=3)
+    return message.encode(descriptor, parts, properties, b"the body")
+
+
+def block() -> bytes:
+    body = payload()
+    length = journal.block_length(2, len(body), PAGE)
+    data = bytearray(length)
+    values = {
+        "type": FrameType.PUT, "priority": 4, "flags": FrameFlag.PERSISTENT, "queue": 7,
+        "lsn": 1000, "time": TIME_NS, "qpool": 76, "size": 8, "length": len(body),
+        "crc": crc32c(body), "client": 5, "pid": 4711, "file": 11, "record": 12, "parts": 2,
+        "uid": 99, "token": 1 << 63, "sequence": 6, "unit": 1000}
+    FRAME.pack_into(data, BLOCK.size, *_row(values))
+    values = {"type": FrameType.DONE, "queue": 7, "lsn": 1001, "qpool": 76, "lease": 950,
+              "offset": len(body), "flags": FrameFlag.PERSISTENT | FrameFlag.LAST_PART}
+    FRAME.pack_into(data, BLOCK.size + FRAME.size, *_row(values))
+    at = BLOCK.size + 2 * FRAME.size
+    data[at : at + len(body)] = body
+    header = BlockHeader(3, 1000, 2, 999, TIME_NS, 42, 0, len(body), length, 0, 77)
+    journal.seal_block(data, UUID, header)
+    return bytes(data)
+
+
+def _row(values: dict[str, int]) -> list[int]:
+    return [int(values.get(name, 0)) for name in FRAME.names]
+
+
+def pool_message(parts: int = 17, record: int = 5) -> Message:
+    listed = [QueuePart(i + 1, i % 10, PartState(i % 4 + 1), i, 2 * i, 927_030_700 + i, 927_030_603,
+                        1000 + i) for i in range(parts)]
+    return Message(
+        qpool=76, file=11, record=record, lsn=1001, time_ns=TIME_NS, message_id=b"I" * 24,
+        correlation_id=bytes(24), flags=1, location=42, offset=4096, length=230, crc=0xABCD, size=8,
+        expiry=0, pid=4711, uid=99, reply_to=3, origin=0, group=0, group_sequence=0,
+        segment_offset=0, report=0, application=b"omse", trace=0, parts=listed, more=[9])
+
+
+def pool_file() -> bytes:
+    """Header of 11QP, then the two records of a message on 17 queues."""
+    records = pool.encode_message(pool_message())
+    return pool.encode_file_header(11, UUID, TIME_NS) + b"".join(image for _, image in records)
+
+
+def control_slot() -> bytes:
+    control = poolctrl.PoolControl(
+        UUID, 9, 1001, 3, 42, 8192, 77, TIME_NS, 2, {7: "ROUTER", 8: "LOCAL"},
+        {1 << 63: poolctrl.Answered(1 << 63, 6, 76, 1, 1000, 0, TIME_NS)})
+    return control.encode()
+
+
+def double_write_file() -> bytes:
+    images = [(11, number, image) for number, image in pool.encode_message(pool_message())]
+    return double_write.encode(UUID, 4, [*images, (11, 12, bytes(512))])
+
+
+def store_file() -> bytes:
+    header = store.StoreHeader(store.STORE_MAGIC, 6, UUID, TIME_NS).encode()
+    body = payload()
+    entry = store.encode_entry(76, len(body), crc32c(body))
+    return header + entry + body.ljust(store.padded(len(body)), b"\0")
+
+
+def index_header() -> bytes:
+    layout = index.IndexLayout.of(100, 130, 4, 4)
+    buffer = memoryview(bytearray(index.TABLES_AT))
+    header = index.IndexHeader(UUID, b"B" * 16, 3, 4711, 123, TIME_NS, 100, 130, 4, 4, layout.size)
+    index.write_header(buffer, header)
+    return bytes(buffer[: index.SELECTOR_AT + 1])
+
+
+GOLDEN = {
+    "journal_file_header.bin": journal_file_header,
+    "journal_block.bin": block,
+    "message_payload.bin": payload,
+    "pool_file.bin": pool_file,
+    "poolctrl_slot.bin": control_slot,
+    "double_write.bin": double_write_file,
+    "store_file.bin": store_file,
+    "index_header.bin": index_header,
+}

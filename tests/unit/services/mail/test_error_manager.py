@@ -1,0 +1,121 @@
+"""error.manager: a report that mail programs understand, and never a report about a report."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+from collections.abc import Callable
+from email.message import EmailMessage, Message
+from typing import Any
+
+import pytest
+
+from omq.services.error_manager import ErrorManagerService
+from omq.services.service import Move
+
+PROPERTIES = {"mail.from": "s@far.test", "error.to": "a@here\nb@here",
+              "error.status": "5.1.1\n4.4.7", "error.reason": "no such user\nnobody answered",
+              "error.mta": "mx.far.test:25"}
+BODY = b"Received: x\r\nSubject: lost\r\nMessage-ID: <1@x>\r\n\r\ntext\r\n"
+
+
+def report(answer: object) -> tuple[Any, EmailMessage]:
+    assert isinstance(answer, Move)
+    assert answer.queues == ()
+    (new,) = answer.new
+    parsed = email.message_from_bytes(new.body, policy=email.policy.SMTP)
+    assert isinstance(parsed, EmailMessage)
+    return new, parsed
+
+
+def parts(parsed: Message) -> list[Message]:
+    found = parsed.get_payload()
+    assert isinstance(found, list)
+    return [each for each in found if isinstance(each, Message)]
+
+
+@pytest.fixture
+def manager(service: Callable[..., Any]) -> Any:
+    return service(ErrorManagerService, "errmgr")
+
+
+def test_the_report(manager: Any, message: Callable[..., Any],
+                    logged: Callable[[], list[int]]) -> None:
+    new, parsed = report(manager.handle(message(BODY, PROPERTIES, queue="ERRMGR", priority=7)))
+    assert new.queues == ("ROUTER",)
+    assert new.priority == 7
+    assert (new.properties["mail.from"], new.properties["mail.to"]) == ("", "s@far.test")
+    assert "error.to" not in new.properties
+    assert parsed["To"] == "s@far.test"
+    assert parsed["Auto-Submitted"] == "auto-replied"
+    assert parsed["From"].addresses[0].addr_spec == "MAILER-DAEMON@mx.test"
+    assert parsed["Date"].datetime is not None
+    assert parsed["MIME-Version"] == "1.0"
+    assert parsed.get_content_type() == "multipart/report"
+    assert parsed.get_param("report-type") == "delivery-status"
+    text, status, returned = parts(parsed)
+    assert "no such user" in str(text.get_payload())
+    assert "postmaster@mx.test" in str(text.get_payload())
+    whole, first, second = parts(status)
+    assert whole["Reporting-MTA"] == "dns; mx.test"
+    assert (first["Final-Recipient"], first["Status"], first["Action"]) == (
+        "rfc822; a@here", "5.1.1", "failed")
+    assert second["Diagnostic-Code"] == "smtp; nobody answered"
+    assert second["Remote-MTA"] == "dns; mx.far.test:25"
+    assert returned.get_content_type() == "text/rfc822-headers"
+    assert "Subject: lost" in str(returned.get_payload())
+    assert "text" not in str(returned.get_payload())
+    assert logged()[-1] == 8803
+
+
+def test_no_report_about_a_report(manager: Any, message: Callable[..., Any],
+                                  logged: Callable[[], list[int]]) -> None:
+    for sender in ("", "<>", "@"):
+        answer = manager.handle(message(BODY, PROPERTIES | {"mail.from": sender}, queue="ERRMGR"))
+        assert answer == Move(("ERROR",))
+    assert logged() == [8801, 8804, 8805, 8805, 8805]
+
+
+def test_nasty_messages_are_returned_in_lines_that_may_travel(
+        manager: Any, message: Callable[..., Any], nasty: bytes) -> None:
+    new, parsed = report(manager.handle(message(nasty, PROPERTIES, queue="ERRMGR")))
+    assert len(parts(parsed)) == 3
+    assert b"\0" not in new.body
+    assert new.body.count(b"\r\n") == new.body.count(b"\n") == new.body.count(b"\r")
+    assert max(map(len, new.body.split(b"\r\n"))) <= 998
+    assert new.body.isascii()
+
+
+def test_reasons_cannot_forge_lines(manager: Any, message: Callable[..., Any]) -> None:
+    evil = PROPERTIES | {"error.reason": "a\rTo: x\r\r\x0bb", "error.to": "r@x\u2028Y: z",
+                         "error.mta": "m\rX: y", "error.status": "5.0.0"}
+    _, parsed = report(manager.handle(message(BODY, evil, queue="ERRMGR")))
+    block = parts(parts(parsed)[1])[1]
+    assert set(block.keys()) == {
+        "Final-Recipient", "Action", "Status", "Remote-MTA", "Diagnostic-Code"}
+
+
+def test_international_addresses(manager: Any, message: Callable[..., Any]) -> None:
+    properties = PROPERTIES | {"mail.from": "jörg@far.test", "error.to": "é@here"}
+    new, parsed = report(manager.handle(message(BODY, properties, queue="ERRMGR")))
+    assert new.properties["mail.smtputf8"] == "1"
+    assert "To: <jörg@far.test>\r\n".encode() in new.body
+    block = parts(parts(parsed)[1])[1]
+    assert block["Final-Recipient"] == r"utf-8; \x{E9}@here"
+
+
+def test_the_whole_message_where_it_is_wanted(service: Callable[..., Any],
+                                              message: Callable[..., Any]) -> None:
+    manager = service(ErrorManagerService, "errmgr", report_original="full", report_bytes_max=1024)
+    new, parsed = report(manager.handle(message(BODY, PROPERTIES, queue="ERRMGR")))
+    assert parts(parsed)[2].get_content_type() == "message/rfc822"
+    assert BODY in new.body
+    _, parsed = report(manager.handle(message(BODY + b"x\r\n" * 999, PROPERTIES, queue="ERRMGR")))
+    assert parts(parsed)[2].get_content_type() == "text/rfc822-headers"
+
+
+def test_the_same_message_gives_the_same_message_id(manager: Any,
+                                                    message: Callable[..., Any]) -> None:
+    ids = {report(manager.handle(message(BODY, PROPERTIES, queue="ERRMGR")))[1]["Message-ID"]
+           for _ in range(2)}
+    assert len(ids) == 1

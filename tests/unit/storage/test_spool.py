@@ -1,0 +1,115 @@
+"""A spool is made whole, opened only when it is ours to use, and locked once."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from omq.base import fault
+from omq.base.errors import (
+    Damaged,
+    DiskError,
+    NewerFormat,
+    SpoolLocked,
+    SpoolMissing,
+    SpoolOwner,
+)
+from omq.storage import durable
+from omq.storage.disk import Disk
+from omq.storage.spool import SpoolInfo, create_spool, lock, open_spool
+
+
+def test_create_is_idempotent(tmp_path: Path) -> None:
+    made = create_spool(tmp_path / "spool")
+    assert len(made.uuid) == 16 and made.uuid != create_spool(tmp_path / "other").uuid
+    assert create_spool(tmp_path / "spool") == made == open_spool(tmp_path / "spool", writer=True)
+    for directory in made.paths.directories():
+        assert directory.is_dir() and directory.stat().st_mode & 0o027 == 0
+
+
+def test_a_cut_creation_is_completed(tmp_path: Path) -> None:
+    fault.arm("durable.before_rename:eio:1")
+    with pytest.raises(DiskError):
+        create_spool(tmp_path / "spool")
+    fault.arm("")
+    durable.use(Disk())
+    with pytest.raises(SpoolMissing):
+        open_spool(tmp_path / "spool")
+    assert create_spool(tmp_path / "spool").paths.journal.is_dir()
+
+
+def test_lost_run_directory_is_made_again(info: SpoolInfo) -> None:
+    info.paths.run.rmdir()
+    create_spool(info.paths.root)
+    assert info.paths.run.is_dir()
+
+
+def test_missing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "nothing", tmp_path, tmp_path / "file"):
+        with pytest.raises(SpoolMissing):
+            open_spool(path)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o752])
+def test_others_must_not_write(info: SpoolInfo, mode: int) -> None:
+    info.paths.root.chmod(mode)
+    with pytest.raises(SpoolOwner) as caught:
+        open_spool(info.paths.root)
+    assert caught.value.fields["mode"] == mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: changing the owner needs root")
+def test_a_daemon_owns_its_spool(info: SpoolInfo) -> None:
+    os.chown(info.paths.root, 12345, -1)
+    with pytest.raises(SpoolOwner):
+        open_spool(info.paths.root, writer=True)
+    assert open_spool(info.paths.root) == info
+
+
+@pytest.mark.parametrize(("text", "error"), [
+    ("", Damaged), ("[]", Damaged), ("{}", Damaged), ("[" * 4000, Damaged),
+    ('{"format": 1, "uuid": "00"}', Damaged), ('{"format": 0, "uuid": "%s"}' % ("0" * 32), Damaged),
+    ('{"format": 1, "uuid": "\x1b[2J"}', Damaged),
+    ('{"format": 2, "uuid": "%s"}' % ("0" * 32), NewerFormat)])
+def test_a_wrong_instance_file(info: SpoolInfo, text: str, error: type[Exception]) -> None:
+    info.paths.uuid.write_text(text)
+    with pytest.raises(error) as caught:
+        open_spool(info.paths.root)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_the_instance_file_is_plain(info: SpoolInfo) -> None:
+    assert json.loads(info.paths.uuid.read_text()) == {"format": 1, "uuid": info.uuid.hex()}
+
+
+def _hold(path: Path, ready: object, done: object) -> None:
+    lock(path, "queue.manager")
+    ready.set()  # type: ignore[attr-defined]
+    done.wait(60)  # type: ignore[attr-defined]
+
+
+def test_a_lock_names_its_holder_and_ends_with_it(info: SpoolInfo) -> None:
+    context = multiprocessing.get_context("fork")
+    ready, done = context.Event(), context.Event()
+    path = info.paths.manager_lock
+    holder = context.Process(target=_hold, args=(path, ready, done))
+    holder.start()
+    assert ready.wait(60)
+    with pytest.raises(SpoolLocked) as caught:
+        lock(path, "omqrecover")
+    assert caught.value.fields["pid"] == str(holder.pid)
+    assert caught.value.fields["what"] == "queue.manager"
+    done.set()
+    holder.join()
+    lock(path, "omqrecover").close()
+
+
+def test_a_lock_is_no_link(info: SpoolInfo) -> None:
+    info.paths.manager_lock.symlink_to(info.paths.uuid)
+    with pytest.raises(DiskError):
+        lock(info.paths.manager_lock, "queue.manager")
