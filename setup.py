@@ -10,7 +10,7 @@ from setuptools import find_packages, setup
 FOLDERS = {
     "omq": "lib/omq",
     "omqdump": "tools/omqdump",
-    "omqdemo": "tools/demo",
+    "omqdemo": "tools/omqdemo",
     "omqrecover": "recovery/omqrecover",
 }
 DATA = {"omq.conf": "conf"}  # the shipped configuration, inside the package once installed

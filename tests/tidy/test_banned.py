@@ -28,7 +28,7 @@ PATH_METHOD_USERS = {
     "lib/omq/ipc/objects.py": "its list in run/ of IPC objects, which a reboot takes away too",
 }
 
-DURABLE_FREE = ("tools/demo/",)
+DURABLE_FREE = ("tools/omqdemo/",)
 """The demonstration's own scratch files."""
 
 NOWHERE_MODULES = {

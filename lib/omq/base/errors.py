@@ -286,6 +286,20 @@ class ServiceUnknown(OmqError):
     exit_code = Exit.NO_INPUT
 
 
+class InputUnreadable(OmqError):
+    """{file} cannot be read: {reason}"""
+
+    status = 58
+    exit_code = Exit.NO_INPUT
+
+
+class CommandUnusable(OmqError):
+    """command {command} cannot be started: {reason}; the message is given back untouched"""
+
+    status = 59
+    exit_code = Exit.UNAVAILABLE
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -65,6 +65,9 @@ PROPERTY_NAME_BYTES_MAX: Final = 64
 REASON_BYTES_MAX: Final = 512
 """Text of a defer or fail reason kept in the journal; longer ones are cut, not refused."""
 
+BROWSE_MAX: Final = 10_000_000
+"""Rows of one browse when the caller names no limit: a bound, not a page size."""
+
 BODY_BYTES_MAX: Final = 2 * GIB - 1
 """Sizes are unsigned 32-bit fields; half of the range leaves room for frames around the body."""
 

@@ -21,26 +21,31 @@ from omq.format.location import LocationKind, location
 
 _PACK = FRAME.pack_into
 _SIZE = FRAME.size
+_PERSISTENT = int(FrameFlag.PERSISTENT)
 
 
 class Writer(Protocol):
     """What the engine needs of storage.journal.JournalWriter."""
 
     buffer: bytearray
-    number: int
+    file_number: int
+    durable_lsn: int
 
-    @property
-    def room(self) -> int: ...
-    def rotate(self, next_qpool: int, time_ns: int) -> int: ...
+    def room(self) -> int:
+        """Bytes left in the current file."""
+
+    def rotate(self, first_lsn: int, next_qpool: int, time_ns: int) -> None:
+        """Close the current file (synced) and go on in the next one."""
+
     def append(self, count: int, payloads: Sequence[bytes | memoryview], payload_bytes: int,
-               first_lsn: int, next_qpool: int, time_ns: int, *, sync: bool
-               ) -> tuple[int, int]: ...
+               first_lsn: int, *, sync: bool, next_qpool: int, time_ns: int) -> int:
+        """Seal and write the block; the file offset of its first payload byte."""
 
 
 class Block:
     """Collects frames; `flush` makes them one block of the journal."""
 
-    def __init__(self, writer: Writer, next_lsn: int, frames_max: int, bytes_max: int, page: int,
+    def __init__(self, writer: Writer, next_lsn: int, frames_max: int, bytes_max: int,
                  unsynced_frames_max: int) -> None:
         self.writer = writer
         self.first_lsn = next_lsn
@@ -55,11 +60,10 @@ class Block:
         self._frames_max = frames_max
         self._bytes_max = bytes_max
         self._unsynced_max = unsynced_frames_max
-        self._page = page
         self._unsynced = 0
         self.on_flush: Callable[[Block, int], None] = lambda block, base: None
         self.on_rotate: Callable[[], None] = lambda: None
-        self.journal_word = location(LocationKind.JOURNAL, writer.number)
+        self.journal_word = location(LocationKind.JOURNAL, writer.file_number)
 
     @property
     def lsn(self) -> int:
@@ -69,18 +73,18 @@ class Block:
     def reserve(self, frames: int, payload_bytes: int) -> None:
         """Make room for a whole request; may flush what was collected and rotate the file."""
         need = BLOCK.size + (self.count + frames) * _SIZE + self.payload_bytes + payload_bytes
-        limit = min(self._bytes_max, self.writer.room - self._page)
+        limit = min(self._bytes_max, self.writer.room())
         if need <= limit and self.count + frames <= self._frames_max:
             return
         self.flush()
-        if BLOCK.size + frames * _SIZE + payload_bytes > self.writer.room - self._page:
+        if BLOCK.size + frames * _SIZE + payload_bytes > self.writer.room():
             self.rotate()
 
     def rotate(self) -> None:
         """Next journal file; it starts with the names, so that it reads alone."""
         assert not self.count
-        self.writer.rotate(self.next_qpool, self.time_ns)
-        self.journal_word = location(LocationKind.JOURNAL, self.writer.number)
+        self.writer.rotate(self.first_lsn, self.next_qpool, self.time_ns)
+        self.journal_word = location(LocationKind.JOURNAL, self.writer.file_number)
         self.on_rotate()
 
     def frame(self, kind: FrameType, flags: int, queue: int, qpool: int, *, priority: int = 0,
@@ -100,7 +104,7 @@ class Block:
         if length:
             self.payloads.append(payload)
             self.payload_bytes += length
-        if flags & FrameFlag.PERSISTENT:
+        if flags & _PERSISTENT:
             self.persistent = True
         return lsn
 
@@ -117,11 +121,11 @@ class Block:
         count = self.count
         self._unsynced += count
         sync = sync or self.persistent or self._unsynced >= self._unsynced_max
-        _, offset = self.writer.append(count, self.payloads, self.payload_bytes, self.first_lsn,
-                                       self.next_qpool, self.time_ns, sync=sync)
+        base = self.writer.append(count, self.payloads, self.payload_bytes, self.first_lsn,
+                                  sync=sync, next_qpool=self.next_qpool, time_ns=self.time_ns)
         if sync:
             self._unsynced = 0
-        self.on_flush(self, offset + BLOCK.size + _SIZE * count)
+        self.on_flush(self, base)
         self.first_lsn += count
         self.count = 0
         self.payloads = []

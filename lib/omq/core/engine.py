@@ -21,13 +21,14 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from omq.base.errors import LeaseLost
 from omq.base.fault import point
 from omq.core import puts, settle
 from omq.core.block import Block
 from omq.core.gives import give
 from omq.core.puts import NewMessage
 from omq.core.settle import REASON_DIED, REASON_LEASE, Verdict
-from omq.core.state import Core, Party
+from omq.core.state import Core, Party, QueueRules
 from omq.core.statistics import Statistics
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag, FrameType
@@ -35,6 +36,7 @@ from omq.format.message import Part
 
 _DEFERRED, _ACTIVE = int(EntryState.DEFERRED), int(EntryState.ACTIVE)
 FOREVER = 1 << 62
+EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +98,7 @@ class Engine:
         self.limbo_delay_ns = 0
         self.poisoned: list[Poisoned] = []
         core.block.on_flush = self._flushed
-        core.block.on_rotate = self._name_everything
+        core.block.on_rotate = self.name_everything
         self._turn = 0
 
     # a group
@@ -118,6 +120,7 @@ class Engine:
         counters = core.t.counters
         counters[Counter.NEXT_QPOOL] = core.next_qpool
         counters[Counter.LAST_LSN] = core.block.first_lsn - 1
+        counters[Counter.DURABLE_LSN] = core.block.writer.durable_lsn
         counters[Counter.HEARTBEAT] = core.now_ns
         counters[Counter.VERSION] += 1
 
@@ -130,14 +133,22 @@ class Engine:
             self.core.t.v["m_offset"][vector] += np.uint32(base)
         counters = self.core.t.counters
         counters[Counter.GROUPS] += 1
-        counters[Counter.JOURNAL_FILE] = block.writer.number
+        counters[Counter.JOURNAL_FILE] = block.writer.file_number
 
-    def _name_everything(self) -> None:
-        """A new journal file starts with the names of the queues, so that it reads alone."""
-        block = self.core.block
-        for queue, rules in self.core.rules.items():
-            block.frame(FrameType.QUEUE, FrameFlag.REPEATED | FrameFlag.PERSISTENT, queue, 0,
-                        payload=rules.name.encode())
+    def name_everything(self, flags: FrameFlag = FrameFlag.REPEATED) -> None:
+        """A journal file starts with the names of the queues, so that it reads alone."""
+        for rules in self.core.rules.values():
+            self._name(rules, flags)
+
+    def _name(self, rules: QueueRules, flags: FrameFlag) -> None:
+        self.core.block.frame(FrameType.QUEUE, flags | FrameFlag.PERSISTENT, rules.queue, 0,
+                              payload=rules.name.encode())
+
+    def define_queue(self, rules: QueueRules) -> None:
+        """A queue is new, or its rules have changed."""
+        self.core.block.reserve(1, len(rules.name))
+        self._name(rules, FrameFlag(0))
+        self.core.define_queue(rules)
 
     # requests
 
@@ -147,24 +158,26 @@ class Engine:
         self.core.t.counters[Counter.PUTS] += 1
         return qpool
 
-    def settle(self, party: Party, verdicts: Sequence[Verdict], sequence: int) -> None:
-        """All settlements of one request. LeaseLost before anything changed if one does not hold."""
+    def settle(self, party: Party, verdicts: Sequence[Verdict], sequence: int) -> int:
+        """All settlements of one request. How many did not hold (the lease was lost): those
+        messages are not this reader's any more, the others are settled."""
         core = self.core
-        seen = set()
-        for verdict in verdicts:
-            settle.held(core, verdict.entry, verdict.qpool, verdict.lease)
-            seen.add(verdict.entry)
-        if len(seen) != len(verdicts):
-            raise settle.LeaseLost(qpool_id=verdicts[0].qpool)
-        core.block.reserve(len(verdicts), sum(len(v.text) + 1024 for v in verdicts if v.text))
-        last = len(verdicts) - 1
+        core.block.reserve(len(verdicts), sum(len(v.text) + EVIDENCE_BYTES for v in verdicts))
+        last, lost = len(verdicts) - 1, 0
         for i, verdict in enumerate(verdicts):
+            try:
+                settle.held(core, verdict.entry, verdict.qpool, verdict.lease)
+            except LeaseLost:
+                lost += 1
+                continue
             self.limbo.pop(verdict.entry, None)
             queue = core.t.e_queue[verdict.entry]
             if settle.apply(core, party, verdict, sequence, ends=i == last):
                 self._note_poison(verdict.qpool, queue, settle.REASON_FAILED, party.pid)
-        party.active -= len(verdicts)
-        core.t.counters[Counter.DONES] += len(verdicts)
+        settled = len(verdicts) - lost
+        party.active -= settled
+        core.t.counters[Counter.DONES] += settled
+        return lost
 
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
              new: Sequence[NewMessage], sequence: int) -> int:
@@ -255,8 +268,16 @@ class Engine:
 
     # death
 
-    def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object]) -> int:
-        """A client is gone: its wishes and its messages. How many messages came back."""
+    def cancel(self, waiter: Waiter) -> None:
+        """Answer a wait at the end of this group, with what there is."""
+        if waiter.waiting:
+            self._turn += 1
+            heappush(self.timeouts, (0, self._turn, waiter))
+
+    def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object], *,
+               orderly: bool) -> int:
+        """A client is gone: its wishes and its messages. How many came back: to their old place if
+        it left in order (or closed its connection), else deferred with the attempt counted."""
         for waiter in waiters:
             waiter.waiting = False
         if not party.active:
@@ -266,7 +287,12 @@ class Engine:
         mine = np.flatnonzero((t.v["e_reader"][:high] == party.slot + 1)
                               & (t.v["e_state"][:high] == _ACTIVE))
         entries = mine.tolist()
-        self._take_back(entries, party, REASON_DIED, evidence=evidence)
+        if orderly:
+            for entry in entries:
+                self.core.block.reserve(1, 0)
+                settle.give_back(self.core, entry, party, 0, 0)
+        else:
+            self._take_back(entries, party, REASON_DIED, evidence=evidence)
         party.active = 0
         return len(entries)
 

@@ -24,6 +24,7 @@ from omq.core.state import CONTAINER, HAS_ID, IDEL, PERSISTENT, Core, Party
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.journal import FrameFlag, FrameType
+from omq.format.location import LocationKind, location
 from omq.format.message import Part
 from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
 
@@ -122,7 +123,9 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         payload = new.payload
     else:
         file, record = 0, NO_RECORD
-        t.m_location[slot], t.m_offset[slot] = core.volatile.append(new.payload)
+        number, offsets = core.volatile.append([new.payload])
+        t.m_location[slot] = location(LocationKind.VOLATILE, number)
+        t.m_offset[slot] = offsets[0]
         payload = b""
     lsn = block.frame(
         FrameType.PUT, ends | persistent | new.flags & CONTAINER, new.queue, qpool,

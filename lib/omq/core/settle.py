@@ -172,7 +172,6 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
         {"queue": core.rules[queue].name, "attempts": t.e_attempts[entry],
          "cause": REASONS.get(reason, str(reason)), **evidence}, sort_keys=True).encode()
     priority, attempts = t.e_priority[entry], t.e_attempts[entry]
-    core.block.reserve(1, len(packet))
     lsn = frame_for(core, FrameType.POISON, flags | _FAILED, entry, party, sequence, reason=reason,
                     target=POISON, payload=packet)
     leave(core, entry)
@@ -185,9 +184,7 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
 
 
 def apply(core: Core, party: Party, verdict: Verdict, sequence: int, *, ends: bool) -> bool:
-    """One settlement of a reader. True when the message went to POISON."""
-    core.block.reserve(1, len(verdict.text))
-    held(core, verdict.entry, verdict.qpool, verdict.lease)
+    """One settlement that holds, with room reserved. True when the message went to POISON."""
     flags = _END if ends else 0
     entry = verdict.entry
     if verdict.kind == Settlement.DONE:

@@ -10,14 +10,16 @@ its old place without walking a chain; lane items are checked when they are popp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
 
 from omq.core.block import Block
-from omq.core.tables import Tables
+from omq.core.tables import Tables, Vector
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag
+from omq.format.location import number_of
 from omq.format.pool import NO_RECORD
 
 IDEL = 1
@@ -34,18 +36,20 @@ _DEFERRED, _HELD = int(EntryState.DEFERRED), int(EntryState.HELD)
 
 
 class PoolSlots(Protocol):
-    """Pool file slots in memory (storage.pool.SlotAllocator)."""
+    """Pool file slots in memory (storage.slots.SlotAllocator)."""
 
     def choose_file(self, pid: int) -> int: ...
     def alloc(self, file: int, run: int = 1) -> int: ...
+    def alloc_many(self, file: int, count: int) -> list[int]: ...
     def free(self, file: int, record: int, run: int = 1) -> None: ...
+    def free_many(self, files: Vector, records: Vector) -> None: ...
 
 
 class VolatileBodies(Protocol):
     """Bodies of non-persistent messages (storage.volatile)."""
 
-    def append(self, payload: bytes | memoryview) -> tuple[int, int]: ...
-    def drop(self, word: int) -> None: ...
+    def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]: ...
+    def release(self, number: int, count: int = 1) -> None: ...
 
 
 @dataclass(slots=True)
@@ -224,7 +228,7 @@ class Core:
         if record != NO_RECORD:
             self.slots.free(t.m_file[slot], record, self.runs.pop(slot, 1) if self.runs else 1)
         elif not t.m_flags[slot] & PERSISTENT:
-            self.volatile.drop(t.m_location[slot])
+            self.volatile.release(number_of(t.m_location[slot]))
         t.m_qpool[slot] = 0
         t.messages.give(slot)
 

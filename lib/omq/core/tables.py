@@ -284,7 +284,8 @@ class Tables:
 
     def entries_of(self, slot: int) -> list[int]:
         """Entries of a message, in the order in which it was put on its queues."""
-        out, at = [], self.m_first[slot]
+        out: list[int] = []
+        at = self.m_first[slot]
         while at and len(out) <= limits.QUEUES_MAX:
             out.append(at - 1)
             at = self.e_sibling[at - 1]

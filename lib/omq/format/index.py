@@ -190,7 +190,7 @@ class IndexLayout:
     def column(self, buffer: memoryview, name: str) -> memoryview:
         """One column for loads and stores of single values."""
         code, at, count = self.columns[name]
-        return buffer[at : at + _BYTES[code] * count].cast(code)
+        return buffer[at : at + _BYTES[code] * count].cast(code)  # type: ignore[call-overload,no-any-return]
 
     def vector(self, buffer: memoryview, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         """The same column as numpy, shape (count,)."""

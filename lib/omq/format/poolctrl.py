@@ -12,6 +12,7 @@ retry in doubt is answered "already done" after any crash.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntFlag
 
 from omq.base.checksum import crc32c
 from omq.format.findings import Finding, Kind
@@ -29,6 +30,12 @@ HEADER = Layout(
 QUEUE = Layout("queue:H flags:H spare:I name:24s reserved:32s", 64)
 CLIENT = Layout("token:Q sequence:Q qpool:Q lsn:Q count:I uid:I time:q given:Q given_last:Q", 64)
 CLIENTS_MAX = (SLOT_BYTES - HEADER.size) // CLIENT.size - 1000
+
+
+class ControlFlag(IntFlag):
+    """Bits of a slot's `flags`."""
+
+    CLEAN = 1  # the journal's last frame up to `lsn` is the STOP of an orderly end
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,7 @@ class PoolControl:
     pool_files: int
     queues: dict[int, str] = field(default_factory=dict)
     clients: dict[int, Answered] = field(default_factory=dict)
+    flags: int = 0  # ControlFlag
 
     def encode(self) -> bytes:
         """One slot, without its unused rest."""
@@ -73,7 +81,7 @@ class PoolControl:
         used = HEADER.size + len(body)
         assert used <= SLOT_BYTES
         head = HEADER.pack(MAGIC, 0, VERSION, HEADER.size, used, self.uuid, self.generation,
-                           self.lsn, self.epoch, self.journal, 0, self.offset, self.next_qpool,
+                           self.lsn, self.epoch, self.journal, self.flags, self.offset, self.next_qpool,
                            self.time_ns, self.pool_files, len(self.queues), len(kept), b"")
         crc = crc32c(memoryview(head + body)[CRC_FROM:])
         return head[:4] + crc.to_bytes(4, "little") + head[CRC_FROM:] + body
@@ -84,7 +92,7 @@ def decode(data: bytes | memoryview) -> PoolControl | Finding:
     view = memoryview(data)
     if len(view) < HEADER.size:
         return Finding(Kind.SHORT, "slot cut")
-    (magic, crc, version, header, used, uuid, generation, lsn, epoch, journal, _flags, offset,
+    (magic, crc, version, header, used, uuid, generation, lsn, epoch, journal, flags, offset,
      next_qpool, time_ns, pool_files, queues, clients, _) = HEADER.unpack_from(view)
     if magic != MAGIC:
         empty = not any(view[: HEADER.size])
@@ -109,7 +117,7 @@ def decode(data: bytes | memoryview) -> PoolControl | Finding:
                                    given_last)
         at += CLIENT.size
     return PoolControl(uuid, generation, lsn, epoch, journal, offset, next_qpool, time_ns,
-                       pool_files, named, answered)
+                       pool_files, named, answered, flags)
 
 
 def newest(data: bytes | memoryview) -> tuple[PoolControl | None, list[Finding]]:

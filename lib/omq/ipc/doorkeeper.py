@@ -146,7 +146,7 @@ class Doorkeeper:
             for key, _ in ready:
                 woke |= self._look(key)
             if woke and not self._stopping:
-                self._wake()
+                self.wake()
 
     def _look(self, key: selectors.SelectorKey) -> bool:
         if key.data == "bell":
@@ -197,7 +197,7 @@ class Doorkeeper:
         self.events.append(event)
         return True
 
-    def _wake(self) -> None:
-        """If the queue is full the main loop is awake anyway."""
+    def wake(self) -> None:
+        """Make the main loop look; if the queue is full it is awake anyway."""
         with contextlib.suppress(sysv_ipc.BusyError, sysv_ipc.ExistentialError):
             self._requests.send(b"w", block=False, type=WAKE_TYPE)

@@ -12,7 +12,7 @@ from omq.base.errors import OmqError
 from omq.core.tables import Tables
 from omq.format.wire import GIVEN, REPLY, GivenFlag
 from omq.ipc.sessions import Session
-from omq.storage.store import PayloadReader
+from omq.storage.payloads import PayloadReader
 
 MANY = 12  # from here on numpy is quicker than one by one
 _PACK = GIVEN.pack_into

@@ -24,7 +24,7 @@ from omq.format.message import DESCRIPTOR, PART, Part
 from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, SETTLE, VERSION, Operation, PutFlag
 from omq.ipc.given import write_given
 from omq.ipc.sessions import Session, Sessions
-from omq.storage.store import PayloadReader
+from omq.storage.payloads import PayloadReader
 
 _PUT_FLAGS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.HAS_ID)
 _MS = 1_000_000
@@ -156,7 +156,8 @@ class RequestServer:
             raise BadRequest(reason=f"{r.count} settlements do not fit")
         if done_many(self.engine, session.party, session.request, r.count, r.sequence):
             return
-        self.engine.settle(session.party, self._verdicts(session.request, r), r.sequence)
+        session.lost = self.engine.settle(session.party, self._verdicts(session.request, r),
+                                          r.sequence)
 
     @staticmethod
     def _verdicts(area: memoryview, r: Request) -> list[Verdict]:

@@ -52,13 +52,15 @@ class Session:
     auxiliary: bool = False
     waiter: Waiter | None = None
     rights: dict[tuple[str, int], bool] = field(default_factory=dict)
+    lost: int = 0  # settlements of the request under way that did not hold
     gone: bool = False
 
     def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
                qpool: int = 0, lsn: int = 0, epoch: int = 0) -> None:
         """Write the reply header and release the semaphore. Never blocks."""
-        REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, 0, sequence, count, length, qpool,
+        REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, self.lost, sequence, count, length, qpool,
                         lsn, epoch, b"")
+        self.lost = 0
         with contextlib.suppress(sysv_ipc.Error, ValueError):  # the client removed it: its loss
             self.channel.semaphore.release()
 

@@ -53,6 +53,9 @@ _CHAIN_MAX: Final = limits.QUEUES_MAX // PARTS_PER_RECORD + 1
 _FREE: Final = bytes(RECORD_BYTES)
 
 
+TAIL_RECORDS = 128  # read at once when looking for the end of what is used
+
+
 class PoolFiles:
     """See the module. `findings` collects what recovery met in the double-write file.
 
@@ -213,6 +216,23 @@ class PoolFiles:
             if isinstance(opened, File):  # any other is reported when it is scanned
                 opened.settle()
         return found_count
+
+    def cut_tail(self, file: int) -> bool:
+        """Cut the free slots at the end of a file, as the file itself shows them (all zero): never
+        what somebody believes to be free. After the checkpoint that cleared them."""
+        opened = self._open(file)
+        if opened is None:
+            return False
+        live = max(0, opened.size() // RECORD_BYTES - 1)
+        while live:
+            step = min(live, TAIL_RECORDS)
+            data = opened.read(step * RECORD_BYTES, (live - step + 1) * RECORD_BYTES)
+            used = len(data.rstrip(b"\0"))
+            if used:
+                live = live - step + -(-used // RECORD_BYTES)
+                break
+            live -= step
+        return self.truncate_tail(file, live)
 
     def truncate_tail(self, file: int, live_records: int) -> bool:
         """Cut the space behind slot `live_records` - 1; after the checkpoint that freed it."""

@@ -7,8 +7,8 @@ Invariants, for each file:
 2. The highest slot below the mark is in use: the mark sinks as soon as that one is freed, so that
    the trailing space can be cut at the next checkpoint.
 3. Every free slot below the mark is on the stack of freed slots. Entries at or above the mark are
-   stale and are dropped when they come up; the mark rises only when the stack is empty, so no slot
-   is on it twice.
+   stale and are dropped when they come up. The mark rises when the stack is empty, and for a run
+   of slots; a slot that is on the stack twice because of that is dropped when it is found in use.
 """
 
 from __future__ import annotations
@@ -35,10 +35,31 @@ class _FileSlots:
         self.live += 1
         while self.freed:
             slot = self.freed.pop()
-            if slot < high:
+            if slot < high and not self.used[slot]:
                 self.used[slot] = 1
                 return slot
         self.used.append(1)
+        return high
+
+    def alloc_many(self, count: int) -> list[int]:
+        high, used, freed = len(self.used), self.used, self.freed
+        out: list[int] = []
+        while freed and len(out) < count:
+            slot = freed.pop()
+            if slot < high and not used[slot]:
+                used[slot] = 1
+                out.append(slot)
+        fresh = count - len(out)
+        out += range(high, high + fresh)
+        used += b"\1" * fresh
+        self.live += count
+        return out
+
+    def alloc_run(self, count: int) -> int:
+        """`count` slots in a row, at the end of the file: rare, so no search for a gap."""
+        high = len(self.used)
+        self.used += b"\1" * count
+        self.live += count
         return high
 
     def free(self, slot: int) -> None:
@@ -77,13 +98,27 @@ class SlotAllocator:
         self._excluded.add(file)
         self._files.pop(file, None)
 
-    def alloc(self, file: int) -> int:
-        """A free slot of a pool file, now in use."""
-        return self._files[file].alloc()
+    def alloc(self, file: int, run: int = 1) -> int:
+        """A free slot of a pool file, now in use; the first of `run` slots in a row."""
+        slots = self._files[file]
+        return slots.alloc() if run == 1 else slots.alloc_run(run)
 
-    def free(self, file: int, record: int) -> None:
-        """The slot may be used again. It must be in use."""
-        self._files[file].free(record)
+    def alloc_many(self, file: int, count: int) -> list[int]:
+        """`count` free slots of a pool file, in any order."""
+        return self._files[file].alloc_many(count)
+
+    def free(self, file: int, record: int, run: int = 1) -> None:
+        """The slots may be used again. They must be in use."""
+        slots = self._files[file]
+        for number in range(record, record + run):
+            slots.free(number)
+
+    def free_many(self, files: np.ndarray[Any, np.dtype[Any]],
+                  records: np.ndarray[Any, np.dtype[Any]]) -> None:
+        """The same for one slot of each message; shapes (n,)."""
+        known = self._files
+        for file, record in zip(files.tolist(), records.tolist(), strict=True):
+            known[file].free(record)
 
     def high_water(self, file: int) -> int:
         """Slots that the file needs: one more than the highest in use."""

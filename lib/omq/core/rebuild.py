@@ -1,0 +1,265 @@
+"""Rebuild: the pool's records become the tables of a fresh index, in bulk.
+
+The records of all pool files are scanned once, their columns gathered, and every table, chain and hash
+bucket is built by numpy; only what is rare is looked at one by one (given message ids, correlation
+ids, messages on more than 16 queues). 1,000,000 messages take about two seconds on one core.
+
+Invariants: 1. order: READY entries of a queue and priority are chained by their sequence, which is that
+of their submission; 2. attempts, retries, defer times and holds are those of the pool; 3. a message that
+was handed out when the manager ended is ACTIVE without a reader ("limbo"): its reader may come back and
+finish it, else it counts as dead; 4. of two records with one QPoolId the higher LSN counts, the other is
+reported. Records that cannot be read are findings; all else is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heapify
+from typing import Any
+
+import numpy as np
+
+from omq.base.errors import IndexFull
+from omq.core.state import HAS_ID, IDEL, PRIORITIES, Core
+from omq.core.tables import Vector
+from omq.format import message as message_format
+from omq.format.findings import Finding, Kind
+from omq.format.index import EntryState
+from omq.format.pool import NO_RECORD, PARTS_PER_RECORD, Message
+from omq.storage.pool import PoolFiles
+from omq.storage.slots import SlotAllocator
+
+NS = 1_000_000_000
+_COPIED = {"m_qpool": "qpool", "m_lsn": "lsn", "m_time": "time", "m_expiry": "expiry",
+           "m_location": "location", "m_offset": "offset", "m_length": "length",
+           "m_crc": "body_crc", "m_size": "size", "m_pid": "pid", "m_record": "record",
+           "m_flags": "flags", "m_file": "file"}
+_PART = ("queue", "grade", "attempts", "retries", "until", "submitted", "sequence")
+_FLAGS_KEPT = 3 | HAS_ID
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a rebuild found."""
+
+    messages: int = 0
+    entries: int = 0
+    limbo: dict[int, int] = field(default_factory=dict)  # active entry -> low half of its lease
+    findings: list[Finding] = field(default_factory=list)
+    duplicates: list[tuple[int, int]] = field(default_factory=list)  # (file, record) of the losers
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Columns gathered from the pool."""
+
+    messages: Vector  # structured, one row a message
+    parts: dict[str, Vector]  # one row an entry; "row" is the index into `messages`
+
+
+def load(core: Core, pool: PoolFiles, slots: SlotAllocator) -> Loaded:
+    """Fill the empty tables of `core` from the pool. IndexFull when they are too small."""
+    loaded = Loaded()
+    rows = _gather(pool, slots, loaded)
+    rows = _without_duplicates(rows, slots, loaded)
+    t = core.t
+    count, entries = len(rows.messages), len(rows.parts["row"])
+    if count > t.layout.messages or entries > t.layout.entries:
+        raise IndexFull(limit=t.layout.messages)
+    _messages(core, rows.messages)
+    _entries(core, rows, loaded)
+    for index in np.flatnonzero(rows.messages["next"] != NO_RECORD).tolist():
+        parts = int(np.count_nonzero(rows.parts["row"] == index))
+        core.runs[index] = -(-parts // PARTS_PER_RECORD)
+    loaded.messages, loaded.entries = count, entries
+    return loaded
+
+
+def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded) -> _Rows:
+    names = [*sorted(set(_COPIED.values())), "next", "message_id", "correlation_id"]
+    kept: list[Vector] = []
+    lists: dict[str, list[Vector]] = {name: [] for name in (*_PART, "row")}
+    base = 0
+    for file in pool.files():
+        used: list[Vector] = [np.zeros(0, dtype=np.int64)]
+        foreign = False
+        for chunk in pool.scan(file):
+            loaded.findings += chunk.findings
+            foreign |= any(f.kind in (Kind.FOREIGN, Kind.NEWER) and f.record < 0
+                           for f in chunk.findings)
+            live = np.flatnonzero(chunk.live)
+            used.append(np.flatnonzero(chunk.live | chunk.more) + chunk.first)
+            rows = chunk.records[live]
+            kept.append(np.asarray(rows[names]).copy())
+            _gather_parts(pool, rows, base, lists)
+            base += len(rows)
+        if foreign:
+            slots.exclude(file)
+        else:
+            slots.load(file, np.concatenate(used))
+    empty = np.zeros(0, dtype=np.int64)
+    parts = {name: np.concatenate([empty, *vectors]) for name, vectors in lists.items()}
+    messages = np.concatenate(kept) if kept else np.zeros(
+        0, dtype=[(name, "<i8") for name in names])
+    return _Rows(messages, parts)
+
+
+def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, list[Vector]]) -> None:
+    counts = rows["parts"]
+    long = rows["next"] != NO_RECORD
+    for i in range(min(int(counts.max(initial=0)), PARTS_PER_RECORD)):
+        index = np.flatnonzero((counts > i) & ~long)
+        part = rows["parts_list"][index, i]
+        for name in _PART:
+            lists[name].append(part[name].astype(np.int64))
+        lists["row"].append(index + base)
+    for index in np.flatnonzero(long).tolist():
+        message = pool.read_record(int(rows["file"][index]), int(rows["record"][index]))
+        if isinstance(message, Message):
+            for p in message.parts:
+                values = (p.queue, p.priority | p.state << 4, p.attempts, p.retries, p.until,
+                          p.submitted, p.sequence)
+                for name, value in zip(_PART, values, strict=True):
+                    lists[name].append(np.array([value], dtype=np.int64))
+                lists["row"].append(np.array([index + base], dtype=np.int64))
+
+
+def _without_duplicates(rows: _Rows, slots: SlotAllocator, loaded: Loaded) -> _Rows:
+    qpool = rows.messages["qpool"]
+    order = np.lexsort((rows.messages["lsn"], qpool))
+    same = qpool[order][:-1] == qpool[order][1:]
+    if not same.any():
+        return rows
+    losers = order[:-1][same]
+    for index in losers.tolist():
+        row = rows.messages[index]
+        file, record = int(row["file"]), int(row["record"])
+        loaded.findings.append(Finding(
+            Kind.DUPLICATE, f"QPoolId {int(row['qpool'])} is there twice: the higher LSN counts",
+            f"{file}QP", (record + 1) * 512, 512, record, int(row["lsn"])))
+        loaded.duplicates.append((file, record))
+        slots.free(file, record)
+    keep = np.ones(len(qpool), dtype=bool)
+    keep[losers] = False
+    number = np.cumsum(keep) - 1
+    chosen = keep[rows.parts["row"]]
+    parts = {name: vector[chosen] for name, vector in rows.parts.items()}
+    parts["row"] = number[parts["row"]]
+    return _Rows(rows.messages[keep], parts)
+
+
+def _messages(core: Core, rows: Vector) -> None:
+    t, v = core.t, core.t.v
+    count = len(rows)
+    t.messages.high = count
+    if not count:
+        return
+    for column, name in _COPIED.items():
+        v[column][:count] = rows[name]
+    v["m_flags"][:count] &= _FLAGS_KEPT
+    keys = rows["qpool"].copy()
+    given = np.flatnonzero(rows["flags"] & HAS_ID)
+    for index in given.tolist():
+        keys[index] = message_format.id_hash(bytes(rows["message_id"][index]))
+    v["m_key"][:count] = keys
+    _hash(v["b_id"], v["m_idnext"], keys & np.uint64(t.mask), np.arange(count))
+    raw = np.ascontiguousarray(rows["correlation_id"]).view("u1").reshape(count, 24)
+    correlated = np.flatnonzero(raw.any(axis=1))
+    for index in correlated.tolist():
+        key = message_format.id_hash(bytes(rows["correlation_id"][index]))
+        t.m_corr[index] = key
+        t.index_correlation(index, key)
+
+
+def _hash(heads: Vector, links: Vector, buckets: Vector, slots: Vector) -> None:
+    """Hash chains of many slots at once: neighbours in bucket order are linked."""
+    order = np.argsort(buckets, kind="stable")
+    sorted_slots, sorted_buckets = slots[order], buckets[order].astype(np.int64)
+    same = sorted_buckets[:-1] == sorted_buckets[1:]
+    links[sorted_slots] = 0
+    links[sorted_slots[:-1][same]] = sorted_slots[1:][same] + 1
+    first = np.concatenate(([True], ~same))
+    heads[sorted_buckets[first]] = sorted_slots[first] + 1
+
+
+def _idel_parts(rows: _Rows) -> dict[str, Vector]:
+    """Messages on no queue wait on IDEL: one READY entry there for each."""
+    on_queue = np.zeros(len(rows.messages), dtype=bool)
+    on_queue[rows.parts["row"]] = True
+    idle = np.flatnonzero(~on_queue)
+    if not len(idle):
+        return rows.parts
+    extra: dict[str, Any] = {
+        "queue": IDEL, "grade": int(EntryState.READY) << 4, "attempts": 0, "retries": 0,
+        "until": 0, "submitted": rows.messages["time"][idle] // NS,
+        "sequence": rows.messages["lsn"][idle].astype(np.int64), "row": idle}
+    return {name: np.concatenate((vector, np.broadcast_to(np.asarray(extra[name], dtype=np.int64),
+                                                          idle.shape)))
+            for name, vector in rows.parts.items()}
+
+
+def _entries(core: Core, rows: _Rows, loaded: Loaded) -> None:
+    t, v = core.t, core.t.v
+    parts = _idel_parts(rows)
+    count = len(parts["row"])
+    t.entries.high = count
+    if not count:
+        return
+    priority, state = parts["grade"] & 15, parts["grade"] >> 4
+    order = np.lexsort((parts["sequence"], -priority, parts["queue"]))
+    parts = {name: vector[order] for name, vector in parts.items()}
+    priority, state = priority[order], state[order]
+    due = (state == EntryState.DEFERRED) & (parts["until"] * NS <= core.now_ns)
+    state[due] = EntryState.READY
+    deferred = state == EntryState.DEFERRED
+    active = state == EntryState.ACTIVE
+    v["e_message"][:count] = parts["row"]
+    v["e_queue"][:count] = parts["queue"]
+    v["e_priority"][:count] = priority
+    v["e_state"][:count] = state
+    v["e_attempts"][:count] = parts["attempts"]
+    v["e_retries"][:count] = parts["retries"]
+    v["e_sequence"][:count] = parts["sequence"]
+    v["e_submitted"][:count] = parts["submitted"] * NS
+    v["e_until"][:count] = np.where(deferred, parts["until"] * NS, 0)
+    v["e_lease"][:count] = np.where(active, parts["until"], 0)
+    _chain(core, parts["queue"] * PRIORITIES + priority, state == EntryState.READY)
+    _siblings(core, parts["row"])
+    v["m_parts"][: len(rows.messages)] = np.bincount(parts["row"], minlength=len(rows.messages))
+    high = t.layout.queues
+    v["q_depth"][:high] = np.bincount(parts["queue"], minlength=high)[:high]
+    for name, kind in (("q_ready", EntryState.READY), ("q_active", EntryState.ACTIVE),
+                       ("q_deferred", EntryState.DEFERRED), ("q_held", EntryState.HELD)):
+        v[name][:high] = np.bincount(parts["queue"][state == kind], minlength=high)[:high]
+    core.runnable.update(np.unique(parts["queue"]).tolist())
+    loaded.limbo = {e: t.e_lease[e] for e in np.flatnonzero(active).tolist()}
+    core.due = [(core.mono_ns + t.e_until[e] - core.now_ns, e, t.e_sequence[e])
+                for e in np.flatnonzero(deferred).tolist()]
+    heapify(core.due)
+
+
+def _chain(core: Core, chains: Vector, ready: Vector) -> None:
+    """READY entries, sorted by queue, priority, sequence, become the chains."""
+    v = core.t.v
+    entries = np.flatnonzero(ready)
+    if not len(entries):
+        return
+    chains = chains[entries]
+    same = chains[:-1] == chains[1:]
+    v["e_next"][entries[:-1][same]] = entries[1:][same] + 1
+    v["e_prev"][entries[1:][same]] = entries[:-1][same] + 1
+    first = np.concatenate(([True], ~same))
+    last = np.concatenate((~same, [True]))
+    v["q_head"][chains[first]] = entries[first] + 1
+    v["q_tail"][chains[last]] = entries[last] + 1
+
+
+def _siblings(core: Core, owners: Vector) -> None:
+    """The entries of each message, linked."""
+    v = core.t.v
+    entries = np.argsort(owners, kind="stable")
+    owners = owners[entries]
+    same = owners[:-1] == owners[1:]
+    v["e_sibling"][entries[:-1][same]] = entries[1:][same] + 1
+    first = np.concatenate(([True], ~same))
+    v["m_first"][owners[first]] = entries[first] + 1

@@ -1,0 +1,127 @@
+"""Restart recovery: finish pool.writer's work, so that the pool equals the journal's end.
+
+1. complete a checkpoint that was cut (the double-write file); 2. read the newest valid poolctrl slot;
+3. redo the journal behind it; 4. write that as a checkpoint. The index is then loaded from the pool
+alone. Every step may be cut and simply starts again: records carry the LSN of their last change.
+
+With both poolctrl slots damaged, the whole journal that is kept is redone over the pool: slower, and
+safe for the same reason; it is reported. What was accepted is on the disk when this returns (files are
+settled before they are read), so a later crash cannot take it back.
+
+After an unclean end numbers that were given but may not have reached the disk (at most one block and
+the unsynced frames before it) are skipped: no LSN or QPoolId is ever given twice.
+
+Errors: NewerFormat, DiskError, NeedsRepair (what lies there cannot be this instance's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omq.base import clock
+from omq.base.errors import NeedsRepair, NewerFormat
+from omq.base.fault import point
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.core.checkpoint import Checkpointer
+from omq.core.redo import Redo
+from omq.format.findings import Finding, Kind
+from omq.format.poolctrl import Answered, ControlFlag, PoolControl
+from omq.storage import control as poolctrl
+from omq.storage.journal import numbers_in
+from omq.storage.journal_reader import JournalScan, read_entry, scan_journal
+from omq.storage.journal_scan import Block
+from omq.storage.pool import PoolFiles
+
+WINDOW_BYTES = 64 << 20  # of journal, per call of redo
+UNSYNCED_FRAMES_MAX = 4096  # frames of non-persistent messages that may wait for a sync
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The state of the spool after recovery."""
+
+    lsn: int  # last LSN accepted
+    first_lsn: int  # first LSN of the new epoch
+    epoch: int  # of the new manager
+    next_qpool: int
+    journal: int  # last journal file
+    clean: bool
+    queues: dict[int, str] = field(default_factory=dict)
+    clients: dict[int, Answered] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    frames: int = 0  # redone
+
+
+def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
+            progress: Progress) -> Recovered:
+    """See the module. The caller holds the manager's and the pool's lock."""
+    point("recovery.before_pool")
+    pool.recover_double_write()
+    control, findings = poolctrl.load(paths, settle=True)
+    findings = [f for f in [*findings, *pool.findings] if f.kind is not Kind.END]
+    _refuse_newer(paths.msgpool, findings)
+    if control is not None and control.uuid != uuid:
+        raise NeedsRepair(path=paths.msgpool, reason="poolctrl belongs to another instance",
+                          command=f"omqrecover scan {paths.root}")
+    point("recovery.after_pool")
+    redo = Redo(pool)
+    number = offset = 0
+    if control is not None:
+        redo.queues, redo.clients = dict(control.queues), dict(control.clients)
+        redo.lsn, redo.next_qpool = control.lsn, control.next_qpool
+        redo.clean_stop = bool(control.flags & ControlFlag.CLEAN)
+        number, offset = control.journal, control.offset
+    point("recovery.before_redo")
+    scan = scan_journal(paths, uuid, number, offset, redo.lsn, settle=True)
+    epoch = _redo_all(redo, scan, progress)
+    point("recovery.after_redo")
+    findings += [*scan.findings, *redo.findings]
+    _refuse_newer(paths.journal, [*findings, *([scan.end] if scan.end else [])])
+    files = numbers_in(paths.journal)
+    headers = [read_entry(paths, n, uuid).header for n in files[-8:]]
+    epoch = max([epoch, control.epoch if control else 0, *(h.epoch for h in headers if h)]) + 1
+    next_qpool = max([redo.next_qpool, *(h.next_qpool for h in headers if h)])
+    first = redo.lsn + 1
+    if not redo.clean_stop and redo.lsn:
+        void = settings.block_frames_max + UNSYNCED_FRAMES_MAX
+        first, next_qpool = first + void, next_qpool + void
+    redo.next_qpool = next_qpool
+    last = max([scan.last_number, number, *files])
+    if redo.dirty or redo.clears or control is None or redo.lsn > control.lsn:
+        Checkpointer(pool, redo, paths, uuid, settings).take(epoch - 1, *_position(scan, control),
+                                                            clock.wall_ns())
+    return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
+                     redo.queues, redo.clients, findings, redo.frames_seen)
+
+
+def _position(scan: JournalScan, control: PoolControl | None) -> tuple[int, int]:
+    if scan.last_number:
+        return scan.last_number, scan.last_offset
+    return (control.journal, control.offset) if control else (0, 0)
+
+
+def _redo_all(redo: Redo, scan: JournalScan, progress: Progress) -> int:
+    """Redo in windows; the highest epoch seen."""
+    window: list[Block] = []
+    size = epoch = 0
+    for block in scan:
+        window.append(block)
+        size += block.header.length
+        epoch = max(epoch, block.header.epoch)
+        redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
+        if size >= WINDOW_BYTES:
+            redo.apply(window)
+            window, size = [], 0
+            progress(f"redoing the journal: LSN {redo.lsn}")
+    redo.apply(window)
+    return epoch
+
+
+def _refuse_newer(place: Path, findings: list[Finding]) -> None:
+    for finding in findings:
+        if finding.kind is Kind.NEWER:
+            raise NewerFormat(file=f"{place}/{finding.file}", version=finding.reason, known=1)

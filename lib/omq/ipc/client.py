@@ -1,0 +1,214 @@
+"""The client of the queue manager: connect, put, read, browse. This is omq's public Python API.
+
+    with omq.connect() as c:
+        c.put("ORDERS", b"body", priority=7, properties={"customer": "42"})
+        with c.reader("ORDERS", batch=10) as reader:
+            for message in reader:
+                work(message.body)
+                message.done()
+
+A Connection has one request under way and is not for several threads: one connection a thread.
+
+A put is acknowledged when it is on the disk. If the manager ends in between, the client waits for the
+next one (up to `timeout_s`), asks it what became of the request under way, and repeats it only if it
+was not carried out: exactly once, with the same message id. Settlements (done, defer, ...) likewise; a
+reader that outlives the manager keeps the messages that it holds.
+
+Errors: the classes of omq.base.errors; above all ManagerUnavailable, TimedOut, QueueFull, NoAuthority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from omq.base import limits, names
+from omq.base.errors import (
+    BadRequest,
+    ManagerUnavailable,
+    MessageTooLong,
+    OmqError,
+    TimedOut,
+)
+from omq.base.paths import SpoolPaths, default_spool
+from omq.format.journal import FRAME, FrameType
+from omq.format.wire import Operation
+from omq.ipc.link import Link
+from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing
+from omq.ipc.reader import Message, Reader
+from omq.storage import containers
+from omq.storage.payloads import PayloadReader
+
+if TYPE_CHECKING:
+    from omq.core.index_view import EntryRow
+
+__all__ = ["Connection", "Message", "Outgoing", "Reader", "connect"]
+
+TIMEOUT_S = 60.0
+
+
+def connect(spool: Path | str | None = None, instance: str | None = None, name: str = "python",
+            timeout_s: float = TIMEOUT_S) -> Connection:
+    """Connect to the queue manager of a spool (default: OMQ_SPOOL, else /var/lib/omq[-INSTANCE]).
+
+    `timeout_s`: how long to wait for a manager that is away, now and later. ManagerUnavailable."""
+    root = Path(spool) if spool is not None else default_spool(instance)
+    return Connection(SpoolPaths(root), names.check_client_name(name), timeout_s)
+
+
+class Connection:
+    """A registered client; see the module. Use it as a context manager."""
+
+    def __init__(self, paths: SpoolPaths, name: str, timeout_s: float) -> None:
+        self.paths = paths
+        self.name = name
+        self._link = Link(paths, name, timeout_s)
+        self._queues: dict[str, int] = {}
+        self._bodies = PayloadReader(paths)
+
+    # putting
+
+    def put(self, queues: str | Sequence[str], body: bytes = b"", *, priority: int | str = 4,
+            properties: Mapping[str, str] | None = None, persistent: bool = True,
+            correlation_id: bytes = b"", message_id: bytes = b"", expiry_s: float | None = None,
+            reply_to: str = "", delay_s: float = 0.0, outgoing: Outgoing | None = None) -> str:
+        """Put one message on one queue, or on several at once; its id (48 hex digits).
+
+        It returns when the message is on the disk (not for persistent=False)."""
+        listed = (queues,) if isinstance(queues, str) else tuple(queues)
+        message = outgoing or Outgoing(
+            body=body, queues=listed, priority=names.parse_priority(str(priority)),
+            properties=properties or {}, persistent=persistent, correlation_id=correlation_id,
+            message_id=message_id, expiry_s=expiry_s, reply_to=reply_to, delay_s=delay_s)
+        encoded = self.encode(message, listed)
+        if len(encoded.payload) > self._link.room:
+            raise MessageTooLong(size=encoded.size, queue=listed[0], limit=self._link.room)
+        with self.container_of(encoded):
+            answer = self._link.request(
+                Operation.PUT, [encoded.payload], priority=encoded.priority, flags=encoded.flags,
+                queue=encoded.queue, count=1, length=len(encoded.payload), size=encoded.size,
+                crc=encoded.crc, correlation=encoded.correlation, want=encoded.key,
+                parts=encoded.parts, expiry=encoded.expiry)
+        return self._id(answer.qpool, message)
+
+    @contextmanager
+    def container_of(self, *messages: Encoded) -> Iterator[None]:
+        """Containers of messages that are refused are removed; in doubt they stay."""
+        try:
+            yield
+        except (ManagerUnavailable, TimedOut):
+            raise
+        except OmqError:
+            for message in messages:
+                if message.container:
+                    containers.remove(self.paths, message.container)
+            raise
+
+    def put_many(self, queue: str, messages: Sequence[Outgoing | bytes]) -> list[str]:
+        """Put many messages on one queue; their ids. Each request of a batch is all or nothing; a
+        sequence too long for one request goes in several."""
+        outgoing = [m if isinstance(m, Outgoing) else Outgoing(body=m) for m in messages]
+        number = self.queue_number(queue)
+        ids: list[str] = []
+        rows: list[Encoded] = []
+        start, room, size = 0, self._link.room, 0
+        for i, message in enumerate(outgoing):
+            if message.delay_s or message.queues not in ((), (queue,)):
+                raise BadRequest(reason="put_many takes messages for one queue, without a delay")
+            encoded = self.encode(message, (queue,))
+            need = FRAME.size + len(encoded.payload)
+            if need > room:
+                raise MessageTooLong(size=len(encoded.payload), queue=queue, limit=room)
+            if rows and (size + need > room or len(rows) >= limits.BATCH_MAX):
+                ids += self._put_batch(number, rows, outgoing[start:i])
+                rows, start, size = [], i, 0
+            rows.append(encoded)
+            size += need
+        if rows:
+            ids += self._put_batch(number, rows, outgoing[start:])
+        return ids
+
+    def _put_batch(self, queue: int, rows: list[Encoded], messages: Sequence[Outgoing]
+                   ) -> list[str]:
+        heads = [row.head(FrameType.PUT) for row in rows]
+        payloads = [row.payload for row in rows]
+        with self.container_of(*rows):
+            answer = self._link.request(
+                Operation.PUT_MANY, [b"".join([*heads, *payloads])], queue=queue, count=len(rows),
+                length=sum(map(len, payloads)))
+        first = answer.qpool
+        return [self._id(first + i, message) for i, message in enumerate(messages)]
+
+    def encode(self, message: Outgoing, queues: Sequence[str] = ()) -> Encoded:
+        """A message as the wire carries it, for `queues` unless it names its own."""
+        listed = message.queues or tuple(queues)
+        numbers = [self.queue_number(name) for name in listed]
+        reply_to = self.queue_number(message.reply_to) if message.reply_to else 0
+        if len(message.body) > self._link.threshold and not self._link.trusted:
+            # Containers are files of the spool, which this user may not write.
+            raise MessageTooLong(size=len(message.body), queue=listed[0],
+                                 limit=self._link.threshold)
+        return encode_outgoing(message, numbers, reply_to, self.paths, self._link.threshold,
+                               self.name)
+
+    def _id(self, qpool: int, message: Outgoing) -> str:
+        if message.message_id:
+            return names.message_id_text(message.message_id.ljust(24, b"\0"))
+        return self._link.id_prefix + f"{qpool:016x}"
+
+    # reading
+
+    def reader(self, queue: str, *, batch: int = 1, auxiliary: bool = False) -> Reader:
+        """Register as a reader of a queue: main, or auxiliary (gets messages when there is a
+        backlog). One reader a connection."""
+        return Reader(self, self._link, queue, batch=batch, auxiliary=auxiliary)
+
+    def browse(self, queue: str, limit: int = 0) -> Iterator[EntryRow]:
+        """The messages of a queue in the order in which they would be handed out, without touching
+        them (rows of omq.core.index_view). Needs the right to attach the index: the suite's group."""
+        from omq.core.index_view import IndexView
+
+        with IndexView.attach(self.paths) as view:
+            rows = list(view.entries(queue, limit or limits.BROWSE_MAX))
+        return iter(rows)
+
+    # administration
+
+    def queue_number(self, queue: str) -> int:
+        """Number of a queue; UnknownQueue. Asked once."""
+        number = self._queues.get(queue)
+        if number is None:
+            names.check_queue_name(queue)
+            number = int(self.control({"op": "open", "queue": queue})["queue"])
+            self._queues[queue] = number
+        return number
+
+    def control(self, question: dict[str, Any]) -> dict[str, Any]:
+        """One question over the control connection, for tools; the answer."""
+        return self._link.control(question)
+
+    def relocate(self, rows: bytes) -> int:
+        """pool.writer: bodies have moved (rows of format.journal.RELOCATION); how many were taken."""
+        return self._link.request(Operation.RELOCATE, [rows], length=len(rows)).count
+
+    @property
+    def bodies(self) -> PayloadReader:
+        """Reads payloads from the spool's files."""
+        return self._bodies
+
+    def close(self) -> None:
+        """Unregister. Messages still held come back to their queue."""
+        self._link.close()
+        self._bodies.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+

@@ -1,0 +1,290 @@
+"""The client's end of the wire: registration, one request at a time, and a manager that may go away.
+
+A request is written into the channel, its 96 bytes go on the request queue, and the client waits on
+its semaphore. The manager's end shows as: semaphore or queue removed, end of the control connection,
+or no answer. The client then registers again with its old token and learns whether the request under
+way was carried out; if not, the same request goes again under the same number.
+
+Invariants: 1. a request's bytes are kept until it is answered; 2. a request number is never used for
+two requests; 3. a reply counts only with the number of the request under way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sysv_ipc
+
+from omq.base.errors import ManagerUnavailable, OmqError, TimedOut, from_status
+from omq.base.fault import point
+from omq.base.paths import SpoolPaths
+from omq.format.wire import (
+    REPLY,
+    REQUEST,
+    REQUEST_MAGIC,
+    REQUEST_TYPE,
+    VERSION,
+    Operation,
+    halves,
+)
+from omq.storage import segment
+
+SLICE_S = 1.0  # how long to wait before looking whether the manager still lives
+RETRY_S = 0.05  # pause between two attempts to reach a manager that is away
+BUSY_S = 0.001  # pause when the request queue is full
+_LOST = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError, sysv_ipc.NotAttachedError)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply without its rows."""
+
+    count: int
+    qpool: int
+    lsn: int
+    lost: int = 0  # settlements that did not hold
+    recovered: bool = False  # carried out by a manager that ended before it could say so
+
+
+class Lost(Exception):
+    """The manager went away; handled inside the link."""
+
+
+@dataclass(slots=True)
+class Held:
+    """What a reader tells a new manager that it holds."""
+
+    queue: str = ""
+    auxiliary: bool = False
+    messages: Callable[[], list[tuple[int, int]]] = field(default=list)
+
+
+class Link:
+    """See the module."""
+
+    def __init__(self, paths: SpoolPaths, name: str, timeout_s: float) -> None:
+        self._paths = paths
+        self._name = name
+        self._timeout_s = timeout_s
+        self._token = b""
+        self._sequence = 0
+        self._socket: socket.socket | None = None
+        self._received = b""
+        self._pid = os.getpid()
+        self.reader = Held()
+        self.reply = memoryview(b"")
+        self.interrupted = False
+        self._register_until(time.monotonic() + timeout_s, 0)
+
+    # registration
+
+    def _register_until(self, deadline: float, in_doubt: int) -> dict[str, Any]:
+        """Register, waiting for a manager if need be."""
+        while True:
+            try:
+                return self._register(in_doubt)
+            except (OSError, Lost, sysv_ipc.Error, ValueError) as error:
+                self._drop()
+                if time.monotonic() >= deadline:
+                    raise ManagerUnavailable(spool=self._paths.root, reason=str(error)
+                                             or type(error).__name__) from error
+                if self.interrupted and in_doubt == 0:
+                    raise ManagerUnavailable(spool=self._paths.root, reason="interrupted"
+                                             ) from error
+                time.sleep(RETRY_S)
+
+    def _register(self, in_doubt: int) -> dict[str, Any]:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self._socket.settimeout(max(SLICE_S, min(self._timeout_s, 10.0)))
+        self._received = b""
+        self._socket.connect(str(self._paths.socket))
+        held = self.reader.messages() if self._token else []
+        facts = self._ask({
+            "op": "register", "version": VERSION, "name": self._name,
+            "token": self._token.hex(), "in_doubt": in_doubt, "held": held,
+            "queue": self.reader.queue, "auxiliary": self.reader.auxiliary})
+        self._token = bytes.fromhex(facts["token"])
+        self._client = int(facts["client"])
+        self.trusted = bool(facts["trusted"])
+        self.threshold = int(facts["threshold"])
+        self.epoch = int(facts["epoch"])
+        self.id_prefix = str(facts["id_prefix"])
+        key, identifier = facts["requests"]
+        self._requests = sysv_ipc.MessageQueue(key)
+        semaphore_key, semaphore_id = facts["semaphore"]
+        self._semaphore = sysv_ipc.Semaphore(semaphore_key)
+        if self._requests.id != identifier or self._semaphore.id != semaphore_id:
+            raise Lost("the objects named are not those of the manager")
+        self._segment = segment.attach(int(facts["channel"]), write=True)
+        self._channel = memoryview(self._segment)
+        reply, request = halves(len(self._channel))
+        self.reply = self._channel[reply:request]
+        self._area = self._channel[request:]
+        self.room = len(self._area)
+        return facts
+
+    def _drop(self) -> None:
+        """Let go of everything that belongs to one manager."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if len(self.reply):
+            self.reply.release()
+            self._area.release()
+            self._channel.release()
+            with contextlib.suppress(*_LOST):
+                self._segment.detach()
+            self.reply = memoryview(b"")
+
+    # control connection
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        assert self._socket is not None
+        self._socket.sendall((json.dumps(question) + "\n").encode())
+        while b"\n" not in self._received:
+            data = self._socket.recv(65536)
+            if not data:
+                raise Lost("the manager closed the connection")
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if answer.get("status"):
+            raise from_status(int(answer["status"]), answer.get("fields", {}))
+        return answer
+
+    def control(self, question: dict[str, Any]) -> dict[str, Any]:
+        """A question that may be asked again: repeated after a reconnection."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                if self._socket is None:
+                    self._register_until(deadline, 0)
+                return self._ask(question)
+            except (OSError, Lost) as error:
+                if time.monotonic() >= deadline:
+                    raise ManagerUnavailable(spool=self._paths.root, reason=str(error)) from error
+                self._drop()
+                self._register_until(deadline, 0)
+
+    # requests
+
+    def request(self, operation: Operation, pieces: Sequence[bytes], *, priority: int = 0,
+                flags: int = 0, queue: int = 0, count: int = 0, length: int = 0, size: int = 0,
+                crc: int = 0, correlation: int = 0, want: int = 0, argument: int = 0,
+                parts: int = 0, expiry: int = 0, wait_s: float | None = None) -> Answer:
+        """Send one request and wait for its reply; `wait_s`: how long the manager itself may wait
+        (negative: for ever), which `interrupt` ends. The error of a refusal; TimedOut;
+        ManagerUnavailable."""
+        assert self._pid == os.getpid(), "a connection does not survive a fork: connect again"
+        self._sequence += 1
+        sequence = self._sequence
+        deadline = time.monotonic() + self._timeout_s + max(0.0, wait_s or 0.0)
+        point("client.before_request")
+        while True:
+            try:
+                if self._socket is None:
+                    raise Lost("not registered")
+                if sum(map(len, pieces)) > self.room:
+                    raise OmqError(text=f"a request of {sum(map(len, pieces))} bytes")
+                self._send(REQUEST.pack(
+                    operation, priority, flags, queue, count, self._client, length, self._token,
+                    sequence, size, crc, REQUEST_MAGIC, VERSION, correlation, want, argument, 0,
+                    parts, 0, expiry), pieces, deadline)
+                point("client.after_request")
+                return self._await(sequence, None if wait_s is not None and wait_s < 0 else deadline,
+                                   waiting=wait_s is not None)
+            except (Lost, OSError, *_LOST) as error:
+                answer = self._resume(sequence, deadline, error)
+                if answer is not None:
+                    return answer
+
+    def _send(self, head: bytes, pieces: Sequence[bytes], deadline: float) -> None:
+        at, area = 0, self._area
+        for piece in pieces:
+            end = at + len(piece)
+            area[at:end] = piece
+            at = end
+        while True:
+            try:
+                self._requests.send(head, block=False, type=REQUEST_TYPE)
+                return
+            except sysv_ipc.BusyError:
+                if time.monotonic() >= deadline:
+                    raise TimedOut(seconds=self._timeout_s, what="the request queue") from None
+                time.sleep(BUSY_S)
+
+    def _await(self, sequence: int, deadline: float | None, *, waiting: bool) -> Answer:
+        while True:
+            if waiting and self.interrupted:
+                waiting = False
+                self._ask({"op": "cancel"})
+            try:
+                self._semaphore.acquire(SLICE_S)
+            except sysv_ipc.BusyError:
+                self._check_alive()
+                if deadline is not None and time.monotonic() >= deadline:
+                    self._drop()
+                    raise TimedOut(seconds=self._timeout_s, what="the queue manager") from None
+                continue
+            except sysv_ipc.Error as error:
+                if isinstance(error, _LOST):
+                    raise
+                continue  # a signal: its handler has run, wait on
+            magic, status, lost, answered, count, length, qpool, lsn, _, _ = REPLY.unpack_from(
+                self.reply)
+            if magic != REQUEST_MAGIC or answered != sequence:
+                continue  # woken by interrupt(), or the reply of a request given up
+            if status:
+                raise from_status(status, self._fields(length))
+            point("client.after_reply")
+            return Answer(count, qpool, lsn, lost)
+
+    def _fields(self, length: int) -> dict[str, Any]:
+        raw = bytes(self.reply[REPLY.size : REPLY.size + length])
+        try:
+            fields: dict[str, Any] = json.loads(raw)
+            return fields
+        except ValueError:
+            return {"text": raw.decode("utf-8", "replace")}
+
+    def _check_alive(self) -> None:
+        """Lost when the manager's end of the control connection is closed."""
+        assert self._socket is not None
+        try:
+            if not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                raise Lost("the queue manager has ended")
+        except BlockingIOError:
+            return
+
+    def _resume(self, sequence: int, deadline: float, error: Exception) -> Answer | None:
+        """After a loss: a new registration; the answer if the request was carried out after all."""
+        self._drop()
+        if time.monotonic() >= deadline:
+            raise ManagerUnavailable(spool=self._paths.root, reason=str(error)) from error
+        facts = self._register_until(deadline, sequence)
+        done = facts.get("answered")
+        if done is not None and int(done["sequence"]) == sequence:
+            return Answer(int(done["count"]), int(done["qpool"]), int(done["lsn"]),
+                          recovered=True)
+        return None
+
+    def interrupt(self) -> None:
+        """Callable from a signal handler: a wait for messages ends soon."""
+        self.interrupted = True
+        with contextlib.suppress(sysv_ipc.Error, AttributeError):
+            self._semaphore.release()
+
+    def close(self) -> None:
+        """Say good-bye; the manager takes back what is still held."""
+        if self._socket is not None and self._pid == os.getpid():
+            with contextlib.suppress(OSError, Lost, OmqError, ValueError):
+                self._socket.settimeout(SLICE_S)
+                self._ask({"op": "bye"})
+        self._drop()

@@ -1,0 +1,124 @@
+"""A message on its way in: what a program says of it, and its encoded form.
+
+Bodies above the container threshold become container files, written and synced by the submitter
+before the put, so that the manager never carries them. If the put is then refused the container is
+removed; a submitter that dies in between leaves an orphan, which omscan finds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from omq.base.checksum import crc32c
+from omq.base.errors import BadRequest
+from omq.base.names import check_priority
+from omq.base.paths import SpoolPaths
+from omq.format import message as message_format
+from omq.format.journal import FRAME, FrameType
+from omq.format.message import DESCRIPTOR, NO_ID, Descriptor, Part
+from omq.format.wire import PutFlag
+from omq.storage import containers
+
+NS = 1_000_000_000
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to put. `queues` may be empty where the operation names the queue."""
+
+    body: bytes = b""
+    queues: tuple[str, ...] = ()
+    priority: int = 4
+    properties: Mapping[str, str] = field(default_factory=dict)
+    persistent: bool = True
+    correlation_id: bytes = b""  # up to 24 bytes
+    message_id: bytes = b""  # up to 24 bytes; empty = the manager's
+    expiry_s: float | None = None  # seconds from now
+    reply_to: str = ""
+    delay_s: float = 0.0  # not handed out before that time has passed
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A message as the wire carries it."""
+
+    queue: int  # 0 when it goes on several
+    priority: int
+    flags: int
+    size: int
+    crc: int
+    correlation: int
+    key: int
+    expiry: int
+    parts: int
+    payload: bytes
+    container: str = ""
+
+    def head(self, kind: FrameType, offset: int = 0) -> bytes:
+        """A frame header with what the submitter says; the manager fills in the rest."""
+        return FRAME.pack(kind, self.priority, self.flags, self.queue, 0, 0, 0, 0, self.size,
+                          len(self.payload), self.crc, offset, 0, 0, 0, 0, self.parts, 0, 0,
+                          self.key, 0, 0, self.correlation, self.expiry, 0, 0, 0, 0)
+
+
+_PLAIN = Descriptor().encode()
+_BODY_AT = DESCRIPTOR.offset("body")
+_PLAIN_HEAD, _PLAIN_TAIL = _PLAIN[:_BODY_AT], _PLAIN[_BODY_AT + 8 :]
+
+
+def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,
+                    threshold: int, application: str) -> Encoded:
+    """Encode a message for the queues with these numbers. BadRequest, BadPriority, BadProperty."""
+    body = message.body
+    if (len(queues) == 1 and len(body) <= threshold and not message.properties
+            and not message.correlation_id and not message.message_id and message.expiry_s is None
+            and not reply_to and not message.delay_s):
+        payload = b"".join((_PLAIN_HEAD, len(body).to_bytes(8, "little"), _PLAIN_TAIL, body))
+        return Encoded(queues[0], check_priority(message.priority), int(message.persistent),
+                       len(body), crc32c(payload), 0, 0, 0, 0, payload)
+    return _encode_full(message, queues, reply_to, paths, threshold, application)
+
+
+def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,
+                 threshold: int, application: str) -> Encoded:
+    if not queues:
+        raise BadRequest(reason="a message needs a queue")
+    priority = check_priority(message.priority)
+    correlation, given = _identifier(message.correlation_id), _identifier(message.message_id)
+    now = time.time_ns()
+    expiry = now + int(message.expiry_s * NS) if message.expiry_s is not None else 0
+    until = -(-(now + int(message.delay_s * NS)) // NS) if message.delay_s > 0 else 0
+    parts: list[Part] = []
+    if len(queues) > 1 or until:
+        parts = [Part(queue, priority, 0, until) for queue in queues]
+    descriptor = Descriptor(
+        expiry=expiry, message_id=given, correlation_id=correlation, reply_to=reply_to,
+        application=application.encode()[:12])
+    properties = message_format.encode_properties(message.properties)
+    flags = (PutFlag.PERSISTENT if message.persistent else 0) | (PutFlag.HAS_ID if any(given)
+                                                                 else 0)
+    container, size = "", len(message.body)
+    content: bytes = message.body
+    body_crc = 0
+    if size > threshold:
+        if not message.persistent:
+            raise BadRequest(reason=f"a non-persistent body has at most {threshold} bytes")
+        view = memoryview(message.body)
+        chunks = (view[at : at + CHUNK_BYTES] for at in range(0, size, CHUNK_BYTES))
+        container, size, body_crc = containers.create(paths, chunks)
+        content = container.encode()
+        flags |= PutFlag.CONTAINER
+    payload = message_format.encode(descriptor, parts, properties, content, size, body_crc)
+    return Encoded(
+        queues[0], priority, int(flags), size, crc32c(payload),
+        message_format.id_hash(correlation), message_format.id_hash(given), expiry, len(parts),
+        payload, container)
+
+
+def _identifier(raw: bytes) -> bytes:
+    if len(raw) > len(NO_ID):
+        raise BadRequest(reason=f"an id has at most {len(NO_ID)} bytes")
+    return raw.ljust(len(NO_ID), b"\0")

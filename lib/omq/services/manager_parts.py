@@ -1,0 +1,272 @@
+"""The parts of a queue manager and the order in which they are made and ended.
+
+Order of making: manager lock, left-over IPC objects removed, pool lock (pool.writer lets go as soon as
+its manager is gone), recovery, index segment, tables from the pool, journal epoch, queues, wire, ids
+published, pool lock released. A failure on the way leaves nothing behind but files that the next start
+uses or ignores.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sysv_ipc
+
+from omq.base import clock, events
+from omq.base.config import QueueConf, load_authority, load_queues
+from omq.base.errors import IndexFull, SpoolLocked
+from omq.base.event_log import ERROR, REPORT, WARNING
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.core.block import Block
+from omq.core.engine import Engine
+from omq.core.rebuild import Loaded, load
+from omq.core.recovery import UNSYNCED_FRAMES_MAX, Recovered, recover
+from omq.core.relocation import relocate
+from omq.core.state import FIRST_QUEUE, SPECIAL_QUEUES, Core, QueueRules
+from omq.core.statistics import Statistics
+from omq.core.tables import Tables
+from omq.format.findings import Finding, Kind
+from omq.format.index import Counter, IndexHeader, IndexLayout, write_header
+from omq.format.journal import FrameFlag, FrameType
+from omq.ipc.control_plane import ControlPlane
+from omq.ipc.doorkeeper import Doorkeeper
+from omq.ipc.objects import ObjectList, make_requests
+from omq.ipc.server import RequestServer
+from omq.ipc.sessions import Sessions
+from omq.services.daemon import DaemonContext
+from omq.storage import segment, spool
+from omq.storage.files import File, write_new_file
+from omq.storage.journal import JournalWriter
+from omq.storage.payloads import PayloadReader
+from omq.storage.pool import PoolFiles
+from omq.storage.slots import SlotAllocator
+from omq.storage.volatile import VolatileBodies
+
+UNLIMITED = 0xFFFFFFFF
+
+
+class Requests:
+    """The request queue, taken in batches."""
+
+    def __init__(self, queue: sysv_ipc.MessageQueue) -> None:
+        self.queue = queue
+        self._receive = queue.receive
+
+    def take(self, limit: int) -> list[bytes]:
+        """Wait for one request or wake-up, then take all that are there, up to `limit`."""
+        out: list[bytes] = []
+        receive, add = self._receive, out.append
+        try:
+            first, kind = receive(block=True)
+            if kind == 1:
+                add(first)
+            while len(out) < limit:
+                raw, kind = receive(block=False)
+                if kind == 1:
+                    add(raw)
+        except sysv_ipc.BusyError:
+            pass
+        except sysv_ipc.ExistentialError:
+            raise  # somebody removed the queue: the manager starts anew
+        except sysv_ipc.Error:  # a signal
+            pass
+        return out
+
+
+@dataclass(slots=True)
+class Parts:
+    """Everything a running manager consists of."""
+
+    paths: SpoolPaths
+    lock: File
+    engine: Engine
+    writer: JournalWriter
+    sessions: Sessions
+    server: RequestServer
+    control: ControlPlane
+    doorkeeper: Doorkeeper
+    requests: Requests
+    index: sysv_ipc.SharedMemory
+    listed: ObjectList
+    epoch: int
+
+    def close_in_order(self, wall_ns: int, mono_ns: int) -> None:
+        """A clean end: everybody is told, the journal says STOP, the IPC objects go."""
+        engine = self.engine
+        engine.begin(wall_ns, mono_ns)
+        self.doorkeeper.stop()
+        for session in list(self.sessions.by_id.values()):
+            self.control.end(session, died=False)
+        engine.core.block.reserve(1, 0)
+        engine.core.block.frame(FrameType.STOP, FrameFlag.PERSISTENT, 0, 0)
+        engine.commit(sync=True)
+        self.writer.close()
+        self.paths.ids.unlink(missing_ok=True)
+        engine.core.t.release()
+        with contextlib.suppress(sysv_ipc.ExistentialError):
+            self.index.remove()
+        with contextlib.suppress(sysv_ipc.ExistentialError):
+            self.requests.queue.remove()
+        self.listed.clear_left_overs(os.geteuid())
+        self.lock.close()
+
+
+def rules_from(queues: dict[str, QueueConf], known: dict[str, int], settings: Settings
+               ) -> list[QueueRules]:
+    """Numbered rules: known queues keep their number, new ones get the next free one, known ones
+    that the configuration no longer has take no more messages."""
+    numbers = {name: number for number, name in SPECIAL_QUEUES.items()} | known
+    following = max([FIRST_QUEUE - 1, *numbers.values()]) + 1
+    out = []
+    for name in (*SPECIAL_QUEUES.values(), *sorted(queues)):
+        if name not in numbers:
+            numbers[name] = following
+            following += 1
+    for name, number in numbers.items():
+        conf = queues.get(name) or QueueConf(name, put_allowed=name in SPECIAL_QUEUES.values())
+        out.append(QueueRules(
+            number, name, conf.max_depth or UNLIMITED, conf.max_length or settings.body_bytes_max,
+            conf.put_allowed, conf.get_allowed, conf.attempts_max,
+            conf.death_delay_s * clock.NS_PER_S, conf.lease_s * clock.NS_PER_S))
+    return out
+
+
+def build(context: DaemonContext) -> Parts:
+    """See the module."""
+    paths, settings = context.paths, context.settings
+    queues = load_queues(context.conf_dir)
+    authority = load_authority(context.conf_dir, owner_uid=os.geteuid())
+    info = spool.open_spool(paths.root, writer=True)
+    lock = spool.lock(paths.manager_lock, "queue.manager")
+    listed = ObjectList(paths)
+    left = _clear_dead_manager(paths, listed)
+    if left:
+        context.log.event(events.LEFT_OVERS, WARNING, objects=left)
+    pool_lock = _wait_for_pool(context)
+    pool = PoolFiles(paths, info.uuid)
+    recovered = recover(paths, settings, info.uuid, pool, context.notifier.status)
+    memory, core = _index(context, recovered, info.uuid)
+    loaded = load(core, pool, core.slots)  # type: ignore[arg-type]
+    if loaded.duplicates:
+        pool.write(dict.fromkeys(loaded.duplicates))
+    pool.close()
+    writer = _epoch(core, context, recovered, info.uuid)
+    engine = Engine(core, Statistics(core.t, settings.load_sample_period_s, core.mono_ns))
+    known = {name: number for number, name in recovered.queues.items()}
+    _define(engine, rules_from(queues, known, settings))
+    engine.limbo = loaded.limbo
+    engine.limbo_until = core.mono_ns + settings.reconnect_grace_s * clock.NS_PER_S
+    _report(context, recovered, loaded)
+    parts = _wire(context, engine, writer, memory, authority, listed, recovered, lock, info.uuid)
+    pool_lock.close()
+    return parts
+
+
+def _clear_dead_manager(paths: SpoolPaths, listed: ObjectList) -> int:
+    """Segment and IPC objects of a manager that was killed."""
+    removed = 0
+    ids = segment.read_ids(paths)
+    if ids is not None and ids.boot == clock.boot_id().hex():
+        removed += segment.remove(ids.segment, os.geteuid())
+    paths.ids.unlink(missing_ok=True)
+    return removed + listed.clear_left_overs(os.geteuid())
+
+
+def _wait_for_pool(context: DaemonContext) -> File:
+    """The pool lock; pool.writer releases it when it sees that its manager is gone."""
+    deadline = time.monotonic() + context.settings.stop_timeout_s
+    while True:
+        try:
+            return spool.lock(context.paths.pool_lock, "queue.manager, recovering")
+        except SpoolLocked:
+            if time.monotonic() >= deadline:
+                raise
+            context.signals.wait(context.settings.pool_poll_ms / 1000)
+
+
+def _index(context: DaemonContext, recovered: Recovered, uuid: bytes
+           ) -> tuple[sysv_ipc.SharedMemory, Core]:
+    settings, paths = context.settings, context.paths
+    layout = IndexLayout.of(settings.messages_max, settings.queue_entries_max, 1000,
+                            settings.clients_max)
+    memory = segment.create(layout.size)
+    memory.gid = paths.root.stat().st_gid
+    tables = Tables(memoryview(memory), layout)
+    now, pid = clock.wall_ns(), os.getpid()
+    write_header(tables.buffer, IndexHeader(
+        uuid, clock.boot_id(), recovered.epoch, pid, clock.process_start_ticks(pid) or 0, now,
+        layout.messages, layout.entries, layout.queues, layout.readers, layout.size))
+    tables.counters[Counter.STARTED] = now
+    tables.counters[Counter.CHECKPOINT_LSN] = recovered.lsn
+    core = Core(tables, None, SlotAllocator(),  # type: ignore[arg-type]
+                VolatileBodies(paths, settings, uuid), uuid)
+    core.now_ns, core.mono_ns = now, clock.monotonic_ns()
+    core.next_qpool = recovered.next_qpool
+    core.messages_total_max = settings.messages_total_max or layout.messages
+    return memory, core
+
+
+def _epoch(core: Core, context: DaemonContext, recovered: Recovered, uuid: bytes) -> JournalWriter:
+    settings = context.settings
+    writer = JournalWriter.open_epoch(
+        context.paths, settings, uuid, recovered.epoch, recovered.first_lsn, recovered.lsn,
+        recovered.journal, recovered.next_qpool, core.now_ns)
+    core.block = Block(writer, recovered.first_lsn, settings.block_frames_max,
+                       settings.block_bytes_max, UNSYNCED_FRAMES_MAX)
+    core.block.time_ns = core.now_ns
+    core.block.next_qpool = core.next_qpool
+    return writer
+
+
+def _define(engine: Engine, rules: Iterable[QueueRules]) -> None:
+    """The queues; the epoch's first block names them all, so that its file reads alone."""
+    for rule in rules:
+        engine.core.define_queue(rule)
+    engine.begin(engine.core.now_ns, engine.core.mono_ns)
+    engine.name_everything(FrameFlag(0))
+    engine.commit(sync=True)
+
+
+def _wire(context: DaemonContext, engine: Engine, writer: JournalWriter,
+          memory: sysv_ipc.SharedMemory, authority: object, listed: ObjectList,
+          recovered: Recovered, lock: File, uuid: bytes) -> Parts:
+    paths, settings, core = context.paths, context.settings, engine.core
+    root = paths.root.stat()
+    queue = make_requests(listed, root.st_gid, settings.request_queue_bytes)
+    sessions = Sessions(settings.clients_max, authority,  # type: ignore[arg-type]
+                        lambda number: core.rules[number].name if number in core.rules else "?")
+    server = RequestServer(engine, sessions, PayloadReader(paths), recovered.epoch,
+                           lambda rows: relocate(core, rows))
+    doorkeeper = Doorkeeper(paths.socket, queue, root.st_gid)
+    control = ControlPlane(
+        server, doorkeeper, listed, context.log, uuid=uuid, epoch=recovered.epoch,
+        requests=(queue.key, queue.id), owner=(root.st_uid, root.st_gid),
+        channel_bytes=settings.channel_bytes,
+        threshold=min(settings.container_threshold_bytes, settings.channel_bytes // 4),
+        answered=recovered.clients)
+    pid = os.getpid()
+    ids = segment.RuntimeIds(
+        recovered.epoch, clock.boot_id().hex(), uuid.hex(), pid,
+        clock.process_start_ticks(pid) or 0, memory.id, (queue.key, queue.id), clock.wall_ns())
+    write_new_file(paths.ids, [ids.text()]).close()
+    return Parts(paths, lock, engine, writer, sessions, server, control, doorkeeper,
+                 Requests(queue), memory, listed, recovered.epoch)
+
+
+def _report(context: DaemonContext, recovered: Recovered, loaded: Loaded) -> None:
+    """What recovery met: damage is set aside and said, an unclean end is normal."""
+    bad: list[Finding] = [f for f in [*recovered.findings, *loaded.findings]
+                          if f.kind not in (Kind.END, Kind.TORN)]
+    for finding in bad:
+        context.log.event(events.BLOCK_QUARANTINED, ERROR, file=finding.file, offset=finding.offset,
+                          reason=f"{finding.kind.value}: {finding.reason}")
+    context.log.event(events.RECOVERY_FINISHED, REPORT, messages=loaded.messages, lsn=recovered.lsn,
+                      frames=recovered.frames, clean=recovered.clean, damaged=len(bad))
+
+
+__all__ = ["IndexFull", "Parts", "build", "rules_from"]

@@ -1,0 +1,189 @@
+"""queue.manager: one process that decides everything and is almost purely CPU-bound.
+
+Start: locks, recovery (core.recovery), a fresh index loaded from the pool (core.rebuild), a new journal
+epoch, the wire; then READY. Loop: take all waiting requests, apply them, append one block, sync once,
+release the replies. Stop: no new puts, wait for readers to leave (bounded), a STOP frame, remove the
+IPC objects.
+
+The first disk error ends the process at once with the tombstone written: nobody of that group was
+answered, and the next start reads what is really on the disk.
+
+    kill -9 at any instruction: what was acknowledged is in a synced block; the rest is thrown away
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from omq.base import clock, events
+from omq.base.config import load_authority, load_queues, load_settings
+from omq.base.errors import DiskError, OmqError
+from omq.base.event_log import ERROR, FATAL, REPORT, WARNING
+from omq.base.fault import point
+from omq.format.index import Counter
+from omq.services.daemon import DaemonContext, last_trace, run_daemon
+from omq.services.manager_parts import Parts, build, rules_from
+from omq.services.manager_tombstone import write_tombstone
+
+REQUESTS_PER_GROUP = 1024
+
+
+class QueueManager:
+    """The running manager: its parts and its loop."""
+
+    def __init__(self, context: DaemonContext) -> None:
+        self._context = context
+        self._log = context.log
+        self._parts: Parts = build(context)
+        self._space_due = 0
+        self._watchdog_due = 0
+        self._draining_until = 0
+        self._status_due = 0
+
+    def run(self) -> int:
+        """Until SIGTERM and drained."""
+        context, parts = self._context, self._parts
+        point("recovery.before_serve")
+        parts.doorkeeper.start()
+        context.notifier.ready()
+        self._say_status(clock.monotonic_ns())
+        self._log.event(events.MANAGER_READY, REPORT, messages=parts.engine.core.t.messages.used,
+                        epoch=parts.epoch)
+        wake = parts.doorkeeper.wake
+        context.signals.add_waker(wake)
+        try:
+            while not self._finished():
+                self._group()
+        finally:
+            context.signals.remove_waker(wake)
+        self._stop()
+        return 0
+
+    def _group(self) -> None:
+        parts = self._parts
+        engine, server = parts.engine, parts.server
+        deadline = engine.next_deadline()
+        if self._watchdog_due:
+            deadline = min(deadline, self._watchdog_due)
+        if self._draining_until:
+            deadline = min(deadline, self._draining_until)
+        parts.doorkeeper.arm(deadline)
+        batch = parts.requests.take(REQUESTS_PER_GROUP)
+        now = clock.monotonic_ns()
+        engine.begin(clock.wall_ns(), now)
+        for raw in batch:
+            server.handle(raw)
+        if parts.doorkeeper.events:
+            parts.control.drain()
+        server.dispatch()
+        engine.commit()
+        server.release()
+        if engine.poisoned:
+            self._report_poisoned()
+        self._chores(now)
+
+    def _chores(self, now: int) -> None:
+        """Seldom things: watchdog, disk space, signals."""
+        context, parts = self._context, self._parts
+        signals = context.signals
+        if signals.take_reload():
+            self._reload()
+        if signals.stopping and not self._draining_until:
+            self._begin_drain(now)
+        if now >= self._space_due:
+            self._space_due = now + context.settings.disk_check_interval_s * clock.NS_PER_S
+            parts.engine.core.space_left = parts.writer.check_space(context.settings)
+        interval = context.notifier.watchdog_interval_s
+        if interval and now >= self._watchdog_due:
+            context.notifier.watchdog()
+            self._watchdog_due = now + int(interval * clock.NS_PER_S)
+        if now >= self._status_due:
+            self._say_status(now)
+
+    def _say_status(self, now: int) -> None:
+        self._status_due = now + 10 * clock.NS_PER_S
+        t = self._parts.engine.core.t
+        self._context.notifier.status(
+            f"{t.messages.used} messages, {len(self._parts.sessions.by_id)} clients, "
+            f"LSN {t.counters[Counter.LAST_LSN]}")
+
+    def _report_poisoned(self) -> None:
+        for poisoned in self._parts.engine.poisoned:
+            self._log.event(events.MESSAGE_POISONED, ERROR, queue=poisoned.queue,
+                            qpool_id=poisoned.qpool, reason=poisoned.reason,
+                            pid_of_reader=poisoned.pid)
+        self._parts.engine.poisoned.clear()
+
+    # reload and stop
+
+    def _reload(self) -> None:
+        """Queues and authority anew; a wrong file is refused and the old state stays."""
+        context, parts = self._context, self._parts
+        try:
+            load_settings(context.conf_dir)
+            queues = load_queues(context.conf_dir)
+            authority = load_authority(context.conf_dir, owner_uid=os.geteuid())
+        except OmqError as error:
+            self._log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))
+            return
+        engine = parts.engine
+        engine.begin(clock.wall_ns(), clock.monotonic_ns())
+        known = {rules.name: number for number, rules in engine.core.rules.items()}
+        for rules in rules_from(queues, known, context.settings):
+            engine.define_queue(rules)
+        engine.commit(sync=True)
+        parts.control.renumber()
+        parts.control.new_authority(authority)
+        self._log.event(events.SERVICE_RELOADED, REPORT)
+
+    def _begin_drain(self, now: int) -> None:
+        self._context.notifier.stopping()
+        self._parts.server.stopping = True
+        self._draining_until = now + self._context.settings.drain_timeout_s * clock.NS_PER_S
+        for session in self._parts.sessions.by_id.values():
+            if session.waiter is not None:
+                self._parts.engine.cancel(session.waiter)
+
+    def _finished(self) -> bool:
+        """Stopping, and nobody holds a message (or the time is over)."""
+        if not self._draining_until:
+            return False
+        busy = any(s.party.active for s in self._parts.sessions.by_id.values())
+        return not busy or clock.monotonic_ns() >= self._draining_until
+
+    def _stop(self) -> None:
+        parts = self._parts
+        left = [s for s in parts.sessions.by_id.values() if s.party.active]
+        if left:
+            self._log.event(events.FAILED, WARNING, at="drain",
+                            reason=f"{len(left)} readers still hold messages")
+        parts.close_in_order(clock.wall_ns(), clock.monotonic_ns())
+        self._log.event(events.MANAGER_STOPPED, REPORT)
+
+    def die(self, cause: str) -> None:
+        """Last words: the tombstone."""
+        write_tombstone(self._context.paths, self._parts.engine.core.t, cause, last_trace())
+
+
+def _body(context: DaemonContext) -> int:
+    context.log.event(events.MANAGER_STARTED, REPORT)
+    manager = QueueManager(context)
+    try:
+        return manager.run()
+    except DiskError as error:
+        context.log.event(events.MANAGER_DIED, FATAL, reason=str(error))
+        manager.die(str(error))
+        os._exit(error.exit_code)  # no clean-up that could touch the disk again
+    except Exception as error:
+        context.log.event(events.BUG, FATAL, traceback=last_trace())
+        manager.die(repr(error))
+        raise
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The daemon."""
+    arguments = sys.argv[1:] if argv is None else argv
+    return run_daemon("queue.manager", arguments, _body, service="qmgr")
+
+
