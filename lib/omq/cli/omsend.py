@@ -35,7 +35,7 @@ from omq.base.names import (
     parse_message_id,
     parse_priority,
 )
-from omq.base.settings import Settings
+from omq.base.settings import YEAR_S, Settings
 from omq.cli.common import Location, locate, tool_parser
 from omq.cli.mail_submission import submission
 
@@ -155,8 +155,8 @@ def _correlation_id(text: str) -> bytes:
 
 def _seconds(text: str) -> float:
     seconds = float(text)
-    if not 0 <= seconds <= limits.DELAY_S_MAX:
-        raise argparse.ArgumentTypeError(f"{text}: 0 to {limits.DELAY_S_MAX} seconds")
+    if not 0 <= seconds <= YEAR_S:
+        raise argparse.ArgumentTypeError(f"{text}: 0 to {YEAR_S} seconds")
     return seconds
 
 

@@ -21,6 +21,7 @@ from omq.format.location import LocationKind, location
 
 _PACK = FRAME.pack_into
 _SIZE = FRAME.size
+_EMPTY = np.zeros(1, dtype=FRAME.dtype)[0]
 _PERSISTENT = int(FrameFlag.PERSISTENT)
 
 
@@ -108,11 +109,25 @@ class Block:
             self.persistent = True
         return lsn
 
-    def rows(self, count: int) -> np.ndarray[Any, np.dtype[Any]]:
-        """The next `count` frame headers as a writable array, LSN and time filled in."""
+    def rows(self, count: int, kind: FrameType) -> np.ndarray[Any, np.dtype[Any]]:
+        """The next `count` frame headers as a writable array: type, LSN and time are filled in, all
+        else is 0. `close_rows` makes them count."""
         rows = FRAME.array(self.writer.buffer, count, BLOCK.size + self.count * _SIZE)
+        rows[:] = _EMPTY
+        rows["type"] = kind
         rows["lsn"] = np.arange(self.lsn, self.lsn + count, dtype="<u8")
+        rows["time"] = self.time_ns
         return rows
+
+    def close_rows(self, count: int, *, persistent: bool, payloads: memoryview | None = None,
+                   puts: np.ndarray[Any, np.dtype[Any]] | None = None) -> None:
+        """`count` rows were filled in; `payloads` of theirs lie back to back, in order."""
+        self.count += count
+        self.persistent |= persistent
+        if payloads is not None and puts is not None:
+            self.payloads.append(payloads)
+            self.payload_bytes += len(payloads)
+            self.put_vectors.append(puts)
 
     def flush(self, *, sync: bool = False) -> None:
         """Write the block; synced when it holds a persistent frame or `sync` says so."""

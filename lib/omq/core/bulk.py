@@ -13,7 +13,6 @@ import numpy as np
 from omq.base import limits
 from omq.base.errors import BadPriority, BadRequest, IndexFull, MessageTooLong, SpoolFull
 from omq.core import puts
-from omq.core.block import Block
 from omq.core.engine import Engine
 from omq.core.puts import NewMessage, check_queue
 from omq.core.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core, Party
@@ -25,7 +24,6 @@ from omq.format.wire import SETTLE, Settlement
 MANY = 12
 _PUT_FLAGS = 7
 _LAST = int(FrameFlag.LAST_PART)
-_TEMPLATE = np.zeros(1, dtype=FRAME.dtype)
 
 
 def put_many(core: Core, party: Party, heads: memoryview, payloads: memoryview, count: int,
@@ -87,15 +85,11 @@ def _put_vector(core: Core, party: Party, asked: Vector, payloads: memoryview, o
     records = core.slots.alloc_many(file, count)
     qpools = np.arange(first, first + count, dtype="<u8")
     slots = t.messages.take_many(count)
-    rows = block.rows(count)
+    rows = block.rows(count, FrameType.PUT)
     lsns = rows["lsn"].copy()
-    rows[:] = _TEMPLATE[0]
-    rows["type"] = FrameType.PUT
     rows["priority"] = asked["priority"]
     rows["flags"] = PERSISTENT
     rows["queue"] = queue
-    rows["lsn"] = lsns
-    rows["time"] = core.now_ns
     rows["qpool"] = qpools
     rows["offset"] = offsets + block.payload_bytes
     for name in ("size", "length", "crc", "correlation", "argument"):
@@ -106,7 +100,7 @@ def _put_vector(core: Core, party: Party, asked: Vector, payloads: memoryview, o
     rows["flags"][0] |= int(FrameFlag.RESULT)
     rows["flags"][-1] |= int(FrameFlag.REQUEST_END)
     v["m_offset"][slots] = rows["offset"]
-    _close(block, count, payloads, slots)
+    block.close_rows(count, persistent=True, payloads=payloads, puts=slots)
     v["m_qpool"][slots] = qpools
     v["m_lsn"][slots] = lsns
     v["m_time"][slots] = core.now_ns
@@ -131,16 +125,6 @@ def _put_vector(core: Core, party: Party, asked: Vector, payloads: memoryview, o
                 t.index_correlation(slot, key)
     _new_entries(core, slots, queue, asked["priority"], lsns)
     return first
-
-
-def _close(block: Block, count: int, payloads: memoryview | None, slots: Vector | None) -> None:
-    """Account for `count` rows that were filled in place."""
-    block.count += count
-    block.persistent = True
-    if payloads is not None and slots is not None:
-        block.payloads.append(payloads)
-        block.payload_bytes += len(payloads)
-        block.put_vectors.append(slots)
 
 
 def _new_entries(core: Core, slots: Vector, queue: int, priorities: Vector, lsns: Vector) -> None:
@@ -198,16 +182,11 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
 def _done_frames(core: Core, party: Party, entries: Vector, slots: Vector, queue: int,
                  sequence: int) -> None:
     v, block = core.t.v, core.block
-    rows = block.rows(len(entries))
-    lsns = rows["lsn"].copy()
-    rows[:] = _TEMPLATE[0]
-    rows["type"] = FrameType.DONE
+    rows = block.rows(len(entries), FrameType.DONE)
     rows["priority"] = v["e_priority"][entries]
     rows["flags"] = PERSISTENT | _LAST
     rows["queue"] = queue
     rows["attempt"] = v["e_attempts"][entries]
-    rows["lsn"] = lsns
-    rows["time"] = core.now_ns
     rows["qpool"] = v["m_qpool"][slots]
     rows["size"] = v["m_size"][slots]
     rows["client"], rows["pid"], rows["uid"] = party.client, party.pid, party.uid
@@ -217,7 +196,7 @@ def _done_frames(core: Core, party: Party, entries: Vector, slots: Vector, queue
     rows["lease"] = v["e_lease"][entries]
     rows["token"], rows["sequence"] = party.token, sequence
     rows["flags"][-1] |= int(FrameFlag.REQUEST_END)
-    _close(block, len(entries), None, None)
+    block.close_rows(len(entries), persistent=True)
 
 
 def _drop(core: Core, entries: Vector, slots: Vector, queue: int) -> None:

@@ -35,6 +35,12 @@ from omq.format.journal import FrameFlag, FrameType
 from omq.format.message import Part
 
 _DEFERRED, _ACTIVE = int(EntryState.DEFERRED), int(EntryState.ACTIVE)
+# Plain integers: looking up and combining enum members costs more than the work around it.
+_VERSION, _NEXT, _LAST = int(Counter.VERSION), int(Counter.NEXT_QPOOL), int(Counter.LAST_LSN)
+_DURABLE, _BEAT = int(Counter.DURABLE_LSN), int(Counter.HEARTBEAT)
+_PUTS, _GIVES, _DONES = int(Counter.PUTS), int(Counter.GIVES), int(Counter.DONES)
+_GROUPS, _FILE = int(Counter.GROUPS), int(Counter.JOURNAL_FILE)
+_SUSPENDED = int(QueueFlag.SUSPENDED)
 FOREVER = 1 << 62
 EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
 
@@ -108,7 +114,7 @@ class Engine:
         core = self.core
         core.now_ns, core.mono_ns = wall_ns, mono_ns
         core.block.time_ns = wall_ns
-        core.t.counters[Counter.VERSION] |= 1
+        core.t.counters[_VERSION] |= 1
 
     def commit(self, *, sync: bool = False) -> None:
         """Make the group durable and visible. DiskError: nobody may be answered."""
@@ -118,11 +124,11 @@ class Engine:
         point("engine.after_append")
         core.t.publish()
         counters = core.t.counters
-        counters[Counter.NEXT_QPOOL] = core.next_qpool
-        counters[Counter.LAST_LSN] = core.block.first_lsn - 1
-        counters[Counter.DURABLE_LSN] = core.block.writer.durable_lsn
-        counters[Counter.HEARTBEAT] = core.now_ns
-        counters[Counter.VERSION] += 1
+        counters[_NEXT] = core.next_qpool
+        counters[_LAST] = core.block.first_lsn - 1
+        counters[_DURABLE] = core.block.writer.durable_lsn
+        counters[_BEAT] = core.now_ns
+        counters[_VERSION] += 1
 
     def _flushed(self, block: Block, base: int) -> None:
         """Payload offsets of the block's puts become offsets in the file."""
@@ -132,8 +138,8 @@ class Engine:
         for vector in block.put_vectors:
             self.core.t.v["m_offset"][vector] += np.uint32(base)
         counters = self.core.t.counters
-        counters[Counter.GROUPS] += 1
-        counters[Counter.JOURNAL_FILE] = block.writer.file_number
+        counters[_GROUPS] += 1
+        counters[_FILE] = block.writer.file_number
 
     def name_everything(self, flags: FrameFlag = FrameFlag.REPEATED) -> None:
         """A journal file starts with the names of the queues, so that it reads alone."""
@@ -155,7 +161,7 @@ class Engine:
     def put(self, party: Party, new: NewMessage, sequence: int) -> int:
         """One message; its QPoolId."""
         qpool = puts.put(self.core, party, new, sequence)
-        self.core.t.counters[Counter.PUTS] += 1
+        self.core.t.counters[_PUTS] += 1
         return qpool
 
     def settle(self, party: Party, verdicts: Sequence[Verdict], sequence: int) -> int:
@@ -176,7 +182,7 @@ class Engine:
                 self._note_poison(verdict.qpool, queue, settle.REASON_FAILED, party.pid)
         settled = len(verdicts) - lost
         party.active -= settled
-        core.t.counters[Counter.DONES] += settled
+        core.t.counters[_DONES] += settled
         return lost
 
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
@@ -186,8 +192,8 @@ class Engine:
         self.limbo.pop(verdict.entry, None)
         party.active -= 1
         counters = self.core.t.counters
-        counters[Counter.DONES] += 1
-        counters[Counter.PUTS] += len(new)
+        counters[_DONES] += 1
+        counters[_PUTS] += len(new)
         return first
 
     def wait(self, party: Party, queue: int, want: int, sequence: int, timeout_ns: int, *,
@@ -253,7 +259,7 @@ class Engine:
         runnable, core.runnable = core.runnable, set()
         for queue in runnable:
             line = self.waiters.get(queue)
-            if not line or t.q_flags[queue] & QueueFlag.SUSPENDED:
+            if not line or t.q_flags[queue] & _SUSPENDED:
                 continue
             while t.q_ready[queue]:
                 waiter = line.take()
@@ -263,7 +269,7 @@ class Engine:
                 entries = give(core, waiter.party, queue, min(waiter.want, share), waiter.sequence)
                 waiter.waiting = False
                 out.append((waiter, entries))
-                t.counters[Counter.GIVES] += len(entries)
+                t.counters[_GIVES] += len(entries)
         return out
 
     # death

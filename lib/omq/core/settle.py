@@ -32,6 +32,7 @@ _LAST = int(FrameFlag.LAST_PART)
 _IDEL = int(FrameFlag.TO_IDEL)
 _FAILED = int(FrameFlag.FAILED)
 _END = int(FrameFlag.REQUEST_END)
+_DONE = int(Settlement.DONE)
 REASON_DIED, REASON_FAILED, REASON_LEASE, REASON_DEFERRED, REASON_RETURNED = 1, 2, 3, 4, 5
 REASONS = {
     REASON_DIED: "reader died", REASON_FAILED: "reader reported failure",
@@ -187,7 +188,7 @@ def apply(core: Core, party: Party, verdict: Verdict, sequence: int, *, ends: bo
     """One settlement that holds, with room reserved. True when the message went to POISON."""
     flags = _END if ends else 0
     entry = verdict.entry
-    if verdict.kind == Settlement.DONE:
+    if verdict.kind == _DONE:
         done(core, entry, party, sequence, flags)
     elif verdict.kind == Settlement.DEFER:
         put_off(core, entry, party, sequence, flags, delay_ns=verdict.argument, failed=False,

@@ -20,12 +20,14 @@ from omq.format.index import (
     QUEUE_NAME_BYTES,
     READER_NAME_BYTES,
     Counter,
-    EntryState,
     IndexLayout,
 )
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 PRIORITIES = limits.PRIORITIES
+_MESSAGES, _MESSAGES_HIGH = int(Counter.MESSAGES), int(Counter.MESSAGES_HIGH)
+_ENTRIES, _ENTRIES_HIGH = int(Counter.ENTRIES), int(Counter.ENTRIES_HIGH)
+_PEAK = int(Counter.MESSAGES_PEAK)
 
 
 class Slots:
@@ -226,6 +228,26 @@ class Tables:
         else:
             self.q_tail[chain] = before
 
+    def unlink_first(self, base: int, want: int) -> list[int]:
+        """Take the first entries out of the chains of a queue, highest priority first."""
+        out: list[int] = []
+        following = self.e_next
+        for chain in range(base + PRIORITIES - 1, base - 1, -1):
+            at = self.q_head[chain]
+            while at and len(out) < want:
+                out.append(at - 1)
+                at = following[at - 1]
+            self.q_head[chain] = at
+            if at:
+                self.e_prev[at - 1] = 0
+                break
+            self.q_tail[chain] = 0
+        if out:
+            taken = np.array(out, dtype="<u4")
+            self.v["e_next"][taken] = 0
+            self.v["e_prev"][taken] = 0
+        return out
+
     def link_many(self, entries: Vector, chain: int) -> None:
         """Append entries, already in order, to one chain."""
         following, previous = self.v["e_next"], self.v["e_prev"]
@@ -300,18 +322,11 @@ class Tables:
 
     def publish(self) -> None:
         """Counters that tools read."""
-        c = self.counters
-        c[Counter.MESSAGES] = self.messages.used
-        c[Counter.MESSAGES_HIGH] = self.messages.high
-        c[Counter.ENTRIES] = self.entries.used
-        c[Counter.ENTRIES_HIGH] = self.entries.high
-        if self.messages.used > c[Counter.MESSAGES_PEAK]:
-            c[Counter.MESSAGES_PEAK] = self.messages.used
-
-
-STATE_COUNTER = {
-    EntryState.READY: "q_ready",
-    EntryState.ACTIVE: "q_active",
-    EntryState.DEFERRED: "q_deferred",
-    EntryState.HELD: "q_held",
-}
+        c, messages, entries = self.counters, self.messages, self.entries
+        used = messages.high - messages.top
+        c[_MESSAGES] = used
+        c[_MESSAGES_HIGH] = messages.high
+        c[_ENTRIES] = entries.high - entries.top
+        c[_ENTRIES_HIGH] = entries.high
+        if used > c[_PEAK]:
+            c[_PEAK] = used

@@ -20,7 +20,6 @@ Errors: the classes of omq.base.errors; above all ManagerUnavailable, TimedOut, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -80,32 +79,30 @@ class Connection:
         It returns when the message is on the disk (not for persistent=False)."""
         listed = (queues,) if isinstance(queues, str) else tuple(queues)
         message = outgoing or Outgoing(
-            body=body, queues=listed, priority=names.parse_priority(str(priority)),
+            body=body, queues=listed,
+            priority=priority if isinstance(priority, int) else names.parse_priority(priority),
             properties=properties or {}, persistent=persistent, correlation_id=correlation_id,
             message_id=message_id, expiry_s=expiry_s, reply_to=reply_to, delay_s=delay_s)
         encoded = self.encode(message, listed)
         if len(encoded.payload) > self._link.room:
             raise MessageTooLong(size=encoded.size, queue=listed[0], limit=self._link.room)
-        with self.container_of(encoded):
+        try:
             answer = self._link.request(
                 Operation.PUT, [encoded.payload], priority=encoded.priority, flags=encoded.flags,
                 queue=encoded.queue, count=1, length=len(encoded.payload), size=encoded.size,
                 crc=encoded.crc, correlation=encoded.correlation, want=encoded.key,
                 parts=encoded.parts, expiry=encoded.expiry)
+        except OmqError as error:
+            self.refused(error, encoded)
+            raise
         return self._id(answer.qpool, message)
 
-    @contextmanager
-    def container_of(self, *messages: Encoded) -> Iterator[None]:
-        """Containers of messages that are refused are removed; in doubt they stay."""
-        try:
-            yield
-        except (ManagerUnavailable, TimedOut):
-            raise
-        except OmqError:
+    def refused(self, error: OmqError, *messages: Encoded) -> None:
+        """Containers of messages that were refused are removed; in doubt they stay."""
+        if not isinstance(error, ManagerUnavailable | TimedOut):
             for message in messages:
                 if message.container:
                     containers.remove(self.paths, message.container)
-            raise
 
     def put_many(self, queue: str, messages: Sequence[Outgoing | bytes]) -> list[str]:
         """Put many messages on one queue; their ids. Each request of a batch is all or nothing; a
@@ -135,10 +132,13 @@ class Connection:
                    ) -> list[str]:
         heads = [row.head(FrameType.PUT) for row in rows]
         payloads = [row.payload for row in rows]
-        with self.container_of(*rows):
+        try:
             answer = self._link.request(
                 Operation.PUT_MANY, [b"".join([*heads, *payloads])], queue=queue, count=len(rows),
                 length=sum(map(len, payloads)))
+        except OmqError as error:
+            self.refused(error, *rows)
+            raise
         first = answer.qpool
         return [self._id(first + i, message) for i, message in enumerate(messages)]
 

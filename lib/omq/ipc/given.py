@@ -16,6 +16,7 @@ from omq.storage.payloads import PayloadReader
 
 MANY = 12  # from here on numpy is quicker than one by one
 _PACK = GIVEN.pack_into
+_REDELIVERED = int(GivenFlag.REDELIVERED)
 
 
 def write_given(t: Tables, session: Session, sequence: int, entries: list[int],
@@ -42,7 +43,7 @@ def _one(t: Tables, area: memoryview, at: int, entry: int, extra_flags: int, inl
     failed = attempts - 1 if attempts else 0
     flags = (t.m_flags[slot] & 3) | extra_flags
     if failed:
-        flags |= GivenFlag.REDELIVERED
+        flags |= _REDELIVERED
     _PACK(area, at, entry, t.e_queue[entry], t.e_priority[entry], flags, t.m_qpool[slot],
           t.e_lease[entry], t.m_location[slot], t.m_offset[slot], t.m_length[slot],
           t.m_crc[slot], t.m_size[slot], t.e_submitted[entry], failed, t.e_retries[entry], inline)
@@ -58,7 +59,7 @@ def _many(t: Tables, area: memoryview, entries: np.ndarray[tuple[int], np.dtype[
     rows["entry"] = entries
     rows["queue"] = v["e_queue"][entries]
     rows["priority"] = v["e_priority"][entries]
-    rows["flags"] = (v["m_flags"][slots] & 3) | ((failed > 0) * int(GivenFlag.REDELIVERED))
+    rows["flags"] = (v["m_flags"][slots] & 3) | ((failed > 0) * _REDELIVERED)
     rows["qpool"] = v["m_qpool"][slots]
     rows["lease"] = v["e_lease"][entries]
     rows["location"] = v["m_location"][slots]

@@ -42,7 +42,7 @@ BUSY_S = 0.001  # pause when the request queue is full
 _LOST = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError, sysv_ipc.NotAttachedError)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """A reply without its rows."""
 

@@ -41,7 +41,7 @@ class Outgoing:
     delay_s: float = 0.0  # not handed out before that time has passed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Encoded:
     """A message as the wire carries it."""
 

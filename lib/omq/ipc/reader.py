@@ -24,6 +24,7 @@ from omq.base.errors import (
     BodyUnavailable,
     LeaseLost,
     MessageTooLong,
+    OmqError,
 )
 from omq.format import message as message_format
 from omq.format.findings import Finding
@@ -261,9 +262,12 @@ class Reader:
         size = sum(map(len, pieces))
         if size > self._link.room:
             raise MessageTooLong(size=size, queue=self.queue, limit=self._link.room)
-        with self._connection.container_of(*encoded):
+        try:
             self._link.request(Operation.MOVE, pieces, count=len(encoded), parts=len(numbers),
                                length=at)
+        except OmqError as error:
+            self._connection.refused(error, *encoded)
+            raise
         self._held.pop(message.qpool_id, None)
 
     def read_payload(self, word: int, offset: int, length: int, qpool: int, entry: int) -> bytes:

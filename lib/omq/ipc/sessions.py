@@ -61,8 +61,10 @@ class Session:
         REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, self.lost, sequence, count, length, qpool,
                         lsn, epoch, b"")
         self.lost = 0
-        with contextlib.suppress(sysv_ipc.Error, ValueError):  # the client removed it: its loss
+        try:
             self.channel.semaphore.release()
+        except (sysv_ipc.Error, ValueError):  # the client removed it, or raised it to its limit
+            self.gone = True
 
     def refuse(self, sequence: int, error: OmqError) -> None:
         """An error as the reply: its status and its fields."""

@@ -1,0 +1,104 @@
+"""Bounded copies out of the index's tables, as lists of numbers; the lower half of IndexView.
+
+Invariants: 1. what is returned is a copy: no numpy view of the buffer outlives a call, so a segment
+can be detached; 2. a row number that the tables name is checked against the table's capacity
+before it is used; 3. names come out as printable ASCII, averages as finite numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from omq.base.names import escape
+from omq.core.tables import Vector
+from omq.format.index import (
+    COUNTERS_AT,
+    QUEUE_NAME_BYTES,
+    READER_NAME_BYTES,
+    Counter,
+    EntryState,
+    IndexLayout,
+)
+
+_FIGURE_MAX: Final = 1e12  # above every real load; keeps columns readable
+_KNOWN_STATES: Final = frozenset(int(state) for state in EntryState if state)
+
+
+def figure(value: float) -> float:
+    """An average as it may be shown: finite and bounded, whatever the table holds."""
+    return min(max(value, 0.0), _FIGURE_MAX) if math.isfinite(value) else 0.0
+
+
+class IndexCopies:
+    """See the module."""
+
+    def __init__(self, buffer: memoryview, layout: IndexLayout) -> None:
+        self.layout = layout
+        self._buffer = buffer
+
+    def counter(self, counter: Counter) -> int:
+        """One counter."""
+        return self.counters()[counter]
+
+    def counters(self) -> list[int]:
+        """All counters, by the values of index.Counter."""
+        count = max(Counter) + 1
+        found: list[int] = np.frombuffer(self._buffer, "<u8", count, COUNTERS_AT).tolist()
+        return found
+
+    def high(self, counter: Counter, capacity: int) -> int:
+        """Rows of a table that were ever used."""
+        return min(self.counter(counter), capacity)
+
+    def rows(self, names: Sequence[str], numbers: Vector) -> list[tuple[int, ...]]:
+        """These columns of these rows, a tuple a row; the caller has bounded `numbers`."""
+        columns = [self._vector(name)[numbers].tolist() for name in names]
+        return list(zip(*columns, strict=True))
+
+    def averages(self, names: Sequence[str], number: int) -> tuple[float, ...]:
+        """Columns of doubles of one row."""
+        return tuple(figure(float(self._vector(name)[number])) for name in names)
+
+    def on_queue(self, queue: int) -> tuple[Vector, Vector]:
+        """(entry numbers, sequences) of a queue in the order in which they are handed out."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        used = (self._vector("e_queue")[:high] == queue) & (self._vector("e_state")[:high] != 0)
+        numbers = np.flatnonzero(used)
+        sequences = self._vector("e_sequence")[numbers]
+        order = np.lexsort((sequences, ~self._vector("e_priority")[numbers]))  # unsigned: 9 first
+        return numbers[order], sequences[order]
+
+    def in_state(self, state: EntryState) -> tuple[Vector, Vector]:
+        """(entry numbers, sequences) of all entries in a state, by number."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        numbers = np.flatnonzero(self._vector("e_state")[:high] == state)
+        return numbers, self._vector("e_sequence")[numbers]
+
+    def same(self, numbers: Vector, sequences: Vector) -> list[bool]:
+        """Which of these entries are in use and have still this sequence: not another message's."""
+        again = self._vector("e_sequence")[numbers] == sequences
+        states = self._vector("e_state")[numbers].tolist()
+        return [bool(equal) and state in _KNOWN_STATES
+                for equal, state in zip(again.tolist(), states, strict=True)]
+
+    def queue_names(self) -> list[str]:
+        """Names by queue number; `#n` where there is none."""
+        at, count = self.layout.queue_names, self.high(Counter.QUEUES_HIGH, self.layout.queues)
+        return [self._name(at + number * QUEUE_NAME_BYTES, QUEUE_NAME_BYTES) or f"#{number}"
+                for number in range(count)]
+
+    def reader_name(self, reader: int) -> str:
+        at = self.layout.reader_names + reader * READER_NAME_BYTES
+        return self._name(at, READER_NAME_BYTES)
+
+    def _name(self, at: int, width: int) -> str:
+        raw = bytes(self._buffer[at : at + width]).rstrip(b"\0")
+        return escape(raw.decode("ascii", "backslashreplace"))
+
+    def _vector(self, name: str) -> Vector:
+        """A column over the buffer itself: to be indexed at once, never kept."""
+        return self.layout.vector(self._buffer, name)

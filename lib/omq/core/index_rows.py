@@ -1,0 +1,100 @@
+"""What the index says of queues, readers, messages and their places on queues, as plain records.
+
+They are copies: nothing in them changes or refers to the segment. Times are wall clock nanoseconds,
+0 = never. Names are printable ASCII whatever bytes the tables hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omq.format.index import EntryState
+from omq.format.pool import RecordFlag
+
+Averages = tuple[float, float, float]
+"""Over the last 1, 5 and 15 minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One queue. `messages` counts the entries in every state."""
+
+    number: int
+    name: str
+    messages: int
+    active: int  # in the hands of readers
+    ready: int
+    deferred: int
+    held: int
+    ever: int  # put on it since the manager started
+    processed: int
+    load: Averages  # messages on the queue
+    throughput: Averages  # messages processed a minute
+    flags: int  # index.QueueFlag
+    special: bool  # IDEL, POISON
+    hour: int  # processed in this clock hour
+    last_hour: int
+    hour_ns: int  # when the count of this hour began
+    sampled_ns: int  # when the averages were last taken
+    started_ns: int  # since when they run
+    max_depth: int
+    max_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderRow:
+    """One registered reader; `number` is its row in the table (the original's reader id)."""
+
+    number: int
+    name: str  # as it named itself
+    queue: str
+    pid: int
+    uid: int
+    client: int
+    auxiliary: bool
+    active: int  # messages in its hands
+    current: int | None  # entry number of the one that it was given first
+    processed: int
+    registered_ns: int
+    request_ns: int
+    response_ns: int
+    timeout_s: int
+    flags: int  # index.ReaderFlag
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """One message; `number` is its row in the message table."""
+
+    number: int
+    qpool: int
+    file: int | None  # pool file and record; None: it has none, being non-persistent
+    record: int | None
+    parts: int  # queues it is on
+    flags: int  # pool.RecordFlag
+    size: int  # bytes of the body
+    created_ns: int
+    pid: int  # of its submitter
+    item_ref: str
+
+    @property
+    def persistent(self) -> bool:
+        return bool(self.flags & RecordFlag.PERSISTENT)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """A message on one queue; `number` is the row in the entry table."""
+
+    number: int
+    queue: str
+    state: EntryState
+    priority: int
+    sequence: int  # order within a priority
+    attempts: int  # failed ones; one under way is not counted
+    retries: int  # times that a reader deferred it
+    submitted_ns: int  # put on this queue
+    until_ns: int  # DEFERRED: when it is due
+    lease: int
+    reader: int | None  # row of the reader that holds it
+    message: MessageRow

@@ -1,0 +1,231 @@
+"""What pool.writer does with bodies behind the checkpoint: relocate, retire, compact.
+
+Journal files more than `journal_files_kept` behind the checkpoint are to go. Bodies that are still
+needed are copied to the store, synced, and the manager is asked to take the new places (RELOCATE). A
+store file of which little is live is emptied the same way.
+
+A file is removed when it was seen empty in an earlier round and is still empty, and the checkpoint on
+the disk covers the LSN that was durable when it was first seen empty. Then neither the index, nor the
+pool, nor any frame that a recovery would redo names a body in it, and none ever will again: bodies
+are only put into the newest journal file and into the store file that is open here.
+
+A body that fails its CRC is copied to quarantine and stays where it is; its file stays until the
+message goes. A request whose answer never came may still be carried out: the store files that it
+names are not removed while this manager runs.
+
+In the middle of a crash: copies that no RELOCATE names are dead bytes of a store file; a file that was
+to go is found again in the next round.
+Errors: DiskError; ManagerUnavailable and TimedOut from the request; SpoolFull ends the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from omq.base import event_log, events
+from omq.base.checksum import crc32c
+from omq.base.errors import BodyUnavailable, OmqError, SpoolFull
+from omq.base.event_log import EventLog
+from omq.base.limits import BATCH_MAX, MIB
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.format.findings import Finding, Kind
+from omq.format.journal import RELOCATION
+from omq.format.location import LocationKind, location
+from omq.format.store import HEADER_BYTES
+from omq.services.pool_index import Body, LiveIndex, Look
+from omq.storage import durable
+from omq.storage.journal import file_name as journal_name
+from omq.storage.payloads import PayloadReader, payload_paths
+from omq.storage.quarantine import save
+from omq.storage.retire import retirable, retire
+from omq.storage.store import StoreWriter, file_name, remove_store_file, store_numbers
+
+BATCH_BYTES: Final = 4 * MIB
+"""Payload bytes copied for one request: bounds memory, and how long the loop is away."""
+
+
+class Relocator(Protocol):
+    """The queue manager, as far as bodies are concerned (omq.ipc.client.Connection)."""
+
+    def relocate(self, rows: bytes) -> int: ...
+
+
+@dataclass(slots=True)
+class BodyKeeper:
+    """The rounds of one manager's epoch; see the module."""
+
+    paths: SpoolPaths
+    settings: Settings
+    uuid: bytes
+    index: LiveIndex
+    log: EventLog
+    pause: Callable[[], None]  # a short wait, which also keeps the watchdog quiet
+    empty: dict[int, int] = field(default_factory=dict)  # word -> LSN at which it was seen empty
+    doubtful: set[int] = field(default_factory=set)  # store words of requests without an answer
+    damaged: set[int] = field(default_factory=set)  # QPoolIds that cannot be moved
+    _before: dict[int, int] = field(default_factory=dict)  # `empty` of the round before
+    _store: StoreWriter | None = None
+    _reader: PayloadReader | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Is there a file that waits for another round?"""
+        return bool(self.empty)
+
+    def round(self, checkpoint_lsn: int, journal: int, manager: Callable[[], Relocator]) -> None:
+        """One round behind the checkpoint at `checkpoint_lsn`, which goes on in file `journal`."""
+        if not self.index.complete:
+            return
+        look = self.index.look(self.pause)
+        if look is None:
+            return
+        self._before, self.empty = self.empty, {}
+        words = [*self._journal(look, checkpoint_lsn, journal), *self._stores(look, checkpoint_lsn)]
+        budget = self.settings.checkpoint_journal_bytes_max
+        self._reader = PayloadReader(self.paths)
+        try:
+            for word in words:
+                if budget > 0:
+                    budget -= self._relocate(word, budget, manager)
+        except SpoolFull as error:
+            self.log.event(events.FAILED, event_log.WARNING, at="relocation", reason=str(error))
+        finally:
+            self._reader.close()
+            self._reader = None
+
+    def _journal(self, look: Look, checkpoint_lsn: int, journal: int) -> Iterator[int]:
+        """Retire what is empty; the words of the files that are not, oldest first."""
+        for number in retirable(self.paths, journal - self.settings.journal_files_kept):
+            word = location(LocationKind.JOURNAL, number)
+            if look.bodies.get(word):
+                yield word
+            elif self._may_go(word, look, checkpoint_lsn):
+                keep = self.settings.archive == "keep"
+                if retire(self.paths, number, keep=keep):
+                    self.log.event(events.JOURNAL_RETIRED, file=journal_name(number), kept=keep)
+
+    def _stores(self, look: Look, checkpoint_lsn: int) -> Iterator[int]:
+        """Remove what is empty; the words of the files of which too little is live."""
+        self._close_if_empty(look)
+        for number in store_numbers(self.paths):
+            word = location(LocationKind.STORE, number)
+            if self._store is not None and number == self._store.number:
+                continue
+            found = durable.status(self.paths.store / file_name(number))
+            size = found.st_size if found is not None else 0
+            live = look.bytes.get(word, 0)
+            if live:
+                if live * 100 < size * self.settings.store_compact_percent:
+                    yield word
+            elif size > HEADER_BYTES and self._may_go(word, look, checkpoint_lsn):
+                remove_store_file(self.paths, number)
+                self.log.event(events.STORE_COMPACTED, file=file_name(number), bytes=size)
+
+    def _close_if_empty(self, look: Look) -> None:
+        """The file being written holds nothing live any more: let it go like the others."""
+        if self._store is not None and not look.bodies.get(
+                location(LocationKind.STORE, self._store.number)):
+            self._store.close()
+            self._store = None
+
+    def _may_go(self, word: int, look: Look, checkpoint_lsn: int) -> bool:
+        """Seen empty before, and everything up to there is in the pool?"""
+        if word in self.doubtful:
+            return False
+        since = self._before.get(word)
+        if since is not None and since <= checkpoint_lsn:
+            return True
+        self.empty[word] = look.lsn if since is None else since
+        return False
+
+    # relocation
+
+    def _relocate(self, word: int, budget: int, manager: Callable[[], Relocator]) -> int:
+        """Copy live bodies of a file to the store, about `budget` bytes; how many. SpoolFull."""
+        durable.step("store.compact", payload_paths(self.paths, word)[0])
+        spent = 0
+        for batch in _batches(self.index.bodies_in(word), self.damaged):
+            # Half of the reserve is for this: it ends in a file less. The rest is for done and move.
+            if durable.free_bytes(self.paths.store) < self.settings.disk_reserve_bytes // 2:
+                raise SpoolFull(path=self.paths.store, detail="half of the reserve is left")
+            rows = self._copy(batch)
+            if rows:
+                self._ask(rows, manager)
+            spent += sum(body.length for body in batch)
+            self.pause()
+            if spent >= budget:
+                break
+        return spent
+
+    def _copy(self, batch: list[Body]) -> list[tuple[int, int, int, int, int]]:
+        """Payloads into the store, synced; the rows of the request."""
+        if self._store is None:
+            self._store = StoreWriter(self.paths, self.settings, self.uuid)
+        rows = []
+        for body in batch:
+            payload = self._payload(body)
+            if payload is None:
+                self.damaged.add(body.qpool)
+                continue
+            number, offset = self._store.append(body.qpool, payload, body.crc)
+            word = location(LocationKind.STORE, number)
+            rows.append((body.qpool, word, offset, body.record, body.file))
+        self._store.sync()
+        return rows
+
+    def _ask(self, rows: list[tuple[int, int, int, int, int]],
+             manager: Callable[[], Relocator]) -> None:
+        asked = {row[1] for row in rows} - self.doubtful
+        self.doubtful |= asked
+        manager().relocate(b"".join(RELOCATION.pack(*row) for row in rows))
+        self.doubtful -= asked
+
+    def _payload(self, body: Body) -> bytes | None:
+        """The payload, if it is what its submitter sent."""
+        assert self._reader is not None
+        try:
+            data = self._reader.read(body.word, body.offset, body.length, body.qpool)
+        except BodyUnavailable as error:
+            self._report(body, str(error))
+            return None
+        if crc32c(data) == body.crc:
+            return data
+        name = payload_paths(self.paths, body.word)[0].name
+        finding = Finding(Kind.CORRUPT, f"payload of message {body.qpool} fails its CRC", name,
+                          body.offset, body.length)
+        try:
+            save(self.paths, finding, data)
+        except OmqError as error:
+            self.log.event(events.FAILED, event_log.ERROR, at="quarantine", reason=str(error))
+            durable.check_latch()
+        self._report(body, str(finding))
+        return None
+
+    def _report(self, body: Body, reason: str) -> None:
+        self.log.event(events.BODY_DAMAGED, event_log.ERROR, qpool_id=body.qpool, reason=reason)
+
+    def close(self) -> None:
+        """Let go of the store file; the next start begins another one."""
+        if self._store is not None:
+            if durable.latched() is None:
+                self._store.close()
+            self._store = None
+
+
+def _batches(bodies: list[Body], without: set[int]) -> Iterator[list[Body]]:
+    """Bodies in pieces that fit one request and bounded memory."""
+    batch: list[Body] = []
+    size = 0
+    for body in bodies:
+        if body.qpool in without:
+            continue
+        if batch and (size + body.length > BATCH_BYTES or len(batch) >= BATCH_MAX):
+            yield batch
+            batch, size = [], 0
+        batch.append(body)
+        size += body.length
+    if batch:
+        yield batch

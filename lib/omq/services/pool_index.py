@@ -1,0 +1,139 @@
+"""pool.writer's look at the index: how far the journal is durable, and where live bodies lie.
+
+The index is read while the queue manager changes it. Why a live body can never be missed:
+
+1. A live message keeps its slot, and its location changes only by a RELOCATE, which pool.writer alone
+   asks for and waits for. So its row reads the same at any moment of its life.
+2. A row is taken as live when its m_qpool is not 0. A slot that is being filled or emptied may be
+   counted for a file that it has left, never the other way round: new messages lie in the newest
+   journal file, which is no candidate.
+3. Slots above MESSAGES_HIGH were first used by the group in progress: newest journal file, again.
+
+Why "nothing live is here" may be believed: the index is ahead of the disk inside a group. `look` waits
+until the group that was in progress has committed and says which LSN was durable then: every end of a
+life that it saw is at or below that. What depends on it happens when a checkpoint covers that LSN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from omq.base.paths import SpoolPaths
+from omq.format.findings import Finding
+from omq.format.index import COUNTERS_AT, TABLES_AT, Counter, IndexFlag, read_header
+from omq.format.store import ENTRY, padded
+from omq.storage.segment import AttachedIndex, read_ids
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+SETTLE_TURNS: Final = 100
+"""Waits for a group to end: a group lasts milliseconds; after these the round is postponed."""
+_COLUMNS: Final = ("m_qpool", "m_location", "m_offset", "m_length", "m_crc", "m_record", "m_file")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Where one live message's payload lies, and its pool record."""
+
+    qpool: int
+    word: int
+    offset: int
+    length: int
+    crc: int
+    record: int
+    file: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Live payload bytes by location word; `lsn`: every change that it saw is durable up to here."""
+
+    lsn: int
+    bodies: dict[int, int]
+    bytes: dict[int, int]
+
+
+class LiveIndex:
+    """The index of the running manager; ManagerUnavailable when there is none."""
+
+    def __init__(self, paths: SpoolPaths) -> None:
+        self._paths = paths
+        self._attached = AttachedIndex(paths)
+        self._layout = self._attached.header.layout()
+        self._counters = self._attached.buffer[COUNTERS_AT:TABLES_AT].cast("Q")
+        self.epoch = self._attached.header.epoch
+        self.uuid = self._attached.header.uuid
+
+    @property
+    def running(self) -> bool:
+        """Does this manager still run, and is it the one that clients find?"""
+        if not self._attached.alive:
+            return False
+        ids = read_ids(self._paths)
+        return ids is not None and ids.epoch == self.epoch
+
+    @property
+    def complete(self) -> bool:
+        """Does the index hold every message of the pool? Not when the manager was told not to read
+        them: then it says nothing about where live bodies are."""
+        header = read_header(self._attached.buffer)
+        return not isinstance(header, Finding) and not header.flags & IndexFlag.POOL_NOT_READ
+
+    def counter(self, which: Counter) -> int:
+        return int(self._counters[which])
+
+    def look(self, wait: Callable[[], None]) -> Look | None:
+        """Where live bodies are now; None when a group did not end in time (`wait`: a short one)."""
+        qpool, word, length = self._columns("m_qpool", "m_location", "m_length")
+        seen = self.counter(Counter.VERSION)
+        if not self._settled(seen, wait):
+            return None
+        lsn = self.counter(Counter.DURABLE_LSN)
+        live = qpool != 0
+        words, which = np.unique(word[live], return_inverse=True)
+        sizes = ENTRY.size + padded_many(length[live])
+        counts = np.bincount(which, minlength=len(words))
+        totals = np.bincount(which, weights=sizes, minlength=len(words))
+        listed = words.tolist()
+        return Look(lsn, dict(zip(listed, counts.tolist(), strict=True)),
+                    {w: int(n) for w, n in zip(listed, totals.tolist(), strict=True)})
+
+    def _settled(self, seen: int, wait: Callable[[], None]) -> bool:
+        """Has the group that was in progress at version `seen` committed?"""
+        if seen % 2 == 0:
+            return True
+        for _ in range(SETTLE_TURNS):
+            if self.counter(Counter.VERSION) > seen:
+                return True
+            wait()
+        return False
+
+    def bodies_in(self, word: int) -> list[Body]:
+        """Live messages whose payload lies in this file, by offset. A message that ended while we
+        looked is left out: its id is compared before and after its other columns are read."""
+        before, where = self._columns("m_qpool", "m_location")
+        index = np.flatnonzero((where == word) & (before != 0))
+        rows = [column[index] for column in self._columns(*_COLUMNS)]
+        after = self._columns("m_qpool")[0][index]
+        same = (rows[0] == before[index]) & (after == rows[0]) & (rows[1] == word)
+        chosen = [column[same].tolist() for column in rows]
+        return sorted((Body(*row) for row in zip(*chosen, strict=True)), key=lambda b: b.offset)
+
+    def _columns(self, *names: str) -> list[Vector]:
+        """Copies, so that no view of the segment outlives the call."""
+        high = min(self.counter(Counter.MESSAGES_HIGH), self._layout.messages)
+        buffer = self._attached.buffer
+        return [self._layout.vector(buffer, name)[:high].copy() for name in names]
+
+    def close(self) -> None:
+        self._counters.release()
+        self._attached.close()
+
+
+def padded_many(lengths: Vector) -> Vector:
+    """format.store.padded for many: bytes that payloads take in a store file."""
+    step = padded(1)
+    return np.asarray(-(-lengths.astype(np.int64) // step) * step)
