@@ -205,7 +205,7 @@ def _write_conf(conf: Path, messages_max: int) -> None:
     settings: dict[str, dict[str, Any]] = {
         "journal": {"archive": "delete"},  # a long run would fill the disk
         "index": {"messages_max": messages_max, "queue_entries_max": messages_max},
-        "daemons": {"watchdog_s": 0},
+        "daemons": {"watchdog_s": 0, "event_level": "TRACE"},  # TRACE: checkpoints are told
     }
     text = "".join(
         f"[{section}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())

@@ -24,7 +24,7 @@ def describe(folder: Path) -> dict[str, Any]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "numpy": version("numpy"),
-        "crc32c": checksum.IMPLEMENTATION,
+        "crc32c": checksum.implementation(),
         "file_system": _file_system(folder),
     }
 

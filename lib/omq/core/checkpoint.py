@@ -45,7 +45,7 @@ class Checkpointer:
         self._uuid = uuid
         self._settings = settings
         newest, _ = poolctrl.load(paths)
-        self._generation = newest.generation if newest is not None else 0
+        self.generation = newest.generation if newest is not None else 0
 
     def take(self, epoch: int, journal_number: int, journal_offset: int, time_ns: int
              ) -> CheckpointResult:
@@ -54,10 +54,10 @@ class Checkpointer:
         redo = self._redo
         changes = redo.changes()
         self._pool.write(changes)
-        self._generation += 1
+        self.generation += 1
         flags = int(ControlFlag.CLEAN) if redo.clean_stop else 0
         poolctrl.store(self._paths, PoolControl(
-            self._uuid, self._generation, redo.lsn, epoch, journal_number, journal_offset,
+            self._uuid, self.generation, redo.lsn, epoch, journal_number, journal_offset,
             redo.next_qpool, time_ns, len(self._pool.files()), redo.queues,
             bounded(redo.clients, self._settings.dedupe_clients_max), flags))
         redo.checkpointed()

@@ -78,6 +78,16 @@ class IndexCopies:
         numbers = np.flatnonzero(self._vector("e_state")[:high] == state)
         return numbers, self._vector("e_sequence")[numbers]
 
+    def held(self) -> dict[int, list[tuple[int, int]]]:
+        """Row of a reader -> (lease, entry number) of each message in its hands."""
+        numbers, _ = self.in_state(EntryState.ACTIVE)
+        found: dict[int, list[tuple[int, int]]] = {}
+        columns = self.rows(("e_reader", "e_lease"), numbers)
+        for number, (reader, lease) in zip(numbers.tolist(), columns, strict=True):
+            if reader:
+                found.setdefault(reader - 1, []).append((lease, number))
+        return found
+
     def same(self, numbers: Vector, sequences: Vector) -> list[bool]:
         """Which of these entries are in use and have still this sequence: not another message's."""
         again = self._vector("e_sequence")[numbers] == sequences

@@ -47,22 +47,19 @@ CHUNK_ROWS: Final = 4096
 
 _QUEUE: Final = (
     "q_flags", "q_depth", "q_active", "q_ready", "q_deferred", "q_held", "q_ever", "q_processed",
-    "q_hour", "q_last_hour", "q_hour_at", "q_sampled", "q_started", "q_max_depth", "q_max_length",
-)  # fmt: skip
+    "q_hour", "q_last_hour", "q_hour_at", "q_sampled", "q_started", "q_max_depth", "q_max_length")
 _LOAD: Final = ("q_load1", "q_load5", "q_load15")
 _RATE: Final = ("q_rate1", "q_rate5", "q_rate15")
 _READER: Final = (
     "r_flags", "r_queue", "r_pid", "r_uid", "r_client", "r_processed", "r_registered", "r_request",
-    "r_response", "r_timeout",
-)  # fmt: skip
+    "r_response", "r_timeout")
 _MESSAGE: Final = (
     "m_qpool", "m_file", "m_record", "m_parts", "m_flags", "m_size", "m_time", "m_pid",
-    "m_location", "m_offset", "m_length",
-)  # fmt: skip
+    "m_location", "m_offset", "m_length")
 _ENTRY: Final = (
     "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
-    "e_until", "e_lease", "e_reader",
-)  # fmt: skip
+    "e_until", "e_lease", "e_reader")
+_STATES: Final = {int(state): state for state in EntryState if state is not EntryState.FREE}
 _READS: Final = ReaderFlag.IN_USE | ReaderFlag.READS
 
 
@@ -142,7 +139,7 @@ class IndexView:
         """All registered readers by number; clients that only put are not listed."""
         high = self._copies.high(Counter.READERS_HIGH, self._layout.readers)
         found = self._copies.rows(_READER, np.arange(high))
-        held = self._held()
+        held = self._copies.held()
         names = self._copies.queue_names()
         return [self._reader(number, values, names, held.get(number, []))
                 for number, values in enumerate(found) if values[0] & _READS == _READS]
@@ -181,21 +178,11 @@ class IndexView:
             load=self._averages(_LOAD, number), throughput=self._averages(_RATE, number),
             flags=flags, special=bool(flags & QueueFlag.SPECIAL), hour=hour, last_hour=last_hour,
             hour_ns=hour_ns, sampled_ns=sampled_ns, started_ns=started_ns, max_depth=max_depth,
-            max_length=max_length)  # fmt: skip
+            max_length=max_length)
 
     def _averages(self, names: tuple[str, str, str], number: int) -> Averages:
         one, five, fifteen = self._copies.averages(names, number)
         return one, five, fifteen
-
-    def _held(self) -> dict[int, list[tuple[int, int]]]:
-        """Row of a reader -> (lease, entry number) of each message in its hands."""
-        numbers, _ = self._copies.in_state(EntryState.ACTIVE)
-        found: dict[int, list[tuple[int, int]]] = {}
-        columns = self._copies.rows(("e_reader", "e_lease"), numbers)
-        for number, (reader, lease) in zip(numbers.tolist(), columns, strict=True):
-            if reader:
-                found.setdefault(reader - 1, []).append((lease, number))
-        return found
 
     def _reader(self, number: int, values: tuple[int, ...], names: list[str],
                 held: list[tuple[int, int]]) -> ReaderRow:
@@ -206,7 +193,7 @@ class IndexView:
             uid=uid, client=client, auxiliary=bool(flags & ReaderFlag.AUXILIARY), active=len(held),
             current=min(held)[1] if held else None, processed=processed,
             registered_ns=registered_ns, request_ns=request_ns, response_ns=response_ns,
-            timeout_s=timeout_s, flags=flags)  # fmt: skip
+            timeout_s=timeout_s, flags=flags)
 
     def _entries(self, selected: tuple[Vector, Vector]) -> Iterator[EntryRow]:
         names = self._copies.queue_names()
@@ -225,7 +212,7 @@ class IndexView:
         rows = zip(numbers.tolist(), entries, slots.tolist(), messages, inside.tolist(), whole,
                    strict=True)
         for number, entry, slot, message, is_inside, is_whole in rows:
-            if is_inside and is_whole and message[0]:
+            if is_inside and is_whole and message[0] and entry[1] in _STATES:
                 yield self._entry(number, entry, names, self._message(slot, message))
 
     def _entry(self, number: int, values: tuple[int, ...], names: list[str], message: MessageRow
@@ -234,10 +221,9 @@ class IndexView:
          reader) = values
         failed = attempts - 1 if state == EntryState.ACTIVE and attempts else attempts
         return EntryRow(
-            number=number, queue=_at(names, queue), state=EntryState(state), priority=priority,
+            number=number, queue=_at(names, queue), state=_STATES[state], priority=priority,
             sequence=sequence, attempts=failed, retries=retries, submitted_ns=submitted_ns,
-            until_ns=until_ns, lease=lease, reader=reader - 1 if reader else None, message=message,
-        )  # fmt: skip
+            until_ns=until_ns, lease=lease, reader=reader - 1 if reader else None, message=message)
 
     def _message(self, number: int, values: tuple[int, ...]) -> MessageRow:
         qpool, file, record, parts, flags, size, created_ns, pid, word, offset, length = values
@@ -245,8 +231,7 @@ class IndexView:
         return MessageRow(
             number=number, qpool=qpool, file=file if has_record else None,
             record=record if has_record else None, parts=parts, flags=flags, size=size,
-            created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags),
-        )  # fmt: skip
+            created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags))
 
 
 def _at(names: list[str], queue: int) -> str:

@@ -113,15 +113,15 @@ def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, lis
         for name in _PART:
             lists[name].append(part[name].astype(np.int64))
         lists["row"].append(index + base)
-    for index in np.flatnonzero(long).tolist():
-        message = pool.read_record(int(rows["file"][index]), int(rows["record"][index]))
+    for row in np.flatnonzero(long).tolist():
+        message = pool.read_record(int(rows["file"][row]), int(rows["record"][row]))
         if isinstance(message, Message):
             for p in message.parts:
                 values = (p.queue, p.priority | p.state << 4, p.attempts, p.retries, p.until,
                           p.submitted, p.sequence)
                 for name, value in zip(_PART, values, strict=True):
                     lists[name].append(np.array([value], dtype=np.int64))
-                lists["row"].append(np.array([index + base], dtype=np.int64))
+                lists["row"].append(np.array([row + base], dtype=np.int64))
 
 
 def _without_duplicates(rows: _Rows, slots: SlotAllocator, loaded: Loaded) -> _Rows:

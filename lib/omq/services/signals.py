@@ -83,6 +83,11 @@ class Signals:
             if selector.select(timeout_s):
                 self.drain()
 
+    @property
+    def reload_wanted(self) -> bool:
+        """Whether a reload was asked for; `take_reload` answers it."""
+        return self._reload
+
     def take_reload(self) -> bool:
         """Whether a reload was asked for since the last call."""
         asked, self._reload = self._reload, False

@@ -6,9 +6,9 @@
 `<offset>` is hexadecimal. The original stays where it is: this is evidence for people and for repair,
 nothing reads it back by itself.
 
-Invariants: 1. the .bin is complete before its .json appears; 2. the same bytes of the same place are
-kept once, other bytes of that place get the next name (`-2`, `-3` ...); 3. the directory is bounded:
-PIECES_MAX pieces. Beyond it damage is still an event, but not copied.
+Invariants: 1. the .bin is complete before its .json appears; 2. the same bytes of the same place
+are kept once, other bytes of that place get the next name (`-2`, `-3` ...); 3. the directory is
+bounded: PIECES_MAX pieces. Beyond it damage is still an event, but not copied.
 
 In the middle of a crash: a .bin without .json is overwritten by the next `save` of that place.
 Errors: DiskError, SpoolFull (the caller reports them; the service goes on).

@@ -5,8 +5,8 @@ The caller has made sure that nothing needs the file in its place: every frame i
 the pool.
 
 Invariants: 1. the file keeps its name and its bytes; 2. it is in journal/ or in archive/ at every
-instant, and both directories are synced before `retire` returns; 3. names of journal files are never
-reused: a new one is numbered above every file of both directories and above the checkpoint's.
+instant, and both directories are synced before `retire` returns; 3. names of journal files are
+never reused: a new one is numbered above every file of both directories and the checkpoint's.
 
 In the middle of a crash: the rename happened or it did not; the next round finds the file in one of
 the two places and goes on.
