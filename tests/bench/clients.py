@@ -91,7 +91,7 @@ class Control:
             select.select([], [], [], PAUSE_S)
 
     def _ahead(self) -> int:
-        cells = self._cells[:]
+        cells: list[int] = self._cells[:]
         return sum(cells[self.PUT :: 2]) - sum(cells[self.GOT :: 2])
 
 

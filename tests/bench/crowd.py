@@ -68,8 +68,8 @@ class Ledger:
             double = len(got) - len(np.unique(got))
             missing = len(np.setdiff1d(expected, got))
             foreign = len(np.setdiff1d(got, expected))
-            raise BenchError(f"wrong counts: {len(expected)} put, {len(got)} got, {missing} missing,"
-                             f" {double} double, {foreign} unknown, {left} left in the index")
+            raise BenchError(f"wrong counts: {len(expected)} put, {len(got)} got, {missing} "
+                             f"missing, {double} double, {foreign} unknown; the index has {left}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class Instance:
         pidfd = os.pidfd_open(process.pid)
         try:
             while time.monotonic() < deadline:
-                select.select([notify, pidfd], [], [], 1.0)
+                select.select([notify.fileno(), pidfd], [], [], 1.0)
                 if any(notice.flag("READY") for notice in notify.receive(process.pid)):
                     return
                 if process.poll() is not None:

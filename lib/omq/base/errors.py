@@ -300,6 +300,13 @@ class CommandUnusable(OmqError):
     exit_code = Exit.UNAVAILABLE
 
 
+class FileNotWritten(OmqError):
+    """{path} cannot be written: {reason}; name another file"""
+
+    status = 60
+    exit_code = Exit.CANT_CREATE
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -172,7 +172,7 @@ class Engine:
         last, lost = len(verdicts) - 1, 0
         for i, verdict in enumerate(verdicts):
             try:
-                settle.held(core, verdict.entry, verdict.qpool, verdict.lease)
+                verdict.entry = settle.held(core, verdict.entry, verdict.qpool, verdict.lease)
             except LeaseLost:
                 lost += 1
                 continue

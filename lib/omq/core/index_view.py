@@ -42,6 +42,8 @@ from omq.format.index import (
 from omq.format.pool import NO_RECORD
 from omq.storage.segment import AttachedIndex
 
+__all__ = ["EntryRow", "IndexView", "MessageRow", "QueueRow", "ReaderRow"]
+
 CHUNK_ROWS: Final = 4096
 """Rows copied at a time: bounds the memory of a listing of any length."""
 

@@ -1,4 +1,4 @@
-"""Item references as listings show them: the container of a large message, else where its bytes lie.
+"""Item references as listings show them: a large message's container, else where its bytes lie.
 
 In the original every message had a container (`~/data/0000005/000084u`). Here only large ones have;
 the payload of such a message ends in the reference. Any other message is shown by the place of its
@@ -50,7 +50,7 @@ class ItemRefs:
         self._payloads = PayloadReader(paths, files_max=_FILES_MAX)
 
     def of(self, word: int, offset: int, length: int, flags: int) -> str:
-        """The reference of a message: `flags` as in a pool record or the index (CONTAINER counts)."""
+        """The reference of a message; `flags` as in a pool record or in the index."""
         if flags & RecordFlag.CONTAINER and length <= _PAYLOAD_BYTES_MAX:
             ref = self._container(word, offset, length)
             if ref:

@@ -8,8 +8,6 @@ retired, which waits for the checkpoint that covers this frame.
 
 from __future__ import annotations
 
-import numpy as np
-
 from omq.core.state import PERSISTENT, Core
 from omq.format.journal import RELOCATION, FrameType
 
@@ -20,7 +18,7 @@ def relocate(core: Core, rows: memoryview) -> int:
     taken: list[tuple[int, int, int, bytes]] = []
     for at in range(0, len(rows) - RELOCATION.size + 1, RELOCATION.size):
         qpool, word, offset, record, file = RELOCATION.unpack_from(rows, at)
-        slot = _slot(core, qpool)
+        slot = t.slot_of(qpool)
         if slot >= 0 and t.m_record[slot] == record and t.m_file[slot] == file:
             taken.append((slot, word, offset, bytes(rows[at : at + RELOCATION.size])))
     if not taken:
@@ -33,12 +31,3 @@ def relocate(core: Core, rows: memoryview) -> int:
         t.m_location[slot], t.m_offset[slot] = word, offset
     return len(taken)
 
-
-def _slot(core: Core, qpool: int) -> int:
-    """The live slot of a QPoolId: by the id chain, or by its record when its id was given."""
-    t = core.t
-    slot = t.find(qpool)
-    if slot >= 0 and t.m_qpool[slot] == qpool:
-        return slot
-    found = np.flatnonzero(t.v["m_qpool"][: t.messages.high] == qpool)
-    return int(found[0]) if len(found) else -1

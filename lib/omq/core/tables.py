@@ -304,6 +304,15 @@ class Tables:
             at, hops = self.m_idnext[at - 1], hops + 1
         return -1
 
+    def slot_of(self, qpool: int) -> int:
+        """Slot of the message with this QPoolId, -1. O(1) unless its id was given by the submitter
+        and is therefore hashed otherwise: then one pass by numpy."""
+        slot = self.find(qpool)
+        if slot >= 0 and self.m_qpool[slot] == qpool:
+            return slot
+        found = np.flatnonzero(self.v["m_qpool"][: self.messages.high] == qpool)
+        return int(found[0]) if len(found) else -1
+
     def entries_of(self, slot: int) -> list[int]:
         """Entries of a message, in the order in which it was put on its queues."""
         out: list[int] = []

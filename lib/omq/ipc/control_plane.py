@@ -237,10 +237,9 @@ class ControlPlane:
         return {}
 
     def _locate(self, session: Session, question: Question) -> Question:
-        t, entry = self._engine.core.t, int(question["entry"])
-        qpool = int(question["qpool"])
-        slot = t.e_message[entry] if 0 <= entry < t.entries.high else -1
-        if slot < 0 or not t.e_state[entry] or t.m_qpool[slot] != qpool:
+        t, qpool = self._engine.core.t, int(question["qpool"])
+        slot = t.slot_of(qpool) if qpool > 0 else -1
+        if slot < 0:
             raise NoMessage(queue="any")
         return {"location": t.m_location[slot], "offset": t.m_offset[slot]}
 

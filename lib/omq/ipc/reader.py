@@ -76,7 +76,7 @@ class Message:
             raw = self._raw
             if raw is None:
                 raw = self._reader.read_payload(self._word, self._offset, self._length,
-                                                self.qpool_id, self._entry)
+                                                self.qpool_id)
             got = crc32c(raw)
             where = f"file {number_of(self._word)} offset {self._offset}"
             payload = message_format.decode(raw)
@@ -177,6 +177,7 @@ class Reader:
         self.lost = 0  # dispositions that came too late: the manager had taken the message back
         self._held: dict[int, Message] = {}
         self._records: list[tuple[Settlement, Message, int, bytes]] = []
+        self._sending: list[tuple[Settlement, Message, int, bytes]] = []  # not answered yet
         link.control({"op": "reader", "queue": queue, "auxiliary": auxiliary})
         link.reader.queue, link.reader.auxiliary = queue, auxiliary
         link.reader.messages = self._holding
@@ -186,7 +187,7 @@ class Reader:
         return self._link.id_prefix
 
     def _holding(self) -> list[tuple[int, int]]:
-        recorded = [(m.qpool_id, m.lease) for _, m, _, _ in self._records]
+        recorded = [(m.qpool_id, m.lease) for _, m, _, _ in (*self._records, *self._sending)]
         return [(m.qpool_id, m.lease) for m in self._held.values()] + recorded
 
     def next(self, n: int = 0, timeout_s: float | None = None) -> list[Message]:
@@ -198,9 +199,12 @@ class Reader:
             return []
         wait = -1.0 if timeout_s is None else timeout_s
         pieces, count, length = self._take_records()
-        answer = self._link.request(
-            Operation.NEXT, pieces, count=count, length=length, want=n, wait_s=wait,
-            argument=-1 if wait < 0 else int(wait * 1000))
+        try:
+            answer = self._link.request(
+                Operation.NEXT, pieces, count=count, length=length, want=n, wait_s=wait,
+                argument=-1 if wait < 0 else int(wait * 1000))
+        finally:
+            self._sending = []
         if answer.recovered:  # the settlements were carried out; what was handed out is free again
             return self.next(n, timeout_s)
         self.lost += answer.lost
@@ -228,6 +232,7 @@ class Reader:
 
     def _take_records(self) -> tuple[list[bytes], int, int]:
         records, self._records = self._records, []
+        self._sending = records
         if not records:
             return [], 0, 0
         at, heads, texts = 0, [], []
@@ -243,7 +248,10 @@ class Reader:
         """Send what is recorded; what came too late is counted in `lost`."""
         pieces, count, length = self._take_records()
         if count:
-            answer = self._link.request(Operation.SETTLE, pieces, count=count, length=length)
+            try:
+                answer = self._link.request(Operation.SETTLE, pieces, count=count, length=length)
+            finally:
+                self._sending = []
             self.lost += answer.lost
 
     def move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]) -> None:
@@ -270,13 +278,13 @@ class Reader:
             raise
         self._held.pop(message.qpool_id, None)
 
-    def read_payload(self, word: int, offset: int, length: int, qpool: int, entry: int) -> bytes:
+    def read_payload(self, word: int, offset: int, length: int, qpool: int) -> bytes:
         """Payload bytes; where they lie is asked anew when they have moved meanwhile."""
         bodies = self._connection.bodies
         try:
             return bodies.read(word, offset, length, qpool)
         except BodyUnavailable:
-            facts = self._link.control({"op": "locate", "entry": entry, "qpool": qpool})
+            facts = self._link.control({"op": "locate", "qpool": qpool})
             moved = (int(facts["location"]), int(facts["offset"]))
             if moved == (word, offset):
                 raise

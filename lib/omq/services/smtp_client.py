@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 import smtplib
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -115,6 +116,9 @@ class SmtpConnection:
             raise smtplib.SMTPConnectError(code, text)
         assert client.sock is not None
         client.sock.settimeout(self._limits.reply_timeout_s)
+        # Each command waits for its reply anyway; Nagle's algorithm only adds the peer's delayed
+        # acknowledgement (40 ms) to the last segment of a message.
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.ehlo_or_helo_if_needed()
         client.command_encoding = "utf-8"  # ASCII stays ASCII; addresses of SMTPUTF8 are UTF-8
         return client
@@ -155,6 +159,9 @@ class SmtpConnection:
             reply = _reply(*client.getreply())
             fault.point("unix.after_send")
             client.sock.settimeout(self._limits.reply_timeout_s)
+        # Each command waits for its reply anyway; Nagle's algorithm only adds the peer's delayed
+        # acknowledgement (40 ms) to the last segment of a message.
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         failed = _failed(reply, 250)
         for recipient in accepted:
             results[recipient] = failed.result(recipient) if failed else Result(

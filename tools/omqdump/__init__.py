@@ -1,0 +1,9 @@
+"""omqdump: look into the queues, from a menu or a script.
+
+    main     command line              session    menu, batch, one option after the other
+    options  one table of letters      answers    lines and words that answer an option's questions
+    render   tables and JSON           sources    the facts: index, poolctrl, pool files
+                                       text_file  text dumps on disk
+
+The letters and their output are those of the original's tool of this name.
+"""

@@ -1,0 +1,49 @@
+"""Where options and the answers to their questions come from.
+
+Invariants: 1. an answer comes from the words behind the letter, else from the next line; an empty
+line takes the default; 2. prompts are shown on a terminal only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TextIO
+
+from omq.base.errors import BadRequest
+
+
+class Answers:
+    """Where answers come from; `lines` None: only from the words of the option."""
+
+    def __init__(self, lines: TextIO | None, out: TextIO, *, interactive: bool) -> None:
+        self.interactive = interactive
+        self._lines = lines
+        self._out = out
+        self._words: deque[str] = deque()
+
+    def give(self, words: Iterable[str]) -> None:
+        """The words behind the letter of the next option."""
+        self._words = deque(words)
+
+    def word(self) -> str:
+        """An answer that is never asked for; empty when it was not given."""
+        return self._words.popleft() if self._words else ""
+
+    def ask(self, prompt: str, default: str = "") -> str:
+        """An answer; BadRequest when there is none and no default."""
+        answer = self.word()
+        if not answer:
+            answer = (self.line(prompt) or "").strip() or default
+        if not answer:
+            raise BadRequest(reason=f"no answer to '{prompt.strip()}'")
+        return answer
+
+    def line(self, prompt: str) -> str | None:
+        """The next line; None at the end."""
+        if self._lines is None:
+            return None
+        if self.interactive:
+            self._out.write(prompt)
+            self._out.flush()
+        return self._lines.readline() or None

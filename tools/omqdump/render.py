@@ -1,0 +1,112 @@
+"""omqdump's listings: the original's tables, and the JSON records.
+
+A JSON record is a contract: keys are only added. Times there are local with their offset, null for
+never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from omq.base.clock import iso_time, seed_time
+from omq.core.index_rows import Averages, EntryRow, QueueRow
+from omq.format.index import EntryState
+
+Table = Callable[[Sequence[QueueRow]], Iterator[str]]
+_NAME_WIDTH: Final = 17  # the longest queue name and a space
+_WIDTHS: Final = (12, 10, 10)  # messages, active, ever: as in the original
+_FIGURE_WIDTH: Final = 10
+
+
+def load_table(rows: Sequence[QueueRow]) -> Iterator[str]:
+    """s: the average number of messages on each queue."""
+    yield _line("QUEUE", "Messages", "Active", "Ever", ["Load [1min,5min,15min]"])
+    yield from _queue_lines(rows, lambda row: row.load)
+
+
+def throughput_table(rows: Sequence[QueueRow]) -> Iterator[str]:
+    """T: the number of messages processed a minute on each queue."""
+    yield _line("QUEUE", "Messages", "Active", "Ever", ["Throughput"])
+    yield _line("", "", "", "", ["[1min,5min,15min]"])
+    yield from _queue_lines(rows, lambda row: row.throughput)
+
+
+def _queue_lines(rows: Sequence[QueueRow], figures: Callable[[QueueRow], Averages]
+                 ) -> Iterator[str]:
+    special = False
+    for row in rows:  # the special ones are last
+        if row.special and not special:
+            special = True
+            yield ""
+            yield "Special queues."
+        shown = [f"{figure:.2f}" for figure in figures(row)]
+        yield _line(row.name, str(row.messages), str(row.active), str(row.ever), shown)
+
+
+def _line(name: str, messages: str, active: str, ever: str, figures: Sequence[str]) -> str:
+    cells = zip((messages, active, ever), _WIDTHS, strict=True)
+    left = f"{name:<{_NAME_WIDTH - 1}} " + "".join(_cell(*cell) for cell in cells)
+    return (left + "".join(_cell(figure, _FIGURE_WIDTH) for figure in figures)).rstrip()
+
+
+def _cell(text: str, width: int) -> str:
+    """Left aligned, and never run together with the next."""
+    return f"{text:<{width - 1}} "
+
+
+def entry_table(entries: Iterable[EntryRow]) -> Iterator[str]:
+    """l: a line a message, in the order of hand-out. `Pers` n: it does not outlive the manager."""
+    yield (f"{'QPoolId':<12}{'Pri':<5}{'State':<10}{'Pers':<6}{'Failed':<8}{'Size':<12}"
+           f"{'Submitted':<19}Item Ref")
+    for entry in entries:
+        message = entry.message
+        persistent = "y" if message.persistent else "n"
+        yield (f"{message.qpool:<11} {entry.priority:<4} {entry.state.name.lower():<9} "
+               f"{persistent:<5} {entry.attempts:<7} {message.size:<11} "
+               f"{seed_time(entry.submitted_ns):<18} {message.item_ref}")
+
+
+def queue_record(row: QueueRow) -> dict[str, object]:
+    """The JSON object of a queue, for s and T alike."""
+    return {
+        "queue": row.name,
+        "special": row.special,
+        "messages": row.messages,
+        "active": row.active,
+        "ready": row.ready,
+        "deferred": row.deferred,
+        "held": row.held,
+        "ever": row.ever,
+        "processed": row.processed,
+        "load": list(row.load),
+        "throughput": list(row.throughput),
+    }
+
+
+def entry_record(entry: EntryRow) -> dict[str, object]:
+    """The JSON object of a message on a queue."""
+    message = entry.message
+    return {
+        "queue": entry.queue,
+        "qpool_id": message.qpool,
+        "state": entry.state.name.lower(),
+        "priority": entry.priority,
+        "sequence": entry.sequence,
+        "failed_attempts": entry.attempts,
+        "retries": entry.retries,
+        "size": message.size,
+        "persistent": message.persistent,
+        "queues": message.parts,
+        "submitted": _time(entry.submitted_ns),
+        "due": _time(entry.until_ns if entry.state is EntryState.DEFERRED else 0),
+        "created": _time(message.created_ns),
+        "reader": entry.reader,
+        "pool_file": message.file,
+        "pool_record": message.record,
+        "item_ref": message.item_ref,
+    }
+
+
+def _time(wall_ns: int) -> str | None:
+    return iso_time(wall_ns) if wall_ns else None
