@@ -192,7 +192,7 @@ class DepthBench:
     def _wait_checkpoint(self) -> None:
         """Until the pool has everything: the disk then shows what an empty queue leaves."""
         deadline = time.monotonic() + CHECKPOINT_BOUND_S
-        target = self._instance.counters()[Counter.LAST_LSN]
+        target = self._instance.counters()[Counter.DURABLE_LSN]
         while time.monotonic() < deadline:
             self._instance.check_alive()
             if self._instance.counters()[Counter.CHECKPOINT_LSN] >= target:

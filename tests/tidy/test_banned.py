@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-
 from omq.base import fault
 from tests.tidy.tree import ROOT, Source, calls, imports, product, suite
 
@@ -157,12 +155,17 @@ def test_crash_points_are_registered() -> None:
             assert literal in fault.POINTS, f"{where}: {literal} is unregistered"
 
 
+def _is_passed(point: str, text: str) -> bool:
+    """Named in the code, or one of the four that storage.files makes for each area of files."""
+    area, _, moment = point.partition(".")
+    made = moment in {"before_write", "after_write", "before_sync", "after_sync"}
+    return f'"{point}"' in text or (made and f'"{area}"' in text)
+
+
 def test_registered_crash_points_exist() -> None:
     """A crash test that waits for a point which nothing passes would prove nothing."""
-    if not (ROOT / "lib/omq/services/queue_manager.py").exists():
-        pytest.skip("the tree is not whole yet: queue_manager.py is missing")
     text = "\n".join(item.text for item in product() if item.path != "lib/omq/base/fault.py")
-    missing = sorted(point for point in fault.POINTS if f'"{point}"' not in text)
+    missing = sorted(point for point in fault.POINTS if not _is_passed(point, text))
     assert not missing, f"no code has the points {', '.join(missing)}"
 
 

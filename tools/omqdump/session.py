@@ -17,7 +17,7 @@ from omq.cli.common import say
 from omqdump.options import OPTIONS, QUIT, Desk, Option
 
 _MENU_WIDTH: Final = 35
-_MENU_ROWS: Final = 11  # of the left column; the last option stands alone
+_MENU_ROWS: Final = 11  # of two options; Quit stands alone below
 _ERROR_CHARACTERS_MAX: Final = 2000
 
 
@@ -91,8 +91,9 @@ def parse(text: str) -> tuple[Option, list[str]]:
 def menu() -> str:
     """All options in two columns, as the original has them, and which are not there yet."""
     shown = [f"{option.letter}: {option.title}" for option in OPTIONS.values()]
-    rows = zip_longest(shown[:_MENU_ROWS], shown[_MENU_ROWS:], fillvalue="")
-    lines = [f"{left:<{_MENU_WIDTH}}{right}".rstrip() for left, right in rows]
+    left, right = [*shown[:_MENU_ROWS], shown[-1]], shown[_MENU_ROWS:-1]
+    rows = zip_longest(left, right, fillvalue="")
+    lines = [f"{one:<{_MENU_WIDTH}}{other}".rstrip() for one, other in rows]
     missing = [option.letter for option in OPTIONS.values()
                if option.action is None and option.letter != QUIT]
     note = f"Not available in this version: {' '.join(missing)}"

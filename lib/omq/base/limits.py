@@ -77,9 +77,6 @@ BATCH_MAX: Final = 1000
 AUXILIARIES_MAX: Final = 20
 """Auxiliary readers per service (the original's limit): 21 readers with the main one."""
 
-READERS_MAX: Final = 1000
-"""Rows of the index's reader table: as many as services may have, with room for omread."""
-
 ATTEMPTS_MAX: Final = 255
 """The failed-attempts counter has one byte."""
 

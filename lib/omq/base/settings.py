@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, GIB, KIB, MIB, READERS_MAX
+from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, GIB, KIB, MIB
 
 YEAR_S: Final = 366 * 86400
 _METADATA: Final = "omq"
@@ -105,8 +105,6 @@ class Settings:
         "size of the index's entry table: a message has one on each queue it is on; taken at start")
     messages_total_max: int = _number("index", 0, 0, 50_000_000,
         "a lower limit on messages that a reload may change; 0: messages_max alone counts")
-    readers_max: int = _number("index", READERS_MAX, 1, READERS_MAX,
-        "size of the index's reader table; taken at start")
 
     clients_max: int = _number("ipc", 500, 1, 10_000,
         "connected processes; each costs a channel segment, a semaphore and two descriptors")
@@ -127,8 +125,6 @@ class Settings:
     reader_wait_s: int = _number("ipc", 30, 1, 3600,
         "how long a reader without messages waits before it asks again (its idle work runs then)")
 
-    run_group: str = _text("daemons", "omq", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}", "a group name",
-        "group of the daemons: its members may connect; where it is missing, the owner's own group")
     load_sample_period_s: int = _number("daemons", 5, 1, 60,
         "how often the load averages take a sample (the original's period)")
     watchdog_s: int = _number("daemons", 30, 0, 3600,

@@ -1,1 +1,2 @@
-"""Queues in memory: tables, transitions, the engine that alone writes them, redo, rebuild, views."""
+"""Queues in memory: tables, transitions, the engine that alone writes them, redo, rebuild,
+views."""

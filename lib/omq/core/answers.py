@@ -1,4 +1,5 @@
-"""The last request of each client that was carried out, from the frames that it left in the journal.
+"""The last request of each client that was carried out, from the frames that it left in the
+journal.
 
 A client that lost its manager with a request under way asks the next one: "was my request n carried
 out?". The answer must survive any crash, so it is redone from the journal like everything else and

@@ -1,9 +1,9 @@
 """Bulk forms of put and done: the same checks and effects as core.puts and core.settle, by numpy.
 
 A batch costs some tens of vector operations whatever its size, a few microseconds each; one by one
-costs some microseconds a message. So small batches, and batches with anything unusual in them (several
-queues, given ids, containers, other settlements than DONE), go the common way. Tests run the same
-workload both ways and compare the tables byte for byte.
+costs some microseconds a message. So small batches, and batches with anything unusual in them
+(several queues, given ids, containers, other settlements than DONE), go the common way. Tests run
+the same workload both ways and compare the tables byte for byte.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from omq.base.errors import BadPriority, BadRequest, IndexFull, MessageTooLong, 
 from omq.core import puts
 from omq.core.engine import Engine
 from omq.core.puts import NewMessage, check_queue
+from omq.core.slots import Vector
 from omq.core.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core, Party
-from omq.core.tables import Vector
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.wire import SETTLE, Settlement

@@ -1,10 +1,10 @@
 """Checkpoint: the pool is brought up to what redo has applied, then poolctrl says so.
 
-Order, and the crash argument: 1. the changed records, through the double-write file, every pool file
-that was dirtied synced (forgetting one is IBM's APAR IC86846); 2. the other poolctrl slot, synced: from
-here on the journal before this LSN is not needed for records; 3. trailing free space is cut. A cut
-between any two steps leaves the old poolctrl slot in force: redo starts at the older LSN and finds
-records that are newer, which it skips by their own LSN.
+Order, and the crash argument: 1. the changed records, through the double-write file, every pool
+file that was dirtied synced (forgetting one is IBM's APAR IC86846); 2. the other poolctrl slot,
+synced: from here on the journal before this LSN is not needed for records; 3. trailing free space
+is cut. A cut between any two steps leaves the old poolctrl slot in force: redo starts at the older
+LSN and finds records that are newer, which it skips by their own LSN.
 
 Errors: DiskError (latched); SpoolFull before anything counts: take it again later.
 """

@@ -1,22 +1,20 @@
-"""The engine: the only writer of the index. Requests of one group are checked, appended, applied; one
-sync makes the group durable; then, and only then, the replies go out.
+"""The engine: the only writer of the index. Requests of one group are checked, appended, applied;
+one sync makes the group durable; then, and only then, the replies go out.
 
     begin -> put / settle / move / wait ... -> tick -> dispatch -> commit -> (caller replies)
 
-Invariants: 1. a request is checked whole before it changes anything; 2. its frames stand in one block;
-3. commit returns only when every persistent frame of the group is durable; the first disk error
-leaves by DiskError and the process must end (storage.durable latches); 4. the index is ahead of the
-disk only between begin and commit; `version` is odd then.
+Invariants: 1. a request is checked whole before it changes anything; 2. its frames stand in one
+block; 3. commit returns only when every persistent frame of the group is durable; the first disk
+error leaves by DiskError and the process must end (storage.durable latches); 4. the index is ahead
+of the disk only between begin and commit; `version` is odd then.
 
-Crash argument: whatever the tables say is thrown away at the next start and rebuilt from the pool and
-the journal, so only what a block holds counts, and a block is whole or absent.
+Crash argument: whatever the tables say is thrown away at the next start and rebuilt from the pool
+and the journal, so only what a block holds counts, and a block is whole or absent.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 import numpy as np
@@ -28,8 +26,9 @@ from omq.core.block import Block
 from omq.core.gives import give
 from omq.core.puts import NewMessage
 from omq.core.settle import REASON_DIED, REASON_LEASE, Verdict
-from omq.core.state import Core, Party, QueueRules
+from omq.core.state import Core, Party, Poisoned, QueueRules
 from omq.core.statistics import Statistics
+from omq.core.waiting import Waiter, Waiters
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.message import Part
@@ -43,52 +42,6 @@ _GROUPS, _FILE = int(Counter.GROUPS), int(Counter.JOURNAL_FILE)
 _SUSPENDED = int(QueueFlag.SUSPENDED)
 FOREVER = 1 << 62
 EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
-
-
-@dataclass(slots=True, eq=False)
-class Waiter:
-    """A reader that waits for messages; `deadline` in monotonic ns."""
-
-    party: Party
-    queue: int
-    want: int
-    sequence: int
-    deadline: int
-    auxiliary: bool
-    waiting: bool = True
-
-
-@dataclass(slots=True)
-class Waiters:
-    """Readers waiting on one queue: the main ones go first."""
-
-    main: deque[Waiter] = field(default_factory=deque)
-    auxiliary: deque[Waiter] = field(default_factory=deque)
-
-    def __len__(self) -> int:
-        return len(self.main) + len(self.auxiliary)
-
-    def add(self, waiter: Waiter) -> None:
-        (self.auxiliary if waiter.auxiliary else self.main).append(waiter)
-
-    def take(self) -> Waiter | None:
-        """The next one that still waits."""
-        for line in (self.main, self.auxiliary):
-            while line:
-                waiter = line.popleft()
-                if waiter.waiting:
-                    return waiter
-        return None
-
-
-@dataclass(slots=True)
-class Poisoned:
-    """A message that was put on POISON in this group, for the event log."""
-
-    qpool: int
-    queue: str
-    reason: int
-    pid: int
 
 
 class Engine:
@@ -198,7 +151,8 @@ class Engine:
 
     def wait(self, party: Party, queue: int, want: int, sequence: int, timeout_ns: int, *,
              auxiliary: bool) -> Waiter:
-        """Register a wish for messages; `dispatch` or `expired` answers it. timeout_ns < 0: for ever."""
+        """Register a wish for messages; `dispatch` or `expired` answers it. timeout_ns < 0: for
+        ever."""
         core = self.core
         deadline = core.mono_ns + timeout_ns if timeout_ns >= 0 else FOREVER
         waiter = Waiter(party, queue, want, sequence, deadline, auxiliary)
@@ -212,7 +166,8 @@ class Engine:
     # time
 
     def tick(self) -> list[Waiter]:
-        """Everything whose time has come: due messages, leases, limbo; the waiters that timed out."""
+        """Everything whose time has come: due messages, leases, limbo; the waiters that timed
+        out."""
         core = self.core
         now, t = core.mono_ns, core.t
         while core.due and core.due[0][0] <= now:

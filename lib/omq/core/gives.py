@@ -1,8 +1,9 @@
 """Give: hand the next messages of a queue to a reader, each attempt journaled before it is known.
 
-Order: priority, then sequence (the order of submission); entries that came back take their old place
-through the return lane. The lease of a hand-out is the LSN of its GIVE frame: unique for ever, it must
-come back with the settlement. IDEL is a pseudo-queue: nothing is journaled for it but the DELETE.
+Order: priority, then sequence (the order of submission); entries that came back take their old
+place through the return lane. The lease of a hand-out is the LSN of its GIVE frame: unique for
+ever, it must come back with the settlement. IDEL is a pseudo-queue: nothing is journaled for it but
+the DELETE.
 """
 
 from __future__ import annotations

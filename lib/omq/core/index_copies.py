@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from omq.base.names import escape
-from omq.core.tables import Vector
+from omq.core.slots import Vector
 from omq.format.index import (
     COUNTERS_AT,
     QUEUE_NAME_BYTES,

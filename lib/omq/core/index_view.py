@@ -30,7 +30,8 @@ from omq.base.paths import SpoolPaths
 from omq.core.index_copies import IndexCopies
 from omq.core.index_rows import Averages, EntryRow, MessageRow, QueueRow, ReaderRow
 from omq.core.item_refs import ItemRefs
-from omq.core.tables import Tables, Vector
+from omq.core.slots import Vector
+from omq.core.tables import Tables
 from omq.format.index import (
     Counter,
     EntryState,

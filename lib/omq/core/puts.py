@@ -1,8 +1,8 @@
 """Put: a message is born on one queue or on several. Check everything, append the frame, apply.
 
-Errors (nothing has changed then): UnknownQueue, PutInhibited, QueueFull, MessageTooLong, BadPriority,
-IndexFull, SpoolFull, BadRequest. The frame of a persistent message carries its payload into the
-journal; that of a non-persistent one has none, its body lies in a volatile file.
+Errors (nothing has changed then): UnknownQueue, PutInhibited, QueueFull, MessageTooLong,
+BadPriority, IndexFull, SpoolFull, BadRequest. The frame of a persistent message carries its payload
+into the journal; that of a non-persistent one has none, its body lies in a volatile file.
 """
 
 from __future__ import annotations

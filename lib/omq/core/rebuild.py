@@ -1,14 +1,15 @@
 """Rebuild: the pool's records become the tables of a fresh index, in bulk.
 
-The records of all pool files are scanned once, their columns gathered, and every table, chain and hash
-bucket is built by numpy; only what is rare is looked at one by one (given message ids, correlation
-ids, messages on more than 16 queues). 1,000,000 messages take about two seconds on one core.
+The records of all pool files are scanned once, their columns gathered, and every table, chain and
+hash bucket is built by numpy; only what is rare is looked at one by one (given message ids,
+correlation ids, messages on more than 16 queues). 1,000,000 messages take about two seconds on one
+core.
 
-Invariants: 1. order: READY entries of a queue and priority are chained by their sequence, which is that
-of their submission; 2. attempts, retries, defer times and holds are those of the pool; 3. a message that
-was handed out when the manager ended is ACTIVE without a reader ("limbo"): its reader may come back and
-finish it, else it counts as dead; 4. of two records with one QPoolId the higher LSN counts, the other is
-reported. Records that cannot be read are findings; all else is loaded.
+Invariants: 1. order: READY entries of a queue and priority are chained by their sequence, which is
+that of their submission; 2. attempts, retries, defer times and holds are those of the pool; 3. a
+message that was handed out when the manager ended is ACTIVE without a reader ("limbo"): its reader
+may come back and finish it, else it counts as dead; 4. of two records with one QPoolId the higher
+LSN counts, the other is reported. Records that cannot be read are findings; all else is loaded.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from omq.base.errors import IndexFull
+from omq.core.slots import Vector
 from omq.core.state import HAS_ID, IDEL, PRIORITIES, Core
-from omq.core.tables import Vector
 from omq.format import message as message_format
 from omq.format.findings import Finding, Kind
 from omq.format.index import EntryState

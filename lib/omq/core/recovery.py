@@ -1,15 +1,16 @@
 """Restart recovery: finish pool.writer's work, so that the pool equals the journal's end.
 
-1. complete a checkpoint that was cut (the double-write file); 2. read the newest valid poolctrl slot;
-3. redo the journal behind it; 4. write that as a checkpoint. The index is then loaded from the pool
-alone. Every step may be cut and simply starts again: records carry the LSN of their last change.
+1. complete a checkpoint that was cut (the double-write file); 2. read the newest valid poolctrl
+slot; 3. redo the journal behind it; 4. write that as a checkpoint. The index is then loaded from
+the pool alone. Every step may be cut and simply starts again: records carry the LSN of their last
+change.
 
-With both poolctrl slots damaged, the whole journal that is kept is redone over the pool: slower, and
-safe for the same reason; it is reported. What was accepted is on the disk when this returns (files are
-settled before they are read), so a later crash cannot take it back.
+With both poolctrl slots damaged, the whole journal that is kept is redone over the pool: slower,
+and safe for the same reason; it is reported. What was accepted is on the disk when this returns
+(files are settled before they are read), so a later crash cannot take it back.
 
-After an unclean end numbers that were given but may not have reached the disk (at most one block and
-the unsynced frames before it) are skipped: no LSN or QPoolId is ever given twice.
+After an unclean end numbers that were given but may not have reached the disk (at most one block
+and the unsynced frames before it) are skipped: no LSN or QPoolId is ever given twice.
 
 Errors: NewerFormat, DiskError, NeedsRepair (what lies there cannot be this instance's).
 """

@@ -1,14 +1,15 @@
 """Redo: journal frames applied to pool records. The one code that a restart and pool.writer share.
 
 State: the records that changed since the last checkpoint (`dirty`: QPoolId -> record, None = gone),
-loaded from the pool on first touch; the slots to clear; the queues; the last request of each client.
-Memory is bounded by what happened between two checkpoints, not by the number of messages.
+loaded from the pool on first touch; the slots to clear; the queues; the last request of each
+client. Memory is bounded by what happened between two checkpoints, not by the number of messages.
 
-Invariants: 1. a frame at or below the record's own LSN changes nothing, so redo is idempotent and may
-start too early (a checkpoint that was cut is simply repeated); 2. a frame about a message that is
-neither in the pool nor born is about one that is gone, and is ignored; 3. messages born and finished
-within one call are dropped by numpy before a single frame is looked at; 4. non-persistent frames
-(history only) are ignored. A PUT whose payload fails its CRC condemns its message, never the block.
+Invariants: 1. a frame at or below the record's own LSN changes nothing, so redo is idempotent and
+may start too early (a checkpoint that was cut is simply repeated); 2. a frame about a message that
+is neither in the pool nor born is about one that is gone, and is ignored; 3. messages born and
+finished within one call are dropped by numpy before a single frame is looked at; 4. non-persistent
+frames (history only) are ignored. A PUT whose payload fails its CRC condemns its message, never the
+block.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Bodies that pool.writer has moved: the index learns where they lie now, and the journal says so.
 
-pool.writer copies payloads out of a journal file that is to be retired (or a half-empty store file),
-syncs the copies, and asks. A row is taken only if that message still lives; one RELOCATE frame names
-all rows that were taken. Whoever reads the old place meanwhile finds it there until the file is
-retired, which waits for the checkpoint that covers this frame.
+pool.writer copies payloads out of a journal file that is to be retired (or a half-empty store
+file), syncs the copies, and asks. A row is taken only if that message still lives; one RELOCATE
+frame names all rows that were taken. Whoever reads the old place meanwhile finds it there until the
+file is retired, which waits for the checkpoint that covers this frame.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Settle: how a reader's work on a message ends: done, defer, fail, return; move; and the death of a reader.
+"""Settle: how a reader's work on a message ends: done, defer, fail, return; move; and the death of
+a reader.
 
-Each names the entry, the QPoolId and the lease of the hand-out. LeaseLost when they do not match what
-the tables say: the message has been taken back meanwhile, and this reader's word does not count.
-After a restart of the manager the lease still counts (its low half is in the pool), so a reader that
-outlived the manager may finish what it holds.
+Each names the entry, the QPoolId and the lease of the hand-out. LeaseLost when they do not match
+what the tables say: the message has been taken back meanwhile, and this reader's word does not
+count. After a restart of the manager the lease still counts (its low half is in the pool), so a
+reader that outlived the manager may finish what it holds.
 
-Frames: DONE (LAST_PART when the message is gone, TO_IDEL when idel.server has files to remove), DEFER
-(FAILED when the attempt counts), RELEASE_GIVEN, POISON with evidence, MOVE with the new queue parts;
-messages that a MOVE makes carry its LSN as their unit of work and stand in the same block.
+Frames: DONE (LAST_PART when the message is gone, TO_IDEL when idel.server has files to remove),
+DEFER (FAILED when the attempt counts), RELEASE_GIVEN, POISON with evidence, MOVE with the new queue
+parts; messages that a MOVE makes carry its LSN as their unit of work and stand in the same block.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class Verdict:
 def held(core: Core, entry: int, qpool: int, lease: int) -> int:
     """The entry that is handed out under this lease, or LeaseLost.
 
-    `entry` is where it was when it was handed out; after a restart of the manager the message may have
-    another one and is found by its QPoolId."""
+    `entry` is where it was when it was handed out; after a restart of the manager the message may
+    have another one and is found by its QPoolId."""
     if _matches(core, entry, qpool, lease):
         return entry
     slot = core.t.slot_of(qpool)

@@ -1,11 +1,12 @@
 """What the engine's parts share: tables, the block under construction, and the private structures.
 
-Private to the manager, rebuilt at each start: pool slot allocator, due heap, return lanes, runnable set.
-Effects here only change memory; the frame that stands for them is packed by the caller, first.
+Private to the manager, rebuilt at each start: pool slot allocator, due heap, return lanes, runnable
+set. Effects here only change memory; the frame that stands for them is packed by the caller, first.
 
-Invariants: 1. a state counter of a queue changes together with `e_state`; 2. an entry that comes back
-(due, returned, released) goes to its queue's return lane, a heap by (priority, sequence), so it takes
-its old place without walking a chain; lane items are checked when they are popped (lazy deletion).
+Invariants: 1. a state counter of a queue changes together with `e_state`; 2. an entry that comes
+back (due, returned, released) goes to its queue's return lane, a heap by (priority, sequence), so
+it takes its old place without walking a chain; lane items are checked when they are popped (lazy
+deletion).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from omq.core.block import Block
-from omq.core.tables import Tables, Vector
+from omq.core.slots import Vector
+from omq.core.tables import Tables
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag
 from omq.format.location import number_of
@@ -78,6 +80,16 @@ class Party:
     token: int  # low half of the session token
     pool_file: int = -1
     active: int = 0  # messages that it holds
+
+
+@dataclass(slots=True)
+class Poisoned:
+    """A message that was put on POISON in this group, for the event log."""
+
+    qpool: int
+    queue: str
+    reason: int
+    pid: int
 
 
 @dataclass(slots=True)

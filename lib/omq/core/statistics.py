@@ -11,7 +11,8 @@ from math import exp
 
 import numpy as np
 
-from omq.core.tables import Tables, Vector
+from omq.core.slots import Vector
+from omq.core.tables import Tables
 from omq.format.index import Counter
 
 WINDOWS_S = (60, 300, 900)

@@ -3,19 +3,18 @@
 The buffer is the index segment (queue manager) or private memory (tests). Each column is present
 twice over the same bytes: `x` for single loads and stores, `v_x` (numpy) for many at once.
 
-Invariants (core/invariants.py checks them): 1. a slot is in use iff its `m_qpool` / `e_state` is not 0;
-2. every READY entry is in exactly one chain or in its queue's return lane; 3. links are slot + 1;
-4. `q_depth` counts the entries of a queue in every state, the state counters add up to it;
-5. slots at or above the high-water mark were never used. Only core.engine writes.
+Invariants (core/invariants.py checks them): 1. a slot is in use iff its `m_qpool` / `e_state` is
+not 0; 2. every READY entry is in exactly one chain or in its queue's return lane; 3. links are slot
++ 1; 4. `q_depth` counts the entries of a queue in every state, the state counters add up to it; 5.
+slots at or above the high-water mark were never used. Only core.engine writes.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from omq.base import limits
+from omq.core.slots import Slots, Vector
 from omq.format.index import (
     QUEUE_NAME_BYTES,
     READER_NAME_BYTES,
@@ -23,62 +22,10 @@ from omq.format.index import (
     IndexLayout,
 )
 
-Vector = np.ndarray[Any, np.dtype[Any]]
 PRIORITIES = limits.PRIORITIES
 _MESSAGES, _MESSAGES_HIGH = int(Counter.MESSAGES), int(Counter.MESSAGES_HIGH)
 _ENTRIES, _ENTRIES_HIGH = int(Counter.ENTRIES), int(Counter.ENTRIES_HIGH)
 _PEAK = int(Counter.MESSAGES_PEAK)
-
-
-class Slots:
-    """Free slots of a table: a stack of freed ones, else the high-water mark. O(1), bulk in numpy."""
-
-    __slots__ = ("capacity", "high", "stack", "top", "v_stack")
-
-    def __init__(self, capacity: int, high: int = 0) -> None:
-        self.capacity = capacity
-        self.high = high
-        self.v_stack: Vector = np.empty(capacity, dtype="<u4")
-        self.stack = memoryview(self.v_stack)  # type: ignore[arg-type]
-        self.top = 0
-
-    @property
-    def used(self) -> int:
-        return self.high - self.top
-
-    @property
-    def free(self) -> int:
-        return self.capacity - self.high + self.top
-
-    def take(self) -> int:
-        """One slot; -1 when there is none."""
-        if self.top:
-            self.top -= 1
-            return int(self.stack[self.top])
-        if self.high < self.capacity:
-            self.high += 1
-            return self.high - 1
-        return -1
-
-    def take_many(self, count: int) -> Vector:
-        """`count` slots (the caller has checked `free`), shape (count,)."""
-        recycled = min(count, self.top)
-        fresh = count - recycled
-        self.top -= recycled
-        out: Vector = np.empty(count, dtype="<u4")
-        out[:recycled] = self.v_stack[self.top : self.top + recycled]
-        out[recycled:] = np.arange(self.high, self.high + fresh, dtype="<u4")
-        self.high += fresh
-        return out
-
-    def give(self, slot: int) -> None:
-        self.stack[self.top] = slot
-        self.top += 1
-
-    def give_many(self, slots: Vector) -> None:
-        count = len(slots)
-        self.v_stack[self.top : self.top + count] = slots
-        self.top += count
 
 
 class Tables:
@@ -187,7 +134,8 @@ class Tables:
 
     def queue_name(self, queue: int) -> str:
         at = self.layout.queue_names + queue * QUEUE_NAME_BYTES
-        return bytes(self.buffer[at : at + QUEUE_NAME_BYTES]).rstrip(b"\0").decode("ascii", "replace")
+        raw = bytes(self.buffer[at : at + QUEUE_NAME_BYTES]).rstrip(b"\0")
+        return raw.decode("ascii", "replace")
 
     def set_queue_name(self, queue: int, name: str) -> None:
         at = self.layout.queue_names + queue * QUEUE_NAME_BYTES

@@ -1,8 +1,8 @@
 """Which event may happen to an entry in which state, and what state follows: one total table.
 
-Sources: the original's life cycle (birth, life, death; defer 30 s and POISON at the third death; IDEL)
-and DESIGN §6. The engine asks `after` for every change; redo asks it too, so a restart and the
-live system cannot disagree. Tests go over all combinations.
+Sources: the original's life cycle (birth, life, death; defer 30 s and POISON at the third death;
+IDEL) and DESIGN §6. The engine asks `after` for every change; redo asks it too, so a restart and
+the live system cannot disagree. Tests go over all combinations.
 
     event     READY     ACTIVE     DEFERRED   HELD
     GIVE      ACTIVE    -          -          -

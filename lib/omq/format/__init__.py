@@ -1,1 +1,2 @@
-"""Bytes: every on-disk, in-memory and wire layout of omq, and the only place that calls `struct`."""
+"""Bytes: every on-disk, in-memory and wire layout of omq, and the only place that calls
+`struct`."""

@@ -1,6 +1,7 @@
 """What a decoder says of bytes that it cannot accept: a typed finding, never an exception.
 
-Kinds matter more than words: recovery decides by kind (lib/omq/docs/RECOVERY), the text is for people.
+Kinds matter more than words: recovery decides by kind (lib/omq/docs/RECOVERY), the text is for
+people.
 """
 
 from __future__ import annotations

@@ -4,13 +4,15 @@
     1024   selector byte: which copy counts  2048  counters (64 * u64)
     4096   tables, each column 64-byte aligned, structure of arrays
 
-The header changes seldom (start, stop, re-definition): the other copy is written with its CRC, then the
-selector byte, so a reader never sees half a header. Counters and tables change all the time; `version`
-is raised before and after each group of changes (odd = changing). Readers bound every number that they
-take from the tables: a queue list is made by selecting entries, never by following links.
+The header changes seldom (start, stop, re-definition): the other copy is written with its CRC, then
+the selector byte, so a reader never sees half a header. Counters and tables change all the time;
+`version` is raised before and after each group of changes (odd = changing). Readers bound every
+number that they take from the tables: a queue list is made by selecting entries, never by following
+links.
 
-Columns (message slot m, entry slot e = a message on one queue, queue slot = queue id, reader slot r):
-    m_qpool 0 = free slot    m_key  hash of the message id, QPoolId when derived    m_corr correlation
+Columns (message slot m, entry slot e = a message on one queue, queue slot = queue id, reader slot
+r):
+    m_qpool 0 = free slot    m_key  hash of the message id, QPoolId when derived  m_corr correlation
     m_first first entry + 1  m_idnext, m_corrnext  next slot + 1 in the hash chains
     e_next, e_prev  neighbour entry + 1 in the chain of its queue and priority (READY ones only)
     e_sibling  next entry + 1 of the same message          e_until  wall ns when DEFERRED

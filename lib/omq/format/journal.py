@@ -3,7 +3,7 @@
 A journal file `NNNNNNNNNN.jnl` is a header page, then blocks, then zeros to its full length:
 
     file   := header page (magic OMQJ, crc over the used part), block*, zeros
-    block  := block header (128 bytes), frame header (128 bytes) * count, payloads, padding to the page
+    block  := block header (128 bytes), frame header (128 bytes) * count, payloads, padding to page
 
 Block header: `crc` is CRC-32C over everything behind it up to the end of the frame headers
 (bytes 8 .. 128 + 128*count). Payloads carry their own CRC in their frame header, computed by the
@@ -15,17 +15,17 @@ Frame header fields:
     priority  0..9                              attempt   failed attempts counted so far
     flags     FrameFlag bits                    lsn       log sequence number, consecutive
     time      wall clock, ns                    qpool     QPoolId of the message
-    size      body bytes                        length/crc/offset  payload bytes, CRC-32C, offset from
-    client    client or reader id                         the first byte behind the frame headers
-    pid, uid  of that process                   file, record       pool file and record of the message
+    size      body bytes                        length, crc, offset  payload: bytes, CRC-32C, and
+    client    client or reader id                         where behind the frame headers it starts
+    pid, uid  of that process                   file, record       pool file and record of it
     parts     queue parts in the payload        lease     LSN of the GIVE that DONE... answer
     token     low half of the client's token    sequence  client's request number (retry detection)
     correlation  hash of the correlation id     argument  by type: defer until (s), count, ...
     unit      LSN of the first frame of its unit of work (0: alone)
     reason    code                              target    other queue: origin, POISON target, ...
 
-In the middle of a crash: a block is accepted whole (its CRC right) or not at all, so the frames of one
-block are atomic together; a unit of work never spans blocks.
+In the middle of a crash: a block is accepted whole (its CRC right) or not at all, so the frames of
+one block are atomic together; a unit of work never spans blocks.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ _NUMPY = {"B": "u1", "H": "<u2", "I": "<u4", "Q": "<u8", "q": "<i8", "d": "<f8"}
 
 
 class Layout:
-    """A fixed record: `size` bytes, `names` in order, `dtype` for numpy, pack and unpack for one."""
+    """A fixed record: `size` bytes, `names` in order, `dtype` for numpy, pack and unpack for
+    one."""
 
     __slots__ = ("_offsets", "dtype", "names", "pack", "pack_into", "size", "text", "unpack",
                  "unpack_from")

@@ -9,8 +9,8 @@ queues.
 
 Descriptor fields (those without meaning yet are kept for it: expiry, group, report, ...):
     magic "MD"        parts      number of queue parts behind it; 0 = the one queue of the frame
-    properties        bytes of the properties            body   bytes of the body, inline or container
-    body_crc          CRC-32C of a container's content (0 for an inline body: the payload CRC covers it)
+    properties        bytes of the properties          body   bytes of the body, also a container's
+    body_crc          CRC-32C of a container's content; 0 for an inline body
     message_id        24 bytes; zero = derived from instance and QPoolId
     correlation_id    24 bytes, zero = none               group_id, group_sequence, segment_offset
     expiry            wall clock ns, 0 = never            report         report options

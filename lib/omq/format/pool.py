@@ -36,9 +36,9 @@ CRC_FROM = 8
 FILE_HEADER = Layout("magic:4s crc:I version:H used:H number:I uuid:16s time:q reserved:24s", 64)
 RECORD = Layout(
     "magic:4s crc:I version:B kind:B used:H file:B spare:B parts:H flags:I record:I next:I "
-    "lsn:Q qpool:Q time:q message_id:24s correlation_id:24s location:I length:I offset:I body_crc:I "
-    "size:Q expiry:q pid:I uid:I reply_to:H origin:H group:Q group_sequence:I segment_offset:I report:I "
-    "application:4s trace:Q",
+    "lsn:Q qpool:Q time:q message_id:24s correlation_id:24s location:I length:I offset:I "
+    "body_crc:I size:Q expiry:q pid:I uid:I reply_to:H origin:H group:Q group_sequence:I "
+    "segment_offset:I report:I application:4s trace:Q",
     176,
 )
 PART = Layout("queue:H grade:B attempts:B retries:B until:I submitted:I sequence:Q", 21)
@@ -155,7 +155,8 @@ def _seal(record: bytes) -> bytes:
 
 
 def encode_message(m: Message) -> list[tuple[int, bytes]]:
-    """(record number, 512 bytes) for the message and its continuations; `more` must be long enough."""
+    """(record number, 512 bytes) for the message and its continuations; `more` must be long
+    enough."""
     chunks = [m.parts[i : i + PARTS_PER_RECORD] for i in range(0, len(m.parts), PARTS_PER_RECORD)]
     chunks = chunks or [[]]
     numbers = [m.record, *m.more]
@@ -167,11 +168,11 @@ def encode_message(m: Message) -> list[tuple[int, bytes]]:
         if following != NO_RECORD:
             flags |= RecordFlag.MORE_RECORDS
         body = RECORD.pack(
-            RECORD_MAGIC, 0, VERSION, RecordKind.MORE if i else RecordKind.LIVE,
-            RECORD.size + len(chunk) * PART.size, m.file, 0, len(chunk), flags, numbers[i],
-            following, m.lsn, m.qpool, m.time_ns, m.message_id, m.correlation_id, m.location,
-            m.length, m.offset, m.crc, m.size, m.expiry, m.pid, m.uid, m.reply_to, m.origin, m.group,
-            m.group_sequence, m.segment_offset, m.report, m.application, m.trace)
+            RECORD_MAGIC, 0, VERSION, RecordKind.MORE if i else RecordKind.LIVE, RECORD.size +
+            len(chunk) * PART.size, m.file, 0, len(chunk), flags, numbers[i], following, m.lsn,
+            m.qpool, m.time_ns, m.message_id, m.correlation_id, m.location, m.length, m.offset,
+            m.crc, m.size, m.expiry, m.pid, m.uid, m.reply_to, m.origin, m.group, m.group_sequence,
+            m.segment_offset, m.report, m.application, m.trace)
         out.append((numbers[i], _seal(body + _encode_parts(chunk))))
     return out
 

@@ -3,10 +3,10 @@
     file := slot 0 (128 KiB), slot 1 (128 KiB)
     slot := header (128 bytes), queue entry (64 bytes) * queues, client entry (64 bytes) * clients
 
-The slot with the higher `generation` and a right CRC (bytes 8 .. used) counts. A checkpoint writes the
-other slot and syncs it after every pool file that it changed is synced: at any instant one slot is
-whole. Client entries remember the last request of each client token that was carried out, so that a
-retry in doubt is answered "already done" after any crash.
+The slot with the higher `generation` and a right CRC (bytes 8 .. used) counts. A checkpoint writes
+the other slot and syncs it after every pool file that it changed is synced: at any instant one slot
+is whole. Client entries remember the last request of each client token that was carried out, so
+that a retry in doubt is answered "already done" after any crash.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ class PoolControl:
         used = HEADER.size + len(body)
         assert used <= SLOT_BYTES
         head = HEADER.pack(MAGIC, 0, VERSION, HEADER.size, used, self.uuid, self.generation,
-                           self.lsn, self.epoch, self.journal, self.flags, self.offset, self.next_qpool,
-                           self.time_ns, self.pool_files, len(self.queues), len(kept), b"")
+                           self.lsn, self.epoch, self.journal, self.flags, self.offset,
+                           self.next_qpool, self.time_ns, self.pool_files, len(self.queues),
+                           len(kept), b"")
         crc = crc32c(memoryview(head + body)[CRC_FROM:])
         return head[:4] + crc.to_bytes(4, "little") + head[CRC_FROM:] + body
 

@@ -2,20 +2,21 @@
 
 Three ways, each with its own layout:
   * control: JSON lines over `qmgr.sock` (register, open, administer): seldom, so words, not bytes;
-  * requests: one message of REQUEST (96 bytes) on the System V request queue; batches and bodies lie
+  * requests: one message of REQUEST (96 bytes) on the System V request queue; batches and bodies
+  lie
     in the request half of the client's channel segment;
   * replies: REPLY (64 bytes) at the start of the channel's reply half, then one semaphore release.
 
-Channel segment: [ reply half | request half ], each `half` bytes. A client has one request under way.
-Request half by operation:
+Channel segment: [ reply half | request half ], each `half` bytes. A client has one request under
+way. Request half by operation:
     PUT        payload                       PUT_MANY  FRAME * count, then payloads
     SETTLE     SETTLE * count, then reasons  MOVE      SETTLE, part * parts, FRAME * new, payloads
     NEXT       as SETTLE (count may be 0); `lease` = how many messages are wanted
 Reply half behind REPLY: GIVEN * count (then bodies for readers that may not read the spool), or the
 JSON fields of an error.
 
-Foreign bytes: sizes and counts are checked against the channel before anything is read; a request of
-another size or version is refused and counted.
+Foreign bytes: sizes and counts are checked against the channel before anything is read; a request
+of another size or version is refused and counted.
 """
 
 from __future__ import annotations

@@ -9,12 +9,13 @@
 
 A Connection has one request under way and is not for several threads: one connection a thread.
 
-A put is acknowledged when it is on the disk. If the manager ends in between, the client waits for the
-next one (up to `timeout_s`), asks it what became of the request under way, and repeats it only if it
-was not carried out: exactly once, with the same message id. Settlements (done, defer, ...) likewise; a
-reader that outlives the manager keeps the messages that it holds.
+A put is acknowledged when it is on the disk. If the manager ends in between, the client waits for
+the next one (up to `timeout_s`), asks it what became of the request under way, and repeats it only
+if it was not carried out: exactly once, with the same message id. Settlements (done, defer, ...)
+likewise; a reader that outlives the manager keeps the messages that it holds.
 
-Errors: the classes of omq.base.errors; above all ManagerUnavailable, TimedOut, QueueFull, NoAuthority.
+Errors: the classes of omq.base.errors; above all ManagerUnavailable, TimedOut, QueueFull,
+NoAuthority.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from omq.base import limits, names
 from omq.base.errors import (
@@ -33,16 +34,15 @@ from omq.base.errors import (
     TimedOut,
 )
 from omq.base.paths import SpoolPaths, default_spool
+from omq.core.index_view import EntryRow, IndexView
 from omq.format.journal import FRAME, FrameType
 from omq.format.wire import Operation
 from omq.ipc.link import Link
+from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing
-from omq.ipc.reader import Message, Reader
+from omq.ipc.reader import Reader
 from omq.storage import containers
 from omq.storage.payloads import PayloadReader
-
-if TYPE_CHECKING:
-    from omq.core.index_view import EntryRow
 
 __all__ = ["Connection", "Message", "Outgoing", "Reader", "connect"]
 
@@ -168,9 +168,8 @@ class Connection:
 
     def browse(self, queue: str, limit: int = 0) -> Iterator[EntryRow]:
         """The messages of a queue in the order in which they would be handed out, without touching
-        them (rows of omq.core.index_view). Needs the right to attach the index: the suite's group."""
-        from omq.core.index_view import IndexView
-
+        them (rows of omq.core.index_view). Needs the right to attach the index: the suite's
+        group."""
         with IndexView.attach(self.paths) as view:
             rows = list(view.entries(queue, limit or limits.BROWSE_MAX))
         return iter(rows)
@@ -191,7 +190,8 @@ class Connection:
         return self._link.control(question)
 
     def relocate(self, rows: bytes) -> int:
-        """pool.writer: bodies have moved (rows of format.journal.RELOCATION); how many were taken."""
+        """pool.writer: bodies have moved (rows of format.journal.RELOCATION); how many were
+        taken."""
         return self._link.request(Operation.RELOCATE, [rows], length=len(rows)).count
 
     @property
@@ -204,7 +204,7 @@ class Connection:
         self._link.close()
         self._bodies.close()
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

@@ -2,8 +2,8 @@
 
     register  a new client, or one that lost its manager: its token, channel, and what became of its
               request under way          open    number of a queue
-    reader    register as a reader       unread  no longer one        cancel  end the wait for messages
-    locate    where a body lies now      bye     good-bye             checkpoint  pool.writer took one
+    reader    register as a reader      unread  no longer one      cancel  end the wait for messages
+    locate    where a body lies now     bye     good-bye           checkpoint  pool.writer took one
     status    counters, for tools
 
 Every question is one JSON line and gets one JSON line: {"status": 0, ...} or the error's status and

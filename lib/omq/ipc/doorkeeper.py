@@ -1,11 +1,11 @@
 """The manager's doorkeeper: a thread that waits for everything that is not a request.
 
 It owns `qmgr.sock`, the clients' control connections, the pidfds of clients, and the clock's next
-deadline. It decides nothing: each event goes into a queue, and one small message of the wake-up type
-on the request queue makes the main loop look. The main loop waits in one place only.
+deadline. It decides nothing: each event goes into a queue, and one small message of the wake-up
+type on the request queue makes the main loop look. The main loop waits in one place only.
 
-Invariants: 1. the thread sleeps unless something happens; 2. lines are bounded in length; 3. only the
-main loop writes to a connection.
+Invariants: 1. the thread sleeps unless something happens; 2. lines are bounded in length; 3. only
+the main loop writes to a connection.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Doorkeeper:
     def _listen(path: Path, gid: int) -> socket.socket:
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.setblocking(False)
+        listener.settimeout(0)
         listener.bind(str(path))
         with contextlib.suppress(PermissionError):  # not a member of that group: owner only
             os.chown(path, -1, gid)
@@ -170,7 +170,7 @@ class Doorkeeper:
             connection, _ = self._listener.accept()
         except OSError:  # gone again, or no descriptor left: the client tries again
             return False
-        connection.setblocking(False)
+        connection.settimeout(0)
         with self._lock:
             self._selector.register(connection, selectors.EVENT_READ, Door(connection))
         return False

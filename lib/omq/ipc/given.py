@@ -1,7 +1,7 @@
 """The reply to "next": what a reader must know of each message, in its channel.
 
-For readers that may read the spool the payload stays where it is and the reply says where; for others
-the manager copies it behind the rows (one message a reply).
+For readers that may read the spool the payload stays where it is and the reply says where; for
+others the manager copies it behind the rows (one message a reply).
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The client's end of the wire: registration, one request at a time, and a manager that may go away.
+"""The client's end of the wire: registration, one request at a time, and a manager that may go
+away.
 
 A request is written into the channel, its 96 bytes go on the request queue, and the client waits on
-its semaphore. The manager's end shows as: semaphore or queue removed, end of the control connection,
-or no answer. The client then registers again with its old token and learns whether the request under
-way was carried out; if not, the same request goes again under the same number.
+its semaphore. The manager's end shows as: semaphore or queue removed, end of the control
+connection, or no answer. The client then registers again with its old token and learns whether the
+request under way was carried out; if not, the same request goes again under the same number.
 
-Invariants: 1. a request's bytes are kept until it is answered; 2. a request number is never used for
-two requests; 3. a reply counts only with the number of the request under way.
+Invariants: 1. a request's bytes are kept until it is answered; 2. a request number is never used
+for two requests; 3. a reply counts only with the number of the request under way.
 """
 
 from __future__ import annotations
@@ -198,7 +199,8 @@ class Link:
                     sequence, size, crc, REQUEST_MAGIC, VERSION, correlation, want, argument, 0,
                     parts, 0, expiry), pieces, deadline)
                 point("client.after_request")
-                return self._await(sequence, None if wait_s is not None and wait_s < 0 else deadline,
+                endless = wait_s is not None and wait_s < 0
+                return self._await(sequence, None if endless else deadline,
                                    waiting=wait_s is not None)
             except (Lost, OSError, *_LOST) as error:
                 answer = self._resume(sequence, deadline, error)

@@ -1,4 +1,5 @@
-"""System V objects of the wire: the request queue, and a channel (segment and semaphore) per client.
+"""System V objects of the wire: the request queue, and a channel (segment and semaphore) per
+client.
 
 Semaphores and queues can be opened only by key with sysv_ipc, so they get a random key and are made
 with IPC_CREX; whoever opens one compares the id with the one that the manager told over the socket:

@@ -1,165 +1,39 @@
 """Readers: messages handed out by the queue manager, and how the work on each of them ends.
 
-A disposition (done, defer, fail, release) is recorded and travels with the next request for messages,
-so that "done with these and give me more" is one request; `flush` sends what is recorded. `move` is
-sent at once: it is one atomic operation of its own. Leaving the reader sends what is recorded and
-gives back what is still held.
+A disposition (done, defer, fail, release) is recorded and travels with the next request for
+messages, so that "done with these and give me more" is one request; `flush` sends what is recorded.
+`move` is sent at once: it is one atomic operation of its own. Leaving the reader sends what is
+recorded and gives back what is still held.
 
-A message that comes again after its reader died is flagged `redelivered`: at least once for whatever
-the reader does outside, exactly once for what happens on queues.
+A message that comes again after its reader died is flagged `redelivered`: at least once for
+whatever the reader does outside, exactly once for what happens on queues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from omq.base import limits
-from omq.base.checksum import crc32c
 from omq.base.errors import (
     BadRequest,
-    BodyDamaged,
     BodyUnavailable,
     LeaseLost,
     MessageTooLong,
     OmqError,
 )
-from omq.format import message as message_format
-from omq.format.findings import Finding
 from omq.format.journal import FrameType
-from omq.format.location import number_of
-from omq.format.message import PART, Payload
+from omq.format.message import PART
 from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag, Operation, Settlement
 from omq.ipc.link import Link
+from omq.ipc.message import Message
 from omq.ipc.outgoing import Outgoing
-from omq.storage import containers
 
 if TYPE_CHECKING:
     from omq.ipc.client import Connection
 
 NS = 1_000_000_000
-
-
-class Message:
-    """A message in hand. The body is read and checked against the submitter's CRC on first use."""
-
-    __slots__ = ("_body", "_crc", "_entry", "_flags", "_length", "_offset", "_payload", "_raw",
-                 "_reader", "_word", "attempts", "defers", "lease", "priority", "put_time_ns",
-                 "qpool_id", "size")
-
-    def __init__(self, reader: Reader, row: tuple[int, ...]) -> None:
-        (self._entry, _, self.priority, self._flags, self.qpool_id, self.lease, self._word,
-         self._offset, self._length, self._crc, self.size, self.put_time_ns, self.attempts,
-         self.defers, _) = row
-        self._reader = reader
-        self._raw: bytes | None = None
-        self._payload: Payload | None = None
-        self._body: bytes | None = None
-
-    @property
-    def queue(self) -> str:
-        return self._reader.queue
-
-    @property
-    def redelivered(self) -> bool:
-        """It was handed out before, and that reader did not finish with it."""
-        return bool(self._flags & GivenFlag.REDELIVERED) or self.defers > 0
-
-    @property
-    def persistent(self) -> bool:
-        return bool(self._flags & GivenFlag.PERSISTENT)
-
-    def _load(self) -> tuple[bytes, Payload]:
-        if self._payload is None or self._raw is None:
-            raw = self._raw
-            if raw is None:
-                raw = self._reader.read_payload(self._word, self._offset, self._length,
-                                                self.qpool_id)
-            got = crc32c(raw)
-            where = f"file {number_of(self._word)} offset {self._offset}"
-            payload = message_format.decode(raw)
-            if got != self._crc or isinstance(payload, Finding):
-                raise BodyDamaged(qpool_id=self.qpool_id, where=where, expected=self._crc, got=got)
-            self._raw, self._payload = raw, payload
-        return self._raw, self._payload
-
-    @property
-    def body(self) -> bytes:
-        """The bytes that were put. BodyUnavailable, BodyDamaged."""
-        if self._body is None:
-            raw, payload = self._load()
-            content = raw[payload.body_at : payload.end]
-            if self._flags & GivenFlag.CONTAINER:
-                reference = content.decode("ascii", "replace")
-                content = containers.read_item(self._reader.paths, reference, self.size,
-                                               self.qpool_id)
-                expected, got = payload.descriptor.body_crc, crc32c(content)
-                if expected != got:
-                    raise BodyDamaged(qpool_id=self.qpool_id, where=reference, expected=expected,
-                                      got=got)
-            self._body = content
-        return self._body
-
-    @property
-    def properties(self) -> dict[str, str]:
-        raw, payload = self._load()
-        found = message_format.decode_properties(raw[payload.properties_at : payload.body_at])
-        if isinstance(found, Finding):
-            raise BodyDamaged(qpool_id=self.qpool_id, where="its properties", expected=self._crc,
-                              got=0)
-        return found
-
-    @property
-    def message_id(self) -> str:
-        """48 hex digits; the submitter's own if it gave one."""
-        return self._given_id(self._load()[1]) or self._reader.id_prefix + f"{self.qpool_id:016x}"
-
-    @staticmethod
-    def _given_id(payload: Payload) -> str:
-        given = payload.descriptor.message_id
-        return given.hex() if any(given) else ""
-
-    @property
-    def correlation_id(self) -> bytes:
-        return self._load()[1].descriptor.correlation_id.rstrip(b"\0")
-
-    @property
-    def path(self) -> Path | None:
-        """The container file of a large body, None when the body travels with the message."""
-        if not self._flags & GivenFlag.CONTAINER:
-            return None
-        raw, payload = self._load()
-        reference = raw[payload.body_at : payload.end].decode("ascii", "replace")
-        return self._reader.paths.root / containers.relative_path(reference)
-
-    # dispositions
-
-    def done(self) -> None:
-        """Finished: the message leaves this queue."""
-        self._reader.record(Settlement.DONE, self)
-
-    def defer(self, seconds: float, reason: str = "") -> None:
-        """Hand it out again after `seconds`; no failed attempt is counted."""
-        self._reader.record(Settlement.DEFER, self, max(0, int(seconds * NS)), reason)
-
-    def fail(self, reason: str = "") -> None:
-        """A failed attempt: deferred, and POISON at the queue's limit."""
-        self._reader.record(Settlement.FAIL, self, 0, reason)
-
-    def release(self) -> None:
-        """Give it back untouched, to its old place; no attempt is counted."""
-        self._reader.record(Settlement.RELEASE, self)
-
-    def move(self, queues: str | Sequence[str], new: Sequence[Outgoing] = ()) -> None:
-        """Off this queue, onto `queues` (none = finished), and put `new`: all or nothing, now."""
-        listed = (queues,) if isinstance(queues, str) else tuple(queues)
-        self._reader.move(self, listed, tuple(new))
-
-    @property
-    def entry(self) -> int:
-        return self._entry
 
 
 class Reader:
@@ -310,7 +184,7 @@ class Reader:
         self._link.reader.queue = ""
         self._link.control({"op": "unread"})
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

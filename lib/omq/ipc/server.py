@@ -14,14 +14,24 @@ from dataclasses import dataclass
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
 from omq.base.fault import point
 from omq.core.bulk import done_many, put_many
-from omq.core.engine import Engine, Waiter
+from omq.core.engine import Engine
 from omq.core.puts import NewMessage
 from omq.core.settle import Verdict
 from omq.core.state import IDEL, POISON
+from omq.core.waiting import Waiter
 from omq.format.index import Counter
 from omq.format.journal import FRAME
 from omq.format.message import DESCRIPTOR, PART, Part
-from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, SETTLE, VERSION, Operation, PutFlag
+from omq.format.wire import (
+    GIVEN,
+    REPLY,
+    REQUEST,
+    REQUEST_MAGIC,
+    SETTLE,
+    VERSION,
+    Operation,
+    PutFlag,
+)
 from omq.ipc.given import write_given
 from omq.ipc.sessions import Session, Sessions
 from omq.storage.payloads import PayloadReader
@@ -69,8 +79,9 @@ class RequestServer:
     """See the module."""
 
     def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,
-                 relocate: Callable[[memoryview], int]) -> None:
+                 relocate: Callable[[memoryview], int], batch_max: int) -> None:
         self.engine = engine
+        self._batch_max = batch_max
         self.sessions = sessions
         self._bodies = bodies
         self._epoch = epoch
@@ -141,6 +152,8 @@ class RequestServer:
     def _put_many(self, session: Session, r: Request) -> None:
         self._may_put(session, r.queue)
         heads = r.count * FRAME.size
+        if r.count > self._batch_max:
+            raise BadRequest(reason=f"a batch has at most {self._batch_max} messages")
         if not r.count or heads + r.length > len(session.request):
             raise BadRequest(reason=f"{r.count} messages of {r.length} bytes do not fit")
         payloads = session.request[heads : heads + r.length]
@@ -183,7 +196,7 @@ class RequestServer:
             self._ok.append(Ok(session, r.sequence, 0))
             return
         timeout = r.argument * _MS if r.argument >= 0 else -1
-        want = min(r.want, (len(session.reply) - REPLY.size) // 64)
+        want = min(r.want, self._batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
         if not session.trusted:
             want = 1
         session.waiter = self.engine.wait(session.party, session.queue, want, r.sequence, timeout,

@@ -1,8 +1,8 @@
 """Sessions: the clients that are registered, what they may do, and their channels.
 
 A client connects once over the socket; SO_PEERCRED says who it is. It gets a client id, a random
-128-bit token and a private channel. Every request carries id and token. Authority per queue is asked
-once and remembered; "no" is remembered as well.
+128-bit token and a private channel. Every request carries id and token. Authority per queue is
+asked once and remembered; "no" is remembered as well.
 
 A client that lost its manager registers again with its old token: the low half names it in the
 journal, and the uid must be the same. It then learns what became of its request under way.
@@ -24,8 +24,8 @@ import sysv_ipc
 
 from omq.base.authority import Authority
 from omq.base.errors import NoAuthority, OmqError, TooManyClients
-from omq.core.engine import Waiter
 from omq.core.state import Party
+from omq.core.waiting import Waiter
 from omq.format.wire import REPLY, REQUEST_MAGIC, halves
 from omq.ipc.doorkeeper import Door
 from omq.ipc.objects import ServerChannel
@@ -58,7 +58,8 @@ class Session:
     def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
                qpool: int = 0, lsn: int = 0, epoch: int = 0) -> None:
         """Write the reply header and release the semaphore. Never blocks."""
-        REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, self.lost, sequence, count, length, qpool,
+        REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, self.lost, sequence, count, length,
+        qpool,
                         lsn, epoch, b"")
         self.lost = 0
         try:

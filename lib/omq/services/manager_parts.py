@@ -1,9 +1,9 @@
 """The parts of a queue manager and the order in which they are made and ended.
 
-Order of making: manager lock, left-over IPC objects removed, pool lock (pool.writer lets go as soon as
-its manager is gone), recovery, index segment, tables from the pool, journal epoch, queues, wire, ids
-published, pool lock released. A failure on the way leaves nothing behind but files that the next start
-uses or ignores.
+Order of making: manager lock, left-over IPC objects removed, pool lock (pool.writer lets go as soon
+as its manager is gone), recovery, index segment, tables from the pool, journal epoch, queues, wire,
+ids published, pool lock released. A failure on the way leaves nothing behind but files that the
+next start uses or ignores.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sysv_ipc
 
 from omq.base import clock, events
 from omq.base.config import QueueConf, load_authority, load_queues
-from omq.base.errors import IndexFull, SpoolLocked
+from omq.base.errors import SpoolLocked
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -39,7 +39,7 @@ from omq.ipc.objects import ObjectList, make_requests
 from omq.ipc.server import RequestServer
 from omq.ipc.sessions import Sessions
 from omq.services.daemon import DaemonContext
-from omq.storage import segment, spool
+from omq.storage import durable, segment, spool
 from omq.storage.files import File, write_new_file
 from omq.storage.journal import JournalWriter
 from omq.storage.payloads import PayloadReader
@@ -106,7 +106,7 @@ class Parts:
         engine.core.block.frame(FrameType.STOP, FrameFlag.PERSISTENT, 0, 0)
         engine.commit(sync=True)
         self.writer.close()
-        self.paths.ids.unlink(missing_ok=True)
+        durable.unlink(self.paths.ids, sync=False)
         engine.core.t.release()
         with contextlib.suppress(sysv_ipc.ExistentialError):
             self.index.remove()
@@ -173,7 +173,7 @@ def _clear_dead_manager(paths: SpoolPaths, listed: ObjectList) -> int:
     ids = segment.read_ids(paths)
     if ids is not None and ids.boot == clock.boot_id().hex():
         removed += segment.remove(ids.segment, os.geteuid())
-    paths.ids.unlink(missing_ok=True)
+    durable.unlink(paths.ids, sync=False)
     return removed + listed.clear_left_overs(os.geteuid())
 
 
@@ -241,7 +241,7 @@ def _wire(context: DaemonContext, engine: Engine, writer: JournalWriter,
     sessions = Sessions(settings.clients_max, authority,  # type: ignore[arg-type]
                         lambda number: core.rules[number].name if number in core.rules else "?")
     server = RequestServer(engine, sessions, PayloadReader(paths), recovered.epoch,
-                           lambda rows: relocate(core, rows))
+                           lambda rows: relocate(core, rows), settings.batch_messages_max)
     doorkeeper = Doorkeeper(paths.socket, queue, root.st_gid)
     control = ControlPlane(
         server, doorkeeper, listed, context.log, uuid=uuid, epoch=recovered.epoch,
@@ -268,5 +268,3 @@ def _report(context: DaemonContext, recovered: Recovered, loaded: Loaded) -> Non
     context.log.event(events.RECOVERY_FINISHED, REPORT, messages=loaded.messages, lsn=recovered.lsn,
                       frames=recovered.frames, clean=recovered.clean, damaged=len(bad))
 
-
-__all__ = ["IndexFull", "Parts", "build", "rules_from"]

@@ -1,7 +1,7 @@
 """The tombstone: what a dying queue.manager says of itself, in logs/qmgr.tomb.
 
-Cause, stack and counters, then the text dump of the queues as omqdump's `t` `q` writes it. It is for
-people and is not synced: the disk may be what killed the manager.
+Cause, stack and counters, then the text dump of the queues as omqdump's `t` `q` writes it. It is
+for people and is not synced: the disk may be what killed the manager.
 """
 
 from __future__ import annotations

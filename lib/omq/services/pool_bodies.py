@@ -1,21 +1,21 @@
 """What pool.writer does with bodies behind the checkpoint: relocate, retire, compact.
 
 Journal files more than `journal_files_kept` behind the checkpoint are to go. Bodies that are still
-needed are copied to the store, synced, and the manager is asked to take the new places (RELOCATE). A
-store file of which little is live is emptied the same way.
+needed are copied to the store, synced, and the manager is asked to take the new places (RELOCATE).
+A store file of which little is live is emptied the same way.
 
-A file is removed when it was seen empty in an earlier round and is still empty, and the checkpoint on
-the disk covers the LSN that was durable when it was first seen empty. Then neither the index, nor the
-pool, nor any frame that a recovery would redo names a body in it, and none ever will again: bodies
-are only put into the newest journal file and into the store file that is open here.
+A file is removed when it was seen empty in an earlier round and is still empty, and the checkpoint
+on the disk covers the LSN that was durable when it was first seen empty. Then neither the index,
+nor the pool, nor any frame that a recovery would redo names a body in it, and none ever will again:
+bodies are only put into the newest journal file and into the store file that is open here.
 
 A body that fails its CRC is copied to quarantine and stays where it is; its file stays until the
 message goes. A request whose answer never came may still be carried out: the store files that it
 names are not removed while this manager runs.
 
-In the middle of a crash: copies that no RELOCATE names are dead bytes of a store file; a file that was
-to go is found again in the next round.
-Errors: DiskError; ManagerUnavailable and TimedOut from the request; SpoolFull ends the round.
+In the middle of a crash: copies that no RELOCATE names are dead bytes of a store file; a file that
+was to go is found again in the next round. Errors: DiskError; ManagerUnavailable and TimedOut from
+the request; SpoolFull ends the round.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ class BodyKeeper:
         durable.step("store.compact", payload_paths(self.paths, word)[0])
         spent = 0
         for batch in _batches(self.index.bodies_in(word), self.damaged):
-            # Half of the reserve is for this: it ends in a file less. The rest is for done and move.
+            # Half of the reserve is for this: it ends in a file less. The rest is for done and
+            # move.
             if durable.free_bytes(self.paths.store) < self.settings.disk_reserve_bytes // 2:
                 raise SpoolFull(path=self.paths.store, detail="half of the reserve is left")
             rows = self._copy(batch)

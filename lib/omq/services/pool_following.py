@@ -4,10 +4,10 @@ Each `pool_poll_ms`: is the manager still there; is the next journal file prepar
 due. The journal is read only when one is due: what was born and finished in between then costs next
 to nothing. Behind a checkpoint comes a round of omq.services.pool_bodies.
 
-Invariants: 1. nothing is written without the pool lock, which is owned here; 2. only frames up to the
-manager's durable LSN are applied; 3. when the manager is seen gone, the lock is released at once, for
-the next one waits for it, and all that was learned from its index is forgotten; 4. a full disk
-postpones a checkpoint: the journal keeps what it would have saved.
+Invariants: 1. nothing is written without the pool lock, which is owned here; 2. only frames up to
+the manager's durable LSN are applied; 3. when the manager is seen gone, the lock is released at
+once, for the next one waits for it, and all that was learned from its index is forgotten; 4. a full
+disk postpones a checkpoint: the journal keeps what it would have saved.
 
 In the middle of a crash: the last poolctrl slot counts; `start` finishes a checkpoint that was cut
 and redoes from there. Redo may come over records that are newer (core.redo).
@@ -39,7 +39,8 @@ from omq.storage.journal_follower import JournalFollower
 from omq.storage.pool import PoolFiles
 
 WINDOW_BYTES: Final = 64 * MIB
-"""Journal for one call of redo: bounds memory; large enough to see most messages born and finished."""
+"""Journal for one call of redo: bounds memory; large enough to see most messages born and
+finished."""
 STATUS_PERIOD_NS: Final = clock.NS_PER_S
 """How often the status line is renewed: people read it, it need not follow each poll."""
 
@@ -132,7 +133,8 @@ class Following:
         """One line for the supervisor."""
         lag = max(0, self._index.counter(Counter.DURABLE_LSN) - self._checkpoint_lsn)
         files = len(numbers_in(self._paths.journal))
-        return f"checkpoint at LSN {self._checkpoint_lsn}, {lag} frames behind, {files} journal files"
+        return (f"checkpoint at LSN {self._checkpoint_lsn}, {lag} frames behind, "
+                f"{files} journal files")
 
     # when
 

@@ -2,16 +2,18 @@
 
 The index is read while the queue manager changes it. Why a live body can never be missed:
 
-1. A live message keeps its slot, and its location changes only by a RELOCATE, which pool.writer alone
+1. A live message keeps its slot, and its location changes only by a RELOCATE, which pool.writer
+alone
    asks for and waits for. So its row reads the same at any moment of its life.
 2. A row is taken as live when its m_qpool is not 0. A slot that is being filled or emptied may be
    counted for a file that it has left, never the other way round: new messages lie in the newest
    journal file, which is no candidate.
 3. Slots above MESSAGES_HIGH were first used by the group in progress: newest journal file, again.
 
-Why "nothing live is here" may be believed: the index is ahead of the disk inside a group. `look` waits
-until the group that was in progress has committed and says which LSN was durable then: every end of a
-life that it saw is at or below that. What depends on it happens when a checkpoint covers that LSN.
+Why "nothing live is here" may be believed: the index is ahead of the disk inside a group. `look`
+waits until the group that was in progress has committed and says which LSN was durable then: every
+end of a life that it saw is at or below that. What depends on it happens when a checkpoint covers
+that LSN.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Live payload bytes by location word; `lsn`: every change that it saw is durable up to here."""
+    """Live payload bytes by location word; `lsn`: every change that it saw is durable up to
+    here."""
 
     lsn: int
     bodies: dict[int, int]
@@ -86,7 +89,8 @@ class LiveIndex:
         return int(self._counters[which])
 
     def look(self, wait: Callable[[], None]) -> Look | None:
-        """Where live bodies are now; None when a group did not end in time (`wait`: a short one)."""
+        """Where live bodies are now; None when a group did not end in time (`wait`: a short
+        one)."""
         qpool, word, length = self._columns("m_qpool", "m_location", "m_length")
         seen = self.counter(Counter.VERSION)
         if not self._settled(seen, wait):

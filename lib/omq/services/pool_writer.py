@@ -1,8 +1,8 @@
 """pool.writer: recovery that never stops. It follows the journal and takes the checkpoints.
 
 For each manager: the pool lock, the index, redo from the last checkpoint (this start is O(1)), then
-omq.services.pool_following until the manager is gone. Without a manager nothing is held: its recovery
-wants the lock. Ready means that a valid position in the journal was held once.
+omq.services.pool_following until the manager is gone. Without a manager nothing is held: its
+recovery wants the lock. Ready means that a valid position in the journal was held once.
 
     kill -9 at any instruction: the old checkpoint counts, the same redo is done again
 

@@ -1,9 +1,9 @@
 """queue.manager: one process that decides everything and is almost purely CPU-bound.
 
-Start: locks, recovery (core.recovery), a fresh index loaded from the pool (core.rebuild), a new journal
-epoch, the wire; then READY. Loop: take all waiting requests, apply them, append one block, sync once,
-release the replies. Stop: no new puts, wait for readers to leave (bounded), a STOP frame, remove the
-IPC objects.
+Start: locks, recovery (core.recovery), a fresh index loaded from the pool (core.rebuild), a new
+journal epoch, the wire; then READY. Loop: take all waiting requests, apply them, append one block,
+sync once, release the replies. Stop: no new puts, wait for readers to leave (bounded), a STOP
+frame, remove the IPC objects.
 
 The first disk error ends the process at once with the tombstone written: nobody of that group was
 answered, and the next start reads what is really on the disk.

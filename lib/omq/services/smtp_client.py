@@ -159,9 +159,6 @@ class SmtpConnection:
             reply = _reply(*client.getreply())
             fault.point("unix.after_send")
             client.sock.settimeout(self._limits.reply_timeout_s)
-        # Each command waits for its reply anyway; Nagle's algorithm only adds the peer's delayed
-        # acknowledgement (40 ms) to the last segment of a message.
-        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         failed = _failed(reply, 250)
         for recipient in accepted:
             results[recipient] = failed.result(recipient) if failed else Result(

@@ -3,8 +3,8 @@
     quarantine/<file>-<offset>.bin     the bytes as they were found, at most PIECE_BYTES_MAX of them
     quarantine/<file>-<offset>.json    file, offset, length, record, LSN, kind, reason, CRC, time
 
-`<offset>` is hexadecimal. The original stays where it is: this is evidence for people and for repair,
-nothing reads it back by itself.
+`<offset>` is hexadecimal. The original stays where it is: this is evidence for people and for
+repair, nothing reads it back by itself.
 
 Invariants: 1. the .bin is complete before its .json appears; 2. the same bytes of the same place
 are kept once, other bytes of that place get the next name (`-2`, `-3` ...); 3. the directory is

@@ -46,7 +46,8 @@ class RuntimeIds:
 
 
 def read_ids(paths: SpoolPaths) -> RuntimeIds | None:
-    """The ids that the last manager published, whether it still lives or not; None: there are none."""
+    """The ids that the last manager published, whether it still lives or not; None: there are
+    none."""
     try:
         raw = json.loads(paths.ids.read_text())
         return RuntimeIds(**{**raw, "requests": tuple(raw["requests"])})

@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
 from types import FrameType
 
@@ -73,7 +72,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         fake.notify("READY=1")
         while True:
-            time.sleep(3600)
+            signal.pause()
     elif behaviour.startswith("hang:"):  # announces a watchdog, then no more pings (once)
         mark = Path(behaviour.removeprefix("hang:"))
         if not mark.exists():
@@ -87,7 +86,7 @@ def main() -> None:
             fake.note(f"orphan {os.getpid()}")
             fake.notify("READY=1")  # not from the main process: must not count
             while True:
-                time.sleep(3600)
+                signal.pause()
     fake.serve()
 
 

@@ -1,0 +1,265 @@
+"""The tool: options from the command line, from a script and on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omq.base.errors import (
+    BadItemRef,
+    BadRequest,
+    Damaged,
+    FileNotWritten,
+    ManagerUnavailable,
+    NeedsRepair,
+    OmqError,
+    SpoolMissing,
+    UnknownQueue,
+)
+from omq.cli import launch
+from omq.core.tables import Tables
+from omq.storage import control
+from omq.storage.segment import read_ids
+from omq.storage.spool import SpoolInfo
+from omqdump.main import main
+from omqdump.options import OPTIONS
+from omqdump.session import menu
+from omqdump.text_file import dump_path, write_lines
+from tests.unit.omqdump import world
+from tests.unit.omqdump.world import golden
+
+Run = Callable[..., str]
+SEED_LETTERS = "slmMdDvaOLToigGrcfptCZq"
+AVAILABLE = "slLTtq"
+
+
+@pytest.fixture
+def run(info: SpoolInfo, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run omqdump on the spool; its standard output."""
+
+    def call(*arguments: str) -> str:
+        capsys.readouterr()
+        assert main(["--spool", str(info.paths.root), *arguments]) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def script(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The same with these lines on standard input."""
+
+    def call(text: str, *arguments: str) -> str:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        return run(*arguments)
+
+    return call
+
+
+def test_menu(request: pytest.FixtureRequest) -> None:
+    golden(request, "menu.txt", menu())
+    assert "".join(OPTIONS) == SEED_LETTERS
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize(("letter", "name"), [
+    ("s", "summary"), ("T", "throughput"), ("L", "configured"), ("l LOCAL", "browse")])
+def test_listings(request: pytest.FixtureRequest, run: Run, letter: str, name: str) -> None:
+    golden(request, f"{name}.txt", run("-e", letter))
+
+
+@pytest.mark.usefixtures("running")
+def test_several_options(run: Run) -> None:
+    out = run("-e", "L", "-e", "s", "-e", "q", "-e", "no option")
+    assert out.count("Done\n") == 2
+    assert out.startswith("DESK\nLOCAL\nROUTER\nUNIX\nDone\nQUEUE")
+
+
+@pytest.mark.usefixtures("running")
+def test_script_from_standard_input(script: Run, tmp_path: Path) -> None:
+    target = tmp_path / "dump.txt"
+    out = script(f"L\n\nt\nm\n{target}\nl\nlocal\nq\nnever\n")
+    assert out.startswith("DESK\nLOCAL\nROUTER\nUNIX\nDone\nDone\nQPoolId")
+    assert out.count("Done\n") == 3
+    assert "Option?" not in out, "no prompts in the output of a script"
+    assert target.read_text(encoding="ascii") == world.GOLDEN.joinpath("pool.txt").read_text()
+
+
+def test_the_end_of_the_script_is_the_end(script: Run) -> None:
+    assert script("") == ""
+    assert script("L") == "DESK\nLOCAL\nROUTER\nUNIX\nDone\n"
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize("letter", sorted(set(SEED_LETTERS) - set(AVAILABLE)))
+def test_options_that_are_not_there_yet_end_a_script(script: Run, letter: str) -> None:
+    with pytest.raises(BadRequest, match=f"option {letter} .* is not available in this version"):
+        script(f"{letter}\nLOCAL\nq\n")
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize(("text", "error"), [
+    ("?", BadRequest), ("ss", BadRequest), ("s LOCAL", BadRequest), ("'", BadRequest),
+    ("l", BadRequest), ("l LOCAL many", BadRequest), ("l LOCAL 1 2", BadRequest),
+    ("l NOWHERE", UnknownQueue), ("l \x1b[2J", UnknownQueue), ("t", BadRequest),
+    ("t x", BadRequest), ("t m ~/data/000000a/0000b94", FileNotWritten),
+    ("t m ~/../etc/passwd", BadItemRef), ("t m .", FileNotWritten), ("t m /", FileNotWritten),
+    ("t m /nowhere/at/all", FileNotWritten), ("t m /dev/null", FileNotWritten)])
+def test_wrong_options(run: Run, text: str, error: type[OmqError]) -> None:
+    with pytest.raises(error) as caught:
+        run("-e", text)
+    assert "\x1b" not in str(caught.value)
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.usefixtures("running")
+def test_json(run: Run) -> None:
+    rows = [json.loads(line) for line in run("-e", "s", "--json").splitlines()]
+    assert [row["queue"] for row in rows] == ["DESK", "LOCAL", "ROUTER", "UNIX", "IDEL", "POISON"]
+    assert rows[1] == {
+        "queue": "LOCAL", "special": False, "messages": 6, "active": 2, "ready": 3, "deferred": 1,
+        "held": 0, "ever": 6, "processed": 874, "load": [96.679782, 19.7, 12.74],
+        "throughput": [28.22, 31.18, 31.72]}
+    assert [json.loads(line)["queue"] for line in run("-e", "L", "--json").splitlines()] == [
+        "DESK", "LOCAL", "ROUTER", "UNIX"]
+    rows = [json.loads(line) for line in run("-e", "l LOCAL 5", "--json").splitlines()]
+    assert [row["qpool_id"] for row in rows] == [984, 991, 983, 986, 985]
+    assert rows[4]["due"] == "1999-05-18T13:37:55.000000+01:00" and rows[0]["due"] is None
+    assert [row["persistent"] for row in rows] == [True, True, True, False, True]
+    answer = json.loads(run("-e", "t q", "--json"))
+    assert Path(answer["file"]).read_text().count("\n") == answer["lines"]
+
+
+def test_without_a_manager(run: Run, info: SpoolInfo, tmp_path: Path) -> None:
+    assert run("-e", "L") == "DESK\nLOCAL\nROUTER\nUNIX\nDone\n"
+    run("-e", f"t m {tmp_path}/pool.txt")
+    golden_text = world.GOLDEN.joinpath("pool.txt").read_text()
+    assert (tmp_path / "pool.txt").read_text() == golden_text
+    assert run("-e", "t m -") == golden_text + "Done\n"
+    for letter in ("s", "T", "l LOCAL", "t q"):
+        with pytest.raises(ManagerUnavailable):
+            run("-e", letter)
+    assert list(info.paths.temp.iterdir()) == []
+
+
+def test_a_dead_manager_is_said(info: SpoolInfo, capsys: pytest.CaptureFixture[str]) -> None:
+    with world.indexed(info, alive=False) as tables:
+        world.fill(tables)
+        assert main(["--spool", str(info.paths.root), "-e", "s"]) == 0
+    found = capsys.readouterr()
+    assert "LOCAL " in found.out
+    assert found.err == ("omqdump: the queue manager does not run; "
+                         "this is what its memory held\n")
+
+
+def test_no_segment_stays_attached(run: Run, info: SpoolInfo, running: Tables) -> None:
+    for letter in ("s", "T", "l LOCAL 1", "t q", "t q -"):
+        run("-e", letter)
+    with pytest.raises(UnknownQueue):
+        run("-e", "l NOWHERE")
+    ids = read_ids(info.paths)
+    assert ids is not None
+    attached = [line.split() for line in Path("/proc/sysvipc/shm").read_text().splitlines()]
+    assert [row[6] for row in attached if row[1] == str(ids.segment)] == ["1"], "the fixture's"
+
+
+def test_poolctrl_missing_or_damaged(run: Run, info: SpoolInfo, tmp_path: Path) -> None:
+    path = info.paths.msgpool / control.NAME
+    whole = path.read_bytes()
+    path.write_bytes(b"\x55" * len(whole))
+    with pytest.raises(Damaged):
+        run("-e", "L")
+    assert "Queue=#4\n" in run("-e", "t m -"), "queues are shown by number"
+    path.write_bytes(bytes(len(whole)))
+    with pytest.raises(NeedsRepair):
+        run("-e", "L")
+    path.unlink()
+    with pytest.raises(NeedsRepair):
+        run("-e", "L")
+
+
+@pytest.mark.usefixtures("running")
+def test_a_broken_conf_is_not_in_the_way(
+        info: SpoolInfo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "omq.conf").write_text("[daemons]\nload_sample_period_s = often\n")
+    spool = ["--spool", str(info.paths.root), "--conf", str(conf)]
+    assert main([*spool, "-e", "t q -"]) == 0
+    found = capsys.readouterr()
+    assert "load_sample_period_s" in found.err and "default settings are used" in found.err
+    assert "Sample period=5\n" in found.out
+    (conf / "omq.conf").write_text("[daemons]\nload_sample_period_s = 7\n")
+    assert main([*spool, "-e", "t q -"]) == 0
+    assert "Sample period=7\n" in capsys.readouterr().out
+
+
+def test_spool_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(SpoolMissing):
+        main(["--spool", str(tmp_path / "nowhere"), "-e", "L"])
+
+
+@pytest.mark.usefixtures("running")
+def test_exit_codes(info: SpoolInfo, capsys: pytest.CaptureFixture[str]) -> None:
+    spool = ["--spool", str(info.paths.root)]
+    assert launch.run("omqdump", [*spool, "-e", "m"]) == 64
+    assert launch.run("omqdump", [*spool, "-e", "l NOWHERE"]) == 66
+    assert launch.run("omqdump", [*spool, "-e", "t m /"]) == 73
+    assert launch.run("omqdump", [*spool, "--nonsense"]) == 64
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == ("omqdump: the request was refused: option m (Move opened msg between "
+                        "queues) is not available in this version")
+
+
+@pytest.mark.usefixtures("running")
+def test_memory_dump_has_a_name_of_its_own_in_temp(run: Run, info: SpoolInfo) -> None:
+    name, done = run("-e", "t q").splitlines()
+    assert done == "Done" and name.startswith("~/temp/")
+    path = info.paths.root / name[2:]
+    assert path.read_text().startswith("====Active Messages====\nTable Size=4\n")
+    assert stat.S_IMODE(path.stat().st_mode) & ~0o640 == 0
+
+
+def test_a_text_file_replaces_only_a_regular_file(info: SpoolInfo, tmp_path: Path) -> None:
+    victim, link, old = tmp_path / "victim", tmp_path / "link", tmp_path / "old"
+    victim.write_text("mine")
+    link.symlink_to(victim)
+    with pytest.raises(FileNotWritten, match="not a regular file"):
+        write_lines(link, ["x"])
+    with pytest.raises(FileNotWritten):
+        write_lines(tmp_path, ["x"])
+    os.link(victim, old)
+    assert write_lines(old, ["a", "b"]) == 2
+    assert (victim.read_text(), old.read_text()) == ("mine", "a\nb\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "old", "spool", "victim"]
+
+
+def test_nothing_is_left_of_a_dump_that_fails(info: SpoolInfo, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def lines() -> list[str]:
+        raise Damaged(file="21QP", offset=0, reason="probe")
+
+    with pytest.raises(Damaged):
+        write_lines(folder / "dump", (line for _ in range(1) for line in lines()))
+    assert list(folder.iterdir()) == []
+
+
+def test_inside_the_spool_only_temp_is_written(info: SpoolInfo, tmp_path: Path) -> None:
+    paths = info.paths
+    (tmp_path / "door").symlink_to(paths.msgpool)
+    for place in (paths.msgpool / "0QP", paths.root / "x", tmp_path / "door/0QP",
+                  paths.temp / "../journal/x"):
+        with pytest.raises(FileNotWritten, match="only"):
+            dump_path(paths, str(place))
+    assert dump_path(paths, str(paths.temp / "x")) == paths.temp / "x"
+    assert dump_path(paths, "~/temp/00008b0") == paths.temp / "00008b0"
+    assert dump_path(paths, "x") == Path("x").absolute()

@@ -1,0 +1,110 @@
+"""A session on a terminal: menu, prompts, answers, errors that do not end it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omq.storage.spool import SpoolInfo
+from tests.tidy.tree import ROOT
+from tests.unit.omqdump import world
+
+DEADLINE_S = 60.0
+
+
+class Terminal:
+    """omqdump with a terminal for its input and output."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._mine, theirs = pty.openpty()
+        search = os.pathsep.join([str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")])
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "omq.cli.launch", "omqdump", *arguments],
+            stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "PYTHONPATH": search})
+        os.close(theirs)
+        self._seen = ""
+
+    def until(self, text: str) -> str:
+        """What is shown up to and with `text`."""
+        deadline = time.monotonic() + DEADLINE_S
+        while text not in self._seen:
+            ready, _, _ = select.select([self._mine], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"no {text!r} in {self._seen!r}"
+            self._seen += os.read(self._mine, 65536).decode().replace("\r\n", "\n")
+        shown, _, self._seen = self._seen.partition(text)
+        return shown + text
+
+    def type(self, text: str) -> None:
+        os.write(self._mine, text.encode())
+
+    def end(self) -> int:
+        """Its exit code."""
+        return self.process.wait(DEADLINE_S)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._mine)
+
+
+@pytest.fixture
+def terminal(info: SpoolInfo) -> Iterator[Terminal]:
+    found = Terminal("--spool", str(info.paths.root))
+    yield found
+    found.close()
+
+
+@pytest.mark.usefixtures("running")
+def test_session(terminal: Terminal, tmp_path: Path) -> None:
+    assert "s: Show summary of queues          o: Output opened msg to files\n" in terminal.until(
+        "Option?")
+    terminal.type("s\n")
+    assert "LOCAL            6           2         6         96.68" in terminal.until("Done\n")
+    terminal.until("Option?")
+    terminal.type("m\n")
+    assert "option m (Move opened msg between queues) is not available" in terminal.until("Option?")
+    terminal.type("t\n")
+    terminal.until("Message pool (m) or queues (q) ? ")
+    terminal.type("m\n")
+    terminal.until("Msg File Name (/tmp/omqmsg):")
+    terminal.type(f"{tmp_path}/mine\n")
+    terminal.until("Done\n")
+    assert (tmp_path / "mine").read_text() == world.GOLDEN.joinpath("pool.txt").read_text()
+    terminal.until("Option?")
+    terminal.type("l\n")
+    terminal.until("Queue Name:")
+    terminal.type("\n")
+    assert "no answer" in terminal.until("Option?")
+    terminal.type("\n")
+    assert "Please select an option:" in terminal.until("Option?")
+    terminal.type("q\n")
+    assert terminal.end() == 0
+
+
+@pytest.mark.usefixtures("running")
+def test_return_takes_the_default(terminal: Terminal, info: SpoolInfo) -> None:
+    terminal.until("Option?")
+    terminal.type("t q\n")
+    shown = terminal.until("):")
+    assert "Msg File Name (~/temp/" in shown
+    terminal.type("\n")
+    terminal.until("Done\n")
+    (written,) = info.paths.temp.iterdir()
+    assert f"~/temp/{written.name}" in shown
+    terminal.until("Option?")
+    terminal.type("\x04")
+    assert terminal.end() == 0
+
+
+def test_interrupt_ends_it(terminal: Terminal) -> None:
+    terminal.until("Option?")
+    terminal.process.send_signal(2)
+    assert terminal.end() == 130
