@@ -7,6 +7,7 @@ the queue manager anything; while that is away (it was just killed) the table sa
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TextIO
@@ -45,6 +46,9 @@ class View(Protocol):
 
     def queues(self) -> Sequence[QueueRow]: ...
     def readers(self) -> Sequence[object]: ...
+    def close(self) -> None:
+        """Let go of the segment: it stays attached otherwise."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +78,9 @@ def take_look(attach: Callable[[], View]) -> Queues | None:
     A view is taken anew each time, because a restarted queue manager may have a new segment.
     """
     try:
-        view = attach()
-        rows = tuple((row.name, row.messages, row.active, row.ever) for row in view.queues())
-        return Queues(rows, len(view.readers()))
+        with contextlib.closing(attach()) as view:
+            rows = tuple((row.name, row.messages, row.active, row.ever) for row in view.queues())
+            return Queues(rows, len(view.readers()))
     except (OSError, OmqError):
         return None
 

@@ -16,26 +16,30 @@ import numpy as np
 from omq.format.journal import FrameType
 from omq.format.poolctrl import Answered
 
+_FIELDS = ["token", "sequence", "type", "qpool", "lsn", "uid", "time"]
+
 
 def update_answers(clients: dict[int, Answered], frames: np.ndarray[Any, np.dtype[Any]]) -> None:
-    """Take in frames (in LSN order); only the rows of each client's last request are looked at."""
+    """Take in frames (in LSN order); only the rows of each client's last request are looked at.
+
+    The last request is the one with the highest number: a hand-out for an older one that was still
+    waiting may stand behind it in the journal."""
     mine = frames[(frames["token"] != 0) & (frames["sequence"] != 0)]
     if not len(mine):
         return
-    tokens, last_from_end, which = np.unique(
-        mine["token"][::-1], return_index=True, return_inverse=True)
+    tokens, which = np.unique(mine["token"], return_inverse=True)
     sequences = mine["sequence"]
-    last_sequence = sequences[len(mine) - 1 - last_from_end]
-    final = sequences == last_sequence[which[::-1]]
-    rows = mine[final]
-    for token, sequence in zip(tokens.tolist(), last_sequence.tolist(), strict=True):
+    last = np.zeros(len(tokens), dtype=sequences.dtype)
+    np.maximum.at(last, which, sequences)
+    for token, sequence in zip(tokens.tolist(), last.tolist(), strict=True):
         known = clients.get(token)
         if known is None or sequence > known.sequence:
             clients[token] = Answered(token, sequence, 0, 0, 0)
-    columns = zip(rows["token"].tolist(), rows["type"].tolist(), rows["qpool"].tolist(),
-                  rows["lsn"].tolist(), rows["uid"].tolist(), rows["time"].tolist(), strict=True)
-    for token, kind, qpool, lsn, uid, when in columns:
+    rows = mine[sequences == last[which]]
+    for token, sequence, kind, qpool, lsn, uid, when in rows[_FIELDS].tolist():
         known = clients[token]
+        if sequence < known.sequence:
+            continue
         if kind == FrameType.PUT:
             clients[token] = replace(known, qpool=known.qpool or qpool, count=known.count + 1,
                                      lsn=lsn, uid=uid, time_ns=when)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from omq.base.checksum import crc32c
 from omq.format.journal import BLOCK, FRAME, FrameFlag, FrameType
 from omq.format.location import LocationKind, location
 
@@ -94,9 +95,12 @@ class Block:
               token: int = 0, sequence: int = 0, correlation: int = 0, argument: int = 0,
               unit: int = 0, reason: int = 0, target: int = 0,
               payload: bytes | memoryview = b"") -> int:
-        """Append one frame; its LSN."""
+        """Append one frame; its LSN. `crc`: the submitter's CRC of the payload; the manager's own
+        payloads get theirs here, so that redo can tell a torn one."""
         lsn = self.first_lsn + self.count
         length = len(payload)
+        if length and not crc:
+            crc = crc32c(payload)
         _PACK(self.writer.buffer, BLOCK.size + self.count * _SIZE, kind, priority, flags, queue,
               attempt, lsn, self.time_ns, qpool, size, length, crc, self.payload_bytes, client,
               pid, file, 0, parts, record, uid, lease, token, sequence, correlation, argument,

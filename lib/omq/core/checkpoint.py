@@ -1,22 +1,29 @@
 """Checkpoint: the pool is brought up to what redo has applied, then poolctrl says so.
 
-Order, and the crash argument: 1. the changed records, through the double-write file, every pool
-file that was dirtied synced (forgetting one is IBM's APAR IC86846); 2. the other poolctrl slot,
-synced: from here on the journal before this LSN is not needed for records; 3. trailing free space
-is cut. A cut between any two steps leaves the old poolctrl slot in force: redo starts at the older
-LSN and finds records that are newer, which it skips by their own LSN.
+Order, and the crash argument: 1. the changed records, in batches that are written all or nothing
+(core.pool_batches says in which order), every pool file that was dirtied synced (forgetting one is
+IBM's APAR IC86846); 2. the other poolctrl slot, synced: from here on the journal before this LSN is
+not needed for records; 3. free space at the end of pool files is cut: what is all zero IN THE POOL,
+never what an index believes to be free, for the index may be ahead of the disk. A zero slot and one
+behind the end of the file read the same, so step 3 may be cut or left out.
 
-Errors: DiskError (latched); SpoolFull before anything counts: take it again later.
+A cut in step 1, or before 2 is durable, leaves the old poolctrl slot in force: redo starts at the
+older LSN and finds records that are newer, which it skips by their own LSN.
+
+Needs the pool lock and nothing else: the manager's recovery uses it with nothing running.
+Errors: DiskError (latched); SpoolFull before anything counts: nothing is forgotten, take it again.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.answers import bounded
+from omq.core.pool_batches import batches
 from omq.core.redo import Redo
 from omq.format.pool import RECORD_BYTES
 from omq.format.poolctrl import ControlFlag, PoolControl
@@ -38,30 +45,43 @@ class Checkpointer:
     """Takes checkpoints of one pool. The caller holds the pool lock."""
 
     def __init__(self, pool: PoolFiles, redo: Redo, paths: SpoolPaths, uuid: bytes,
-                 settings: Settings) -> None:
+                 settings: Settings, progress: Callable[[], None] = lambda: None) -> None:
+        """`progress` is called between batches: a large checkpoint takes seconds."""
         self._pool = pool
         self._redo = redo
         self._paths = paths
         self._uuid = uuid
         self._settings = settings
+        self._progress = progress
         newest, _ = poolctrl.load(paths)
         self.generation = newest.generation if newest is not None else 0
 
     def take(self, epoch: int, journal_number: int, journal_offset: int, time_ns: int
              ) -> CheckpointResult:
-        """Write everything that redo changed, then the checkpoint; see the module."""
+        """Write everything that redo changed, then the checkpoint; see the module. The journal goes
+        on at `journal_offset` of file `journal_number` behind what was applied."""
         began = time.monotonic()
         redo = self._redo
-        changes = redo.changes()
-        self._pool.write(changes)
-        self.generation += 1
+        redo.settled = False  # from here on the pool may hold more than the checkpoint says
+        records, freed = self._write_batches()
+        redo.clients = bounded(redo.clients, self._settings.dedupe_clients_max)
         flags = int(ControlFlag.CLEAN) if redo.clean_stop else 0
         poolctrl.store(self._paths, PoolControl(
-            self._uuid, self.generation, redo.lsn, epoch, journal_number, journal_offset,
-            redo.next_qpool, time_ns, len(self._pool.files()), redo.queues,
-            bounded(redo.clients, self._settings.dedupe_clients_max), flags))
+            self._uuid, self.generation + 1, redo.lsn, epoch, journal_number, journal_offset,
+            redo.next_qpool, time_ns, len(self._pool.files()), redo.queues, redo.clients, flags))
+        self.generation += 1
         redo.checkpointed()
-        for file in {file for (file, _), image in changes.items() if image is None}:
+        for file in sorted(freed):
             self._pool.cut_tail(file)
-        return CheckpointResult(redo.lsn, len(changes), len(changes) * RECORD_BYTES,
+        return CheckpointResult(redo.lsn, records, records * RECORD_BYTES,
                                 time.monotonic() - began)
+
+    def _write_batches(self) -> tuple[int, set[int]]:
+        """How many records were written, and in which pool files slots were freed."""
+        records, freed = 0, set()
+        for batch in batches(self._redo):
+            self._pool.write(batch)
+            records += len(batch)
+            freed |= {file for (file, _), image in batch.items() if image is None}
+            self._progress()
+        return records, freed

@@ -83,6 +83,7 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
             t.e_attempts[entry] = attempts
         t.e_lease[entry] = lease
         t.e_reader[entry] = party.slot + 1
+        t.e_until[entry] = core.now_ns  # since when it is active, for the dumps
         t.e_state[entry] = _ACTIVE
         if rules.lease_ns:
             heappush(core.leases, (core.mono_ns + rules.lease_ns, entry, lease))
@@ -123,6 +124,7 @@ def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequenc
     v["e_attempts"][entries] = attempts
     v["e_lease"][entries] = leases
     v["e_reader"][entries] = party.slot + 1
+    v["e_until"][entries] = core.now_ns
     v["e_state"][entries] = _ACTIVE
     if rules.lease_ns:
         due = core.mono_ns + rules.lease_ns

@@ -94,7 +94,7 @@ class EntryRow:
     attempts: int  # failed ones; one under way is not counted
     retries: int  # times that a reader deferred it
     submitted_ns: int  # put on this queue
-    until_ns: int  # DEFERRED: when it is due
+    until_ns: int  # DEFERRED: when it is due; ACTIVE: since when
     lease: int
     reader: int | None  # row of the reader that holds it
     message: MessageRow

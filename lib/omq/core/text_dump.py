@@ -13,8 +13,7 @@ training note on queues and parallel processing):
     Priority          0 to 9, 9 first (the original: 0 normal, 2 urgent, 1 low)
     Item Type         always 0;  Mail Date/Time: when a deferred message is due
     Sequence Num      log sequence number that put it on this queue: larger than in the original
-    Active Time       last response to its reader: when it was given, unless the reader has
-                      settled others of the same batch since
+    Active Time       when it was handed out
     Flags             of a message: 1 in use, DumpFlag above; of queues and readers: as in the index
     Table Used Size   slots ever used, of which Free list Size are free again
 A message without a pool record, being non-persistent, has NONE there. A held message, which the
@@ -78,17 +77,15 @@ def memory_lines(memory: Memory, now_ns: int, sample_period_s: int) -> Iterator[
 
 def _active_section(memory: Memory) -> Iterator[str]:
     queues = memory.queues()
-    readers = {reader.number: reader for reader in memory.readers()}
     peak = max(memory.counters()["active_peak"], sum(queue.active for queue in queues))
     yield "====Active Messages===="
     yield f"Table Size={peak}"
     for entry in memory.active():
-        reader = None if entry.reader is None else readers.get(entry.reader)
         yield RULE
         yield f"Record={entry.number}"
         yield f"Reader Id={_or_none(entry.reader)}"
         yield f"Queue Name={entry.queue}"
-        yield f"Active Time={seed_time(reader.response_ns if reader else 0)}"
+        yield f"Active Time={seed_time(entry.until_ns)}"
         yield f"Flags={_hex(_flags(entry.message))}"
         yield f"Item Ref      = {entry.message.item_ref}"
         yield from _entry(entry)

@@ -22,8 +22,8 @@ class Layout:
     """A fixed record: `size` bytes, `names` in order, `dtype` for numpy, pack and unpack for
     one."""
 
-    __slots__ = ("_offsets", "dtype", "names", "pack", "pack_into", "size", "text", "unpack",
-                 "unpack_from")
+    __slots__ = ("_offsets", "dtype", "iter_unpack", "names", "pack", "pack_into", "size", "text",
+                 "unpack", "unpack_from")
 
     def __init__(self, fields: str, size: int) -> None:
         pairs = [item.split(":") for item in fields.split()]
@@ -32,6 +32,7 @@ class Layout:
         compiled = struct.Struct(self.text)
         self.size = compiled.size
         assert self.size == size, f"layout of {self.size} bytes, {size} declared"
+        self.iter_unpack = compiled.iter_unpack
         self.pack = compiled.pack
         self.pack_into = compiled.pack_into
         self.unpack = compiled.unpack

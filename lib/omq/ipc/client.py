@@ -39,7 +39,7 @@ from omq.format.journal import FRAME, FrameType
 from omq.format.wire import Operation
 from omq.ipc.link import Link
 from omq.ipc.message import Message
-from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing
+from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing, encode_plain
 from omq.ipc.reader import Reader
 from omq.storage import containers
 from omq.storage.payloads import PayloadReader
@@ -107,28 +107,35 @@ class Connection:
     def put_many(self, queue: str, messages: Sequence[Outgoing | bytes]) -> list[str]:
         """Put many messages on one queue; their ids. Each request of a batch is all or nothing; a
         sequence too long for one request goes in several."""
-        outgoing = [m if isinstance(m, Outgoing) else Outgoing(body=m) for m in messages]
         number = self.queue_number(queue)
         ids: list[str] = []
         rows: list[Encoded] = []
-        start, room, size = 0, self._link.room, 0
-        for i, message in enumerate(outgoing):
-            if message.delay_s or message.queues not in ((), (queue,)):
-                raise BadRequest(reason="put_many takes messages for one queue, without a delay")
-            encoded = self.encode(message, (queue,))
+        start, room, size, threshold = 0, self._link.room, 0, self._link.threshold
+        for i, message in enumerate(messages):
+            if isinstance(message, bytes) and len(message) <= threshold:
+                encoded = encode_plain(number, message)
+            else:
+                encoded = self._encode_one(queue, message)
             need = FRAME.size + len(encoded.payload)
             if need > room:
                 raise MessageTooLong(size=len(encoded.payload), queue=queue, limit=room)
             if rows and (size + need > room or len(rows) >= limits.BATCH_MAX):
-                ids += self._put_batch(number, rows, outgoing[start:i])
+                ids += self._put_batch(number, rows, messages[start:i])
                 rows, start, size = [], i, 0
             rows.append(encoded)
             size += need
         if rows:
-            ids += self._put_batch(number, rows, outgoing[start:])
+            ids += self._put_batch(number, rows, messages[start:])
         return ids
 
-    def _put_batch(self, queue: int, rows: list[Encoded], messages: Sequence[Outgoing]
+    def _encode_one(self, queue: str, message: Outgoing | bytes) -> Encoded:
+        if isinstance(message, bytes):
+            message = Outgoing(body=message)
+        if message.delay_s or message.queues not in ((), (queue,)):
+            raise BadRequest(reason="put_many takes messages for one queue, without a delay")
+        return self.encode(message, (queue,))
+
+    def _put_batch(self, queue: int, rows: list[Encoded], messages: Sequence[Outgoing | bytes]
                    ) -> list[str]:
         heads = [row.head(FrameType.PUT) for row in rows]
         payloads = [row.payload for row in rows]
@@ -154,8 +161,8 @@ class Connection:
         return encode_outgoing(message, numbers, reply_to, self.paths, self._link.threshold,
                                self.name)
 
-    def _id(self, qpool: int, message: Outgoing) -> str:
-        if message.message_id:
+    def _id(self, qpool: int, message: Outgoing | bytes) -> str:
+        if isinstance(message, Outgoing) and message.message_id:
             return names.message_id_text(message.message_id.ljust(24, b"\0"))
         return self._link.id_prefix + f"{qpool:016x}"
 

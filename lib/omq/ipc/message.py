@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omq.base.checksum import crc32c
-from omq.base.errors import BodyDamaged
+from omq.base.errors import BodyDamaged, BodyUnavailable
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.location import number_of
-from omq.format.message import Payload
+from omq.format.message import Descriptor
 from omq.format.wire import GivenFlag, Settlement
 from omq.ipc.outgoing import Outgoing
 from omq.storage import containers
@@ -24,23 +24,49 @@ if TYPE_CHECKING:
     from omq.ipc.reader import Reader
 
 NS = 1_000_000_000
+_CONTAINER = int(GivenFlag.CONTAINER)
+
+
+class Extent:
+    """Payloads that lie back to back in one file: read with one call when the first is wanted."""
+
+    __slots__ = ("_data", "_reader", "_word", "end", "start")
+
+    def __init__(self, reader: Reader, word: int, start: int, end: int) -> None:
+        self._reader = reader
+        self._word = word
+        self.start = start
+        self.end = end
+        self._data: bytes | None = None
+
+    def piece(self, offset: int, length: int) -> bytes | None:
+        """One payload; None when the extent cannot be read (moved meanwhile: ask one by one)."""
+        data = self._data
+        if data is None:
+            try:
+                data = self._reader.bodies.read(self._word, self.start, self.end - self.start)
+            except BodyUnavailable:
+                data = b""
+            self._data = data
+        at = offset - self.start
+        return data[at : at + length] if data else None
 
 
 class Message:
     """A message in hand. The body is read and checked against the submitter's CRC on first use."""
 
-    __slots__ = ("_body", "_crc", "_entry", "_flags", "_length", "_offset", "_payload", "_raw",
-                 "_reader", "_word", "attempts", "defers", "lease", "priority", "put_time_ns",
-                 "qpool_id", "size")
+    __slots__ = ("_bounds", "_crc", "_extent", "_flags", "_length", "_offset", "_raw",
+                 "_reader", "_word", "attempts", "defers", "entry", "lease", "priority",
+                 "put_time_ns", "qpool_id", "size")
 
-    def __init__(self, reader: Reader, row: tuple[int, ...]) -> None:
-        (self._entry, _, self.priority, self._flags, self.qpool_id, self.lease, self._word,
+    def __init__(self, reader: Reader, row: tuple[int, ...], extent: Extent | None) -> None:
+        (self.entry, _, self.priority, self._flags, self.qpool_id, self.lease, self._word,
          self._offset, self._length, self._crc, self.size, self.put_time_ns, self.attempts,
          self.defers, _) = row
         self._reader = reader
+        self._extent = extent
         self._raw: bytes | None = None
-        self._payload: Payload | None = None
-        self._body: bytes | None = None
+        self._bounds = (0, 0)
 
     @property
     def queue(self) -> str:
@@ -55,41 +81,57 @@ class Message:
     def persistent(self) -> bool:
         return bool(self._flags & GivenFlag.PERSISTENT)
 
-    def _load(self) -> tuple[bytes, Payload]:
-        if self._payload is None or self._raw is None:
-            raw = self._raw
+    def inline(self, raw: bytes) -> None:
+        """The payload came with the hand-out."""
+        self._raw = raw
+        self._check(raw)
+
+    def _load(self) -> bytes:
+        """The payload, read and checked once."""
+        raw = self._raw
+        if raw is None:
+            if self._extent is not None:
+                raw = self._extent.piece(self._offset, self._length)
             if raw is None:
                 raw = self._reader.read_payload(self._word, self._offset, self._length,
                                                 self.qpool_id)
-            got = crc32c(raw)
+            self._check(raw)
+            self._raw = raw
+        return raw
+
+    def _check(self, raw: bytes) -> None:
+        got = crc32c(raw)
+        found = message_format.bounds(raw)
+        if got != self._crc or isinstance(found, Finding):
             where = f"file {number_of(self._word)} offset {self._offset}"
-            payload = message_format.decode(raw)
-            if got != self._crc or isinstance(payload, Finding):
-                raise BodyDamaged(qpool_id=self.qpool_id, where=where, expected=self._crc, got=got)
-            self._raw, self._payload = raw, payload
-        return self._raw, self._payload
+            raise BodyDamaged(qpool_id=self.qpool_id, where=where, expected=self._crc, got=got)
+        self._bounds = found
+
+    def _descriptor(self) -> Descriptor:
+        payload = message_format.decode(self._load())
+        if isinstance(payload, Finding):
+            raise BodyDamaged(qpool_id=self.qpool_id, where="its descriptor", expected=self._crc,
+                              got=0)
+        return payload.descriptor
 
     @property
     def body(self) -> bytes:
         """The bytes that were put. BodyUnavailable, BodyDamaged."""
-        if self._body is None:
-            raw, payload = self._load()
-            content = raw[payload.body_at : payload.end]
-            if self._flags & GivenFlag.CONTAINER:
-                reference = content.decode("ascii", "replace")
-                content = containers.read_item(self._reader.paths, reference, self.size,
-                                               self.qpool_id)
-                expected, got = payload.descriptor.body_crc, crc32c(content)
-                if expected != got:
-                    raise BodyDamaged(qpool_id=self.qpool_id, where=reference, expected=expected,
-                                      got=got)
-            self._body = content
-        return self._body
+        raw = self._load()
+        content = raw[self._bounds[1] :]
+        if self._flags & _CONTAINER:
+            reference = content.decode("ascii", "replace")
+            content = containers.read_item(self._reader.paths, reference, self.size, self.qpool_id)
+            expected, got = self._descriptor().body_crc, crc32c(content)
+            if expected != got:
+                raise BodyDamaged(qpool_id=self.qpool_id, where=reference, expected=expected,
+                                  got=got)
+        return content
 
     @property
     def properties(self) -> dict[str, str]:
-        raw, payload = self._load()
-        found = message_format.decode_properties(raw[payload.properties_at : payload.body_at])
+        raw = self._load()
+        found = message_format.decode_properties(raw[self._bounds[0] : self._bounds[1]])
         if isinstance(found, Finding):
             raise BodyDamaged(qpool_id=self.qpool_id, where="its properties", expected=self._crc,
                               got=0)
@@ -98,24 +140,19 @@ class Message:
     @property
     def message_id(self) -> str:
         """48 hex digits; the submitter's own if it gave one."""
-        return self._given_id(self._load()[1]) or self._reader.id_prefix + f"{self.qpool_id:016x}"
-
-    @staticmethod
-    def _given_id(payload: Payload) -> str:
-        given = payload.descriptor.message_id
-        return given.hex() if any(given) else ""
+        given = self._descriptor().message_id
+        return given.hex() if any(given) else self._reader.id_prefix + f"{self.qpool_id:016x}"
 
     @property
     def correlation_id(self) -> bytes:
-        return self._load()[1].descriptor.correlation_id.rstrip(b"\0")
+        return self._descriptor().correlation_id.rstrip(b"\0")
 
     @property
     def path(self) -> Path | None:
         """The container file of a large body, None when the body travels with the message."""
         if not self._flags & GivenFlag.CONTAINER:
             return None
-        raw, payload = self._load()
-        reference = raw[payload.body_at : payload.end].decode("ascii", "replace")
+        reference = self._load()[self._bounds[1] :].decode("ascii", "replace")
         return self._reader.paths.root / containers.relative_path(reference)
 
     # dispositions
@@ -140,7 +177,3 @@ class Message:
         """Off this queue, onto `queues` (none = finished), and put `new`: all or nothing, now."""
         listed = (queues,) if isinstance(queues, str) else tuple(queues)
         self._reader.move(self, listed, tuple(new))
-
-    @property
-    def entry(self) -> int:
-        return self._entry

@@ -64,9 +64,16 @@ class Encoded:
                           self.key, 0, 0, self.correlation, self.expiry, 0, 0, 0, 0)
 
 
+_NORMAL = 4
 _PLAIN = Descriptor().encode()
 _BODY_AT = DESCRIPTOR.offset("body")
 _PLAIN_HEAD, _PLAIN_TAIL = _PLAIN[:_BODY_AT], _PLAIN[_BODY_AT + 8 :]
+
+
+def encode_plain(queue: int, body: bytes) -> Encoded:
+    """A persistent message of normal priority with nothing but a body."""
+    payload = b"".join((_PLAIN_HEAD, len(body).to_bytes(8, "little"), _PLAIN_TAIL, body))
+    return Encoded(queue, _NORMAL, 1, len(body), crc32c(payload), 0, 0, 0, 0, payload)
 
 
 def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,

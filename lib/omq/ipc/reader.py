@@ -27,13 +27,15 @@ from omq.format.journal import FrameType
 from omq.format.message import PART
 from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag, Operation, Settlement
 from omq.ipc.link import Link
-from omq.ipc.message import Message
+from omq.ipc.message import Extent, Message
 from omq.ipc.outgoing import Outgoing
+from omq.storage.payloads import PayloadReader
 
 if TYPE_CHECKING:
     from omq.ipc.client import Connection
 
-NS = 1_000_000_000
+EXTENT_BYTES_MAX = 1 << 20  # payloads read at once
+_INLINE = int(GivenFlag.INLINE)
 
 
 class Reader:
@@ -87,14 +89,27 @@ class Reader:
     def _rows(self, count: int) -> list[Message]:
         reply = self._link.reply
         out = []
-        for i in range(count):
-            row = GIVEN.unpack_from(reply, REPLY.size + i * GIVEN.size)
-            message = Message(self, row)
-            if row[3] & GivenFlag.INLINE:
-                message._raw = bytes(reply[row[14] : row[14] + row[8]])
+        extent: Extent | None = None
+        word = -1
+        end = REPLY.size + count * GIVEN.size
+        for row in GIVEN.iter_unpack(reply[REPLY.size : end]):
+            offset, length = row[7], row[8]
+            if (extent is not None and row[6] == word and offset == extent.end
+                    and length < EXTENT_BYTES_MAX - (extent.end - extent.start)):
+                extent.end += length
+            else:
+                word = row[6]
+                extent = Extent(self, word, offset, offset + length)
+            message = Message(self, row, extent)
+            if row[3] & _INLINE:
+                message.inline(bytes(reply[row[14] : row[14] + length]))
             self._held[message.qpool_id] = message
             out.append(message)
         return out
+
+    @property
+    def bodies(self) -> PayloadReader:
+        return self._connection.bodies
 
     def record(self, kind: Settlement, message: Message, argument: int = 0, reason: str = ""
                ) -> None:

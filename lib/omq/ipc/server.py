@@ -273,6 +273,7 @@ class RequestServer:
         self._ok.clear()
         self._refused.clear()
         self._given.clear()
+        self.sessions.close_gone()
 
 
 def _read_parts(area: memoryview, at: int, count: int) -> list[Part]:

@@ -86,6 +86,7 @@ class Sessions:
         self._names = names
         self._next = 1
         self._rows: list[int] = []
+        self._gone: list[Session] = []
         self._rows_high = 0
 
     def claim_row(self) -> int:
@@ -110,14 +111,21 @@ class Sessions:
         self.by_door[id(session.door)] = session
 
     def remove(self, session: Session) -> None:
-        """Forget a client and its channel."""
+        """Forget a client. Its channel stays until `close_gone`: the group may still hold payloads
+        that lie in it."""
         session.gone = True
         self.by_id.pop(session.party.client, None)
         self.by_door.pop(id(session.door), None)
-        self._rows.append(session.party.slot)
-        session.reply.release()
-        session.request.release()
-        session.channel.close()
+        self._gone.append(session)
+
+    def close_gone(self) -> None:
+        """After the commit: the channels of those who left in this group."""
+        for session in self._gone:
+            self._rows.append(session.party.slot)
+            session.reply.release()
+            session.request.release()
+            session.channel.close()
+        self._gone.clear()
 
     def new_authority(self, authority: Authority) -> None:
         """After a reload: ask again."""

@@ -12,7 +12,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sysv_ipc
 
@@ -39,6 +39,7 @@ from omq.ipc.objects import ObjectList, make_requests
 from omq.ipc.server import RequestServer
 from omq.ipc.sessions import Sessions
 from omq.services.daemon import DaemonContext
+from omq.storage import control as poolctrl
 from omq.storage import durable, segment, spool
 from omq.storage.files import File, write_new_file
 from omq.storage.journal import JournalWriter
@@ -105,6 +106,7 @@ class Parts:
         engine.core.block.reserve(1, 0)
         engine.core.block.frame(FrameType.STOP, FrameFlag.PERSISTENT, 0, 0)
         engine.commit(sync=True)
+        self.sessions.close_gone()
         self.writer.close()
         durable.unlink(self.paths.ids, sync=False)
         engine.core.t.release()
@@ -159,6 +161,7 @@ def build(context: DaemonContext) -> Parts:
     engine = Engine(core, Statistics(core.t, settings.load_sample_period_s, core.mono_ns))
     known = {name: number for number, name in recovered.queues.items()}
     _define(engine, rules_from(queues, known, settings))
+    _list_queues(paths, core)
     engine.limbo = loaded.limbo
     engine.limbo_until = core.mono_ns + settings.reconnect_grace_s * clock.NS_PER_S
     _report(context, recovered, loaded)
@@ -230,6 +233,15 @@ def _define(engine: Engine, rules: Iterable[QueueRules]) -> None:
     engine.begin(engine.core.now_ns, engine.core.mono_ns)
     engine.name_everything(FrameFlag(0))
     engine.commit(sync=True)
+
+
+def _list_queues(paths: SpoolPaths, core: Core) -> None:
+    """poolctrl lists the queues (seed: option L reads it with no manager): at once, not only from
+    the next checkpoint on. The pool lock is still held here."""
+    control, _ = poolctrl.load(paths)
+    names = {number: rules.name for number, rules in core.rules.items()}
+    if control is not None and control.queues != names:
+        poolctrl.store(paths, replace(control, generation=control.generation + 1, queues=names))
 
 
 def _wire(context: DaemonContext, engine: Engine, writer: JournalWriter,

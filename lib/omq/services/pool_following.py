@@ -59,6 +59,7 @@ Connect = Callable[[SpoolPaths, float], Connection]
 class Waiting(Protocol):
     """Waits that keep the watchdog quiet (omq.services.pool_writer.Pulse)."""
 
+    def beat(self) -> None: ...
     def wait(self) -> None: ...
     def short(self) -> None: ...
     def busy(self, status: str) -> None: ...
@@ -78,7 +79,8 @@ class Following:
         self._lock = lock
         self._pool = PoolFiles(paths, index.uuid)
         self._redo = Redo(self._pool)
-        self._checkpointer = Checkpointer(self._pool, self._redo, paths, index.uuid, settings)
+        self._checkpointer = Checkpointer(self._pool, self._redo, paths, index.uuid, settings,
+                                          pulse.beat)
         self._follower = JournalFollower(paths, index.uuid)
         self._bodies = BodyKeeper(paths, settings, index.uuid, index, context.log, pulse.short)
         self._connection: Connection | None = None

@@ -40,6 +40,9 @@ class FakeView:
     def readers(self) -> list[str]:
         return ["local"]
 
+    def close(self) -> None:
+        self.closed = True
+
 
 @dataclass
 class FakeFeed:

@@ -112,7 +112,8 @@ def fill(t: Tables) -> None:
     add_message(t, 5, 986, NO_RECORD, word=VOLATILE, flags=0)
     add_message(t, 6, 990, 30)
     add_message(t, 7, 991, 31)
-    add_entry(t, 2, 0, 4, ACTIVE, 1442, e_attempts=1, e_reader=4, e_lease=1500)
+    add_entry(t, 2, 0, 4, ACTIVE, 1442, e_attempts=1, e_reader=4, e_lease=1500,
+              e_until=927_030_915 * NS_PER_S)
     add_entry(t, 3, 0, 5, READY, 1443)
     add_entry(t, 4, 0, 6, HELD, 1444)
     add_entry(t, 5, 1, 4, READY, 1370)
@@ -120,7 +121,8 @@ def fill(t: Tables) -> None:
     add_entry(t, 8, 4, 4, DEFERRED, 1372, e_attempts=2, e_until=NOW_NS + 30 * NS_PER_S)
     add_entry(t, 9, 5, 4, READY, 1371)
     add_entry(t, 10, 6, 2, READY, 1300, e_attempts=3)
-    add_entry(t, 11, 7, 4, ACTIVE, 1369, e_attempts=2, e_reader=4, e_lease=1499)
+    add_entry(t, 11, 7, 4, ACTIVE, 1369, e_attempts=2, e_reader=4, e_lease=1499,
+              e_until=927_030_915 * NS_PER_S)
     reads = ReaderFlag.IN_USE | ReaderFlag.READS
     add_reader(t, 0, "idel", 1, reads | ReaderFlag.WAITING)
     add_reader(t, 1, "router", 3, reads)

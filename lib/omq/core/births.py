@@ -1,0 +1,112 @@
+"""Pool records of new messages, many at once: the same bytes as one by one, at a tenth of the cost.
+
+For messages on one queue with which nothing else has happened (redo_window.Births.plain). Columns of
+the frames and of the payloads' descriptors become columns of pool records; only what is rare (group
+ids) and the CRC of each record is done one by one. A test compares with format.pool.encode_message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from omq.base import limits
+from omq.base.checksum import crc32c
+from omq.core.redo_changes import NS
+from omq.core.redo_window import Births, Frames, Window
+from omq.format import message as message_format
+from omq.format.double_write import Image
+from omq.format.journal import FrameFlag
+from omq.format.location import LocationKind, location
+from omq.format.pool import (
+    CRC_FROM,
+    NO_RECORD,
+    PART,
+    RECORD,
+    RECORD_BYTES,
+    RECORD_MAGIC,
+    VERSION,
+    PartState,
+    RecordFlag,
+    RecordKind,
+)
+from omq.storage.pool_scan import DTYPE
+
+CHUNK: Final = 16384
+"""Messages built at once: 8 MiB of records bounds the memory of the columns."""
+USED: Final = RECORD.size + PART.size
+_COPIED = {"lsn": "lsn", "qpool": "qpool", "time": "time", "file": "file", "record": "record",
+           "length": "length", "body_crc": "crc", "size": "size", "expiry": "argument",
+           "pid": "pid", "uid": "uid"}  # fmt: skip
+_DESCRIBED = ("message_id", "correlation_id", "reply_to", "origin", "group_sequence",
+              "segment_offset", "report")  # fmt: skip
+_NO_ID = np.zeros(1, dtype="V24")[0]
+
+
+def record_flags(flags: int, key: int, message_id: bytes) -> int:
+    """Flags of the pool record of a PUT frame with these flags and this `lease` (the hash of a
+    given message id)."""
+    out = RecordFlag.PERSISTENT | (flags & FrameFlag.CONTAINER)
+    if key and any(message_id):
+        out |= RecordFlag.HAS_ID
+    return int(out)
+
+
+def images(window: Window, births: Births, chosen: Frames) -> dict[int, Image]:
+    """QPoolId -> pool file, record, 512 bytes, for the births where `chosen` is true."""
+    out: dict[int, Image] = {}
+    index = np.flatnonzero(chosen)
+    for first in range(0, len(index), CHUNK):
+        part = index[first : first + CHUNK]
+        records = _records(window, births.rows[part], births.heads[part])
+        made = zip(records["file"].tolist(), records["record"].tolist(), _sealed(records),
+                   strict=True)
+        out.update(zip(records["qpool"].tolist(), made, strict=True))
+    return out
+
+
+def _records(window: Window, rows: Frames, heads: Frames) -> Frames:
+    frames, origin = window.frames[rows], window.origin[rows]
+    number = np.array([location(LocationKind.JOURNAL, b.number) for b in window.blocks], "<u4")
+    at = np.array([block.payload_at for block in window.blocks], dtype="<u4")
+    out: Frames = np.zeros(len(rows), dtype=DTYPE)
+    out["magic"] = np.frombuffer(RECORD_MAGIC, dtype="V4")[0]
+    out["version"], out["kind"], out["used"] = VERSION, RecordKind.LIVE, USED
+    out["parts"], out["next"] = 1, NO_RECORD
+    for name, source in _COPIED.items():
+        out[name] = frames[source]
+    for name in _DESCRIBED:
+        out[name] = heads[name]
+    out["flags"] = RecordFlag.PERSISTENT | (frames["flags"] & FrameFlag.CONTAINER)
+    given = (frames["lease"] != 0) & (heads["message_id"] != _NO_ID)
+    out["flags"][given] |= RecordFlag.HAS_ID
+    out["location"], out["offset"] = number[origin], at[origin] + frames["offset"]
+    out["application"] = _first_bytes(heads["application"], 4)
+    out["trace"] = _first_bytes(heads["trace_id"], 8).view("<u8")
+    groups = heads["group_id"]
+    for i in np.flatnonzero(groups != _NO_ID).tolist():
+        out["group"][i] = message_format.id_hash(groups[i].tobytes())
+    part = out["parts_list"][:, 0]
+    part["queue"] = frames["queue"]
+    part["grade"] = (np.minimum(frames["priority"], limits.PRIORITIES - 1)
+                     | int(PartState.READY) << 4)
+    part["submitted"] = (frames["time"] // NS & 0xFFFFFFFF).astype("<u4")
+    part["sequence"] = frames["lsn"]
+    return out
+
+
+def _first_bytes(column: Frames, count: int) -> Frames:
+    """The first bytes of each item of a column of raw bytes."""
+    size = column.dtype.itemsize
+    flat = np.ascontiguousarray(column).view("u1").reshape(len(column), size)
+    return np.ascontiguousarray(flat[:, :count]).view(f"V{count}").reshape(len(column))
+
+
+def _sealed(records: Frames) -> list[bytes]:
+    """The records as bytes, each with its CRC."""
+    view = memoryview(records.view("u1").reshape(-1))  # type: ignore[arg-type]
+    starts = range(0, len(records) * RECORD_BYTES, RECORD_BYTES)
+    records["crc"] = [crc32c(view[at + CRC_FROM : at + USED]) for at in starts]
+    whole = records.tobytes()
+    return [whole[at : at + RECORD_BYTES] for at in starts]

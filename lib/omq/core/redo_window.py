@@ -1,0 +1,146 @@
+"""The frames of one call of redo, and by numpy which of them are worth looking at one by one.
+
+    of no interest   history of non-persistent messages; messages born and ended inside the window
+                     (`brief`); of a message that ended, everything but its end and its moves to
+                     another pool record
+
+Payloads of births are gathered here too: one copy of the payload areas, then views and vectors.
+
+Invariants: 1. frames keep their order; 2. nothing here changes state; 3. lengths and offsets in
+frames are bounded before they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from omq.base import limits
+from omq.base.checksum import crc32c
+from omq.format.journal import FrameFlag, FrameType
+from omq.format.message import DESCRIPTOR, MAGIC, PART, VERSION
+
+Frames = np.ndarray[Any, np.dtype[Any]]
+_MAGIC = np.frombuffer(MAGIC, dtype="V2")[0]
+
+
+class JournalBlock(Protocol):
+    """What storage.journal_reader yields: a block whose header and frame headers are right."""
+
+    number: int  # journal file
+    offset: int  # of the block in the file
+    frames: Frames
+    payload_at: int  # file offset of its first payload byte
+
+    def payload(self, offset: int, length: int) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Frames in LSN order; `origin` is the block of each, as an index into `blocks`."""
+
+    blocks: list[JournalBlock]
+    frames: Frames
+    origin: Frames
+
+    @staticmethod
+    def of(blocks: Iterable[JournalBlock], after_lsn: int) -> Window | None:
+        """The frames of the blocks that are behind an LSN; None when there are none."""
+        listed = list(blocks)
+        if not listed:
+            return None
+        frames = np.concatenate([block.frames for block in listed])
+        origin = np.repeat(np.arange(len(listed)), [len(block.frames) for block in listed])
+        window = Window(listed, frames, origin)
+        fresh = frames["lsn"] > after_lsn
+        if not fresh.all():
+            window = window.only(fresh)
+        return window if len(window.frames) else None
+
+    def only(self, mask: Frames) -> Window:
+        """The frames where `mask` is true."""
+        return Window(self.blocks, self.frames[mask], self.origin[mask])
+
+    def select(self) -> tuple[Frames, Frames]:
+        """Mask of the frames worth looking at, and the QPoolIds of the brief messages."""
+        frames = self.frames
+        kind, qpool, flags = frames["type"], frames["qpool"], frames["flags"]
+        keep = (flags & FrameFlag.PERSISTENT != 0) & (qpool != 0)
+        last = keep & (flags & FrameFlag.LAST_PART != 0)
+        ended = np.unique(qpool[last])
+        brief = np.intersect1d(qpool[keep & (kind == FrameType.PUT)], ended)
+        if len(ended):
+            moves = (kind == FrameType.MOVE) & (frames["reason"] != frames["record"])
+            keep &= last | moves | ~np.isin(qpool, ended)
+        if len(brief):
+            keep &= ~np.isin(qpool, brief)
+        return keep | (kind == FrameType.QUEUE) | (kind == FrameType.RELOCATE), brief
+
+    def slots_of(self, qpools: Frames) -> list[tuple[int, int]]:
+        """Pool (file, record) that frames name for these messages, each once."""
+        rows = self.frames[np.isin(self.frames["qpool"], qpools)]
+        places = np.unique(rows["file"].astype(np.int64) << 32 | rows["record"])
+        return [(place >> 32, place & 0xFFFFFFFF) for place in places.tolist()]
+
+
+@dataclass(frozen=True, slots=True)
+class Births:
+    """The surviving PUT frames of a window. All arrays have one length; `rows` are indexes into the
+    window's frames, `good` where the payload is whole and a message, `heads` its descriptors."""
+
+    rows: Frames
+    good: Frames
+    heads: Frames
+
+    @staticmethod
+    def of(window: Window, keep: Frames) -> Births:
+        """Check the payload of every PUT that is kept: length, CRC, descriptor."""
+        frames = window.frames
+        rows = np.flatnonzero(keep & (frames["type"] == FrameType.PUT))
+        if not len(rows):
+            return Births(rows, np.zeros(0, dtype=bool), np.zeros(0, dtype=DESCRIPTOR.dtype))
+        puts, origin = frames[rows], window.origin[rows]
+        raw, base, size = _payload_areas(window, puts, origin)
+        begin = puts["offset"].astype(np.int64)
+        length = puts["length"].astype(np.int64)
+        good = (length >= DESCRIPTOR.size) & (begin + length <= size[origin])
+        begin = np.where(good, begin + base[origin], 0)
+        view = memoryview(raw)
+        places = zip(good.tolist(), begin.tolist(), (begin + length).tolist(),
+                     puts["crc"].tolist(), strict=True)
+        good = np.fromiter((fits and crc32c(view[at:end]) == crc for fits, at, end, crc in places),
+                           dtype=bool, count=len(rows))
+        heads = _descriptors(raw, np.where(good, begin, 0))
+        need = DESCRIPTOR.size + heads["parts"].astype(np.int64) * PART.size + heads["properties"]
+        good &= ((heads["magic"] == _MAGIC) & (heads["version"] <= VERSION) & (need <= length)
+                 & (heads["parts"] <= limits.QUEUES_MAX))
+        return Births(rows, good, heads)
+
+    def plain(self, window: Window, keep: Frames) -> Frames:
+        """Mask of the births on one queue with which nothing else happens in the window."""
+        frames = window.frames
+        named, count = np.unique(frames["qpool"][keep], return_counts=True)
+        alone = count[np.searchsorted(named, frames["qpool"][self.rows])] == 1
+        return np.asarray(self.good & (frames["parts"][self.rows] == 0) & alone)
+
+
+def _payload_areas(window: Window, puts: Frames, origin: Frames) -> tuple[bytes, Frames, Frames]:
+    """The payload bytes of the blocks that hold these PUTs, joined; where those of each block of
+    the window begin, and how many they are."""
+    count = len(window.blocks)
+    wanted = np.zeros(count, dtype=np.int64)
+    ends = puts["offset"].astype(np.int64) + puts["length"]
+    np.maximum.at(wanted, origin, ends)
+    pieces = [window.blocks[i].payload(0, int(wanted[i])) if wanted[i] else b""
+              for i in range(count)]
+    size = np.array([len(piece) for piece in pieces], dtype=np.int64)
+    # The spare bytes let a descriptor be read at any offset.
+    return b"".join([*pieces, bytes(DESCRIPTOR.size)]), np.cumsum(size) - size, size
+
+
+def _descriptors(raw: bytes, begin: Frames) -> Frames:
+    sliding = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, "u1"), DESCRIPTOR.size)
+    return np.ascontiguousarray(sliding[begin]).view(DESCRIPTOR.dtype).reshape(len(begin))

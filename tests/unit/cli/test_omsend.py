@@ -1,0 +1,168 @@
+"""omsend: what is put for which options and input; ids; and what is refused before any put."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import omq
+from omq.base.errors import Exit
+from omq.cli import launch
+from tests.unit.cli.fakes import FakeConnection
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch) -> FakeConnection:
+    connection = FakeConnection()
+    monkeypatch.setattr(omq, "connect", connection.connect)
+    return connection
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manager: FakeConnection) -> Run:
+    """run(*words, stdin=b"", conf=...): omsend on a spool with this configuration."""
+    spool, conf = tmp_path / "spool", tmp_path / "conf"
+    spool.mkdir()
+    conf.mkdir()
+    (conf / "queues.conf").write_text("[ORDERS]\n[AUDIT]\n[LOW]\npriority = low\npersistent = no\n")
+
+    def call(*words: str, stdin: bytes = b"", settings: str = "") -> int:
+        (conf / "omq.conf").write_text(settings)
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
+        return launch.run("omsend", ["--spool", str(spool), "--conf", str(conf), *words])
+
+    return call
+
+
+def test_standard_input_is_a_message_and_its_id_is_printed(
+    run: Run, manager: FakeConnection, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("ORDERS", stdin=b"\x00any bytes\xff") == 0
+    assert capsys.readouterr().out == f"{1:048x}\n"
+    (put,) = manager.puts
+    assert put == {
+        "queues": ("ORDERS",), "body": b"\x00any bytes\xff", "priority": 4, "properties": {},
+        "persistent": True, "correlation_id": b"", "expiry_s": None, "reply_to": "", "delay_s": 0.0,
+    }  # fmt: skip
+    assert manager.connects[0]["spool"] == tmp_path / "spool"
+
+
+def test_every_option_reaches_the_message(run: Run, manager: FakeConnection) -> None:
+    assert run(
+        "ORDERS,AUDIT", "--priority", "urgent", "--property", "a=1", "--property", "b.c=x=y",
+        "--non-persistent", "--correlation-id", "own words", "--reply-to", "AUDIT",
+        "--defer", "1.5", "--expiry", "60", stdin=b"x",
+    ) == 0  # fmt: skip
+    (put,) = manager.puts
+    assert put == {
+        "queues": ("ORDERS", "AUDIT"), "body": b"x", "priority": 7, "persistent": False,
+        "properties": {"a": "1", "b.c": "x=y"}, "correlation_id": b"own words",
+        "expiry_s": 60.0, "reply_to": "AUDIT", "delay_s": 1.5,
+    }  # fmt: skip
+
+
+def test_printed_id_of_another_message_is_a_correlation_id(
+    run: Run, manager: FakeConnection
+) -> None:
+    assert run("ORDERS", "--correlation-id", "0a" * 24) == 0
+    assert manager.puts[0]["correlation_id"] == b"\n" * 24
+
+
+def test_each_file_is_a_message(
+    run: Run, manager: FakeConnection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(name.encode())
+    assert run("ORDERS", str(tmp_path / "one"), "-", str(tmp_path / "two"), stdin=b"in") == 0
+    assert [put["body"] for put in manager.puts] == [b"one", b"in", b"two"]
+    assert len(capsys.readouterr().out.split()) == 3
+
+
+def test_what_the_options_do_not_say_queues_conf_says(run: Run, manager: FakeConnection) -> None:
+    assert run("LOW") == run("LOW", "--persistent", "--priority", "9") == 0
+    assert [(put["priority"], put["persistent"]) for put in manager.puts] == [(1, False), (9, True)]
+
+
+def test_ids_of_what_was_put_before_an_error_are_printed(
+    run: Run, manager: FakeConnection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one").write_bytes(b"1")
+    assert run("ORDERS", str(tmp_path / "one"), str(tmp_path / "none")) == Exit.NO_INPUT
+    out, error = capsys.readouterr()
+    assert out == f"{1:048x}\n"
+    assert "none cannot be read: No such file" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([], Exit.USAGE),
+        (["orders"], Exit.USAGE),
+        (["ORDERS,"], Exit.USAGE),
+        (["ORDERS", "--priority", "10"], Exit.USAGE),
+        (["ORDERS", "--correlation-id", "x" * 25], Exit.USAGE),
+        (["ORDERS", "--correlation-id", "x" * 48], Exit.USAGE),
+        (["ORDERS", "--property", "novalue"], Exit.DATA),
+        (["ORDERS", "--property", "_bad=1"], Exit.DATA),
+        (["ORDERS", "--property", "a=\udcff"], Exit.DATA),
+        (["ORDERS", "--defer", "-1"], Exit.USAGE),
+        (["ORDERS", "--defer", "nan"], Exit.USAGE),
+        (["ORDERS", "--no-such-option"], Exit.USAGE),
+        (["ORDERS", "/"], Exit.NO_INPUT),
+    ],
+)
+def test_wrong_words_put_nothing(
+    run: Run, manager: FakeConnection, words: list[str], code: Exit
+) -> None:
+    assert run(*words) == code
+    assert manager.connects == manager.puts == []
+
+
+def test_input_over_the_limit_is_not_read_into_memory(run: Run, manager: FakeConnection) -> None:
+    settings = "[store]\nbody_bytes_max = 1 KiB\n[mail]\nsmtp_message_bytes_max = 1 KiB\n"
+    assert run("ORDERS", stdin=b"x" * 1024, settings=settings) == 0
+    assert run("ORDERS", stdin=b"x" * 1025, settings=settings) == Exit.DATA
+    assert run("-t", "bob", stdin=b"x" * 1025, settings=settings) == Exit.DATA
+    assert len(manager.puts) == 1
+
+
+def test_missing_spool(manager: FakeConnection, tmp_path: Path) -> None:
+    assert launch.run("omsend", ["--spool", str(tmp_path / "no"), "ORDERS"]) == Exit.NO_INPUT
+
+
+MAIL = b"From: me\nTo: bob\nBcc: secret@example.org\nSubject: x\nPriority: urgent\n\nText\n"
+
+
+def test_mail_goes_to_the_router_with_its_envelope(run: Run, manager: FakeConnection) -> None:
+    assert run("-t", "-i", "-f", "me@example.org", "al@example.org", stdin=MAIL,
+               settings="[mail]\nhostname = mx.test\n") == 0  # fmt: skip
+    put: dict[str, Any] = manager.puts[0]
+    assert put["queues"] == ("ROUTER",)
+    assert put["priority"] == 7
+    assert put["persistent"] is True
+    assert put["properties"] == {
+        "mail.from": "me@example.org", "mail.to": "al@example.org\nbob\nsecret@example.org",
+        "mail.body": "7BIT",
+    }  # fmt: skip
+    assert b"secret" not in put["body"]
+    assert put["body"].startswith(b"Received: by mx.test ")
+    assert put["body"].endswith(b"\r\n\r\nText\r\n")
+
+
+def test_options_of_the_command_line_win_over_the_mail(run: Run, manager: FakeConnection) -> None:
+    assert run("-t", "--priority", "low", "--property", "mail.to=eve", stdin=MAIL) == 0
+    assert manager.puts[0]["priority"] == 1
+    assert "eve" not in manager.puts[0]["properties"]["mail.to"]
+
+
+def test_mail_without_recipient_is_refused(run: Run, manager: FakeConnection) -> None:
+    assert run("-t", stdin=b"Subject: x\n\nTo: text\n") == Exit.USAGE
+    assert manager.puts == []
