@@ -78,9 +78,9 @@ def _records(window: Window, rows: Frames, heads: Frames) -> Frames:
         out[name] = frames[source]
     for name in _DESCRIBED:
         out[name] = heads[name]
-    out["flags"] = RecordFlag.PERSISTENT | (frames["flags"] & FrameFlag.CONTAINER)
     given = (frames["lease"] != 0) & (heads["message_id"] != _NO_ID)
-    out["flags"][given] |= RecordFlag.HAS_ID
+    out["flags"] = (int(RecordFlag.PERSISTENT) | frames["flags"] & int(FrameFlag.CONTAINER)
+                    | np.where(given, int(RecordFlag.HAS_ID), 0))
     out["location"], out["offset"] = number[origin], at[origin] + frames["offset"]
     out["application"] = _first_bytes(heads["application"], 4)
     out["trace"] = _first_bytes(heads["trace_id"], 8).view("<u8")

@@ -163,6 +163,7 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
     slots = v["e_message"][entries]
     queue = int(v["e_queue"][entries[0]])
     plain = ((v["e_state"][entries] == EntryState.ACTIVE)
+             & (v["e_reader"][entries] == party.slot + 1)
              & (v["m_qpool"][slots] == asked["qpool"]) & (v["e_lease"][entries] == asked["lease"])
              & (v["m_parts"][slots] == 1) & (v["m_flags"][slots] & CONTAINER == 0)
              & (v["m_flags"][slots] & PERSISTENT != 0) & (v["e_queue"][entries] == queue))

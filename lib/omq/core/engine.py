@@ -19,11 +19,12 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from omq.base.errors import LeaseLost
+from omq.base.errors import LeaseLost, SpoolFull
 from omq.base.fault import point
 from omq.core import puts, settle
 from omq.core.block import Block
 from omq.core.gives import give
+from omq.core.limbo import adopt
 from omq.core.puts import NewMessage
 from omq.core.settle import REASON_DIED, REASON_LEASE, Verdict
 from omq.core.state import Core, Party, Poisoned, QueueRules
@@ -51,6 +52,7 @@ class Engine:
         self.core = core
         self.statistics = statistics
         self.waiters: dict[int, Waiters] = {}
+        self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
         self.timeouts: list[tuple[int, int, Waiter]] = []
         self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
         self.limbo_until = FOREVER
@@ -125,7 +127,8 @@ class Engine:
         last, lost = len(verdicts) - 1, 0
         for i, verdict in enumerate(verdicts):
             try:
-                verdict.entry = settle.held(core, verdict.entry, verdict.qpool, verdict.lease)
+                verdict.entry = settle.held(core, party, verdict.entry, verdict.qpool,
+                                            verdict.lease)
             except LeaseLost:
                 lost += 1
                 continue
@@ -154,6 +157,7 @@ class Engine:
         """Register a wish for messages; `dispatch` or `expired` answers it. timeout_ns < 0: for
         ever."""
         core = self.core
+        self.parties[party.slot] = party
         deadline = core.mono_ns + timeout_ns if timeout_ns >= 0 else FOREVER
         waiter = Waiter(party, queue, want, sequence, deadline, auxiliary)
         self.waiters.setdefault(queue, Waiters()).add(waiter)
@@ -221,7 +225,14 @@ class Engine:
                 if waiter is None:
                     break
                 share = max(1, -(-t.q_ready[queue] // (len(line) + 1)))
-                entries = give(core, waiter.party, queue, min(waiter.want, share), waiter.sequence)
+                try:
+                    entries = give(core, waiter.party, queue, min(waiter.want, share),
+                                   waiter.sequence)
+                except SpoolFull:  # no journal file for it: tried again with the next group
+                    line.add(waiter)
+                    core.runnable.add(queue)
+                    core.space_left = False
+                    break
                 waiter.waiting = False
                 out.append((waiter, entries))
                 t.counters[_GIVES] += len(entries)
@@ -241,6 +252,7 @@ class Engine:
         it left in order (or closed its connection), else deferred with the attempt counted."""
         for waiter in waiters:
             waiter.waiting = False
+        self.parties.pop(party.slot, None)
         if not party.active:
             return 0
         t = self.core.t
@@ -263,7 +275,10 @@ class Engine:
         nobody = Party(0, 0, 0, 0, 0)
         for entry in entries:
             qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
-            pid = party.pid if party else 0
+            holder = party or self.parties.get(t.e_reader[entry] - 1)
+            if holder is not None:
+                holder.active -= 1
+            pid = holder.pid if holder else 0
             packet: dict[str, object] = {"pid": pid, "time_ns": core.now_ns, **(evidence or {})}
             if settle.reader_died(core, party or nobody, [entry], reason, packet, delay_ns):
                 self._note_poison(qpool, queue, reason, pid)
@@ -271,23 +286,6 @@ class Engine:
     def _note_poison(self, qpool: int, queue: int, reason: int, pid: int) -> None:
         self.poisoned.append(Poisoned(qpool, self.core.rules[queue].name, reason, pid))
 
-    # readers that outlive the manager
-
     def adopt(self, party: Party, held: Sequence[tuple[int, int]], given: tuple[int, int]) -> int:
-        """A reader came back after a restart: it keeps what it says it holds; what was handed to it
-        but never reached it (the last GIVE frames, `given`) is free again. How many it keeps."""
-        core, t = self.core, self.core.t
-        wanted = {(qpool, lease & 0xFFFFFFFF) for qpool, lease in held}
-        kept = 0
-        for entry, lease in list(self.limbo.items()):
-            qpool = t.m_qpool[t.e_message[entry]]
-            if (qpool, lease) in wanted:
-                t.e_reader[entry] = party.slot + 1
-                party.active += 1
-                kept += 1
-                del self.limbo[entry]
-            elif given[0] and (lease - given[0]) & 0xFFFFFFFF <= given[1] - given[0]:
-                core.block.reserve(1, 0)
-                settle.give_back(core, entry, party, 0, 0)
-                del self.limbo[entry]
-        return kept
+        """A reader has outlived its manager; see core.limbo. How many messages it keeps."""
+        return adopt(self.core, self.limbo, party, held, given)

@@ -53,24 +53,25 @@ class Verdict:
     text: bytes = b""
 
 
-def held(core: Core, entry: int, qpool: int, lease: int) -> int:
-    """The entry that is handed out under this lease, or LeaseLost.
+def held(core: Core, party: Party, entry: int, qpool: int, lease: int) -> int:
+    """The entry that is handed out to this reader under this lease, or LeaseLost.
 
     `entry` is where it was when it was handed out; after a restart of the manager the message may
     have another one and is found by its QPoolId."""
-    if _matches(core, entry, qpool, lease):
+    if _matches(core, party, entry, qpool, lease):
         return entry
     slot = core.t.slot_of(qpool)
     if slot >= 0:
         for other in core.t.entries_of(slot):
-            if _matches(core, other, qpool, lease):
+            if _matches(core, party, other, qpool, lease):
                 return other
     raise LeaseLost(qpool_id=qpool)
 
 
-def _matches(core: Core, entry: int, qpool: int, lease: int) -> bool:
+def _matches(core: Core, party: Party, entry: int, qpool: int, lease: int) -> bool:
     t = core.t
     return bool(entry < t.entries.high and t.e_state[entry] == _ACTIVE
+                and t.e_reader[entry] in (party.slot + 1, 0)  # 0: its reader outlived a manager
                 and t.m_qpool[t.e_message[entry]] == qpool
                 and t.e_lease[entry] & 0xFFFFFFFF == lease & 0xFFFFFFFF)
 
@@ -221,7 +222,8 @@ def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
          new: Sequence[NewMessage], sequence: int) -> int:
     """Off this queue, onto others, with new messages: one atomic disposition. First new QPoolId."""
     t, block = core.t, core.block
-    entry = verdict.entry = held(core, verdict.entry, verdict.qpool, verdict.lease)
+    entry = verdict.entry = held(core, party, verdict.entry, verdict.qpool,
+                                 verdict.lease)
     slot = t.e_message[entry]
     if t.e_queue[entry] == IDEL:
         raise NoMessage(queue="IDEL")

@@ -163,7 +163,11 @@ class ControlPlane:
             self._doors.watch(door, peer.pid)
             channel = make_channel(self._listed, self._channel_bytes, peer.uid)
         except ProcessLookupError as error:
+            self._sessions.return_row(row)
             raise NotRegistered from error
+        except OmqError:
+            self._sessions.return_row(row)
+            raise
         reply, request = split_channel(channel.view)
         party = Party(self._sessions.next_id(), row, peer.pid, peer.uid,
                       int.from_bytes(token[:8], "little"))

@@ -53,6 +53,7 @@ class Session:
     waiter: Waiter | None = None
     rights: dict[tuple[str, int], bool] = field(default_factory=dict)
     lost: int = 0  # settlements of the request under way that did not hold
+    deaf: int = 0  # replies that could not be announced
     gone: bool = False
 
     def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
@@ -64,8 +65,9 @@ class Session:
         self.lost = 0
         try:
             self.channel.semaphore.release()
-        except (sysv_ipc.Error, ValueError):  # the client removed it, or raised it to its limit
-            self.gone = True
+        except (sysv_ipc.Error, ValueError):
+            # The client removed it, or raised it to its limit: its loss. Its end shows elsewhere.
+            self.deaf += 1
 
     def refuse(self, sequence: int, error: OmqError) -> None:
         """An error as the reply: its status and its fields."""
@@ -97,6 +99,10 @@ class Sessions:
             return self._rows.pop()
         self._rows_high += 1
         return self._rows_high - 1
+
+    def return_row(self, row: int) -> None:
+        """A claimed row that was not used after all."""
+        self._rows.append(row)
 
     @property
     def rows_high(self) -> int:

@@ -1,0 +1,149 @@
+"""The README and the other documents: examples run, commands exist, links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from omq.base.errors import Exit
+from omq.cli.launch import COMMANDS
+from tests.tidy.tree import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = [
+    ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("lib/omq/docs/**/*.md"))]
+SPOOL = "/var/tmp/orders"  # what the examples use
+SUPERVISOR = "bin/omrc --embedded -n"
+CONF = "[journal]\njournal_file_bytes = 8 MiB\n[index]\nmessages_max = 1000\n" \
+    "queue_entries_max = 1000\n"
+END_S = 60
+
+
+def _blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+PYTHON, SHELL = _blocks("python", README), _blocks("sh", README)
+
+
+def _targets() -> set[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+
+
+def test_there_are_examples() -> None:
+    assert len(PYTHON) >= 4
+    assert len(SHELL) >= 2
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_python_examples_are_python(path: Path) -> None:
+    for block in _blocks("python", path.read_text(encoding="utf-8")):
+        ast.parse(block, path.name)
+
+
+def test_the_daemon_of_the_architecture_can_be_imported() -> None:
+    text = (ROOT / "lib/omq/docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    (block,) = _blocks("python", text)
+    check = "from omq.services.service import Service as S; assert issubclass(OrderService, S)"
+    result = subprocess.run([sys.executable, "-P", "-c", f"{block}\n{check}"], check=False,
+                            capture_output=True, text=True, timeout=END_S)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_commands_and_targets_exist() -> None:
+    words = " ".join(re.findall(r"`([^`]+)`", README)) + " ".join(SHELL)
+    named = set(re.findall(r"\bbin/([\w.]+)", words)) | set(re.findall(r"\bom[a-z]+\b", words))
+    assert named - {"omq"} <= set(COMMANDS)
+    assert set(re.findall(r"(?:`|^    )make ([a-z]+)", README, re.MULTILINE)) <= _targets()
+
+
+def test_exit_codes_are_those_of_the_table() -> None:
+    rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", README, re.MULTILINE)
+    assert [(int(code), name) for code, name in rows] == [(code, code.name) for code in Exit]
+
+
+def _anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        name, _, anchor = target.partition("#")
+        found = path.parent / name if name else path
+        assert found.exists(), f"{path.name}: {target}"
+        if anchor:
+            assert anchor in _anchors(found.read_text(encoding="utf-8")), f"{path.name}: {target}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_files_named_in_documents_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    names = re.findall(r"`((?:lib|tests|tools|conf|bin)/[\w./-]*\w)`", text)
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+@contextmanager
+def _instance(spool: Path) -> Iterator[None]:
+    """The instance of the examples: started as they say, and ready."""
+    (spool / "conf" / "omq.conf").write_text(CONF, encoding="ascii")
+    options = SUPERVISOR.split()[1:]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "omq.cli.launch", "omrc", *options, "--spool", spool],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )
+    assert process.stdout is not None
+    said = ""
+    try:
+        for line in process.stdout:
+            said += line
+            if re.search(r"idel\.server: is ready", line):
+                break
+        else:
+            pytest.fail(said)
+        yield
+    finally:
+        process.terminate()
+        process.communicate(timeout=END_S)
+    assert process.returncode == 0
+
+
+def _run(command: list[str], spool: Path) -> str:
+    result = subprocess.run(
+        command, env=os.environ | {"OMQ_SPOOL": str(spool)}, cwd=ROOT, capture_output=True,
+        text=True, check=False, timeout=END_S,
+    )
+    assert (result.returncode, result.stderr) == (0, ""), command[-1]
+    return result.stdout
+
+
+def test_examples_run(tmp_path: Path) -> None:
+    if not (ROOT / ".venv/bin/python").exists():
+        pytest.skip("no .venv: run 'make setup'")
+    spool = tmp_path / "spool"
+    shell = [block.replace(SPOOL, str(spool)) for block in SHELL]
+    prepare = shell[0].replace(f"{SUPERVISOR} &\n", "")
+    assert prepare != shell[0]
+    _run(["sh", "-euc", prepare], spool)
+    with _instance(spool):
+        said = "".join(_run(["sh", "-euc", block], spool) for block in shell[1:])
+        assert "customer 42: order 1" in said
+        assert "customer ?: order 2" in said
+        found = re.findall(r"^\{.*\}$", said, re.MULTILINE)
+        assert [json.loads(line)["body"] for line in found] == ["order 2\n"]
+        printed = [_run([sys.executable, "-c", block], spool) for block in PYTHON]
+    assert "order 3" in printed[1]
+    assert "order 4" in printed[1]
+    assert " READY 4 " in printed[3]
