@@ -3,11 +3,12 @@
     1. rates at depth 1,000            5. empty it: all of the 200-byte messages
     2. fill to N with 200-byte bodies  6. N messages of random sizes, put and deleted
     3. rates at depth N                7. rates at depth 1,000 again
-    4. restart, in order and killed    8. empty it; what is left on the disk
+    4. restart, ordered and killed     8. empty it; what is left on the disk
 
 "Rates" are those of clients that put and take in turn, so that the depth stays what it is: eight
 with single messages and four with batches of 100. A restart is cold: the manager itself drops the
-page cache of what it reads. Each rate stands beside fdatasync per second of the same minute.
+page cache of what it reads; one in order includes the last checkpoint of pool.writer, for which the
+manager waits. Each rate stands beside fdatasync per second of the same minute.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SIZE_BYTES = 200
 RANDOM_BYTES = (16, 2000)
 FILLERS, DRAINERS = 2, 2
 STYLES = (("single", 8, 1), ("batch", 4, 100))  # name, clients, batch
-CHECKPOINT_BOUND_S = 120.0
+CHECKPOINT_BOUND_S = 300.0
 POLL_S = 0.1
 _NS_PER_S = 1_000_000_000
 
@@ -62,7 +63,8 @@ class DepthBench:
         record["journal_bytes"] = self._journal_bytes(before, self._depth - SHALLOW)
         record["memory"] = self._memory()
         record["rates_deep"] = self._rates()
-        record["restart"] = [self._restart(signal.SIGTERM), self._restart(signal.SIGKILL)]
+        record["restart"] = [self._restart(number, settled=settled) for settled in (True, False)
+                             for number in (signal.SIGTERM, signal.SIGKILL)]
         record["drain"] = self._drain()
         low, high = RANDOM_BYTES
         record["fill_random"] = self._fill(self._depth, Load(low, high, batch=100))
@@ -155,16 +157,21 @@ class DepthBench:
             raise BenchError("no message was finished in the window")
         return finished * _NS_PER_S / (ended - began), cpu[MANAGER] / finished * 1e6
 
-    def _restart(self, number: signal.Signals) -> dict[str, Any]:
-        """End the manager and start it again; READY means that it serves."""
+    def _restart(self, number: signal.Signals, *, settled: bool) -> dict[str, Any]:
+        """End the manager and start it again; READY means that it serves. Settled: the pool has
+        everything; else there is a window's work in the journal alone."""
         instance = self._instance
+        if settled:
+            self._wait_checkpoint()
+        else:
+            self._pairs(*STYLES[-1][1:])
         stop_s = instance.stop(MANAGER, number)
         ready_s = instance.start(MANAGER)
         if not instance.alive(POOL_WRITER):
             instance.forget_dead(POOL_WRITER)
             instance.start(POOL_WRITER)
         self._check_depth()
-        return {"signal": number.name, "stop_s": stop_s, "ready_s": ready_s,
+        return {"signal": number.name, "settled": settled, "stop_s": stop_s, "ready_s": ready_s,
                 "memory": memory(instance.pid(MANAGER))}
 
     # what is left behind

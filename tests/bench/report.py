@@ -105,8 +105,8 @@ def _depth_lines(found: dict[str, Any]) -> str:
         ("pool.writer resident, MiB", _resident(memory["pool_writer"])),
     ]
     rows += [(f"restart after {each['signal']}, s (aim 5)",
-              f"{each['ready_s']:.2f} (the stop before it {each['stop_s']:.2f})")
-             for each in found["restart"]]
+              f"{each['ready_s']:.2f} (the stop {each['stop_s']:.2f}, the pool "
+              f"{'up to date' if each['settled'] else 'behind'})") for each in found["restart"]]
     rows += [(f"checkpoint {key}", _checkpoint_text(value))
              for key, value in found["checkpoints"].items()]
     rows += [(f"emptied: {folder}, MiB", f"{size / _MIB:,.1f}")

@@ -1,8 +1,9 @@
 """Pool records of new messages, many at once: the same bytes as one by one, at a tenth of the cost.
 
-For messages on one queue with which nothing else has happened (redo_window.Births.plain). Columns of
-the frames and of the payloads' descriptors become columns of pool records; only what is rare (group
-ids) and the CRC of each record is done one by one. A test compares with format.pool.encode_message.
+For messages on one queue with which nothing else has happened (redo_window.Births.plain). Columns
+of the frames and of the payloads' descriptors become columns of pool records; only what is rare
+(group ids) and the CRC of each record is done one by one. A test compares with
+format.pool.encode_message.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def put_many(core: Core, party: Party, heads: memoryview, payloads: memoryview, 
     if (t.messages.free < count or t.entries.free < count
             or t.messages.used + count > core.messages_total_max):
         raise IndexFull(limit=min(t.layout.messages, core.messages_total_max))
-    if not core.space_left:
+    if not core.space_left and bool((flags & PERSISTENT).any()):
         raise SpoolFull(path="the spool", detail="the reserve is reached")
     core.block.reserve(count, int(ends[-1]))
     if count >= MANY and bool((flags == PERSISTENT).all()) and not asked["lease"].any():

@@ -169,9 +169,8 @@ class Engine:
 
     # time
 
-    def tick(self) -> list[Waiter]:
-        """Everything whose time has come: due messages, leases, limbo; the waiters that timed
-        out."""
+    def tick(self) -> None:
+        """Everything whose time has come: due messages, leases, limbo, samples."""
         core = self.core
         now, t = core.mono_ns, core.t
         while core.due and core.due[0][0] <= now:
@@ -186,10 +185,15 @@ class Engine:
             entries, self.limbo = list(self.limbo), {}
             self._take_back(entries, None, REASON_DIED, self.limbo_delay_ns)
         self.statistics.sample(now, core.now_ns)
-        expired = []
+
+    def expire(self) -> list[Waiter]:
+        """The waiters whose time is over; after `dispatch`, so that nobody leaves empty-handed who
+        need not."""
+        now, expired = self.core.mono_ns, []
         while self.timeouts and self.timeouts[0][0] <= now:
             waiter = heappop(self.timeouts)[2]
             if waiter.waiting:
+                waiter.waiting = False
                 expired.append(waiter)
         return expired
 

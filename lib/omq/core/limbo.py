@@ -1,9 +1,9 @@
 """Limbo: messages that were in a reader's hands when the manager ended.
 
-The pool says that they are ACTIVE, and the low half of the lease. Their readers may have outlived the
-manager: such a one says what it holds when it registers again, and keeps it. What was handed to it
-but never reached it (the GIVE frames of its last request) is free at once. Whatever nobody claims
-within reconnect_grace_s counts as a reader's death.
+The pool says that they are ACTIVE, and the low half of the lease. Their readers may have outlived
+the manager: such a one says what it holds when it registers again, and keeps it. What was handed to
+it but never reached it (the GIVE frames of its last request) is free at once. Whatever nobody
+claims within reconnect_grace_s counts as a reader's death.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""A checkpoint's changes in batches that the pool writes all or nothing, in an order that loses nothing.
+"""A checkpoint's changes in batches that the pool writes all or nothing, in an order that loses
+nothing.
 
 storage.pool makes one batch atomic by its double-write file. Between two batches a crash may fall;
 redo then starts at the old checkpoint, over a pool that holds the first batches already. What redo
 needs from the pool must not be gone then: the old records of messages that live on.
 
-1. A record and its continuations go in one batch: half of a message is none.
-2. A message that lives on in another record (a MOVE gave it a longer run) and whatever takes its old
+1. A record and its continuations go in one batch: half of a message is none. 2. A message that
+lives on in another record (a MOVE gave it a longer run) and whatever takes its old
    slots go in one batch: else it would be in neither place.
-3. Slots that are only cleared come last: until then an old record does no harm, redo clears it again.
+3. Slots that are only cleared come last: until then an old record does no harm, redo clears it
+again.
 
 Births need nothing from the pool, so their order does not matter.
 """

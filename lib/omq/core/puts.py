@@ -71,6 +71,8 @@ def parts_of(core: Core, new: NewMessage) -> list[Part]:
     if isinstance(payload, Finding):
         raise BadRequest(reason=str(payload))
     queues = {part.queue for part in payload.parts}
+    if new.parts > limits.QUEUES_PER_MESSAGE_MAX:
+        raise BadRequest(reason=f"a message goes on {limits.QUEUES_PER_MESSAGE_MAX} queues at most")
     if len(queues) != new.parts or len(payload.parts) != new.parts:
         raise BadRequest(reason="a queue is named twice, or the parts do not match the request")
     return list(payload.parts)

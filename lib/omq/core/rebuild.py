@@ -28,6 +28,7 @@ from omq.format.findings import Finding, Kind
 from omq.format.index import EntryState
 from omq.format.pool import NO_RECORD, PARTS_PER_RECORD, Message
 from omq.storage.pool import PoolFiles
+from omq.storage.pool_scan import PoolChunk
 from omq.storage.slots import SlotAllocator
 
 NS = 1_000_000_000
@@ -90,9 +91,10 @@ def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded) -> _Rows:
                            for f in chunk.findings)
             live = np.flatnonzero(chunk.live)
             used.append(np.flatnonzero(chunk.live | chunk.more) + chunk.first)
+            used.append(_damaged(chunk))
             rows = chunk.records[live]
             kept.append(np.asarray(rows[names]).copy())
-            _gather_parts(pool, rows, base, lists)
+            _gather_parts(pool, rows, base, lists, loaded)
             base += len(rows)
         if foreign:
             slots.exclude(file)
@@ -105,9 +107,32 @@ def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded) -> _Rows:
     return _Rows(messages, parts)
 
 
-def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, list[Vector]]) -> None:
+def _damaged(chunk: PoolChunk) -> Vector:
+    """Slots that cannot be read: never given to a new message, so that the evidence stays."""
+    return np.array([f.record for f in chunk.findings if f.record >= 0], dtype=np.int64)
+
+
+def reserve_slots(pool: PoolFiles, slots: SlotAllocator) -> None:
+    """Only learn which slots are in use: the messages stay in the pool, unread
+    (qm_dont_read_messages_at_start)."""
+    for file in pool.files():
+        used = [np.zeros(0, dtype=np.int64)]
+        for chunk in pool.scan(file):
+            used += [np.flatnonzero(chunk.live | chunk.more) + chunk.first, _damaged(chunk)]
+        slots.load(file, np.concatenate(used))
+
+
+def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, list[Vector]],
+                  loaded: Loaded) -> None:
     counts = rows["parts"]
     long = rows["next"] != NO_RECORD
+    for row in np.flatnonzero(long).tolist():
+        found = pool.read_record(int(rows["file"][row]), int(rows["record"][row]))
+        if not isinstance(found, Message):
+            # A continuation is damaged: the message stays on the queues of its first record.
+            long[row] = False
+            if isinstance(found, Finding):
+                loaded.findings.append(found)
     for i in range(min(int(counts.max(initial=0)), PARTS_PER_RECORD)):
         index = np.flatnonzero((counts > i) & ~long)
         part = rows["parts_list"][index, i]

@@ -82,12 +82,18 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     point("recovery.after_redo")
     findings += [*scan.findings, *redo.findings]
     _refuse_newer(paths.journal, [*findings, *([scan.end] if scan.end else [])])
+    if scan.end is not None and scan.end.kind is Kind.FOREIGN:
+        raise NeedsRepair(path=paths.journal / scan.end.file, reason=scan.end.reason,
+                          command=f"mv {paths.journal / scan.end.file} {paths.quarantine}/")
     files = numbers_in(paths.journal)
     headers = [read_entry(paths, n, uuid).header for n in files[-8:]]
     epoch = max([epoch, control.epoch if control else 0, *(h.epoch for h in headers if h)]) + 1
     next_qpool = max([redo.next_qpool, *(h.next_qpool for h in headers if h)])
     first = redo.lsn + 1
-    if not redo.clean_stop and redo.lsn:
+    if control is None:
+        known_lsn, known_qpool = _highest(pool)
+        first, next_qpool = max(first, known_lsn + 1), max(next_qpool, known_qpool + 1)
+    if not redo.clean_stop and first > 1:
         void = settings.block_frames_max + UNSYNCED_FRAMES_MAX
         first, next_qpool = first + void, next_qpool + void
     redo.next_qpool = next_qpool
@@ -97,6 +103,18 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
                                                             clock.wall_ns())
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
                      redo.queues, redo.clients, findings, redo.frames_seen)
+
+
+def _highest(pool: PoolFiles) -> tuple[int, int]:
+    """Highest LSN and QPoolId in the pool: without poolctrl nothing else keeps ids from coming
+    again."""
+    lsn = qpool = 0
+    for file in pool.files():
+        for chunk in pool.scan(file):
+            rows = chunk.records[chunk.live]
+            lsn = max(lsn, int(rows["lsn"].max(initial=0)))
+            qpool = max(qpool, int(rows["qpool"].max(initial=0)))
+    return lsn, qpool
 
 
 def _position(scan: JournalScan, control: PoolControl | None) -> tuple[int, int]:

@@ -5,19 +5,19 @@ messages that nothing else happened to, ready to be written), `clears` (slots th
 hold any more, unless something new goes there); the queues; the last request of each client.
 Memory is bounded by what happened between two checkpoints, not by the number of messages.
 
-Invariants: 1. a frame at or below the record's own LSN changes nothing, so redo is idempotent and may
-start too early (a checkpoint that was cut is simply repeated); 2. a frame about a message that is
-neither in the pool nor born is about one that is gone, and is ignored; 3. messages born and ended
-within one call are dropped by numpy before a single frame is looked at; 4. non-persistent frames
-(history only) are ignored.
+Invariants: 1. a frame at or below the record's own LSN changes nothing, so redo is idempotent and
+may start too early (a checkpoint that was cut is simply repeated); 2. a frame about a message that
+is neither in the pool nor born is about one that is gone, and is ignored; 3. messages born and
+ended within one call are dropped by numpy before a single frame is looked at; 4. non-persistent
+frames (history only) are ignored.
 
-Until the first checkpoint of this object (`settled`) the pool may hold more than the last checkpoint
-says, left by one that was cut. So the slots of messages that were born and ended are looked at: a
-record left there would bring an ended message back.
+Until the first checkpoint of this object (`settled`) the pool may hold more than the last
+checkpoint says, left by one that was cut. So the slots of messages that were born and ended are
+looked at: a record left there would bring an ended message back.
 
-Damage: a birth whose payload fails its CRC condemns its message, and with it the whole of its unit of
-work, never the block; a message that such a unit took from its queue stays there. A birth that the
-pool already holds does not need its payload.
+Damage: a birth whose payload fails its CRC condemns its message, and with it the whole of its unit
+of work, never the block; a message that such a unit took from its queue stays there. A birth that
+the pool already holds does not need its payload.
 """
 
 from __future__ import annotations
@@ -264,7 +264,8 @@ class Redo:
     # checkpoint
 
     def changes(self) -> dict[Slot, bytes | None]:
-        """All that a checkpoint must write: (pool file, record) -> 512 bytes, None = clear the slot.
+        """All that a checkpoint must write: (pool file, record) -> 512 bytes, None = clear the
+        slot.
 
         A checkpoint writes it in the order of core.pool_batches."""
         return {slot: image for batch in batches(self) for slot, image in batch.items()}

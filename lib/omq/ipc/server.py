@@ -246,10 +246,9 @@ class RequestServer:
 
     def dispatch(self) -> None:
         """Messages to waiting readers; empty answers to those whose time is over."""
-        for waiter in self.engine.tick():
-            waiter.waiting = False
-            self._given.append((waiter, []))
+        self.engine.tick()
         self._given += self.engine.dispatch()
+        self._given += [(waiter, []) for waiter in self.engine.expire()]
 
     def release(self) -> None:
         """After the commit: all replies of the group."""

@@ -13,29 +13,31 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import sysv_ipc
 
 from omq.base import clock, events
 from omq.base.config import QueueConf, load_authority, load_queues
-from omq.base.errors import SpoolLocked
+from omq.base.errors import NewerFormat, SpoolLocked
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.block import Block
 from omq.core.engine import Engine
-from omq.core.rebuild import Loaded, load
+from omq.core.rebuild import Loaded, load, reserve_slots
 from omq.core.recovery import UNSYNCED_FRAMES_MAX, Recovered, recover
 from omq.core.relocation import relocate
 from omq.core.state import FIRST_QUEUE, SPECIAL_QUEUES, Core, QueueRules
 from omq.core.statistics import Statistics
 from omq.core.tables import Tables
 from omq.format.findings import Finding, Kind
-from omq.format.index import Counter, IndexHeader, IndexLayout, write_header
+from omq.format.index import Counter, IndexFlag, IndexHeader, IndexLayout, write_header
 from omq.format.journal import FrameFlag, FrameType
 from omq.ipc.control_plane import ControlPlane
 from omq.ipc.doorkeeper import Doorkeeper
 from omq.ipc.objects import ObjectList, make_requests
+from omq.ipc.requests import Requests
 from omq.ipc.server import RequestServer
 from omq.ipc.sessions import Sessions
 from omq.services.daemon import DaemonContext
@@ -45,38 +47,11 @@ from omq.storage.files import File, write_new_file
 from omq.storage.journal import JournalWriter
 from omq.storage.payloads import PayloadReader
 from omq.storage.pool import PoolFiles
+from omq.storage.quarantine import save_found
 from omq.storage.slots import SlotAllocator
 from omq.storage.volatile import VolatileBodies
 
 UNLIMITED = 0xFFFFFFFF
-
-
-class Requests:
-    """The request queue, taken in batches."""
-
-    def __init__(self, queue: sysv_ipc.MessageQueue) -> None:
-        self.queue = queue
-        self._receive = queue.receive
-
-    def take(self, limit: int) -> list[bytes]:
-        """Wait for one request or wake-up, then take all that are there, up to `limit`."""
-        out: list[bytes] = []
-        receive, add = self._receive, out.append
-        try:
-            first, kind = receive(block=True)
-            if kind == 1:
-                add(first)
-            while len(out) < limit:
-                raw, kind = receive(block=False)
-                if kind == 1:
-                    add(raw)
-        except sysv_ipc.BusyError:
-            pass
-        except sysv_ipc.ExistentialError:
-            raise  # somebody removed the queue: the manager starts anew
-        except sysv_ipc.Error:  # a signal
-            pass
-        return out
 
 
 @dataclass(slots=True)
@@ -153,7 +128,8 @@ def build(context: DaemonContext) -> Parts:
     pool = PoolFiles(paths, info.uuid)
     recovered = recover(paths, settings, info.uuid, pool, context.notifier.status)
     memory, core = _index(context, recovered, info.uuid)
-    loaded = load(core, pool, core.slots)  # type: ignore[arg-type]
+    loaded = _load(context, core, pool)
+    _set_aside(context, recovered, loaded)
     if loaded.duplicates:
         pool.write(dict.fromkeys(loaded.duplicates))
     pool.close()
@@ -203,7 +179,8 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes
     now, pid = clock.wall_ns(), os.getpid()
     write_header(tables.buffer, IndexHeader(
         uuid, clock.boot_id(), recovered.epoch, pid, clock.process_start_ticks(pid) or 0, now,
-        layout.messages, layout.entries, layout.queues, layout.readers, layout.size))
+        layout.messages, layout.entries, layout.queues, layout.readers, layout.size,
+        flags=IndexFlag.POOL_NOT_READ if settings.qm_dont_read_messages_at_start else 0))
     tables.counters[Counter.STARTED] = now
     tables.counters[Counter.CHECKPOINT_LSN] = recovered.lsn
     core = Core(tables, None, SlotAllocator(),  # type: ignore[arg-type]
@@ -233,6 +210,27 @@ def _define(engine: Engine, rules: Iterable[QueueRules]) -> None:
     engine.begin(engine.core.now_ns, engine.core.mono_ns)
     engine.name_everything(FrameFlag(0))
     engine.commit(sync=True)
+
+
+def _load(context: DaemonContext, core: Core, pool: PoolFiles) -> Loaded:
+    """The messages of the pool; none of them when the configuration says so. NewerFormat."""
+    slots = cast(SlotAllocator, core.slots)
+    if context.settings.qm_dont_read_messages_at_start:
+        reserve_slots(pool, slots)
+        context.log.event(events.MESSAGES_NOT_READ, WARNING)
+        return Loaded()
+    loaded = load(core, pool, slots)
+    for finding in loaded.findings:
+        if finding.kind is Kind.NEWER:
+            raise NewerFormat(file=finding.file, version=finding.reason, known=1)
+    return loaded
+
+
+def _set_aside(context: DaemonContext, recovered: Recovered, loaded: Loaded) -> None:
+    """Copies of what is damaged, before anything can overwrite it."""
+    for finding in (*recovered.findings, *loaded.findings):
+        if finding.kind in (Kind.CORRUPT, Kind.DUPLICATE, Kind.FOREIGN) and finding.file:
+            save_found(context.paths, finding)
 
 
 def _list_queues(paths: SpoolPaths, core: Core) -> None:

@@ -1,5 +1,5 @@
-"""A journal made by the real engine, and pools made from it by redo: the engine's tables are what the
-pool must say."""
+"""A journal made by the real engine, and pools made from it by redo: the engine's tables are what
+the pool must say."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from omq.base.settings import Settings
 from omq.core.block import Block
 from omq.core.checkpoint import Checkpointer
 from omq.core.engine import Engine
+from omq.core.puts import NewMessage
 from omq.core.redo import Redo
 from omq.core.relocation import relocate
 from omq.core.settle import REASON_FAILED, Verdict
 from omq.core.settle import fail as fail_entry
-from omq.core.puts import NewMessage
 from omq.core.state import IDEL, PERSISTENT, SPECIAL_QUEUES, Core, Party, QueueRules
 from omq.core.statistics import Statistics
 from omq.core.tables import Tables

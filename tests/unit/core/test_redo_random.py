@@ -13,11 +13,21 @@ from hypothesis import strategies as st
 from omq.core.redo import Redo
 from omq.format.wire import Settlement
 from omq.storage import durable
-from tests.unit.core.redo_world import QUEUES, TIME_NS, Cut, CutDisk, QuietDisk, World, contents, found
+from tests.unit.core.redo_world import (
+    QUEUES,
+    TIME_NS,
+    Cut,
+    CutDisk,
+    QuietDisk,
+    World,
+    contents,
+    found,
+)
 
 Step = tuple[str, int, int]
 STEPS = ("put", "put", "put many", "put wide", "give", "give", "done", "done", "done", "defer",
-         "release", "move", "move wide", "unit", "done unit", "poison", "relocate", "block", "block")
+         "release", "move", "move wide", "unit", "done unit", "poison", "relocate", "block",
+         "block")
 steps = st.lists(
     st.tuples(st.sampled_from(STEPS), st.integers(0, 1000), st.integers(1, 40)), max_size=60)
 quick = settings(max_examples=60, deadline=None,
