@@ -87,6 +87,8 @@ def _run(root: Path, names: tuple[str, ...], depth: int, timing: Timing) -> dict
             report.show(report.depth_table(record["depth"]))
         record["counts"] = _check(instance, ledger)
     probe.close()
+    record["fdatasync_seen"] = probe.seen
+    report.show(report.steadiness(probe.seen))
     report.show(f"counts: {ledger.put_count:,} messages put, each got exactly once, none left\n")
     return record
 

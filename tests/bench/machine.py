@@ -18,6 +18,7 @@ def describe(folder: Path) -> dict[str, Any]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": os.cpu_count(),
         "usable_cores": len(os.sched_getaffinity(0)),
+        "load_average": [round(load, 2) for load in os.getloadavg()],
         "processor": _processor(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "kernel": platform.release(),

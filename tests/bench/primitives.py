@@ -33,6 +33,7 @@ class SyncProbe:
             os.pwrite(self._fd, bytes(CHUNK_BYTES), offset)
         os.fsync(self._fd)
         self._offset = 0
+        self.seen: list[float] = []
 
     def rate(self, seconds: float) -> float:
         """Synced pages per second."""
@@ -46,6 +47,7 @@ class SyncProbe:
                 self._offset = (self._offset + PAGE_BYTES) % FILE_BYTES
             count += CHECK_EVERY
             passed = time.perf_counter() - began
+        self.seen.append(count / passed)
         return count / passed
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +38,12 @@ def primitives_table(found: dict[str, float]) -> str:
         ("CRC-32C, 1 KiB buffers, MB", f"{found['crc32c_1k_mb']:,.0f}"),
         ("CRC-32C, 1 MiB buffers, MB", f"{found['crc32c_1m_mb']:,.0f}"),
     ))  # fmt: skip
+
+
+def steadiness(seen: Sequence[float]) -> str:
+    """How far the run can be believed: a disk that changes its speed changes every figure."""
+    return (f"fdatasync/s over the run, {len(seen)} times: lowest {min(seen):,.0f}, "
+            f"median {statistics.median(seen):,.0f}, highest {max(seen):,.0f}")
 
 
 def rates_table(figures: Sequence[dict[str, Any]]) -> str:

@@ -21,8 +21,9 @@ from tests.bench.instance import BenchError, Instance
 from tests.bench.primitives import SyncProbe
 
 KIB = 1024
-BACKLOG_MESSAGES = 20_000
-BACKLOG_BYTES = 64 << 20
+# Requests of each reader that may wait: enough that none is ever idle, few enough that latencies
+# tell how long the work takes and not how long a queue grew.
+BACKLOG_REQUESTS = 16
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _NS_PER_S = 1_000_000_000
 _NS_PER_MS = 1_000_000
@@ -41,7 +42,7 @@ class Figure:
 
     @property
     def backlog_max(self) -> int:
-        return min(BACKLOG_MESSAGES, BACKLOG_BYTES // self.load.size)
+        return BACKLOG_REQUESTS * self.getters * self.load.batch
 
 
 MAIN_FIGURES = (

@@ -20,10 +20,11 @@ import numpy as np
 
 from omq.base import limits
 from omq.base.checksum import crc32c
-from omq.format.journal import FrameFlag, FrameType
+from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import DESCRIPTOR, MAGIC, PART, VERSION
 
 Frames = np.ndarray[Any, np.dtype[Any]]
+_RAW = f"V{FRAME.size}"
 _MAGIC = np.frombuffer(MAGIC, dtype="V2")[0]
 
 
@@ -52,7 +53,8 @@ class Window:
         listed = list(blocks)
         if not listed:
             return None
-        frames = np.concatenate([block.frames for block in listed])
+        # As plain bytes: of structured arrays numpy compares all fields, for each array anew.
+        frames = np.concatenate([block.frames.view(_RAW) for block in listed]).view(FRAME.dtype)
         origin = np.repeat(np.arange(len(listed)), [len(block.frames) for block in listed])
         window = Window(listed, frames, origin)
         fresh = frames["lsn"] > after_lsn

@@ -9,9 +9,13 @@ on the disk covers the LSN that was durable when it was first seen empty. Then n
 nor the pool, nor any frame that a recovery would redo names a body in it, and none ever will again:
 bodies are only put into the newest journal file and into the store file that is open here.
 
-A body that fails its CRC is copied to quarantine and stays where it is; its file stays until the
-message goes. A request whose answer never came may still be carried out: the store files that it
-names are not removed while this manager runs.
+Journal files go oldest first and never leave a gap: with both slots of poolctrl lost, everything
+that is kept is redone over the pool, and redo must see every frame behind the first that it sees.
+
+A body that fails its CRC is copied to quarantine and stays where it is. A file in which nothing
+else is live goes to archive/ even if retired files are deleted: bodies are found there, too. A
+request whose answer never came may still be carried out: the store files that it names are not
+removed while this manager runs.
 
 In the middle of a crash: copies that no RELOCATE names are dead bytes of a store file; a file that
 was to go is found again in the next round. Errors: DiskError; ManagerUnavailable and TimedOut from
@@ -98,14 +102,29 @@ class BodyKeeper:
 
     def _journal(self, look: Look, checkpoint_lsn: int, journal: int) -> Iterator[int]:
         """Retire what is empty; the words of the files that are not, oldest first."""
+        blocked = False  # by an older file: what stays of the journal has no gaps
         for number in retirable(self.paths, journal - self.settings.journal_files_kept):
             word = location(LocationKind.JOURNAL, number)
-            if look.bodies.get(word):
+            live = look.bodies.get(word, 0)
+            lame = live > 0 and self._only_damaged(word)
+            if live and not lame:
+                blocked = True
                 yield word
-            elif self._may_go(word, look, checkpoint_lsn):
-                keep = self.settings.archive == "keep"
-                if retire(self.paths, number, keep=keep):
-                    self.log.event(events.JOURNAL_RETIRED, file=journal_name(number), kept=keep)
+            elif not self._may_go(word, look, checkpoint_lsn):
+                blocked = True
+            elif blocked:
+                self.empty[word] = self._before[word]
+            else:
+                self._retire(number, keep=lame or self.settings.archive == "keep")
+
+    def _retire(self, number: int, *, keep: bool) -> None:
+        if retire(self.paths, number, keep=keep):
+            self.log.event(events.JOURNAL_RETIRED, file=journal_name(number), kept=keep)
+
+    def _only_damaged(self, word: int) -> bool:
+        """Is every live body in this file one that was found damaged?"""
+        return bool(self.damaged) and all(
+            body.qpool in self.damaged for body in self.index.bodies_in(word))
 
     def _stores(self, look: Look, checkpoint_lsn: int) -> Iterator[int]:
         """Remove what is empty; the words of the files of which too little is live."""

@@ -26,7 +26,7 @@ from omq.base.paths import SpoolPaths
 from omq.core.checkpoint import Checkpointer, CheckpointResult
 from omq.core.redo import Redo
 from omq.format.index import Counter
-from omq.format.journal import FRAME
+from omq.format.journal import FRAME, FrameType
 from omq.services.daemon import DaemonContext
 from omq.services.damage import report_damage
 from omq.services.pool_bodies import BodyKeeper
@@ -171,8 +171,9 @@ class Following:
     def _ended_in_order(self) -> bool:
         """Does the journal of the manager that is gone end in STOP? Its last counters still say how
         far it is durable. After a crash the next manager recovers, and should not wait for us."""
-        self._redo.apply(
-            self._follower.read(self._index.counter(Counter.DURABLE_LSN), WINDOW_BYTES))
+        blocks = self._follower.read(self._index.counter(Counter.DURABLE_LSN), WINDOW_BYTES)
+        if blocks and int(blocks[-1].frames["type"][-1]) == FrameType.STOP:
+            self._redo.apply(blocks)
         return self._redo.clean_stop
 
     # checkpoint

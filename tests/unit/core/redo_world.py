@@ -35,7 +35,7 @@ from omq.storage.slots import SlotAllocator
 from omq.storage.spool import create_spool
 
 SETTINGS = replace(Settings(), journal_file_bytes=256 * 1024, block_bytes_max=128 * 1024,
-                   block_frames_max=256, store_file_bytes=64 * 1024)
+                   block_frames_max=2000, store_file_bytes=64 * 1024)
 TIME_NS = 927_030_603_000_000_000
 QUEUES = range(3, 3 + 40)
 Parts = frozenset[tuple[int, ...]]
@@ -88,9 +88,11 @@ class NoBodies:
 class World:
     """The engine over private tables and a real journal in a spool of its own."""
 
-    def __init__(self, root: Path, settings: Settings = SETTINGS) -> None:
+    def __init__(self, root: Path, settings: Settings = SETTINGS,
+                 tables: Tables | None = None) -> None:
         self.info = create_spool(root)
         self.paths, self.settings = self.info.paths, settings
+        self._tables = tables or Tables.private(2000, 8000)
         self.sequence = 0
         self.lsn = 0
         self._start(1)
@@ -98,7 +100,7 @@ class World:
     def _start(self, epoch: int) -> None:
         self.writer = JournalWriter.open_epoch(
             self.paths, self.settings, self.info.uuid, epoch, self.lsn + 1, self.lsn, 0, 1, TIME_NS)
-        self.core = Core(Tables.private(2000, 8000), None, SlotAllocator(),  # type: ignore[arg-type]
+        self.core = Core(self._tables, None, SlotAllocator(),  # type: ignore[arg-type]
                          NoBodies(), self.info.uuid)
         self.core.block = Block(self.writer, self.lsn + 1, self.settings.block_frames_max,
                                 self.settings.block_bytes_max, 4096)
@@ -277,6 +279,7 @@ def found(pool: PoolFiles) -> Known:
 
 
 def contents(pool: PoolFiles, root: Path) -> dict[str, bytes]:
-    """The bytes of all pool files without the free slots at their ends and without header times."""
-    return {name: (root / "msgpool" / name).read_bytes()[RECORD_BYTES:].rstrip(b"\0")
-            for name in (f"{file}QP" for file in pool.files())}
+    """The bytes of the pool files that hold anything, without headers and free slots at the end."""
+    files = (f"{file}QP" for file in pool.files())
+    read = {name: (root / "msgpool" / name).read_bytes()[RECORD_BYTES:] for name in files}
+    return {name: data.rstrip(b"\0") for name, data in read.items() if any(data)}

@@ -30,7 +30,7 @@ STEPS = ("put", "put", "put many", "put wide", "give", "give", "done", "done", "
          "block")
 steps = st.lists(
     st.tuples(st.sampled_from(STEPS), st.integers(0, 1000), st.integers(1, 40)), max_size=60)
-quick = settings(max_examples=60, deadline=None,
+quick = settings(max_examples=40, deadline=None,
                  suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

@@ -37,6 +37,9 @@ class EmptyIndex:
     def readers(self) -> list[object]:
         return []
 
+    def close(self) -> None:
+        """Nothing is attached."""
+
 
 class Switch(socketserver.ThreadingTCPServer):
     """Delivers to Maildirs and the sink before it says 250; message number `lost` it forgets."""

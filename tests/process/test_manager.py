@@ -1,0 +1,238 @@
+"""The real queue manager: killed under its clients, refused twice, and clean when it has gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sysv_ipc
+
+import omq
+from omq.base.errors import BadRequest, Exit, MessageTooLong, QueueFull, UnknownQueue
+from omq.storage import spool
+from omq.storage.segment import read_ids
+
+WAIT_S = 30.0
+QUEUES = "[*]\ndeath_delay_s = 0\n\n[A]\n\n[B]\n\n[SMALL]\nmax_depth = 2\nmax_length = 100\n"
+
+
+class Manager:
+    """A queue.manager process on a spool of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        info = spool.create_spool(root)
+        self.paths = info.paths
+        self.conf = root / "conf"
+        self.conf.mkdir(exist_ok=True)
+        (self.conf / "queues.conf").write_text(QUEUES)
+        (self.conf / "omq.conf").write_text(
+            "[index]\nmessages_max = 20000\nqueue_entries_max = 25000\n"
+            "[journal]\njournal_file_bytes = 4194304\nblock_bytes_max = 1048576\n[store]\ndisk_reserve_bytes = 0\n")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, fault: str = "", log: Path | None = None) -> subprocess.Popen[bytes]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("OMQ_")}
+        if fault and log is not None:
+            environment |= {"OMQ_FAULT": fault, "OMQ_FAULT_LOG": str(log)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "omq.cli.launch", "queue.manager", "--spool",
+             str(self.root), "--conf", str(self.conf)], env=environment)
+        return self.process
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(WAIT_S)
+
+    def connect(self, name: str = "test") -> omq.Connection:
+        return omq.connect(self.root, name=name, timeout_s=WAIT_S)
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    made = Manager(tmp_path / "spool")
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.process.kill()
+        made.process.wait(WAIT_S)
+        made.start()
+        made.connect().close()
+    if made.process is not None and made.process.poll() is None:
+        assert made.stop() == 0
+    assert read_ids(made.paths) is None
+
+
+def drain(manager: Manager, queue: str) -> list[tuple[bytes, int]]:
+    """Everything on a queue: bodies and failed attempts, in order."""
+    out: list[tuple[bytes, int]] = []
+    with manager.connect("drain") as c, c.reader(queue, batch=100) as reader:
+        while batch := reader.next(timeout_s=0):
+            for message in batch:
+                out.append((message.body, message.attempts))
+                message.done()
+    return out
+
+
+POINTS = ["journal.before_write:kill:9", "journal.after_write:kill:9", "journal.before_sync:kill:9",
+          "journal.after_sync:kill:9", "engine.before_append:kill:40",
+          "engine.after_append:kill:40", "engine.before_reply:kill:40",
+          "engine.after_reply:kill:40",
+          "journal.before_rotate:kill:1", "journal.after_rotate:kill:1"]
+
+
+@pytest.mark.parametrize("fault", POINTS)
+def test_puts_are_exactly_once_over_a_kill(manager: Manager, tmp_path: Path, fault: str) -> None:
+    """Two putters keep going while the manager dies at a named point and comes back."""
+    log = tmp_path / "fired"
+    first = manager.start(fault, log)
+    bodies: list[bytes] = []
+    lock = threading.Lock()
+
+    def putter(number: int) -> None:
+        with manager.connect(f"put{number}") as c:
+            for i in range(60):
+                body = f"{number}-{i}-".encode() + b"x" * 40_000
+                c.put("A", body)
+                with lock:
+                    bodies.append(body)
+
+    threads = [threading.Thread(target=putter, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    assert first.wait(WAIT_S) == -signal.SIGKILL
+    assert log.read_text().startswith(fault)
+    manager.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    got = [body for body, _ in drain(manager, "A")]
+    assert sorted(got) == sorted(bodies)
+    for number in range(2):
+        mine = [body for body in got if body.startswith(f"{number}-".encode())]
+        assert mine == [b for b in bodies if b.startswith(f"{number}-".encode())]
+
+
+def test_a_reader_keeps_what_it_holds_over_a_kill(manager: Manager) -> None:
+    process = manager.start()
+    with manager.connect() as c:
+        c.put_many("A", [b"%d" % i for i in range(20)])
+        with c.reader("A", batch=10) as reader:
+            held = reader.next(timeout_s=WAIT_S)
+            assert len(held) == 10
+            process.kill()
+            process.wait(WAIT_S)
+            manager.start()
+            for message in held:
+                message.done()
+            rest = reader.next(timeout_s=WAIT_S)
+            assert {m.body for m in rest}.isdisjoint({m.body for m in held})
+            assert reader.lost == 0
+            for message in rest:
+                message.release()
+    assert [body for body, _ in drain(manager, "A")] == [b"%d" % i for i in range(10, 20)]
+
+
+def test_restart_keeps_order_attempts_and_ids(manager: Manager) -> None:
+    manager.start()
+    with manager.connect() as c:
+        ids = [c.put("A", b"%d" % i, priority=4 + i % 2) for i in range(10)]
+        c.put("B", b"failed once")
+        with c.reader("A", batch=3) as reader:
+            for message in reader.next(timeout_s=WAIT_S):
+                message.release()
+    with manager.connect() as c, c.reader("B") as reader:
+        (message,) = reader.next(timeout_s=WAIT_S)
+        message.fail("not today")
+    assert manager.stop() == 0
+    manager.start()
+    with manager.connect() as c:
+        assert c.put("A", b"new") not in ids
+        with c.reader("B") as reader:
+            (message,) = reader.next(timeout_s=WAIT_S)
+            assert message.attempts == 1 and message.redelivered
+            message.done()
+    assert [body for body, _ in drain(manager, "A")] == [
+        b"1", b"3", b"5", b"7", b"9", b"0", b"2", b"4", b"6", b"8", b"new"]
+
+
+def test_a_reader_that_dies_three_times_poisons(manager: Manager) -> None:
+    manager.start()
+    with manager.connect() as c:
+        c.put("A", b"deadly")
+        for _ in range(3):
+            child = subprocess.run(
+                [sys.executable, "-c",
+                 "import omq, os, sys\n"
+                 "c = omq.connect(sys.argv[1], name='victim')\n"
+                 "r = c.reader('A')\n"
+                 "m = r.next(timeout_s=20)\n"
+                 "os.kill(os.getpid(), 9 if m else 15)", str(manager.root)], check=False)
+            assert child.returncode == -signal.SIGKILL
+        with c.reader("POISON") as reader:
+            (message,) = reader.next(timeout_s=WAIT_S)
+            assert message.body == b"deadly"
+            message.done()
+
+
+def test_refusals_are_typed(manager: Manager) -> None:
+    manager.start()
+    with manager.connect() as c:
+        with pytest.raises(UnknownQueue):
+            c.put("NOWHERE", b"")
+        with pytest.raises(MessageTooLong):
+            c.put("SMALL", b"x" * 101)
+        c.put("SMALL", b"1")
+        c.put("SMALL", b"2")
+        with pytest.raises(QueueFull):
+            c.put("SMALL", b"3")
+        with pytest.raises(BadRequest):
+            c.put("POISON", b"")
+
+
+def test_garbage_on_the_request_queue_is_counted(manager: Manager) -> None:
+    manager.start()
+    with manager.connect() as c:
+        ids = read_ids(manager.paths)
+        assert ids is not None
+        queue = sysv_ipc.MessageQueue(ids.requests[0])
+        for raw in (b"x", b"y" * 96, os.urandom(96), os.urandom(500)):
+            queue.send(raw)
+        c.put("A", b"still alive")
+        assert c.control({"op": "status"})["counters"]["garbage"] == 4
+
+
+def test_a_second_manager_is_refused(manager: Manager) -> None:
+    manager.start()
+    manager.connect().close()
+    second = subprocess.run(
+        [sys.executable, "-P", "-m", "omq.cli.launch", "queue.manager", "--spool",
+         str(manager.root), "--conf", str(manager.conf)], capture_output=True, check=False,
+        timeout=WAIT_S)
+    assert second.returncode == Exit.TEMPORARY
+    assert b"queue.manager" in second.stderr
+
+
+def test_wrong_configuration_ends_with_78(manager: Manager) -> None:
+    (manager.conf / "queues.conf").write_text("[A]\nmax_depth = many\n")
+    process = manager.start()
+    assert process.wait(WAIT_S) == Exit.CONFIG
+
+
+def test_large_bodies_travel_as_containers(manager: Manager) -> None:
+    manager.start()
+    body = os.urandom(3_000_000)
+    with manager.connect() as c:
+        c.put(["A", "B"], body, properties={"kind": "large"})
+        with c.reader("A") as reader:
+            (message,) = reader.next(timeout_s=WAIT_S)
+            assert message.body == body and message.properties == {"kind": "large"}
+            assert message.path is not None and message.path.exists()
+            message.done()
+    assert [b for b, _ in drain(manager, "B")] == [body]

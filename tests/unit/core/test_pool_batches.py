@@ -1,0 +1,78 @@
+"""The order in which a checkpoint writes: what redo would need is never overwritten too early."""
+
+from __future__ import annotations
+
+from omq.core.pool_batches import Batch, batches
+from omq.core.redo import Redo
+from omq.format.journal import FrameType
+from tests.unit.core.frames import LAST, Frames, MemoryPool, after
+
+
+def continued(frames: Frames, pool: MemoryPool) -> Redo:
+    block = frames.block()
+    redo = Redo(pool, lsn=int(block.frames["lsn"][0]) - 1, settled=True)
+    redo.apply([block])
+    return redo
+
+
+def holding(made: list[Batch], record: int) -> int:
+    """Which batch writes (or clears) a record."""
+    (index,) = [i for i, batch in enumerate(made) if (0, record) in batch]
+    return index
+
+
+def test_batches_are_bounded_and_complete() -> None:
+    frames = Frames()
+    for qpool in range(1, 101):
+        frames.put(qpool, record=qpool)
+    redo = continued(frames, MemoryPool())
+    made = list(batches(redo, 30))
+    assert [len(batch) for batch in made] == [30, 30, 30, 10]
+    assert sorted(record for batch in made for _, record in batch) == list(range(1, 101))
+
+
+def test_a_record_and_its_continuations_go_together() -> None:
+    frames = Frames()
+    for i in range(20):
+        frames.put(i + 1, range(3, 43), record=3 * i)
+    made = list(batches(continued(frames, MemoryPool()), 10))
+    assert [len(batch) for batch in made] == [9] * 6 + [6]
+    for i in range(20):
+        assert len({holding(made, 3 * i + n) for n in range(3)}) == 1
+
+
+def test_what_takes_the_old_place_of_a_message_goes_with_its_new_place() -> None:
+    frames = Frames()
+    frames.put(1, [3, 4], record=0)
+    frames.put(2, [3, 4], record=1)
+    _, pool = after(frames)
+    frames.move(1, 3, range(5, 30), record=10, reason=0)
+    for i in range(20):
+        frames.put(50 + i, record=50 + i)
+    frames.put(90, record=0)  # a new message where the pool still holds message 1
+    made = list(batches(continued(frames, pool), 3))
+    assert holding(made, 0) == holding(made, 10) == holding(made, 11)
+
+
+def test_messages_that_take_each_others_places_go_together() -> None:
+    frames = Frames()
+    for qpool, record in ((1, 0), (2, 4), (3, 8)):
+        frames.put(qpool, range(3, 20), record=record)
+    _, pool = after(frames)
+    for qpool, old, new in ((1, 0, 4), (2, 4, 8), (3, 8, 0)):
+        frames.move(qpool, 3, range(20, 45), record=new, reason=old)
+    made = list(batches(continued(frames, pool), 4))
+    assert len(made) == 1, "longer than the limit, but never halved"
+
+
+def test_slots_are_freed_last() -> None:
+    frames = Frames()
+    frames.put(1, [3, 4], record=0)
+    frames.put(2, record=1)
+    _, pool = after(frames)
+    frames.move(1, 3, range(5, 30), record=10, reason=0)
+    frames.add(FrameType.DONE, 2, flags=LAST, record=1, parts=1)
+    frames.put(3, record=20)
+    made = list(batches(continued(frames, pool), 2))
+    assert [list(batch) for batch in made] == [[(0, 10), (0, 11)], [(0, 20)], [(0, 0), (0, 1)]]
+    assert all(image is None for image in made[-1].values())
