@@ -34,7 +34,8 @@ class Manager:
         (self.conf / "queues.conf").write_text(QUEUES)
         (self.conf / "omq.conf").write_text(
             "[index]\nmessages_max = 20000\nqueue_entries_max = 25000\n"
-            "[journal]\njournal_file_bytes = 4194304\nblock_bytes_max = 1048576\n[store]\ndisk_reserve_bytes = 0\n")
+            "[journal]\njournal_file_bytes = 4194304\nblock_bytes_max = 1048576\n"
+            "[store]\ndisk_reserve_bytes = 0\n")
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, fault: str = "", log: Path | None = None) -> subprocess.Popen[bytes]:

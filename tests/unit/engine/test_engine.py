@@ -177,7 +177,7 @@ def test_bulk_equals_one_by_one(tmp_path: Path, count: int) -> None:
     left = [w.core.t for w in (one, many)]
     for name in ("m_qpool", "m_location", "m_length", "m_crc", "m_size", "m_parts", "m_flags"):
         columns = [np.sort(t.v[name][:count][t.v["m_qpool"][:count] != 0]) for t in left]
-        assert np.array_equal(*columns), name
+        assert np.array_equal(columns[0], columns[1]), name
     for name in ("q_depth", "q_ready", "q_active", "q_ever", "q_processed"):
         assert np.array_equal(left[0].v[name], left[1].v[name]), name
     for qpool in range(first, first + count):
