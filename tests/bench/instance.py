@@ -23,8 +23,10 @@ import numpy as np
 from omq.base.errors import ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.format.index import COUNTERS_AT, Counter
+from omq.ipc.objects import ObjectList
 from omq.services.notify_socket import NotifySocket
 from omq.services.plan import environment
+from omq.storage import segment
 from omq.storage.segment import AttachedIndex
 from omq.storage.spool import create_spool
 
@@ -119,11 +121,16 @@ class Instance:
         self._running.pop(name).wait()
 
     def kill_all(self) -> None:
-        """The end, whatever state things are in."""
+        """The end, whatever state things are in; no process and no IPC object is left."""
         for process in self._running.values():
             process.kill()
             process.wait()
         self._running.clear()
+        # What the next start would remove; there is none.
+        ids = segment.read_ids(self.paths)
+        if ids is not None:
+            segment.remove(ids.segment, os.geteuid())
+        ObjectList(self.paths).clear_left_overs(os.geteuid())
 
     def counters(self) -> dict[Counter, int]:
         """The manager's counters, from its index."""

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sysv_ipc
 
+from omq.base.errors import ManagerUnavailable
+from omq.storage import segment
 from tests.bench import report
 from tests.bench.clients import NUMBER_BITS, Load
 from tests.bench.crowd import Ledger, Vector
-from tests.bench.instance import BenchError, running
+from tests.bench.instance import MANAGER, POOL_WRITER, BenchError, running
 from tests.bench.primitives import SyncProbe, checksum_rate, round_trips
 from tests.bench.throughput import Figure, Timing, measure, percentiles
 
@@ -71,6 +74,19 @@ def test_short_run(tmp_path: Path) -> None:
     assert json.loads(json.dumps(found)) == found
     text = report.rates_table(found) + report.details_table(found)
     assert "2+2: put to done" in text
+
+
+def test_failure_leaves_no_process_and_no_ipc_object(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="on purpose"), running(tmp_path, 1000) as instance:
+        ids = segment.read_ids(instance.paths)
+        pids = instance.pid(MANAGER), instance.pid(POOL_WRITER)
+        raise BenchError("on purpose")
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert ids is not None
+    with pytest.raises(ManagerUnavailable):
+        segment.AttachedIndex(instance.paths)
+    with pytest.raises(sysv_ipc.ExistentialError):
+        sysv_ipc.MessageQueue(ids.requests[0])
 
 
 def test_primitives() -> None:

@@ -70,7 +70,7 @@ class Settings:
         "a block takes whole pages (a power of two), so that an append cannot tear what is on disk")
     block_bytes_max: int = _number("journal", 4 * MIB, 64 * KIB, 64 * MIB,
         "most bytes of one group commit: bounds the time until the first of the group is answered")
-    block_frames_max: int = _number("journal", 16384, 16, 65535,
+    block_frames_max: int = _number("journal", 16384, 2 * BATCH_MAX, 65535,
         "most operations in one group commit, for the same reason")
     journal_files_kept: int = _number("journal", 4, 0, 1000,
         "files behind the checkpoint that stay for reading bodies before they are retired")

@@ -31,7 +31,7 @@ from omq.core.state import Core, Party, Poisoned, QueueRules
 from omq.core.statistics import Statistics
 from omq.core.waiting import Waiter, Waiters
 from omq.format.index import Counter, EntryState, QueueFlag
-from omq.format.journal import FrameFlag, FrameType
+from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import Part
 
 _DEFERRED, _ACTIVE = int(EntryState.DEFERRED), int(EntryState.ACTIVE)
@@ -40,6 +40,7 @@ _VERSION, _NEXT, _LAST = int(Counter.VERSION), int(Counter.NEXT_QPOOL), int(Coun
 _DURABLE, _BEAT = int(Counter.DURABLE_LSN), int(Counter.HEARTBEAT)
 _PUTS, _GIVES, _DONES = int(Counter.PUTS), int(Counter.GIVES), int(Counter.DONES)
 _GROUPS, _FILE = int(Counter.GROUPS), int(Counter.JOURNAL_FILE)
+_BYTES = int(Counter.JOURNAL_BYTES)
 _SUSPENDED = int(QueueFlag.SUSPENDED)
 FOREVER = 1 << 62
 EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
@@ -94,6 +95,7 @@ class Engine:
             self.core.t.v["m_offset"][vector] += np.uint32(base)
         counters = self.core.t.counters
         counters[_GROUPS] += 1
+        counters[_BYTES] += FRAME.size * block.count + block.payload_bytes
         counters[_FILE] = block.writer.file_number
 
     def name_everything(self, flags: FrameFlag = FrameFlag.REPEATED) -> None:

@@ -18,7 +18,7 @@ Errors: NewerFormat, DiskError, NeedsRepair (what lies there cannot be this inst
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from omq.base import clock
@@ -80,7 +80,10 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     scan = scan_journal(paths, uuid, number, offset, redo.lsn, settle=True)
     epoch = _redo_all(redo, scan, progress)
     point("recovery.after_redo")
-    findings += [*scan.findings, *redo.findings]
+    # Above what was durable nobody was promised anything: what fails there is a torn append.
+    torn = [replace(f, kind=Kind.TORN) if f.kind is Kind.CORRUPT and f.lsn > scan.durable_lsn else f
+            for f in redo.findings]
+    findings += [*scan.findings, *torn]
     _refuse_newer(paths.journal, [*findings, *([scan.end] if scan.end else [])])
     if scan.end is not None and scan.end.kind is Kind.FOREIGN:
         raise NeedsRepair(path=paths.journal / scan.end.file, reason=scan.end.reason,

@@ -50,6 +50,7 @@ class Reader:
         self.queue = queue
         self.paths = connection.paths
         self.batch = batch
+        self._ended = False  # interrupted: an iteration ends
         self.lost = 0  # dispositions that came too late: the manager had taken the message back
         self._held: dict[int, Message] = {}
         self._records: list[tuple[Settlement, Message, int, bytes]] = []
@@ -71,6 +72,8 @@ class Reader:
         `timeout_s` (None: for ever); an empty list when the time is over or on `interrupt`."""
         n = n or self.batch
         if self._link.interrupted:
+            self._link.interrupted = False
+            self._ended = True
             self.flush()
             return []
         wait = -1.0 if timeout_s is None else timeout_s
@@ -180,13 +183,14 @@ class Reader:
             return bodies.read(*moved, length, qpool)
 
     def interrupt(self) -> None:
-        """Callable from a signal handler: `next` returns soon, now and from then on."""
+        """Callable from a signal handler: the wait under way ends, and the next call of `next`
+        returns at once; an iteration ends."""
         self._link.interrupt()
 
     def __iter__(self) -> Iterator[Message]:
         while True:
             batch = self.next()
-            if not batch and self._link.interrupted:
+            if not batch and (self._link.interrupted or self._ended):
                 return
             yield from batch
 
