@@ -15,6 +15,7 @@ import sysv_ipc
 
 import omq
 from omq.base.errors import BadRequest, Exit, MessageTooLong, QueueFull, UnknownQueue
+from omq.ipc.operator import Operator
 from omq.storage import spool
 from omq.storage.segment import read_ids
 
@@ -237,3 +238,34 @@ def test_large_bodies_travel_as_containers(manager: Manager) -> None:
             assert message.path is not None and message.path.exists()
             message.done()
     assert [b for b, _ in drain(manager, "B")] == [body]
+
+
+def test_operators_commands_over_a_kill(manager: Manager, tmp_path: Path) -> None:
+    """Hold, delete, restore and free on the wire; all of it is there after a SIGKILL."""
+    manager.start()
+    with manager.connect("operator") as c:
+        ids = [int(c.put("A", body=b"%d" % i)[32:], 16) for i in range(4)]
+        operator = Operator(c, "test")
+        assert operator.hold([(ids[0], "A", 0)], reason="why not").done == ids[:1]
+        assert operator.delete([(i, "A", 0) for i in ids[1:3]], keep_s=600).done == ids[1:3]
+        assert operator.restore([(ids[2], "B", 0)]).done == [ids[2]]
+        report = operator.release([(ids[3], "A", 0), (99, "A", 0)])
+        assert [r.qpool for r in report.refused] == [ids[3], 99] and report.lsns == []
+        with pytest.raises(UnknownQueue):
+            operator.hold([(ids[0], "NONE", 0)])
+    assert manager.process is not None
+    manager.process.kill()
+    manager.process.wait(WAIT_S)
+    manager.start()
+    assert drain(manager, "A") == [(b"3", 0)]
+    assert drain(manager, "B") == [(b"2", 0)]
+    with manager.connect("operator") as c:
+        operator = Operator(c, "test")
+        assert operator.release([(ids[0], "A", 0)]).done == ids[:1]
+        assert operator.restore([(ids[1], "A", 0)]).done == [ids[1]]
+        with manager.connect("victim") as victim, victim.reader("A") as reader:
+            (held,) = reader.next(timeout_s=WAIT_S)
+            assert operator.free_reader("A", os.getpid(), reason="stuck") == 1
+            assert operator.free_reader("A", os.getpid()) == 0
+            assert held.body == b"0"
+    assert sorted(drain(manager, "A")) == [(b"0", 1), (b"1", 0)]

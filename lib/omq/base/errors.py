@@ -307,6 +307,27 @@ class FileNotWritten(OmqError):
     exit_code = Exit.CANT_CREATE
 
 
+class MessageBusy(OmqError):
+    """message {qpool_id} on queue {queue} is in the hands of a reader; wait for it, or force"""
+
+    status = 80
+    exit_code = Exit.TEMPORARY
+
+
+class NotInState(OmqError):
+    """message {qpool_id} on queue {queue} cannot take '{action}': it is {state}"""
+
+    status = 81
+    exit_code = Exit.NO
+
+
+class MessageChanged(OmqError):
+    """message {qpool_id} has changed since it was looked at (LSN {then}, now {now}); look again"""
+
+    status = 82
+    exit_code = Exit.TEMPORARY
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

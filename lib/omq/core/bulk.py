@@ -116,6 +116,7 @@ def _put_vector(core: Core, party: Party, asked: Vector, payloads: memoryview, o
     v["m_record"][slots] = records
     v["m_flags"][slots] = PERSISTENT
     v["m_parts"][slots] = 1
+    v["m_origin"][slots] = 0
     buckets = (qpools & np.uint64(t.mask)).astype(np.int64)
     v["m_idnext"][slots] = v["b_id"][buckets]  # consecutive ids: no bucket twice
     v["b_id"][buckets] = slots + 1

@@ -154,19 +154,25 @@ class Engine:
         counters[_PUTS] += len(new)
         return first
 
+    def forget_reader(self, entry: int) -> None:
+        """An operator takes a message out of its reader's hands (core.operate)."""
+        self.limbo.pop(entry, None)
+        holder = self.parties.get(self.core.t.e_reader[entry] - 1)
+        if holder is not None:
+            holder.active -= 1
+
     def wait(self, party: Party, queue: int, want: int, sequence: int, timeout_ns: int, *,
              auxiliary: bool) -> Waiter:
         """Register a wish for messages; `dispatch` or `expired` answers it. timeout_ns < 0: for
         ever."""
-        core = self.core
         self.parties[party.slot] = party
-        deadline = core.mono_ns + timeout_ns if timeout_ns >= 0 else FOREVER
+        deadline = self.core.mono_ns + timeout_ns if timeout_ns >= 0 else FOREVER
         waiter = Waiter(party, queue, want, sequence, deadline, auxiliary)
         self.waiters.setdefault(queue, Waiters()).add(waiter)
         if deadline != FOREVER:
             self._turn += 1
             heappush(self.timeouts, (deadline, self._turn, waiter))
-        core.runnable.add(queue)
+        self.core.runnable.add(queue)
         return waiter
 
     # time
@@ -261,11 +267,9 @@ class Engine:
         self.parties.pop(party.slot, None)
         if not party.active:
             return 0
-        t = self.core.t
-        high = t.entries.high
-        mine = np.flatnonzero((t.v["e_reader"][:high] == party.slot + 1)
-                              & (t.v["e_state"][:high] == _ACTIVE))
-        entries = mine.tolist()
+        v, high = self.core.t.v, self.core.t.entries.high
+        entries = np.flatnonzero((v["e_reader"][:high] == party.slot + 1)
+                                 & (v["e_state"][:high] == _ACTIVE)).tolist()
         if orderly:
             for entry in entries:
                 self.core.block.reserve(1, 0)
@@ -277,8 +281,7 @@ class Engine:
 
     def _take_back(self, entries: Sequence[int], party: Party | None, reason: int,
                    delay_ns: int | None = None, evidence: dict[str, object] | None = None) -> None:
-        core, t = self.core, self.core.t
-        nobody = Party(0, 0, 0, 0, 0)
+        core, t, nobody = self.core, self.core.t, Party(0, 0, 0, 0, 0)
         for entry in entries:
             qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
             holder = party or self.parties.get(t.e_reader[entry] - 1)

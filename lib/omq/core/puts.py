@@ -139,6 +139,8 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_lsn[slot] = lsn
     t.m_time[slot] = core.now_ns
     key = new.key or qpool
+    if new.key:
+        t.given += 1
     t.m_key[slot] = key
     t.index_id(slot, key)
     t.m_corr[slot] = new.correlation
@@ -154,6 +156,7 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_flags[slot] = persistent | (new.flags & CONTAINER) | (HAS_ID if new.key else 0)
     t.m_parts[slot] = len(parts)
     t.m_first[slot] = 0
+    t.m_origin[slot] = 0
     for part in parts:
         core.new_entry(slot, part.queue, part.priority, lsn, part.until * NS)
     return qpool

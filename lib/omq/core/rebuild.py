@@ -22,7 +22,7 @@ import numpy as np
 
 from omq.base.errors import IndexFull
 from omq.core.slots import Vector
-from omq.core.state import HAS_ID, IDEL, PRIORITIES, Core
+from omq.core.state import HAS_ID, IDEL, PRIORITIES, REPLAYED, Core
 from omq.format import message as message_format
 from omq.format.findings import Finding, Kind
 from omq.format.index import EntryState
@@ -35,9 +35,9 @@ NS = 1_000_000_000
 _COPIED = {"m_qpool": "qpool", "m_lsn": "lsn", "m_time": "time", "m_expiry": "expiry",
            "m_location": "location", "m_offset": "offset", "m_length": "length",
            "m_crc": "body_crc", "m_size": "size", "m_pid": "pid", "m_record": "record",
-           "m_flags": "flags", "m_file": "file"}
+           "m_flags": "flags", "m_file": "file", "m_origin": "origin"}
 _PART = ("queue", "grade", "attempts", "retries", "until", "submitted", "sequence")
-_FLAGS_KEPT = 3 | HAS_ID
+_FLAGS_KEPT = 3 | HAS_ID | REPLAYED
 
 
 @dataclass(slots=True)
@@ -185,6 +185,7 @@ def _messages(core: Core, rows: Vector) -> None:
     v["m_flags"][:count] &= _FLAGS_KEPT
     keys = rows["qpool"].copy()
     given = np.flatnonzero(rows["flags"] & HAS_ID)
+    t.given = len(given)
     for index in given.tolist():
         keys[index] = message_format.id_hash(bytes(rows["message_id"][index]))
     v["m_key"][:count] = keys

@@ -15,9 +15,10 @@ from typing import Any
 
 from omq.base import limits
 from omq.base.checksum import crc32c
+from omq.core.state import IDEL
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import PART
-from omq.format.pool import Message, PartState, QueuePart
+from omq.format.pool import Message, PartState, QueuePart, RecordFlag
 
 NS = 1_000_000_000
 Frame = Sequence[Any]
@@ -78,6 +79,15 @@ def _done(message: Message, frame: Frame, _: bytes) -> None:
     _off(message, frame)
 
 
+def _delete(message: Message, frame: Frame, _: bytes) -> None:
+    """By an operator. TO_IDEL: its last queue; it waits on IDEL, where it can be brought back."""
+    _off(message, frame)
+    if frame[At.FLAGS] & FrameFlag.TO_IDEL and not message.parts and frame[At.ARGUMENT]:
+        until = -(-frame[At.ARGUMENT] // NS)
+        message.parts.append(new_part(IDEL, frame[At.PRIORITY], until, frame))
+        message.origin = frame[At.QUEUE]
+
+
 def _defer(message: Message, frame: Frame, _: bytes) -> None:
     part = part_on(message, frame[At.QUEUE])
     if part is not None:
@@ -106,6 +116,8 @@ def _move(message: Message, frame: Frame, raw: bytes) -> None:
     message.parts += [new_part(queue, priority, until, frame)
                       for queue, priority, _flags, until in listed if queue not in present]
     message.record = frame[At.RECORD]
+    if frame[At.FLAGS] & FrameFlag.REPLAYED:
+        message.flags |= RecordFlag.REPLAYED
 
 
 def targets(frame: Frame, raw: bytes) -> list[tuple[int, int, int, int]]:
@@ -130,5 +142,5 @@ def _poison(message: Message, frame: Frame, _: bytes) -> None:
 CHANGES: dict[int, Callable[[Message, Frame, bytes], None]] = {
     FrameType.GIVE: _give, FrameType.DONE: _done, FrameType.DEFER: _defer,
     FrameType.RELEASE_GIVEN: _ready, FrameType.RELEASE: _ready, FrameType.HOLD: _hold,
-    FrameType.MOVE: _move, FrameType.POISON: _poison, FrameType.DELETE: _done,
+    FrameType.MOVE: _move, FrameType.POISON: _poison, FrameType.DELETE: _delete,
 }  # fmt: skip

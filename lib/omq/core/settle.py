@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from omq.base.errors import BadRequest, LeaseLost, NoMessage
 from omq.core.puts import NS, NewMessage, append, check, check_queue
-from omq.core.state import CONTAINER, IDEL, PERSISTENT, POISON, Core, Party
+from omq.core.state import CONTAINER, IDEL, PERSISTENT, POISON, REPLAYED, Core, Party
 from omq.core.transitions import Event, after
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FrameFlag, FrameType
-from omq.format.message import PART, Part
+from omq.format.message import Part, pack_parts
 from omq.format.pool import PARTS_PER_RECORD
 from omq.format.wire import Settlement
 
@@ -185,13 +185,15 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
     assert after(Event.POISON, t.e_state[entry]) is EntryState.FREE
     packet = json.dumps(
         {"queue": core.rules[queue].name, "attempts": t.e_attempts[entry],
-         "cause": REASONS.get(reason, str(reason)), **evidence}, sort_keys=True).encode()
+         "cause": REASONS.get(reason, str(reason)),
+         "replayed": bool(t.m_flags[slot] & REPLAYED), **evidence}, sort_keys=True).encode()
     priority, attempts = t.e_priority[entry], t.e_attempts[entry]
     lsn = frame_for(core, FrameType.POISON, flags | _FAILED, entry, party, sequence, reason=reason,
                     target=POISON, payload=packet)
     leave(core, entry)
     known = t.entry_on(slot, POISON)
     core.drop_entry(entry)
+    t.m_origin[slot] = queue
     if known < 0:
         t.m_parts[slot] += 1
         fresh = core.new_entry(slot, POISON, priority, lsn)
@@ -230,7 +232,7 @@ def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
     for part in queues:
         check_queue(core, part.queue, t.m_size[slot], part.priority)
     listed = [check(core, message) for message in new]
-    raw = b"".join(PART.pack(p.queue, p.priority, p.flags, p.until) for p in queues)
+    raw = pack_parts(queues)
     block.reserve(1 + len(new), len(raw) + sum(len(message.payload) for message in new))
     ends = 0 if new else _END
     if not queues:

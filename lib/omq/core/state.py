@@ -32,6 +32,7 @@ PRIORITIES = 10
 PERSISTENT = int(FrameFlag.PERSISTENT)
 CONTAINER = int(FrameFlag.CONTAINER)
 HAS_ID = 8  # m_flags, as pool.RecordFlag.HAS_ID
+REPLAYED = 16  # m_flags, as pool.RecordFlag.REPLAYED
 
 _READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
 _DEFERRED, _HELD = int(EntryState.DEFERRED), int(EntryState.HELD)

@@ -50,6 +50,7 @@ class Tables:
     m_corrnext: memoryview
     m_flags: memoryview
     m_parts: memoryview
+    m_origin: memoryview
     m_file: memoryview
     e_sequence: memoryview
     e_submitted: memoryview
@@ -115,6 +116,7 @@ class Tables:
         self.mask = layout.buckets - 1
         self.messages = Slots(layout.messages)
         self.entries = Slots(layout.entries)
+        self.given = 0  # messages so far whose id was given: none means that no search is needed
 
     @staticmethod
     def private(messages: int, entries: int, queues: int = 64, readers: int = 64) -> Tables:
@@ -255,9 +257,11 @@ class Tables:
     def slot_of(self, qpool: int) -> int:
         """Slot of the message with this QPoolId, -1. O(1) unless its id was given by the submitter
         and is therefore hashed otherwise: then one pass by numpy."""
-        slot = self.find(qpool)
+        slot = self.find(qpool) if 0 < qpool < 1 << 64 else -1
         if slot >= 0 and self.m_qpool[slot] == qpool:
             return slot
+        if not self.given or not 0 < qpool < 1 << 64:
+            return -1
         found = np.flatnonzero(self.v["m_qpool"][: self.messages.high] == qpool)
         return int(found[0]) if len(found) else -1
 

@@ -13,7 +13,7 @@ the live system cannot disagree. Tests go over all combinations.
     DUE       -         -          READY      -
     POISON    FREE      FREE       FREE       FREE       here; READY on POISON
     MOVE      FREE      FREE       FREE       FREE       here; READY on the targets
-    HOLD      HELD      -          HELD       HELD
+    HOLD      HELD      -          HELD       -
     RELEASE   -         -          READY      READY
     DELETE    FREE      -          FREE       FREE
 """
@@ -56,7 +56,7 @@ _TABLE: dict[Event, dict[EntryState, EntryState]] = {
     Event.DUE: {_D: _R},
     Event.POISON: dict(_ANY),
     Event.MOVE: dict(_ANY),
-    Event.HOLD: {_R: _H, _D: _H, _H: _H},
+    Event.HOLD: {_R: _H, _D: _H},
     Event.RELEASE: {_D: _R, _H: _R},
     Event.DELETE: {_R: _F, _D: _F, _H: _F},
 }

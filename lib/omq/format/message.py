@@ -162,14 +162,16 @@ def decode_properties(data: bytes | memoryview) -> dict[str, str] | Finding:
     return out
 
 
+def pack_parts(parts: Sequence[Part]) -> bytes:
+    """The queues of a message, or of a MOVE, one after another."""
+    return b"".join(PART.pack(part.queue, part.priority, part.flags, part.until) for part in parts)
+
+
 def encode(descriptor: Descriptor, parts: Sequence[Part], properties: bytes,
            body: bytes | memoryview, size: int = -1, body_crc: int = 0) -> bytes:
     """A payload; `size` is the body's length where the body here is an item reference."""
     head = descriptor.sized(len(parts), len(properties), len(body) if size < 0 else size, body_crc)
-    pieces: list[bytes | memoryview] = [head.encode()]
-    pieces += [PART.pack(part.queue, part.priority, part.flags, part.until) for part in parts]
-    pieces += (properties, body)
-    return b"".join(pieces)
+    return b"".join((head.encode(), pack_parts(parts), properties, body))
 
 
 def bounds(data: bytes | memoryview) -> tuple[int, int] | Finding:

@@ -5,7 +5,8 @@
 Each record has its own CRC-32C over its used part (bytes 8 .. used) and names its file and its own
 number, so a record that was copied, renumbered or torn is noticed on its own. Kinds:
     FREE   all zero, or a cleared slot        LIVE   a message        MORE   continuation of one
-A message on no queue (parts = 0) waits on IDEL; IDEL itself is never written. A message on more
+A message on no queue (parts = 0) waits on IDEL. IDEL itself is written only for a message that an
+operator deleted and may still bring back: one DEFERRED part. A message on more
 than 16 queues goes on in the record of the same file that `next` names (seed: NextRecord).
 
 Queue part (21 bytes): queue, priority (low 4 bits) with state (high 4 bits), attempts (failed
@@ -60,7 +61,7 @@ class RecordFlag(IntFlag):
     CONTAINER = 2
     MORE_RECORDS = 4  # `next` is valid (seed: Flags=MORE RECORDS)
     HAS_ID = 8  # the message id was given by the submitter, not derived
-    REPLAYED = 16  # reserved: replayed from POISON
+    REPLAYED = 16  # an operator sent it back from POISON; a second failure shows it
 
 
 class PartState(IntEnum):

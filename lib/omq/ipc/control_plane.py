@@ -4,7 +4,7 @@
               request under way          open    number of a queue
     reader    register as a reader      unread  no longer one      cancel  end the wait for messages
     locate    where a body lies now     bye     good-bye           checkpoint  pool.writer took one
-    status    counters, for tools
+    status    counters, for tools       operate, free  operator commands: see ipc.operator_plane
 
 Every question is one JSON line and gets one JSON line: {"status": 0, ...} or the error's status and
 fields. Nothing in a line is believed: wrong types are BadRequest.
@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 from omq.base import clock, events, names
-from omq.base.authority import Authority
 from omq.base.errors import (
     BadRequest,
     NoMessage,
@@ -35,6 +34,7 @@ from omq.format.poolctrl import Answered
 from omq.format.wire import VERSION
 from omq.ipc.doorkeeper import Door, DoorEvent, Doorkeeper, What
 from omq.ipc.objects import ObjectList, make_channel
+from omq.ipc.operator_plane import OperatorPlane
 from omq.ipc.server import RequestServer
 from omq.ipc.sessions import (
     Peer,
@@ -76,6 +76,8 @@ class ControlPlane:
             "open": self._open, "reader": self._reader, "unread": self._unread,
             "cancel": self._cancel, "locate": self._locate, "bye": self._bye,
             "checkpoint": self._checkpoint, "status": self._status}
+        self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free)
+        self._later = {"operate": self.operators.operate, "free": self.operators.free}
 
     def renumber(self) -> None:
         """After a reload: queues may have been added."""
@@ -106,6 +108,9 @@ class ControlPlane:
                 answer = self._register(door, session, question)
             elif session is None:
                 raise NotRegistered
+            elif operation in self._later:  # answered after the commit
+                self._later[operation](session, question)
+                return
             elif operation in self._operations:
                 answer = self._operations[operation](session, question)
             else:
@@ -137,7 +142,7 @@ class ControlPlane:
         peer = peer_of(door.connection)
         token = new_token(old or None)
         known = self._answered.get(int.from_bytes(token[:8], "little")) if old else None
-        if known is not None and known.uid != peer.uid:
+        if known and known.uid != peer.uid:
             raise BadRequest(reason="the token is another user's")
         if any(s.token[:8] == token[:8] for s in self._sessions.by_id.values()):
             raise BadRequest(reason="the token is in use")
@@ -146,7 +151,7 @@ class ControlPlane:
         session.sequence = max(0, in_doubt - 1)
         self._resume(session, question, known)
         answered = None
-        if known is not None and known.sequence == in_doubt:
+        if known and known.sequence == in_doubt:
             session.sequence = in_doubt
             answered = {"sequence": in_doubt, "qpool": known.qpool, "count": known.count,
                         "lsn": known.lsn}
@@ -191,8 +196,8 @@ class ControlPlane:
         held = [(int(qpool), int(lease)) for qpool, lease in question.get("held", [])]
         if queue:
             self._reader(session, question)
-        given = (known.given, known.given_last) if known is not None else (0, 0)
-        self._engine.adopt(session.party, held, given)
+        self._engine.adopt(session.party, held,
+                           (known.given, known.given_last) if known else (0, 0))
 
     # questions
 
@@ -223,9 +228,8 @@ class ControlPlane:
     def _unread(self, session: Session, question: Question) -> Question:
         if session.queue:
             self._note_reader(session, FrameType.READER_DOWN)
-        session.queue = 0
-        self._engine.core.t.r_flags[session.party.slot] = ReaderFlag.IN_USE
-        self._engine.core.t.r_queue[session.party.slot] = 0
+        t, row, session.queue = self._engine.core.t, session.party.slot, 0
+        t.r_flags[row], t.r_queue[row] = ReaderFlag.IN_USE, 0
         return {}
 
     def _note_reader(self, session: Session, kind: FrameType) -> None:
@@ -287,6 +291,7 @@ class ControlPlane:
             self._log.event(events.CLIENT_DIED, REPORT, pid_of_client=session.party.pid,
                             name=session.name)
 
-    def new_authority(self, authority: Authority) -> None:
-        self._sessions.new_authority(authority)
+    def _free(self, session: Session) -> None:
+        self.end(session, died=True)
+        self._doors.close(session.door)
 

@@ -24,7 +24,7 @@ from omq.base.errors import (
     OmqError,
 )
 from omq.format.journal import FrameType
-from omq.format.message import PART
+from omq.format.message import Part, pack_parts
 from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag, Operation, Settlement
 from omq.ipc.link import Link
 from omq.ipc.message import Extent, Message
@@ -151,7 +151,7 @@ class Reader:
         if message.qpool_id not in self._held:
             raise LeaseLost(qpool_id=message.qpool_id)
         numbers = [self._connection.queue_number(name) for name in queues]
-        parts = b"".join(PART.pack(n, message.priority, 0, 0) for n in numbers)
+        parts = pack_parts([Part(number, message.priority) for number in numbers])
         encoded = [self._connection.encode(item) for item in new]
         heads, at = [], 0
         for item in encoded:

@@ -79,6 +79,7 @@ class QueueManager:
         server.dispatch()
         engine.commit()
         server.release()
+        parts.control.operators.release()
         if engine.poisoned:
             self._report_poisoned()
         self._chores(now)
@@ -134,7 +135,7 @@ class QueueManager:
             engine.define_queue(rules)
         engine.commit(sync=True)
         parts.control.renumber()
-        parts.control.new_authority(authority)
+        parts.sessions.new_authority(authority)
         self._log.event(events.SERVICE_RELOADED, REPORT)
 
     def _begin_drain(self, now: int) -> None:

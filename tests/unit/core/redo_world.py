@@ -12,6 +12,7 @@ from omq.base.settings import Settings
 from omq.core.block import Block
 from omq.core.checkpoint import Checkpointer
 from omq.core.engine import Engine
+from omq.core.operate import Action, Item, Order, Outcome, operate
 from omq.core.puts import NewMessage
 from omq.core.redo import Redo
 from omq.core.relocation import relocate
@@ -181,6 +182,13 @@ class World:
         fail_entry(core, entry, self.party, 0, 0, reason=REASON_FAILED, evidence={"pid": 1})
         self.party.active -= 1
 
+    def operate(self, action: Action, slot: int, queue: int, targets: Sequence[int] = (),
+                keep_s: int = 60) -> Outcome:
+        """An operator's command about one message."""
+        order = Order(action, (Item(self.core.t.m_qpool[slot], queue),), b'{"reason": "test"}',
+                      tuple(targets), None, keep_s * 10**9, force=True)
+        return operate(self.core, self.party, order, self.engine.forget_reader)
+
     def relocate(self, slot: int) -> None:
         """The body of a message goes to a store file."""
         t = self.core.t
@@ -202,8 +210,6 @@ class World:
         for slot in self.live():
             parts = []
             for e in t.entries_of(slot):
-                if t.e_queue[e] == IDEL:
-                    continue
                 state = t.e_state[e]
                 until = -(-t.e_until[e] // 10**9) if state == EntryState.DEFERRED else 0
                 if state == EntryState.ACTIVE:
@@ -212,7 +218,7 @@ class World:
                               until, t.e_sequence[e]))
             where = (t.m_file[slot], t.m_record[slot], t.m_location[slot], t.m_offset[slot],
                      t.m_length[slot], t.m_crc[slot], t.m_size[slot], t.m_time[slot],
-                     t.m_flags[slot])
+                     t.m_flags[slot], t.m_origin[slot])
             out[t.m_qpool[slot]] = (where, frozenset(parts))
         return out
 
@@ -274,7 +280,7 @@ def found(pool: PoolFiles) -> Known:
         parts = frozenset((p.queue, p.priority, int(p.state), p.attempts, p.retries, p.until,
                            p.sequence) for p in m.parts)
         out[m.qpool] = ((m.file, m.record, m.location, m.offset, m.length, m.crc, m.size, m.time_ns,
-                         m.flags & ~4), parts)
+                         m.flags & ~4, m.origin), parts)
     return out
 
 

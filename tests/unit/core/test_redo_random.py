@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omq.core.operate import Action
 from omq.core.redo import Redo
 from omq.format.wire import Settlement
 from omq.storage import durable
@@ -27,7 +28,7 @@ from tests.unit.core.redo_world import (
 Step = tuple[str, int, int]
 STEPS = ("put", "put", "put many", "put wide", "give", "give", "done", "done", "done", "defer",
          "release", "move", "move wide", "unit", "done unit", "poison", "relocate", "block",
-         "block")
+         "operate", "operate", "operate", "block")
 steps = st.lists(
     st.tuples(st.sampled_from(STEPS), st.integers(0, 1000), st.integers(1, 40)), max_size=60)
 quick = settings(max_examples=40, deadline=None,
@@ -65,8 +66,22 @@ def step(world: World, name: str, a: int, b: int) -> None:
         world.commit()  # only bodies that have been on the disk for long are ever moved
         if world.live():
             world.relocate(world.live()[a % len(world.live())])
+    elif name == "operate":
+        operate(world, a, b)
     else:
         with_entry(world, name, a, b)
+
+
+def operate(world: World, a: int, b: int) -> None:
+    """Any operator's command on any message of any state; many are refused."""
+    if not world.live():
+        return
+    t, action = world.core.t, list(Action)[b % len(Action)]
+    slot = world.live()[a % len(world.live())]
+    queues = [t.e_queue[entry] for entry in t.entries_of(slot)]
+    queue = QUEUES[a % 9] if action is Action.RESTORE else queues[b % len(queues)]
+    targets = [] if a % 3 == 0 else [QUEUES[(a + i) % 40] for i in range(b % 3 + 1)]
+    world.operate(action, slot, queue, targets, keep_s=60 if a % 4 else 0)
 
 
 def with_entry(world: World, name: str, a: int, b: int) -> None:

@@ -26,12 +26,12 @@ DONE, DEFER, FAIL, RELEASE = Settlement.DONE, Settlement.DEFER, Settlement.FAIL,
 def world(tmp_path: Path) -> Iterator[World]:
     made = make_world(tmp_path / "spool")
     yield made
-    _counters_agree(made)
+    counters_agree(made)
     made.writer.close()
     made.core.volatile.close()  # type: ignore[attr-defined]
 
 
-def _counters_agree(world: World) -> None:
+def counters_agree(world: World) -> None:
     """Depth and state counters of every queue equal what the entries say."""
     t, v = world.core.t, world.core.t.v
     high = t.entries.high
@@ -173,7 +173,7 @@ def test_bulk_equals_one_by_one(tmp_path: Path, count: int) -> None:
         if world is one or not done_many(world.engine, world.reader, memoryview(raw), half, 3):
             world.engine.settle(world.reader, given[:half], 3)
         world.engine.commit()
-        _counters_agree(world)
+        counters_agree(world)
     left = [w.core.t for w in (one, many)]
     for name in ("m_qpool", "m_location", "m_length", "m_crc", "m_size", "m_parts", "m_flags"):
         columns = [np.sort(t.v[name][:count][t.v["m_qpool"][:count] != 0]) for t in left]

@@ -45,8 +45,8 @@ class World:
         self.mono += int(seconds * NS)
         self.engine.begin(self.wall, self.mono)
 
-    def put(self, *queues: int, body: bytes = b"x", priority: int = 4, persistent: bool = True
-            ) -> int:
+    def put(self, *queues: int, body: bytes = b"x", priority: int = 4, persistent: bool = True,
+            commit: bool = True) -> int:
         """One message; its QPoolId."""
         encoded = encode_outgoing(
             Outgoing(body=body, priority=priority, persistent=persistent), queues or (A,), 0,
@@ -58,7 +58,8 @@ class World:
                          encoded.correlation, encoded.key, encoded.expiry, encoded.parts,
                          memoryview(encoded.payload))
         qpool = self.engine.put(self.putter, new, self.sequence)
-        self.engine.commit()
+        if commit:
+            self.engine.commit()
         return qpool
 
     def give(self, want: int = 1, queue: int = A, reader: Party | None = None,
