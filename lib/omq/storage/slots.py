@@ -128,6 +128,11 @@ class SlotAllocator:
         """Slots in use."""
         return self._files[file].live
 
+    def in_use(self, file: int, record: int, run: int = 1) -> bool:
+        """Whether all of `run` slots in a row are in use."""
+        used = self._files[file].used if file in self._files else bytearray()
+        return record + run <= len(used) and all(used[record : record + run])
+
     def files(self) -> list[int]:
         """Pool files known, ascending."""
         return sorted(self._files)
