@@ -1,0 +1,489 @@
+"""The engine and the reference side by side: every request goes to both, and both must agree.
+
+`World` has one method for each thing that can happen; the state machine of test_model chooses among
+them. Each ends in `verify`: the invariants hold, and every queue says the same on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from omq.base import errors
+from omq.base.checksum import crc32c
+from omq.core.invariants import check
+from omq.core.operate import Order
+from omq.core.state import IDEL, POISON, SPECIAL_QUEUES, QueueRules
+from omq.format.index import EntryState
+from omq.format.journal import FrameType
+from omq.format.message import Descriptor, Part, encode, id_hash, pack_parts
+from omq.format.wire import SETTLE, Operation, PutFlag
+from omq.ipc.outgoing import Encoded
+from omq.storage import durable
+from omq.storage.slots import SlotAllocator
+from tests.model.disk import Cut, LossyDisk
+from tests.model.instance import ENTRIES, MESSAGES, NS, Client, Instance
+from tests.model.reference import ACTIVE, DEFERRED, Draft, Item, Place, Reference, Verdict, Wish
+
+A, B, C = 3, 4, 5
+WIDE = range(6, 26)
+READERS = ((A, False), (A, True), (B, False), (C, False), (POISON, False), (IDEL, False))
+Row = tuple[int, int, int, int, int, int, int | None]
+
+
+def rules() -> list[QueueRules]:
+    """Queues of different limits: A as configured by default, B with a lease, C narrow."""
+    special = [QueueRules(queue, name, 1 << 32, 1 << 20) for queue, name in SPECIAL_QUEUES.items()]
+    narrow = QueueRules(C, "C", 8, 400, attempts_max=1, death_delay_ns=0)
+    return [*special, QueueRules(A, "A", 1 << 20, 1 << 20), narrow,
+            QueueRules(B, "B", 1 << 20, 1 << 20, attempts_max=2, death_delay_ns=5 * NS,
+                       lease_ns=20 * NS),
+            *(QueueRules(queue, f"W{queue}", 1 << 20, 1 << 20) for queue in WIDE)]
+
+
+def encoded(draft: Draft, *, given: bytes = b"", correlation: bytes = b"") -> Encoded:
+    """The draft as a submitter sends it."""
+    several = len(draft.parts) > 1 or draft.parts[0].until
+    flags = (PutFlag.PERSISTENT if draft.persistent else 0) | (
+        PutFlag.CONTAINER if draft.container else 0) | (PutFlag.HAS_ID if given else 0)
+    return Encoded(draft.parts[0].queue, draft.parts[0].priority, int(flags), draft.size,
+                   crc32c(draft.payload), id_hash(correlation), id_hash(given), 0,
+                   len(draft.parts) if several else 0, draft.payload)
+
+
+def draft(parts: Sequence[Part], body: bytes, *, persistent: bool = True, container: bool = False,
+          given: bytes = b"", correlation: bytes = b"") -> Draft:
+    """A message to be, with its payload."""
+    several = len(parts) > 1 or parts[0].until
+    descriptor = Descriptor(message_id=given.ljust(24, b"\0"),
+                            correlation_id=correlation.ljust(24, b"\0"))
+    payload = encode(descriptor, parts if several else [], b"", body)
+    return Draft(list(parts), payload, len(body), persistent, container and persistent)
+
+
+class World:
+    """See the module."""
+
+    def __init__(self, root: Path) -> None:
+        self.disk = LossyDisk()
+        self.before = durable.use(self.disk)
+        self.instance = Instance(root, rules())
+        self.model = Reference(self.instance.rules, MESSAGES, ENTRIES)
+        self.clients = [Client(n, *reader) for n, reader in enumerate(READERS)]
+        self.highest = 0  # QPoolId ever given
+        self._start(clean=True)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.disk.die(lambda count: count)
+        durable.use(self.before)
+
+    # groups
+
+    @property
+    def _clock(self) -> tuple[int, int]:
+        return self.instance.wall, self.instance.mono
+
+    def group(self, *work: Callable[[], None]) -> None:
+        """The manager's loop once."""
+        self.model.wall, self.model.mono = self._clock
+        self.instance.group(*work)
+
+    def finish(self) -> None:
+        """What time and readers do at the end of a group, on the model; then everything is
+        compared."""
+        model = self.model
+        model.wall, model.mono = self._clock
+        model.tick()
+        answers = model.dispatch()
+        waiting = {wish.client for wish in model.wishes}
+        for client in self.clients:
+            reply = self.instance.reply(client) if client.session else None
+            if client.number in answers:
+                self._compare_given(client, answers[client.number], reply)
+            elif client.number in waiting:
+                assert reply is None, (client.number, reply)
+        self.verify()
+
+    def _compare_given(self, client: Client, pairs: Sequence[tuple[Item, Place]],
+                       reply: object) -> None:
+        assert isinstance(reply, tuple), reply
+        given = self.instance.take(client, reply[0])
+        expected = [(item.qpool, place.queue, max(0, place.attempts - 1), place.retries,
+                     item.payload) for item, place in pairs]
+        assert [(g.qpool, g.queue, g.attempts, g.retries, g.payload) for g in given] == expected
+        for each, (_, place) in zip(given, pairs, strict=True):
+            place.lease = each.lease
+
+    def verify(self) -> None:
+        """Both sides say the same, and nothing is broken."""
+        instance, model = self.instance, self.model
+        parties = [client.live.party for client in self.clients]
+        assert check(instance.engine, parties) == []
+        rows = self.rows()
+        expected: dict[int, list[Row]] = {}
+        for queue in model.rules:
+            self._untie(queue, rows.get(queue, []))
+            found = [(item.qpool, place.priority, int(place.state), place.attempts, place.retries,
+                      place.until_ns if place.state is DEFERRED else 0,
+                      place.client if place.state is ACTIVE else None)
+                     for item, place in model.on(queue)]
+            if found:
+                expected[queue] = sorted(found) if queue == IDEL else found
+        if IDEL in rows:
+            rows[IDEL].sort()
+        assert rows == expected
+        self._verify_slots()
+        t = instance.core.t
+        assert {t.m_qpool[m] for m in range(t.messages.high)} - {0} == model.items.keys()
+        assert all(t.slot_of(qpool) >= 0 for qpool in model.items)
+
+    def _untie(self, queue: int, rows: Sequence[Row]) -> None:
+        """Messages that reached POISON in one step: in the order in which they stand there."""
+        position = {row[0]: i for i, row in enumerate(rows)}
+        for item, place in self.model.on(queue):
+            if place.tied and item.qpool in position:
+                place.order += position[item.qpool] / 1e4
+                place.tied = False
+
+    def _verify_slots(self) -> None:
+        """Pool slots in use are those of messages, no more."""
+        core = self.instance.core
+        t, slots = core.t, core.slots
+        assert isinstance(slots, SlotAllocator)
+        wanted = sum(core.runs.get(m, 1) for m in range(t.messages.high)
+                     if t.m_qpool[m] and t.m_flags[m] & 1)
+        assert sum(slots.live(file) for file in slots.files()) == wanted
+
+    def rows(self) -> dict[int, list[Row]]:
+        """What the index says of each queue, in the order of hand-out."""
+        t = self.instance.core.t
+        slots = {client.live.party.slot: client.number for client in self.clients}
+        found: dict[int, list[tuple[int, int, Row]]] = {}
+        for e in range(t.entries.high):
+            state = t.e_state[e]
+            if not state:
+                continue
+            reader = slots[t.e_reader[e] - 1] if t.e_reader[e] else None
+            until = t.e_until[e] if state == EntryState.DEFERRED else 0
+            row = (t.m_qpool[t.e_message[e]], t.e_priority[e], state, t.e_attempts[e],
+                   t.e_retries[e], until, reader)
+            found.setdefault(t.e_queue[e], []).append((-t.e_priority[e], t.e_sequence[e], row))
+        return {queue: [row for _, _, row in sorted(rows)] for queue, rows in found.items()}
+
+    # clients
+
+    def idle(self) -> list[Client]:
+        """Clients without a request under way."""
+        waiting = {wish.client for wish in self.model.wishes}
+        return [client for client in self.clients if client.number not in waiting]
+
+    def outcome(self, client: Client, refusal: type[errors.OmqError] | None
+                ) -> tuple[int, int, int] | None:
+        """The reply, compared with what the model expects; None when it was refused."""
+        reply = self.instance.reply(client)
+        if refusal is None:
+            assert isinstance(reply, tuple), reply
+            return reply
+        assert type(reply) is refusal, (reply, refusal)
+        return None
+
+    def _new_id(self, qpool: int, count: int = 1) -> None:
+        assert qpool > self.highest, "an id was given twice"
+        self.highest = qpool + count - 1
+
+    def put(self, client: Client, one: Draft, given: bytes = b"", correlation: bytes = b"") -> None:
+        """One message."""
+        refusal = self.model.check(one)
+        self.group(lambda: self._put(client, encoded(one, given=given, correlation=correlation)))
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            self._new_id(reply[1])
+            self.model.put(one, reply[1])
+        self.finish()
+
+    def _put(self, client: Client, e: Encoded) -> None:
+        self.instance.request(
+            client, Operation.PUT, area=e.payload, queue=e.queue, priority=e.priority,
+            flags=e.flags, length=len(e.payload), size=e.size, crc=e.crc, want=e.key,
+            correlation=e.correlation, parts=e.parts)
+
+    def put_many(self, client: Client, drafts: Sequence[Draft]) -> None:
+        """A batch on one queue."""
+        refusal = self.model.check_many(drafts)
+        self.group(lambda: self._put_many(client, drafts))
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            self._new_id(reply[1], len(drafts))
+            for i, one in enumerate(drafts):
+                self.model.put(one, reply[1] + i)
+        self.finish()
+
+    def _put_many(self, client: Client, drafts: Sequence[Draft]) -> None:
+        ready = [encoded(one) for one in drafts]
+        heads, at = [], 0
+        for e in ready:
+            heads.append(e.head(FrameType.PUT, at))
+            at += len(e.payload)
+        self.instance.request(
+            client, Operation.PUT_MANY, area=b"".join([*heads, *(e.payload for e in ready)]),
+            queue=ready[0].queue, count=len(ready), length=at)
+
+    def settle(self, client: Client, verdicts: Sequence[Verdict], *, want: int = 0,
+               timeout_s: int = -1) -> None:
+        """Settlements, and perhaps a wish for more."""
+        rows = self._settlements(client, verdicts)
+        operation = Operation.NEXT if want else Operation.SETTLE
+        argument = timeout_s * 1000 if timeout_s >= 0 else -1
+        self.group(lambda: self.instance.request(
+            client, operation, area=rows, count=len(verdicts), want=want, argument=argument))
+        self.model.mono = self.instance.mono
+        lost = self.model.settle(client.number, verdicts)
+        for v in verdicts:
+            client.held.pop((v.qpool, v.queue), None)
+        if want:
+            deadline = self.instance.mono + timeout_s * NS if timeout_s >= 0 else None
+            self.model.wait(Wish(client.number, client.queue, want, deadline, client.auxiliary))
+        else:
+            reply = self.outcome(client, None)
+            assert reply is not None and reply[2] == lost, (reply, lost)
+        self.finish()
+
+    def _settlements(self, client: Client, verdicts: Sequence[Verdict]) -> bytes:
+        return b"".join(SETTLE.pack(v.kind, 0, 0, self._entry(client, v), v.qpool, v.lease,
+                                    v.delay_ns, 0, 0) for v in verdicts)
+
+    @staticmethod
+    def _entry(client: Client, verdict: Verdict) -> int:
+        held = client.held.get((verdict.qpool, verdict.queue))
+        return held.entry if held else 0
+
+    def move(self, client: Client, verdict: Verdict, parts: Sequence[Part],
+             new: Sequence[Draft]) -> None:
+        """One atomic disposition."""
+        refusal = self.model.check_move(client.number, verdict, parts, new)
+        ready = [encoded(one) for one in new]
+        heads, at = [], 0
+        for e in ready:
+            heads.append(e.head(FrameType.PUT, at))
+            at += len(e.payload)
+        area = b"".join([SETTLE.pack(0, 0, 0, self._entry(client, verdict), verdict.qpool,
+                                     verdict.lease, 0, 0, 0),
+                         pack_parts(parts), *heads, *(e.payload for e in ready)])
+        self.group(lambda: self.instance.request(
+            client, Operation.MOVE, area=area, parts=len(parts), count=len(ready), length=at))
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            client.held.pop((verdict.qpool, verdict.queue), None)
+            self.model.move(verdict, parts)
+            if new:
+                self._new_id(reply[1], len(new))
+            for i, one in enumerate(new):
+                self.model.put(one, reply[1] + i)
+        self.finish()
+
+    def repeat(self, client: Client) -> None:
+        """A request number that was used before."""
+        instance = self.instance
+        raw = instance.packed(client, Operation.PUT, queue=A, flags=1)
+        self.group(lambda: instance.server.handle(raw))
+        self.outcome(client, errors.SequenceReused)
+        self.finish()
+
+    def leave(self, client: Client, *, died: bool) -> None:
+        """A client ends; another process takes its place."""
+        session = client.live
+        self.model.leave(client.number, died=died)
+        self.group(lambda: self.instance.end(session, died=died))
+        client.session, client.token, client.sequence = None, b"", 0
+        client.held.clear()
+        self.instance.register(client)
+        self.model.tick()
+        self.finish()
+
+    def order(self, order: Order) -> None:
+        """An operator's command about one message."""
+        (item,) = order.items
+        refusal = self.model.refusal(order, item.qpool, item.queue)
+        self.model.wall, self.model.mono = self._clock
+        outcome = self.instance.order(order)
+        if refusal is None:
+            assert outcome.done == [item.qpool], outcome.refused
+            self.model.operate(order, item.qpool, item.queue)
+        else:
+            assert [type(error) for _, error in outcome.refused] == [refusal], outcome
+        self.finish()
+
+    # the world around
+
+    def advance(self, seconds: int) -> None:
+        self.instance.wall += seconds * NS
+        self.instance.mono += seconds * NS
+        self.group()
+        self.finish()
+
+    def jump(self, seconds: int) -> None:
+        """Somebody sets the clock."""
+        self.instance.wall += seconds * NS
+        self.group()
+        self.finish()
+
+    def define(self, changed: QueueRules) -> None:
+        """A reload."""
+        self.instance.rules[changed.queue] = changed
+        self.group(lambda: self.instance.engine.define_queue(changed))
+        self.finish()
+
+    def limit(self, total: int, *, space_left: bool) -> None:
+        """Fewer messages are allowed; the disk is full, or not."""
+        self.instance.total_max = self.model.total_max = total
+        self.instance.core.messages_total_max = total
+        self.instance.core.space_left = self.model.space_left = space_left
+
+    def checkpoint(self, cut: int | None = None,
+                   keep: Callable[[int], int] = lambda count: count) -> None:
+        """pool.writer's work; everything dies at the `cut`-th write."""
+        self.disk.cut = cut
+        try:
+            self.instance.checkpoint()
+        except Cut:
+            self.crash(keep, survive=True)
+            return
+        self.disk.cut = None
+        self.model.wall, self.model.mono = self._clock
+        self.model.tick()
+        self.finish()
+
+    # restarts
+
+    def _start(self, *, clean: bool) -> None:
+        found = self.instance.start()
+        assert found.clean == clean
+        self._started(clean=clean)
+
+    def _started(self, *, clean: bool) -> None:
+        """The manager is there again: so is the model."""
+        recovered = self.instance.recovered
+        assert recovered is not None and recovered.next_qpool > self.highest
+        self.highest = recovered.next_qpool - 1
+        self.model.restart(clean=clean)
+        self.model.limbo_until = self.instance.mono + 30 * NS
+        self.instance.core.space_left = self.model.space_left
+        for client in self.clients:
+            client.session = None
+
+    def restart(self) -> None:
+        """In order."""
+        self.model.wall, self.model.mono = self._clock
+        self.instance.stop()
+        self._start(clean=True)
+        self._return()
+
+    def crash(self, keep: Callable[[int], int], *, survive: bool) -> None:
+        """The manager dies between two groups; `keep` of the unsynced writes of a file stay."""
+        self.model.wall, self.model.mono = self._clock
+        self.disk.die(keep)
+        self._start(clean=False)
+        if not survive:
+            for client in self.clients:
+                client.token, client.sequence = b"", 0
+                client.held.clear()
+        self._return()
+
+    def _return(self, doubtful: Client | None = None) -> bool:
+        """The clients register again with what they hold; whether the last request of the one in
+        doubt was carried out."""
+        answered = False
+        for client in self.clients:
+            in_doubt = client.sequence if client is doubtful else 0
+            found = self.instance.register(client, in_doubt)
+            answered |= found is not None and client is doubtful
+            self._adopted(client)
+            self.model.tick()
+        self.finish()
+        return answered
+
+    def _adopted(self, client: Client) -> None:
+        for (qpool, queue), held in client.held.items():
+            item = self.model.items.get(qpool)
+            place = item.places.get(queue) if item else None
+            if (place and place.state is ACTIVE and place.client is None
+                    and (place.lease ^ held.lease) & 0xFFFFFFFF == 0):
+                place.client = client.number
+                lease = self.model.rules[queue].lease_ns
+                place.lease_due = self.model.mono + lease if lease else 0
+
+    def crash_in_request(self, client: Client, ask: Callable[[], None],
+                         apply: Callable[[int], None], cut: int, keep: Callable[[int], int]
+                         ) -> bool:
+        """The manager dies in the middle of a request, and the client asks again under the old
+        number. `ask` sends it, `apply` carries it out on the model (given its first QPoolId).
+        Whether the manager died."""
+        self.model.wall, self.model.mono = self._clock
+        self.disk.cut = cut
+        try:
+            self.instance.group(ask)
+        except Cut:
+            self.disk.die(keep)
+            self._finish_doubtful(client, ask, apply)
+            return True
+        self.disk.cut = None
+        reply = self.instance.reply(client)
+        assert isinstance(reply, tuple), reply
+        apply(reply[1])
+        self.finish()
+        return False
+
+    def crash_in_put(self, client: Client, drafts: Sequence[Draft], cut: int,
+                     keep: Callable[[int], int]) -> None:
+        """One message or a batch, if it would be taken."""
+        many = len(drafts) > 1
+        refusal = self.model.check_many(drafts) if many else self.model.check(drafts[0])
+        if refusal is not None:
+            return
+
+        def ask() -> None:
+            if many:
+                self._put_many(client, drafts)
+            else:
+                self._put(client, encoded(drafts[0]))
+
+        def apply(qpool: int) -> None:
+            self._new_id(qpool, len(drafts))
+            for i, one in enumerate(drafts):
+                self.model.put(one, qpool + i)
+
+        self.crash_in_request(client, ask, apply, cut, keep)
+
+    def crash_in_settle(self, client: Client, verdicts: Sequence[Verdict], cut: int,
+                        keep: Callable[[int], int]) -> None:
+        rows = self._settlements(client, verdicts)
+
+        def ask() -> None:
+            self.instance.request(client, Operation.SETTLE, area=rows, count=len(verdicts))
+
+        def apply(_: int) -> None:
+            self.model.settle(client.number, verdicts)
+            for v in verdicts:
+                client.held.pop((v.qpool, v.queue), None)
+
+        self.crash_in_request(client, ask, apply, cut, keep)
+
+    def _finish_doubtful(self, client: Client, ask: Callable[[], None],
+                         apply: Callable[[int], None]) -> None:
+        found = self.instance.start()
+        assert not found.clean
+        known = found.clients.get(int.from_bytes(client.token[:8], "little"))
+        carried_out = known is not None and known.sequence == client.sequence
+        if carried_out and known is not None:
+            apply(known.qpool)
+        self._started(clean=False)
+        assert self._return(client) == carried_out
+        if carried_out:
+            return
+        client.sequence -= 1
+        self.group(ask)
+        reply = self.instance.reply(client)
+        assert isinstance(reply, tuple), reply
+        apply(reply[1])
+        self.finish()

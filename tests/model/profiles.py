@@ -1,0 +1,25 @@
+"""How long the model tests search: OMQ_MODEL=long for an hour's worth, OMQ_MODEL=N for N examples.
+
+Without it the examples are the same on every machine (derandomised), so that a change of the code
+is the only thing that changes the result.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+
+_HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def profile(examples: int, steps: int) -> settings:
+    """Settings of a state machine; `examples` is that of the run in CI."""
+    asked = os.environ.get("OMQ_MODEL", "ci")
+    if asked == "ci":
+        return settings(max_examples=examples, stateful_step_count=steps, deadline=None,
+                        derandomize=True, suppress_health_check=_HEALTH)
+    count = 20_000 if asked == "long" else int(asked)
+    return settings(max_examples=count, stateful_step_count=2 * steps, deadline=None,
+                    suppress_health_check=_HEALTH, print_blob=True,
+                    phases=[Phase.generate, Phase.shrink])

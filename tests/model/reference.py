@@ -1,0 +1,461 @@
+"""What queues are, in plain Python: the rules of DESIGN and README with nothing of the engine's
+tables, heaps, journal or pool. A message is an object, a queue is whatever places say that they are
+on it, time is two numbers, and the disk is one number a place.
+
+Only the order in which several messages reach POISON in one step is left open (`tied`): they come
+in the order of the index's rows, which nobody is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from omq.base import errors
+from omq.core.operate import Action, Order
+from omq.core.state import IDEL, POISON, QueueRules
+from omq.format.index import EntryState
+from omq.format.message import Part
+from omq.format.wire import Settlement
+
+NS = 1_000_000_000
+READY, ACTIVE = EntryState.READY, EntryState.ACTIVE
+DEFERRED, HELD = EntryState.DEFERRED, EntryState.HELD
+Refusal = type[errors.OmqError] | None
+
+
+@dataclass(eq=False)
+class Place:
+    """A message on one queue."""
+
+    queue: int
+    priority: int
+    order: float
+    state: EntryState = READY
+    attempts: int = 0
+    retries: int = 0
+    until_ns: int = 0  # wall clock, when DEFERRED
+    due_ns: int = 0  # the same by the monotonic clock
+    client: int | None = None  # who has it, None and ACTIVE = limbo
+    lease: int = 0
+    lease_due: int = 0
+    disk_until: int = 0  # seconds: what a restart finds, 0 = not deferred
+    tied: bool = False
+
+
+@dataclass(eq=False)
+class Item:
+    """A message."""
+
+    qpool: int
+    payload: bytes
+    size: int
+    persistent: bool = True
+    container: bool = False
+    origin: int = 0
+    replayed: bool = False
+    places: dict[int, Place] = field(default_factory=dict)
+
+
+@dataclass
+class Draft:
+    """A message to be."""
+
+    parts: list[Part]
+    payload: bytes
+    size: int
+    persistent: bool
+    container: bool
+
+
+@dataclass
+class Verdict:
+    """How a client ends its work on a message."""
+
+    kind: Settlement
+    qpool: int
+    queue: int
+    lease: int
+    delay_ns: int = 0
+
+
+@dataclass
+class Wish:
+    """A client that waits for messages."""
+
+    client: int
+    queue: int
+    want: int
+    deadline: int | None  # monotonic
+    auxiliary: bool
+
+
+class Reference:
+    """See the module. Each operation says how it would be refused, or changes the state."""
+
+    def __init__(self, rules: dict[int, QueueRules], messages: int, entries: int) -> None:
+        self.rules = rules
+        self.messages_max, self.entries_max = messages, entries
+        self.total_max = messages
+        self.items: dict[int, Item] = {}
+        self.wishes: list[Wish] = []
+        self.space_left = True
+        self.wall = self.mono = 0
+        self.limbo_until = 0
+        self._turn = 0
+
+    # looking
+
+    def on(self, queue: int) -> list[tuple[Item, Place]]:
+        """What is on a queue, in the order in which it is handed out."""
+        found = [(item, item.places[queue]) for item in self.items.values()
+                 if queue in item.places]
+        return sorted(found, key=lambda pair: (-pair[1].priority, pair[1].order))
+
+    def places(self) -> Iterator[tuple[Item, Place]]:
+        for item in list(self.items.values()):
+            for place in list(item.places.values()):
+                yield item, place
+
+    def _depth(self, queue: int) -> int:
+        return sum(queue in item.places for item in self.items.values())
+
+    # putting
+
+    def check_queue(self, queue: int, size: int, priority: int, count: int = 1) -> Refusal:
+        rules = self.rules.get(queue)
+        if rules is None or queue == IDEL:
+            return errors.UnknownQueue
+        if not rules.put_allowed:
+            return errors.PutInhibited
+        if priority > 9:
+            return errors.BadPriority
+        if size > rules.max_length:
+            return errors.MessageTooLong
+        return errors.QueueFull if self._depth(queue) + count > rules.max_depth else None
+
+    def _check_room(self, messages: int, entries: int) -> Refusal:
+        used = sum(len(item.places) for item in self.items.values())
+        if (len(self.items) + messages > min(self.messages_max, self.total_max)
+                or used + entries > self.entries_max):
+            return errors.IndexFull
+        return None
+
+    def check(self, draft: Draft) -> Refusal:
+        queues = [part.queue for part in draft.parts]
+        if len(set(queues)) != len(queues) or len(queues) > 64:
+            return errors.BadRequest
+        for part in draft.parts:
+            refusal = self.check_queue(part.queue, draft.size, part.priority)
+            if refusal:
+                return refusal
+        refusal = self._check_room(1, len(draft.parts))
+        if not refusal and draft.persistent and not self.space_left:
+            return errors.SpoolFull
+        return refusal
+
+    def put(self, draft: Draft, qpool: int) -> None:
+        item = Item(qpool, draft.payload, draft.size, draft.persistent, draft.container)
+        self.items[qpool] = item
+        self._turn += 1
+        for part in draft.parts:
+            self._arrive(item, part.queue, part.priority, part.until)
+
+    def check_many(self, drafts: Sequence[Draft]) -> Refusal:
+        queue = drafts[0].parts[0].queue
+        refusal = self.check_queue(queue, 0, 0, len(drafts))
+        if refusal:
+            return refusal
+        if max(draft.parts[0].priority for draft in drafts) > 9:
+            return errors.BadPriority
+        if max(draft.size for draft in drafts) > self.rules[queue].max_length:
+            return errors.MessageTooLong
+        refusal = self._check_room(len(drafts), len(drafts))
+        if not refusal and not self.space_left and any(draft.persistent for draft in drafts):
+            return errors.SpoolFull
+        return refusal
+
+    def _arrive(self, item: Item, queue: int, priority: int, until: int = 0) -> Place:
+        place = Place(queue, priority, self._turn)
+        item.places[queue] = place
+        if until:
+            place.state, place.disk_until = DEFERRED, until
+            place.until_ns = until * NS
+            place.due_ns = self.mono + max(0, until * NS - self.wall)
+        return place
+
+    # the end of work
+
+    def _held(self, client: int, qpool: int, queue: int, lease: int) -> tuple[Item, Place] | None:
+        item = self.items.get(qpool)
+        place = item.places.get(queue) if item else None
+        if item is None or place is None or place.state is not ACTIVE:
+            return None
+        if place.client not in (client, None) or (place.lease ^ lease) & 0xFFFFFFFF:
+            return None
+        return item, place
+
+    def settle(self, client: int, verdicts: Sequence[Verdict]) -> int:
+        """How many did not hold."""
+        lost = 0
+        for verdict in verdicts:
+            self._turn += 1
+            found = self._held(client, verdict.qpool, verdict.queue, verdict.lease)
+            if found is None:
+                lost += 1
+                continue
+            item, place = found
+            if verdict.kind is Settlement.DONE:
+                self._done(item, place)
+            elif verdict.kind is Settlement.DEFER:
+                self._defer(place, verdict.delay_ns)
+                if place.queue != IDEL:
+                    place.attempts -= 1
+                    place.retries += 1
+            elif verdict.kind is Settlement.RELEASE:
+                self.give_back(place)
+            else:
+                self._fail(item, place)
+        return lost
+
+    def _done(self, item: Item, place: Place) -> None:
+        del item.places[place.queue]
+        if item.places:
+            return
+        if item.container and place.queue != IDEL:
+            self._arrive(item, IDEL, 0)
+        else:
+            del self.items[item.qpool]
+
+    def _defer(self, place: Place, delay_ns: int) -> None:
+        until = min(self.wall + max(0, delay_ns), 0xFFFFFFFF * NS)
+        place.state, place.client, place.lease_due = DEFERRED, None, 0
+        place.until_ns, place.due_ns = until, self.mono + max(0, delay_ns)
+        if place.queue != IDEL:
+            place.disk_until = -(-until // NS)
+
+    def give_back(self, place: Place) -> None:
+        """READY at its old place, the attempt not counted."""
+        place.state, place.client, place.lease_due = READY, None, 0
+        if place.queue != IDEL:
+            place.attempts -= 1
+            place.disk_until = 0
+
+    def _fail(self, item: Item, place: Place, delay_ns: int | None = None) -> None:
+        rules = self.rules[place.queue]
+        if place.queue == IDEL:
+            place.state, place.client = READY, None
+        elif place.queue != POISON and place.attempts >= rules.attempts_max:
+            del item.places[place.queue]
+            item.origin = place.queue
+            if POISON not in item.places:
+                fresh = self._arrive(item, POISON, place.priority)
+                fresh.attempts, fresh.tied = place.attempts, True
+        else:
+            self._defer(place, rules.death_delay_ns if delay_ns is None else delay_ns)
+
+    def check_move(self, client: int, verdict: Verdict, parts: Sequence[Part],
+                   new: Sequence[Draft]) -> Refusal:
+        found = self._held(client, verdict.qpool, verdict.queue, verdict.lease)
+        if found is None:
+            return errors.LeaseLost
+        if verdict.queue == IDEL:
+            return errors.NoMessage
+        if len({part.queue for part in parts}) != len(parts):
+            return errors.BadRequest
+        for part in parts:
+            refusal = self.check_queue(part.queue, found[0].size, part.priority)
+            if refusal:
+                return refusal
+        for draft in new:
+            refusal = self.check(draft)
+            if refusal:
+                return refusal
+        grown = len({part.queue for part in parts} - found[0].places.keys() - {verdict.queue})
+        return self._check_room(len(new), grown + sum(len(draft.parts) for draft in new))
+
+    def move(self, verdict: Verdict, parts: Sequence[Part]) -> None:
+        """The move itself; the new messages are put by the caller."""
+        item = self.items[verdict.qpool]
+        self._turn += 1
+        if not parts:
+            self._done(item, item.places[verdict.queue])
+            return
+        self._move(item, item.places[verdict.queue], parts)
+
+    def _move(self, item: Item, place: Place, parts: Sequence[Part]) -> None:
+        del item.places[place.queue]
+        for part in parts:
+            if part.queue not in item.places:
+                self._arrive(item, part.queue, part.priority, part.until)
+
+    # readers
+
+    def wait(self, wish: Wish) -> None:
+        self.wishes.append(wish)
+
+    def leave(self, client: int, *, died: bool) -> None:
+        """A client is gone."""
+        self._turn += 1
+        self.wishes = [wish for wish in self.wishes if wish.client != client]
+        for item, place in self.places():
+            if place.state is ACTIVE and place.client == client:
+                if died:
+                    self._fail(item, place)
+                else:
+                    self.give_back(place)
+
+    def tick(self) -> None:
+        """What time alone brings."""
+        self._turn += 1
+        for _, place in self.places():
+            if place.state is DEFERRED and place.due_ns <= self.mono:
+                place.state = READY
+        for item, place in self.places():
+            if place.state is ACTIVE and place.lease_due and place.lease_due <= self.mono:
+                self._fail(item, place)
+        if self.limbo_until <= self.mono:
+            for item, place in self.places():
+                if place.state is ACTIVE and place.client is None:
+                    self._fail(item, place, 0)
+
+    def dispatch(self) -> dict[int, list[tuple[Item, Place]]]:
+        """Messages for those who wait: main readers first, and a fair share of a backlog to
+        each."""
+        out: dict[int, list[tuple[Item, Place]]] = {}
+        for queue, rules in self.rules.items():
+            while rules.get_allowed:
+                ready = [pair for pair in self.on(queue) if pair[1].state is READY]
+                line = [wish for wish in self.wishes if wish.queue == queue]
+                line.sort(key=lambda wish: wish.auxiliary)
+                if not ready or not line:
+                    break
+                wish = line[0]
+                self.wishes.remove(wish)
+                share = max(1, -(-len(ready) // len(line)))
+                out[wish.client] = ready[: min(wish.want, share)]
+                for _, place in out[wish.client]:
+                    self._give(place, wish.client)
+        for wish in [wish for wish in self.wishes
+                     if wish.deadline is not None and wish.deadline <= self.mono]:
+            self.wishes.remove(wish)
+            out[wish.client] = []
+        return out
+
+    def _give(self, place: Place, client: int) -> None:
+        lease = self.rules[place.queue].lease_ns
+        place.state, place.client = ACTIVE, client
+        place.lease_due = self.mono + lease if lease else 0
+        if place.queue != IDEL:
+            place.attempts += 1
+            place.disk_until = 0
+
+    # operators
+
+    def refusal(self, order: Order, qpool: int, queue: int) -> Refusal:
+        """Why an order is not carried out on this message."""
+        item = self.items.get(qpool)
+        if item is None:
+            return errors.NoMessage
+        if order.action is Action.RESTORE:
+            return self._refuse_restore(order, item, queue)
+        place = item.places.get(queue)
+        if place is None:
+            return errors.NoMessage
+        if place.state is ACTIVE and not order.force:
+            return errors.MessageBusy
+        state = READY if place.state is ACTIVE else place.state
+        if queue == IDEL and order.action in (Action.HOLD, Action.RELEASE):
+            return errors.NotInState
+        if order.action is Action.HOLD and state is HELD:
+            return errors.NotInState
+        if order.action is Action.RELEASE and state is READY:
+            return errors.NotInState
+        if order.action is not Action.MOVE:
+            return None
+        targets = order.targets or (item.origin,)
+        if not targets[0]:
+            return errors.UnknownQueue
+        if IDEL in targets or POISON in targets:
+            return errors.BadRequest
+        for target in targets:
+            if target != queue:
+                refusal = self.check_queue(target, item.size, 0)
+                if refusal:
+                    return refusal
+        return self._check_room(0, len(set(targets) - item.places.keys() - {queue}) - 1)
+
+    def _refuse_restore(self, order: Order, item: Item, queue: int) -> Refusal:
+        if queue in item.places:
+            return errors.NotInState
+        idle = item.places.get(IDEL)
+        if idle is not None and idle.state is ACTIVE:
+            return errors.MessageBusy
+        return self.check_queue(queue, item.size, 0) or self._check_room(0, 1 if not idle else 0)
+
+    def operate(self, order: Order, qpool: int, queue: int) -> None:
+        """Carry it out."""
+        self._turn += 1
+        item = self.items[qpool]
+        place = item.places.get(queue)
+        if place is not None and place.state is ACTIVE:
+            self.give_back(place)
+        if order.action is Action.RESTORE:
+            old = item.places.get(IDEL) or self._first(item)
+            priority = old.priority if order.priority is None else order.priority
+            item.places.pop(IDEL, None)
+            self._arrive(item, queue, priority)
+            return
+        assert place is not None
+        if order.action is Action.HOLD:
+            place.state, place.disk_until = HELD, 0
+        elif order.action is Action.RELEASE:
+            place.state, place.disk_until = READY, 0
+        elif order.action is Action.MOVE:
+            priority = place.priority if order.priority is None else order.priority
+            item.replayed |= queue == POISON
+            self._move(item, place, [Part(each, priority)
+                                     for each in order.targets or (item.origin,)])
+        else:
+            self._delete(order, item, place)
+
+    def _first(self, item: Item) -> Place:
+        """The message is put where? Its priority is that of any of its places."""
+        return next(iter(item.places.values()))
+
+    def _delete(self, order: Order, item: Item, place: Place) -> None:
+        if place.queue == IDEL:
+            if place.state is DEFERRED:
+                place.state, place.disk_until = READY, 0
+            return
+        del item.places[place.queue]
+        if item.places:
+            return
+        if not order.keep_ns and not item.container:
+            del self.items[item.qpool]
+            return
+        item.origin = place.queue
+        idle = self._arrive(item, IDEL, place.priority)
+        if order.keep_ns:
+            until = self.wall + order.keep_ns
+            idle.state, idle.until_ns = DEFERRED, until
+            idle.due_ns, idle.disk_until = self.mono + order.keep_ns, -(-until // NS)
+
+    # restarts
+
+    def restart(self, *, clean: bool) -> None:
+        """What a manager finds that starts on what this one left on the disk."""
+        self._turn += 1
+        self.wishes.clear()
+        for qpool in [item.qpool for item in self.items.values() if not item.persistent]:
+            del self.items[qpool]
+        for _, place in self.places():
+            if clean and place.state is ACTIVE:
+                self.give_back(place)
+            place.client, place.lease_due = None, 0
+            if place.state is HELD or (place.state is ACTIVE and place.queue != IDEL):
+                continue
+            place.state = READY
+            if place.disk_until * NS > self.wall:
+                place.state, place.until_ns = DEFERRED, place.disk_until * NS
+                place.due_ns = self.mono + place.until_ns - self.wall

@@ -1,0 +1,234 @@
+"""A Hypothesis state machine over the whole engine against tests/model/reference.py.
+
+OMQ_MODEL=long searches for hours, OMQ_MODEL=500 for 500 examples, each from another seed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from omq.core.operate import Action, Item, Order
+from omq.core.state import IDEL, QueueRules
+from omq.format.message import Part
+from omq.format.wire import Settlement
+from tests.model.driver import WIDE, A, B, C, World, draft
+from tests.model.instance import NS, Client
+from tests.model.profiles import profile
+from tests.model.reference import Draft, Verdict
+
+FEW = (A, B, C)
+numbers = st.integers(0, 1 << 20)
+clients = st.integers(0, 5)
+kinds = st.sampled_from([Settlement.DONE, Settlement.DONE, Settlement.DEFER, Settlement.FAIL,
+                         Settlement.RELEASE])
+delays = st.sampled_from([0, 1, NS, 30 * NS + 1, 3600 * NS, 1 << 62])
+bodies = st.binary(max_size=40) | st.integers(100, 3000).map(bytes)
+
+
+class Machine(RuleBasedStateMachine):
+    """See the module. Numbers that are drawn choose among what is there, so that shrinking works."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        self.world = World(Path(self._folder.name) / "spool")
+
+    def teardown(self) -> None:
+        self.world.close()
+        self._folder.cleanup()
+
+    # helpers
+
+    def _client(self, number: int) -> Client:
+        """A client that has no request under way."""
+        idle = self.world.idle()
+        return idle[number % len(idle)]
+
+    def _now(self) -> int:
+        return self.world.instance.wall // NS
+
+    def _draft(self, pick: int, body: bytes, count: int = 0) -> Draft:
+        """One message, mostly plain."""
+        wide = [*FEW, *WIDE]
+        queues = wide[pick % 3 : pick % 3 + count] if count else [FEW[pick % 3]]
+        until = [0, 0, 0, self._now() - 5, self._now() + 20][pick % 5]
+        priority = pick % 10 if pick % 37 else 10
+        parts = [Part(queue, priority, 0, until) for queue in queues]
+        if pick % 41 == 40:
+            parts.append(parts[0])
+        return draft(parts, body, persistent=pick % 7 != 0, container=pick % 9 == 0,
+                     given=b"id%d" % pick if pick % 4 == 0 else b"",
+                     correlation=b"c%d" % (pick % 3) if pick % 6 == 0 else b"")
+
+    def _verdicts(self, client: Client, picks: list[tuple[int, Settlement, int]]
+                  ) -> list[Verdict]:
+        """About messages that the client holds, or held."""
+        out = []
+        for pick, kind, delay in picks:
+            held = list(client.held.values())
+            if not held:
+                break
+            each = held[pick % len(held)]
+            lease = each.lease + (1 if pick % 23 == 22 else 0)
+            out.append(Verdict(kind, each.qpool, each.queue, lease, delay))
+        return out
+
+    # submitters
+
+    @rule(number=clients, pick=numbers, body=bodies)
+    def put(self, number: int, pick: int, body: bytes) -> None:
+        one = self._draft(pick, body)
+        given = b"id%d" % pick if pick % 4 == 0 else b""
+        correlation = b"c%d" % (pick % 3) if pick % 6 == 0 else b""
+        self.world.put(self._client(number), one, given, correlation)
+
+    @rule(number=clients, pick=numbers, count=st.integers(2, 20), body=bodies)
+    def put_on_many(self, number: int, pick: int, count: int, body: bytes) -> None:
+        pick -= pick % 4 or 4
+        pick = abs(pick) * 3 + 1  # no given id, no correlation id
+        self.world.put(self._client(number), self._draft(pick, body, count))
+
+    @rule(number=clients, queue=st.sampled_from(FEW), count=st.integers(1, 30), pick=numbers)
+    def put_batch(self, number: int, queue: int, count: int, pick: int) -> None:
+        drafts = [draft([Part(queue, (pick + i) % (3 if pick % 2 else 1))], b"b%d" % i,
+                        persistent=pick % 5 > 0 or i % 2 > 0) for i in range(count)]
+        self.world.put_many(self._client(number), drafts)
+
+    @rule(number=clients)
+    def repeat(self, number: int) -> None:
+        client = self._client(number)
+        if client.sequence:
+            self.world.repeat(client)
+
+    # readers
+
+    @rule(number=clients, want=st.integers(1, 30), timeout=st.sampled_from([0, 0, 0, 3, 40, -1]),
+          picks=st.lists(st.tuples(numbers, kinds, delays), max_size=3))
+    def next(self, number: int, want: int, timeout: int,
+             picks: list[tuple[int, Settlement, int]]) -> None:
+        client = self._client(number)
+        if client.number == 4:
+            timeout = 0  # see Place.tied
+        self.world.settle(client, self._verdicts(client, picks), want=want, timeout_s=timeout)
+
+    @rule(number=clients, picks=st.lists(st.tuples(numbers, kinds, delays), min_size=1,
+                                         max_size=20))
+    def settle(self, number: int, picks: list[tuple[int, Settlement, int]]) -> None:
+        client = self._client(number)
+        verdicts = self._verdicts(client, picks)
+        if verdicts:
+            self.world.settle(client, verdicts)
+
+    @rule(number=clients)
+    def done_with_all(self, number: int) -> None:
+        client = self._client(number)
+        if client.held:
+            self.world.settle(client, [Verdict(Settlement.DONE, g.qpool, g.queue, g.lease)
+                                       for g in client.held.values()])
+
+    @rule(number=clients, pick=numbers, count=st.integers(0, 19),
+          new=st.lists(st.tuples(numbers, bodies), max_size=3))
+    def move(self, number: int, pick: int, count: int, new: list[tuple[int, bytes]]) -> None:
+        client = self._client(number)
+        held = list(client.held.values())
+        if not held:
+            return
+        each = held[pick % len(held)]
+        queues = [*FEW, *WIDE][pick % 4 : pick % 4 + count]
+        if pick % 31 == 30 and queues:
+            queues.append(queues[0])
+        until = self._now() + 10 if pick % 5 == 0 else 0
+        self.world.move(client, Verdict(Settlement.DONE, each.qpool, each.queue, each.lease),
+                        [Part(queue, pick % 10, 0, until) for queue in queues],
+                        [self._plain(p, body) for p, body in new])
+
+    def _plain(self, pick: int, body: bytes) -> Draft:
+        return draft([Part(FEW[pick % 3], pick % 10)], body, persistent=pick % 5 != 0)
+
+    @rule(number=clients, died=st.booleans())
+    def leave(self, number: int, died: bool) -> None:  # noqa: FBT001
+        self.world.leave(self.world.clients[number], died=died)
+
+    # operators
+
+    @precondition(lambda self: self.world.model.items)
+    @rule(action=st.sampled_from(Action), pick=numbers, keep=st.sampled_from([0, 0, 50]),
+          force=st.booleans())
+    def operate(self, action: Action, pick: int, keep: int, force: bool) -> None:  # noqa: FBT001
+        pairs = list(self.world.model.places())
+        item, place = pairs[pick % len(pairs)]
+        queue = place.queue
+        targets: tuple[int, ...] = ()
+        if action is Action.RESTORE or pick % 29 == 28:
+            queue = FEW[pick % 3]
+        if action is Action.MOVE:
+            targets = [(A,), (B, C), (), tuple(WIDE), (queue,)][pick % 5]
+        priority = pick % 10 if action is Action.RESTORE or pick % 2 else None
+        self.world.order(Order(action, (Item(item.qpool, queue),), b"{}", targets, priority,
+                               keep * NS, force))
+
+    # the world around
+
+    @rule(seconds=st.sampled_from([1, 3, 6, 21, 31, 61, 4000]))
+    def advance(self, seconds: int) -> None:
+        self.world.advance(seconds)
+
+    @rule(seconds=st.sampled_from([-86400, -10, 10, 86400 * 365]))
+    def jump(self, seconds: int) -> None:
+        self.world.jump(seconds)
+
+    @rule(queue=st.sampled_from(FEW), put=st.booleans(), get=st.booleans(),
+          depth=st.sampled_from([3, 8, 1 << 20]))
+    def define(self, queue: int, put: bool, get: bool, depth: int) -> None:  # noqa: FBT001
+        old = self.world.model.rules[queue]
+        self.world.define(QueueRules(queue, old.name, depth, old.max_length, put, get,
+                                     old.attempts_max, old.death_delay_ns, old.lease_ns))
+
+    @rule(total=st.sampled_from([60, 60, 60, 20]), space_left=st.sampled_from([True, True, False]))
+    def limit(self, total: int, space_left: bool) -> None:  # noqa: FBT001
+        self.world.limit(total, space_left=space_left)
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.world.checkpoint()
+
+    # restarts
+
+    @rule()
+    def restart(self) -> None:
+        self.world.restart()
+
+    @rule(survive=st.booleans(), kept=st.sampled_from([0, 1, 100]))
+    def crash(self, survive: bool, kept: int) -> None:  # noqa: FBT001
+        self.world.crash(lambda count: min(count, kept), survive=survive)
+
+    @rule(cut=st.integers(0, 12), kept=st.sampled_from([0, 1, 100]))
+    def crash_in_checkpoint(self, cut: int, kept: int) -> None:
+        self.world.checkpoint(cut, lambda count: min(count, kept))
+
+    @rule(number=clients, pick=numbers, cut=st.integers(0, 3), kept=st.sampled_from([0, 1, 100]),
+          many=st.sampled_from([0, 3, 14]))
+    def crash_in_put(self, number: int, pick: int, cut: int, kept: int, many: int) -> None:
+        if not self.world.model.wishes:
+            drafts = [draft([Part(A, (pick + i) % 3)], b"%d" % i, persistent=pick % 5 > 0)
+                      for i in range(many)]
+            drafts = drafts or [draft([Part(q, 4) for q in (A, *WIDE)], b"wide")]
+            self.world.crash_in_put(self._client(number), drafts, cut,
+                                    lambda count: min(count, kept))
+
+    @rule(number=clients, pick=numbers, cut=st.integers(0, 3), kept=st.sampled_from([0, 1, 100]),
+          kind=kinds)
+    def crash_in_settle(self, number: int, pick: int, cut: int, kept: int,
+                        kind: Settlement) -> None:
+        client = self._client(number)
+        if client.held and client.queue != IDEL and not self.world.model.wishes:
+            verdicts = self._verdicts(client, [(pick - pick % 23, kind, 5 * NS)])
+            self.world.crash_in_settle(client, verdicts, cut, lambda count: min(count, kept))
+
+
+Machine.TestCase.settings = profile(examples=60, steps=40)
+TestModel = Machine.TestCase
