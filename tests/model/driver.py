@@ -72,6 +72,7 @@ class World:
         self.clients = [Client(n, *reader) for n, reader in enumerate(READERS)]
         self.highest = 0  # QPoolId ever given
         self._start(clean=True)
+        self._return()
 
     def close(self) -> None:
         """Let go of everything."""

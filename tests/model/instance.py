@@ -246,7 +246,7 @@ class Instance:
         session = Session(party, client.token, f"client{client.number}", frozenset(),
                           Door(cast(socket.socket, None)), cast(ServerChannel, channel),
                           channel.view[:half], channel.view[half:], trusted=True)
-        session.sequence = max(0, in_doubt - 1)
+        session.sequence = max(0, in_doubt - 1, known.sequence if known else 0)
         session.queue, session.auxiliary = client.queue, client.auxiliary
         client.session = session
         self.sessions.add(session)

@@ -148,7 +148,7 @@ class ControlPlane:
             raise BadRequest(reason="the token is in use")
         session = self._admit(door, peer, name, token)
         in_doubt = int(question.get("in_doubt", 0))
-        session.sequence = max(0, in_doubt - 1)
+        session.sequence = max(0, in_doubt - 1, known.sequence if known else 0)
         self._resume(session, question, known)
         answered = None
         if known and known.sequence == in_doubt:
