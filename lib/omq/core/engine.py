@@ -15,7 +15,7 @@ and the journal, so only what a block holds counts, and a block is whole or abse
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heappop
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from omq.core.puts import NewMessage
 from omq.core.settle import REASON_DIED, REASON_LEASE, Verdict
 from omq.core.state import Core, Party, Poisoned, QueueRules
 from omq.core.statistics import Statistics
-from omq.core.waiting import Waiter, Waiters
+from omq.core.waiting import FOREVER, Timeouts, Waiter, Waiters
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import Part
@@ -42,8 +42,8 @@ _PUTS, _GIVES, _DONES = int(Counter.PUTS), int(Counter.GIVES), int(Counter.DONES
 _GROUPS, _FILE = int(Counter.GROUPS), int(Counter.JOURNAL_FILE)
 _BYTES = int(Counter.JOURNAL_BYTES)
 _SUSPENDED = int(QueueFlag.SUSPENDED)
-FOREVER = 1 << 62
 EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
+TEXT_GROWTH = 6  # bytes that JSON makes of one at most
 
 
 class Engine:
@@ -54,14 +54,13 @@ class Engine:
         self.statistics = statistics
         self.waiters: dict[int, Waiters] = {}
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
-        self.timeouts: list[tuple[int, int, Waiter]] = []
+        self.timeouts = Timeouts()
         self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
         self.limbo_until = FOREVER
         self.limbo_delay_ns = 0
         self.poisoned: list[Poisoned] = []
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.name_everything
-        self._turn = 0
 
     # a group
 
@@ -170,8 +169,7 @@ class Engine:
         waiter = Waiter(party, queue, want, sequence, deadline, auxiliary)
         self.waiters.setdefault(queue, Waiters()).add(waiter)
         if deadline != FOREVER:
-            self._turn += 1
-            heappush(self.timeouts, (deadline, self._turn, waiter))
+            self.timeouts.add(deadline, waiter)
         self.core.runnable.add(queue)
         return waiter
 
@@ -197,28 +195,21 @@ class Engine:
     def expire(self) -> list[Waiter]:
         """The waiters whose time is over; after `dispatch`, so that nobody leaves empty-handed who
         need not."""
-        now, expired = self.core.mono_ns, []
-        while self.timeouts and self.timeouts[0][0] <= now:
-            waiter = heappop(self.timeouts)[2]
-            if waiter.waiting:
-                waiter.waiting = False
-                expired.append(waiter)
+        expired = self.timeouts.over(self.core.mono_ns)
+        for waiter in expired:
+            self.waiters[waiter.queue].drop(waiter)
         return expired
 
     def next_deadline(self) -> int:
         """Monotonic ns of the next thing that time alone brings."""
         core = self.core
-        best = self.statistics.due
+        best = min(self.statistics.due, self.timeouts.next())
         if core.due:
             best = min(best, core.due[0][0])
         if core.leases:
             best = min(best, core.leases[0][0])
         if self.limbo:
             best = min(best, self.limbo_until)
-        while self.timeouts and not self.timeouts[0][2].waiting:
-            heappop(self.timeouts)
-        if self.timeouts:
-            best = min(best, self.timeouts[0][0])
         return best
 
     # scheduling
@@ -255,15 +246,15 @@ class Engine:
     def cancel(self, waiter: Waiter) -> None:
         """Answer a wait at the end of this group, with what there is."""
         if waiter.waiting:
-            self._turn += 1
-            heappush(self.timeouts, (0, self._turn, waiter))
+            self.timeouts.add(0, waiter)
 
     def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object], *,
                orderly: bool) -> int:
         """A client is gone: its wishes and its messages. How many came back: to their old place if
         it left in order (or closed its connection), else deferred with the attempt counted."""
         for waiter in waiters:
-            waiter.waiting = False
+            if waiter.waiting:
+                self.waiters[waiter.queue].drop(waiter)
         self.parties.pop(party.slot, None)
         if not party.active:
             return 0

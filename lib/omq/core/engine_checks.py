@@ -84,7 +84,7 @@ class EngineChecks:
         engine, core = self._engine, self._core
         heaps: dict[str, Sequence[tuple[Any, ...]]] = {
             "due": core.due, "leases": core.leases,
-            "timeouts": [item[:2] for item in engine.timeouts],
+            "timeouts": [item[:2] for item in engine.timeouts.heap],
             **{f"lane of queue {queue}": lane for queue, lane in core.lanes.items()}}
         for name, heap in heaps.items():
             wrong = sum(heap[(i - 1) // 2] > heap[i] for i in range(1, len(heap)))

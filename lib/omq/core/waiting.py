@@ -2,14 +2,22 @@
 
 With no backlog the main reader is preferred; auxiliary ones get messages as soon as it is busy,
 that is with a backlog of whatever size (seed).
+
+Invariant: a line holds those that wait and nobody else, so its length is the number of readers that
+share a backlog. Of time-outs the answered ones go when they come up, or when they are too many.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Final
 
 from omq.core.state import Party
+
+FOREVER: Final = 1 << 62
+TIMEOUTS_MAX: Final = 4096  # kept before the answered ones are thrown out
 
 
 @dataclass(slots=True, eq=False)
@@ -39,10 +47,45 @@ class Waiters:
         (self.auxiliary if waiter.auxiliary else self.main).append(waiter)
 
     def take(self) -> Waiter | None:
-        """The next one that still waits."""
-        for line in (self.main, self.auxiliary):
-            while line:
-                waiter = line.popleft()
-                if waiter.waiting:
-                    return waiter
-        return None
+        """The next one."""
+        line = self.main or self.auxiliary
+        return line.popleft() if line else None
+
+    def drop(self, waiter: Waiter) -> None:
+        """It does not wait any more."""
+        waiter.waiting = False
+        (self.auxiliary if waiter.auxiliary else self.main).remove(waiter)
+
+
+class Timeouts:
+    """Waits that end by themselves."""
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[int, int, Waiter]] = []
+        self._turn = 0
+        self._limit = TIMEOUTS_MAX
+
+    def add(self, deadline: int, waiter: Waiter) -> None:
+        """End this wait at `deadline` (monotonic ns; 0 = now)."""
+        if len(self.heap) >= self._limit:
+            self.heap = [item for item in self.heap if item[2].waiting]
+            heapify(self.heap)
+            self._limit = max(TIMEOUTS_MAX, 2 * len(self.heap))
+        self._turn += 1
+        heappush(self.heap, (deadline, self._turn, waiter))
+
+    def over(self, now: int) -> list[Waiter]:
+        """Those whose time is over and who still wait, each once."""
+        out = []
+        while self.heap and self.heap[0][0] <= now:
+            waiter = heappop(self.heap)[2]
+            if waiter.waiting:
+                waiter.waiting = False
+                out.append(waiter)
+        return out
+
+    def next(self) -> int:
+        """When the next one ends."""
+        while self.heap and not self.heap[0][2].waiting:
+            heappop(self.heap)
+        return self.heap[0][0] if self.heap else FOREVER
