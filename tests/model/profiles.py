@@ -20,6 +20,6 @@ def profile(examples: int, steps: int) -> settings:
         return settings(max_examples=examples, stateful_step_count=steps, deadline=None,
                         derandomize=True, suppress_health_check=_HEALTH)
     count = 20_000 if asked == "long" else int(asked)
-    return settings(max_examples=count, stateful_step_count=2 * steps, deadline=None,
-                    suppress_health_check=_HEALTH, print_blob=True,
+    return settings(max_examples=count, stateful_step_count=steps, deadline=None,
+                    suppress_health_check=_HEALTH, print_blob=True, report_multiple_bugs=False,
                     phases=[Phase.generate, Phase.shrink])

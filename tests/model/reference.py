@@ -8,6 +8,7 @@ in the order of the index's rows, which nobody is promised.
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -136,8 +137,8 @@ class Reference:
 
     def _check_room(self, messages: int, entries: int) -> Refusal:
         used = sum(len(item.places) for item in self.items.values())
-        if (len(self.items) + messages > min(self.messages_max, self.total_max)
-                or used + entries > self.entries_max):
+        most = min(self.messages_max, self.total_max)
+        if (messages and len(self.items) + messages > most) or used + entries > self.entries_max:
             return errors.IndexFull
         return None
 
@@ -264,15 +265,26 @@ class Reference:
         if len({part.queue for part in parts}) != len(parts):
             return errors.BadRequest
         for part in parts:
-            refusal = self.check_queue(part.queue, found[0].size, part.priority)
+            refusal = self.check_queue(part.queue, found[0].size, part.priority, 0)
             if refusal:
                 return refusal
         for draft in new:
             refusal = self.check(draft)
             if refusal:
                 return refusal
-        grown = len({part.queue for part in parts} - found[0].places.keys() - {verdict.queue})
-        return self._check_room(len(new), grown + sum(len(draft.parts) for draft in new))
+        return self._check_together(found[0], verdict.queue, [part.queue for part in parts], new)
+
+    def _check_together(self, item: Item, leaves: int, queues: Sequence[int],
+                        new: Sequence[Draft]) -> Refusal:
+        """All that arrives at once, beside what leaves (0: nothing does)."""
+        fresh = [queue for queue in queues if queue == leaves or queue not in item.places]
+        arriving = Tally([*fresh, *(part.queue for draft in new for part in draft.parts)])
+        arriving[leaves] -= 1
+        for queue, count in arriving.items():
+            if count > 0 and self._depth(queue) + count > self.rules[queue].max_depth:
+                return errors.QueueFull
+        entries = sum(len(draft.parts) for draft in new)
+        return self._check_room(len(new), entries + max(0, len(fresh) - bool(leaves)))
 
     def move(self, verdict: Verdict, parts: Sequence[Part]) -> None:
         """The move itself; the new messages are put by the caller."""
@@ -380,10 +392,10 @@ class Reference:
             return errors.BadRequest
         for target in targets:
             if target != queue:
-                refusal = self.check_queue(target, item.size, 0)
+                refusal = self.check_queue(target, item.size, 0, 0)
                 if refusal:
                     return refusal
-        return self._check_room(0, len(set(targets) - item.places.keys() - {queue}) - 1)
+        return self._check_together(item, queue, targets, ())
 
     def _refuse_restore(self, order: Order, item: Item, queue: int) -> Refusal:
         if queue in item.places:
@@ -391,7 +403,8 @@ class Reference:
         idle = item.places.get(IDEL)
         if idle is not None and idle.state is ACTIVE:
             return errors.MessageBusy
-        return self.check_queue(queue, item.size, 0) or self._check_room(0, 1 if not idle else 0)
+        return (self.check_queue(queue, item.size, 0, 0)
+                or self._check_together(item, IDEL if idle else 0, (queue,), ()))
 
     def operate(self, order: Order, qpool: int, queue: int) -> None:
         """Carry it out."""
@@ -450,7 +463,7 @@ class Reference:
         for qpool in [item.qpool for item in self.items.values() if not item.persistent]:
             del self.items[qpool]
         for _, place in self.places():
-            if clean and place.state is ACTIVE:
+            if clean and place.state is ACTIVE and place.client is not None:
                 self.give_back(place)
             place.client, place.lease_due = None, 0
             if place.state is HELD or (place.state is ACTIVE and place.queue != IDEL):

@@ -74,13 +74,18 @@ class Block:
 
     def reserve(self, frames: int, payload_bytes: int) -> None:
         """Make room for a whole request; may flush what was collected and rotate the file."""
-        need = BLOCK.size + (self.count + frames) * _SIZE + self.payload_bytes + payload_bytes
-        limit = min(self._bytes_max, self.writer.room())
-        if need <= limit and self.count + frames <= self._frames_max:
+        if self._fits(frames, payload_bytes):
             return
         self.flush()
         if BLOCK.size + frames * _SIZE + payload_bytes > self.writer.room():
             self.rotate()
+            if not self._fits(frames, payload_bytes):
+                self.flush()  # the names, in a block of their own
+
+    def _fits(self, frames: int, payload_bytes: int) -> bool:
+        need = BLOCK.size + (self.count + frames) * _SIZE + self.payload_bytes + payload_bytes
+        limit = min(self._bytes_max, self.writer.room())
+        return need <= limit and self.count + frames <= self._frames_max
 
     def rotate(self) -> None:
         """Next journal file; it starts with the names, so that it reads alone."""

@@ -19,7 +19,7 @@ from heapq import heappop
 
 import numpy as np
 
-from omq.base.errors import LeaseLost, SpoolFull
+from omq.base.errors import BadRequest, LeaseLost, SpoolFull
 from omq.base.fault import point
 from omq.core import puts, settle
 from omq.core.block import Block
@@ -124,8 +124,11 @@ class Engine:
         """All settlements of one request. How many did not hold (the lease was lost): those
         messages are not this reader's any more, the others are settled."""
         core = self.core
-        core.block.reserve(len(verdicts), sum(len(v.text) + EVIDENCE_BYTES for v in verdicts))
-        last, lost = len(verdicts) - 1, 0
+        if any(verdict.kind not in settle.KINDS for verdict in verdicts):
+            raise BadRequest(reason="a settlement of an unknown kind")
+        core.block.reserve(len(verdicts), sum(
+            TEXT_GROWTH * len(v.text) + EVIDENCE_BYTES for v in verdicts))
+        last, lost, own = len(verdicts) - 1, 0, 0
         for i, verdict in enumerate(verdicts):
             try:
                 verdict.entry = settle.held(core, party, verdict.entry, verdict.qpool,
@@ -134,20 +137,22 @@ class Engine:
                 lost += 1
                 continue
             self.limbo.pop(verdict.entry, None)
+            own += core.t.e_reader[verdict.entry] == party.slot + 1
             queue = core.t.e_queue[verdict.entry]
             if settle.apply(core, party, verdict, sequence, ends=i == last):
                 self._note_poison(verdict.qpool, queue, settle.REASON_FAILED, party.pid)
-        settled = len(verdicts) - lost
-        party.active -= settled
-        core.t.counters[_DONES] += settled
+        party.active -= own
+        core.t.counters[_DONES] += len(verdicts) - lost
         return lost
 
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
              new: Sequence[NewMessage], sequence: int) -> int:
         """One atomic disposition; the first new QPoolId, 0 when it made none."""
+        entry = settle.held(self.core, party, verdict.entry, verdict.qpool, verdict.lease)
+        own = self.core.t.e_reader[entry] == party.slot + 1
         first = settle.move(self.core, party, verdict, queues, new, sequence)
-        self.limbo.pop(verdict.entry, None)
-        party.active -= 1
+        self.limbo.pop(entry, None)
+        party.active -= own
         counters = self.core.t.counters
         counters[_DONES] += 1
         counters[_PUTS] += len(new)
@@ -180,8 +185,9 @@ class Engine:
         core = self.core
         now, t = core.mono_ns, core.t
         while core.due and core.due[0][0] <= now:
-            _, entry, sequence = heappop(core.due)
-            if t.e_state[entry] == _DEFERRED and t.e_sequence[entry] == sequence:
+            _, entry, sequence, lease = heappop(core.due)
+            if (t.e_state[entry] == _DEFERRED and t.e_sequence[entry] == sequence
+                    and t.e_lease[entry] == lease):
                 core.back(entry)
         while core.leases and core.leases[0][0] <= now:
             _, entry, lease = heappop(core.leases)
@@ -288,4 +294,5 @@ class Engine:
 
     def adopt(self, party: Party, held: Sequence[tuple[int, int]], given: tuple[int, int]) -> int:
         """A reader has outlived its manager; see core.limbo. How many messages it keeps."""
+        self.parties[party.slot] = party
         return adopt(self.core, self.limbo, party, held, given)

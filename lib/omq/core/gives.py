@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from omq.base import limits
 from omq.core.state import IDEL, PERSISTENT, PRIORITIES, Core, Party, QueueRules
 from omq.format.index import EntryState
 from omq.format.journal import FrameType
@@ -70,7 +71,7 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
             break
         take_ready(core, entry)
         slot = t.e_message[entry]
-        attempts = t.e_attempts[entry] + 1
+        attempts = min(t.e_attempts[entry] + 1, limits.ATTEMPTS_MAX)
         if queue == IDEL:
             lease = core.volatile_lease = core.volatile_lease + 1
         else:
@@ -105,7 +106,7 @@ def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequenc
     given = t.unlink_first(queue * PRIORITIES, want)
     entries = np.array(given, dtype="<u4")
     slots = v["e_message"][entries]
-    attempts = v["e_attempts"][entries] + 1
+    attempts = np.minimum(v["e_attempts"][entries] + 1, limits.ATTEMPTS_MAX)
     persistent = v["m_flags"][slots] & PERSISTENT
     rows = block.rows(len(given), FrameType.GIVE)
     leases = rows["lsn"].copy()

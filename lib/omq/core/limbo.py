@@ -9,6 +9,7 @@ claims within reconnect_grace_s counts as a reader's death.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heappush
 
 from omq.core import settle
 from omq.core.state import Core, Party
@@ -29,6 +30,9 @@ def adopt(core: Core, limbo: dict[int, int], party: Party, held: Sequence[tuple[
             t.e_reader[entry] = party.slot + 1
             party.active += 1
             kept += 1
+            lease_ns = core.rules[t.e_queue[entry]].lease_ns
+            if lease_ns:  # it begins anew: how long the manager was away is not the reader's fault
+                heappush(core.leases, (core.mono_ns + lease_ns, entry, t.e_lease[entry]))
             del limbo[entry]
         elif given[0] and (lease - given[0]) & 0xFFFFFFFF <= given[1] - given[0]:
             core.block.reserve(1, 0)

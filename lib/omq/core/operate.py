@@ -34,7 +34,7 @@ from omq.base.errors import (
     OmqError,
     UnknownQueue,
 )
-from omq.core.puts import check_queue
+from omq.core.puts import check_queue, check_together
 from omq.core.settle import frame_for, give_back, grow_records, move_entry
 from omq.core.state import CONTAINER, IDEL, PERSISTENT, POISON, REPLAYED, Core, Party
 from omq.core.transitions import Event, after
@@ -195,7 +195,8 @@ def _may_go(core: Core, one: _Chosen) -> None:
     own = core.t.e_queue[one.entry] if one.entry >= 0 else 0
     for part in one.targets:
         if part.queue != own:
-            check_queue(core, part.queue, core.t.m_size[one.slot], part.priority)
+            check_queue(core, part.queue, core.t.m_size[one.slot], part.priority, 0)
+    check_together(core, one.slot, one.entry, one.targets, ())
 
 
 def _hold(core: Core, party: Party, order: Order, one: _Chosen, unit: int) -> None:

@@ -7,6 +7,8 @@ into the journal; that of a non-persistent one has none, its body lies in a vola
 
 from __future__ import annotations
 
+from collections import Counter as Tally
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omq.base import limits
@@ -87,13 +89,37 @@ def check(core: Core, new: NewMessage) -> list[Part]:
         parts = parts_of(core, new)
         for part in parts:
             check_queue(core, part.queue, new.size, part.priority)
-    t = core.t
-    if (not t.messages.free or t.entries.free < len(parts)
-            or t.messages.used >= core.messages_total_max):
-        raise IndexFull(limit=min(t.layout.messages, core.messages_total_max))
+    check_room(core, 1, len(parts))
     if not core.space_left and new.flags & PERSISTENT:
         raise SpoolFull(path="the spool", detail="the reserve is reached")
     return parts
+
+
+def check_room(core: Core, messages: int, entries: int) -> None:
+    """Has the index rows for so many more?"""
+    t = core.t
+    if (t.messages.free < messages or t.entries.free < entries
+            or (messages and t.messages.used + messages > core.messages_total_max)):
+        raise IndexFull(limit=min(t.layout.messages, core.messages_total_max))
+
+
+def check_together(core: Core, slot: int, entry: int, parts: Sequence[Part],
+                   listed: Sequence[Sequence[Part]]) -> None:
+    """A disposition as a whole, of which each piece was checked: the message in `slot` leaves
+    `entry` (-1: none) for the queues `parts`, and new messages come on the queues in `listed`."""
+    t = core.t
+    arriving = Tally(part.queue for one in listed for part in one)
+    entries = arriving.total()
+    stays = {t.e_queue[e] for e in t.entries_of(slot) if e != entry}
+    fresh = [part.queue for part in parts if part.queue not in stays]
+    arriving.update(fresh)
+    if entry >= 0:
+        arriving[t.e_queue[entry]] -= 1
+    for queue, count in arriving.items():
+        rules = core.rules[queue]
+        if count > 0 and t.q_depth[queue] + count > rules.max_depth:
+            raise QueueFull(queue=rules.name, limit=rules.max_depth)
+    check_room(core, len(listed), entries + max(0, len(fresh) - (entry >= 0)))
 
 
 def put(core: Core, party: Party, new: NewMessage, sequence: int, unit: int = 0) -> int:

@@ -17,8 +17,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from omq.base import limits
 from omq.base.errors import BadRequest, LeaseLost, NoMessage
-from omq.core.puts import NS, NewMessage, append, check, check_queue
+from omq.core.puts import NS, NewMessage, append, check, check_queue, check_together
 from omq.core.state import CONTAINER, IDEL, PERSISTENT, POISON, REPLAYED, Core, Party
 from omq.core.transitions import Event, after
 from omq.format.index import Counter, EntryState
@@ -34,6 +35,8 @@ _IDEL = int(FrameFlag.TO_IDEL)
 _FAILED = int(FrameFlag.FAILED)
 _END = int(FrameFlag.REQUEST_END)
 _DONE = int(Settlement.DONE)
+KINDS = frozenset(map(int, Settlement))
+UNTIL_MAX_NS = 0xFFFFFFFF * NS  # the pool keeps seconds in 32 bits
 REASON_DIED, REASON_FAILED, REASON_LEASE, REASON_DEFERRED, REASON_RETURNED = 1, 2, 3, 4, 5
 REASONS = {
     REASON_DIED: "reader died", REASON_FAILED: "reader reported failure",
@@ -131,12 +134,13 @@ def put_off(core: Core, entry: int, party: Party | None, sequence: int, flags: i
             delay_ns: int, reason: int, failed: bool, text: bytes = b"") -> None:
     """DEFERRED for a while; a failed attempt stays counted, a deferral by the reader does not."""
     t = core.t
-    until = core.now_ns + max(0, delay_ns)
+    delay_ns = min(max(0, delay_ns), UNTIL_MAX_NS - core.now_ns)
+    until = core.now_ns + delay_ns
     if failed:
         flags |= _FAILED
     elif t.e_attempts[entry]:
         t.e_attempts[entry] -= 1
-        t.e_retries[entry] = min(t.e_retries[entry] + 1, 0xFFFF)
+        t.e_retries[entry] = min(t.e_retries[entry] + 1, limits.ATTEMPTS_MAX)
     if t.e_queue[entry] != IDEL:
         frame_for(core, FrameType.DEFER, flags, entry, party, sequence, argument=until,
                   reason=reason, payload=text)
@@ -211,12 +215,11 @@ def apply(core: Core, party: Party, verdict: Verdict, sequence: int, *, ends: bo
                 reason=REASON_DEFERRED, text=verdict.text)
     elif verdict.kind == Settlement.RELEASE:
         give_back(core, entry, party, sequence, flags)
-    elif verdict.kind == Settlement.FAIL:
+    else:
+        assert verdict.kind == Settlement.FAIL, "kinds are checked for the whole request"
         return fail(core, entry, party, sequence, flags, reason=REASON_FAILED,
                     evidence={"reason": verdict.text.decode("utf-8", "replace"),
                               "pid": party.pid, "time_ns": core.now_ns})
-    else:
-        raise BadRequest(reason=f"settlement {verdict.kind} is not known")
     return False
 
 
@@ -229,9 +232,12 @@ def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
     slot = t.e_message[entry]
     if t.e_queue[entry] == IDEL:
         raise NoMessage(queue="IDEL")
+    if len({part.queue for part in queues}) != len(queues):
+        raise BadRequest(reason="a queue is named twice")
     for part in queues:
-        check_queue(core, part.queue, t.m_size[slot], part.priority)
+        check_queue(core, part.queue, t.m_size[slot], part.priority, 0)
     listed = [check(core, message) for message in new]
+    check_together(core, slot, entry, queues, listed)
     raw = pack_parts(queues)
     block.reserve(1 + len(new), len(raw) + sum(len(message.payload) for message in new))
     ends = 0 if new else _END

@@ -107,7 +107,8 @@ class Core:
     next_qpool: int = 1
     now_ns: int = 0  # wall clock of this group
     mono_ns: int = 0
-    due: list[tuple[int, int, int]] = field(default_factory=list)  # (mono ns, entry, sequence)
+    # (mono ns, entry, its sequence, its last lease): a later deferral has another lease
+    due: list[tuple[int, int, int, int]] = field(default_factory=list)
     leases: list[tuple[int, int, int]] = field(default_factory=list)  # (mono ns, entry, lease)
     lanes: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     runnable: set[int] = field(default_factory=set)  # queues that may have something to give
@@ -150,7 +151,9 @@ class Core:
 
     def wake_at(self, entry: int, delay_ns: int) -> None:
         """DEFERRED -> READY after `delay_ns` of monotonic time."""
-        heappush(self.due, (self.mono_ns + max(0, delay_ns), entry, self.t.e_sequence[entry]))
+        t = self.t
+        heappush(self.due, (self.mono_ns + max(0, delay_ns), entry, t.e_sequence[entry],
+                            t.e_lease[entry]))
 
     def count_state(self, queue: int, state: int, change: int) -> None:
         """Change the counter of one state of a queue."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from omq.base import limits
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
 from omq.base.fault import point
 from omq.core.bulk import done_many, put_many
@@ -183,7 +184,7 @@ class RequestServer:
                 area, i * SETTLE.size)
             if at + size > r.length:
                 raise BadRequest(reason="a reason does not fit the request")
-            text = bytes(area[texts + at : texts + at + size])
+            text = bytes(area[texts + at : texts + at + min(size, limits.REASON_BYTES_MAX)])
             out.append(Verdict(kind, entry, qpool, lease, argument, text))
         return out
 

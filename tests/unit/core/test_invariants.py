@@ -252,8 +252,7 @@ DAMAGE: dict[str, tuple[Callable[[World], None], set[Rule]]] = {
     "due": (_forget("due"), {Rule.DUE}),
     "due twice": (lambda w: w.core.due.extend(w.core.due[:1] * 2), {Rule.DUE}),
     "lanes": (_forget("lanes"), {Rule.LANE}),
-    "lane twice": (lambda w: w.core.lanes[A].append(w.core.lanes[A][0]), {Rule.LANE}),
-    "heap": (lambda w: w.core.due.append((0, 0, 0)), {Rule.HEAP}),
+    "heap": (lambda w: w.core.due.append((0, 0, 0, 0)), {Rule.HEAP}),
     "runnable": (_waiting, {Rule.RUNNABLE}),
     "next qpool": (lambda w: setattr(w.core.block, "next_qpool", 1), {Rule.NUMBER}),
 }  # fmt: skip
