@@ -1,4 +1,5 @@
-"""How long the model tests search: OMQ_MODEL=long for an hour's worth, OMQ_MODEL=N for N examples.
+"""How long the model tests search: OMQ_MODEL=long for hours, OMQ_MODEL=N for N random examples,
+OMQ_MODEL=quick:N for N fixed ones whose failure is not shrunk (tests/model/mutants.py).
 
 Without it the examples are the same on every machine (derandomised), so that a change of the code
 is the only thing that changes the result.
@@ -19,6 +20,10 @@ def profile(examples: int, steps: int) -> settings:
     if asked == "ci":
         return settings(max_examples=examples, stateful_step_count=steps, deadline=None,
                         derandomize=True, suppress_health_check=_HEALTH)
+    if asked.startswith("quick:"):
+        return settings(max_examples=int(asked[6:]), stateful_step_count=steps, deadline=None,
+                        derandomize=True, suppress_health_check=_HEALTH,
+                        report_multiple_bugs=False, phases=[Phase.generate])
     count = 20_000 if asked == "long" else int(asked)
     return settings(max_examples=count, stateful_step_count=steps, deadline=None,
                     suppress_health_check=_HEALTH, print_blob=True, report_multiple_bugs=False,
