@@ -1,8 +1,9 @@
 """Which event may happen to an entry in which state, and what state follows: one total table.
 
 Sources: the original's life cycle (birth, life, death; defer 30 s and POISON at the third death;
-IDEL) and DESIGN §6. The engine asks `after` for every change; redo asks it too, so a restart and
-the live system cannot disagree. Tests go over all combinations.
+IDEL) and DESIGN §6. Operator commands ask `after`; the paths of every message restate the table,
+since a question for each would cost more than the work. tests/model/test_transitions.py drives
+engine and restart through every event in every state, so neither can disagree with the table.
 
     event     READY     ACTIVE     DEFERRED   HELD
     GIVE      ACTIVE    -          -          -
