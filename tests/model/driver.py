@@ -91,8 +91,12 @@ class World:
         self.instance.group(*work)
 
     def finish(self) -> None:
-        """What time and readers do at the end of a group, on the model; then everything is
-        compared."""
+        """The end of a group, and both sides are compared."""
+        self._end_group()
+        self.verify()
+
+    def _end_group(self) -> None:
+        """What time and readers do at the end of a group, on the model; who was answered what."""
         model = self.model
         model.wall, model.mono = self._clock
         model.tick()
@@ -104,7 +108,6 @@ class World:
                 self._compare_given(client, answers[client.number], reply)
             elif client.number in waiting:
                 assert reply is None, (client.number, reply)
-        self.verify()
 
     def _compare_given(self, client: Client, pairs: Sequence[tuple[Item, Place]],
                        reply: object) -> None:
@@ -298,8 +301,8 @@ class World:
         self.group(lambda: self.instance.end(session, died=died))
         client.session, client.token, client.sequence = None, b"", 0
         client.held.clear()
+        self._end_group()
         self.instance.register(client)
-        self.model.tick()
         self.finish()
 
     def order(self, order: Order) -> None:
@@ -351,8 +354,7 @@ class World:
             self.crash(keep, survive=True)
             return
         self.disk.cut = None
-        self.model.wall, self.model.mono = self._clock
-        self.model.tick()
+        self.group()
         self.finish()
 
     # restarts
@@ -400,8 +402,8 @@ class World:
             found = self.instance.register(client, in_doubt)
             answered |= found is not None and client is doubtful
             self._adopted(client)
-            self.model.tick()
-        self.finish()
+            self._end_group()
+        self.verify()
         return answered
 
     def _adopted(self, client: Client) -> None:

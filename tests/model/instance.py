@@ -50,7 +50,7 @@ from omq.storage.volatile import VolatileBodies
 
 NS = 1_000_000_000
 SETTINGS = replace(
-    Settings(), journal_file_bytes=64 * 1024, block_bytes_max=32 * 1024, block_frames_max=200,
+    Settings(), journal_file_bytes=32 * 1024, block_bytes_max=24 * 1024, block_frames_max=200,
     store_file_bytes=32 * 1024, volatile_file_bytes=4096, journal_files_kept=1,
     checkpoint_journal_bytes_max=1 << 20, disk_reserve_bytes=0, reconnect_grace_s=30,
     dedupe_clients_max=16, batch_messages_max=50)
@@ -336,7 +336,8 @@ class Instance:
         keeper.bodies.round(result.lsn, number, lambda: self)
 
     def relocate(self, rows: bytes) -> int:
-        """pool.writer's request."""
-        taken: list[int] = []
-        self.group(lambda: taken.append(relocate(self.core, memoryview(rows))))
-        return taken[0]
+        """pool.writer's request, in a block of its own."""
+        self.begin()
+        taken = relocate(self.core, memoryview(rows))
+        self.engine.commit()
+        return taken

@@ -1,4 +1,4 @@
-"""What queues are, in plain Python: the rules of DESIGN and README with nothing of the engine's
+"""What queues are, in plain Python: the rules of the README with nothing of the engine's
 tables, heaps, journal or pool. A message is an object, a queue is whatever places say that they are
 on it, time is two numbers, and the disk is one number a place.
 

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from omq.core.operate import Action, Item, Order
 from omq.core.state import IDEL, QueueRules
+from omq.format.index import EntryState
 from omq.format.message import Part
 from omq.format.wire import Settlement
 from tests.model.driver import WIDE, A, B, C, World, draft
@@ -47,6 +48,18 @@ class Machine(RuleBasedStateMachine):
         """A client that has no request under way."""
         idle = self.world.idle()
         return idle[number % len(idle)]
+
+    def _reader(self, number: int) -> Client:
+        """The same, of a queue with something to hand out if there is one."""
+        waiting = {place.queue for _, place in self.world.model.places()
+                   if place.state is EntryState.READY}
+        idle = [client for client in self.world.idle() if client.queue in waiting]
+        return idle[number % len(idle)] if idle else self._client(number)
+
+    def _holder(self, number: int) -> Client | None:
+        """One that has messages, if there is one."""
+        idle = [client for client in self.world.idle() if client.held]
+        return idle[number % len(idle)] if idle else None
 
     def _now(self) -> int:
         return self.world.instance.wall // NS
@@ -98,45 +111,50 @@ class Machine(RuleBasedStateMachine):
                         persistent=pick % 5 > 0 or i % 2 > 0) for i in range(count)]
         self.world.put_many(self._client(number), drafts)
 
-    @rule(number=clients)
-    def repeat(self, number: int) -> None:
-        client = self._client(number)
-        if 0 < client.sequence <= client.live.sequence:
-            self.world.repeat(client)
-
     # readers
 
-    @rule(number=clients, want=st.integers(1, 30), timeout=st.sampled_from([0, 0, 0, 3, 40, -1]),
+    @rule(number=clients, want=st.integers(1, 30), timeout=st.sampled_from([0, 3, 40, -1]),
           picks=st.lists(st.tuples(numbers, kinds, delays), max_size=3))
     def next(self, number: int, want: int, timeout: int,
              picks: list[tuple[int, Settlement, int]]) -> None:
+        """Any reader, which may have to wait."""
         client = self._client(number)
         if client.number == 4:
             timeout = 0  # see Place.tied
         self.world.settle(client, self._verdicts(client, picks), want=want, timeout_s=timeout)
 
+    @rule(number=clients, want=st.integers(1, 30))
+    def take(self, number: int, want: int) -> None:
+        self.world.settle(self._reader(number), [], want=want, timeout_s=0)
+
+    @rule(number=clients, want=st.integers(1, 4),
+          picks=st.lists(st.tuples(numbers, kinds, delays), max_size=3))
+    def settle_and_take(self, number: int, want: int, picks: list[tuple[int, Settlement, int]]
+                        ) -> None:
+        client = self._holder(number) or self._reader(number)
+        self.world.settle(client, self._verdicts(client, picks), want=want, timeout_s=0)
+
     @rule(number=clients, picks=st.lists(st.tuples(numbers, kinds, delays), min_size=1,
                                          max_size=20))
     def settle(self, number: int, picks: list[tuple[int, Settlement, int]]) -> None:
-        client = self._client(number)
-        verdicts = self._verdicts(client, picks)
-        if verdicts:
-            self.world.settle(client, verdicts)
+        client = self._holder(number)
+        if client:
+            self.world.settle(client, self._verdicts(client, picks))
 
-    @rule(number=clients)
-    def done_with_all(self, number: int) -> None:
-        client = self._client(number)
-        if client.held:
-            self.world.settle(client, [Verdict(Settlement.DONE, g.qpool, g.queue, g.lease)
+    @rule(number=clients, kind=kinds, delay=delays)
+    def settle_all(self, number: int, kind: Settlement, delay: int) -> None:
+        client = self._holder(number)
+        if client:
+            self.world.settle(client, [Verdict(kind, g.qpool, g.queue, g.lease, delay)
                                        for g in client.held.values()])
 
     @rule(number=clients, pick=numbers, count=st.integers(0, 19),
           new=st.lists(st.tuples(numbers, bodies), max_size=3))
     def move(self, number: int, pick: int, count: int, new: list[tuple[int, bytes]]) -> None:
-        client = self._client(number)
-        held = list(client.held.values())
-        if not held:
+        client = self._holder(number)
+        if not client:
             return
+        held = list(client.held.values())
         each = held[pick % len(held)]
         queues = [*FEW, *WIDE][pick % 4 : pick % 4 + count]
         if pick % 31 == 30 and queues:
@@ -177,20 +195,23 @@ class Machine(RuleBasedStateMachine):
     def advance(self, seconds: int) -> None:
         self.world.advance(seconds)
 
-    @rule(seconds=st.sampled_from([-86400, -10, 10, 86400 * 365]))
-    def jump(self, seconds: int) -> None:
-        self.world.jump(seconds)
-
-    @rule(queue=st.sampled_from(FEW), put=st.booleans(), get=st.booleans(),
-          depth=st.sampled_from([3, 8, 1 << 20]))
-    def define(self, queue: int, put: bool, get: bool, depth: int) -> None:  # noqa: FBT001
-        old = self.world.model.rules[queue]
-        self.world.define(QueueRules(queue, old.name, depth, old.max_length, put, get,
-                                     old.attempts_max, old.death_delay_ns, old.lease_ns))
-
-    @rule(total=st.sampled_from([60, 60, 60, 20]), space_left=st.sampled_from([True, True, False]))
-    def limit(self, total: int, space_left: bool) -> None:  # noqa: FBT001
-        self.world.limit(total, space_left=space_left)
+    @rule(what=st.sampled_from(["jump", "define", "define", "limit", "repeat"]), pick=numbers)
+    def change(self, what: str, pick: int) -> None:
+        """The clock is set, a queue's rules or the limits change, a client repeats itself."""
+        world = self.world
+        if what == "jump":
+            world.jump([-86400, -10, 10, 86400 * 365][pick % 4])
+        elif what == "define":
+            old = world.model.rules[FEW[pick % 3]]
+            world.define(QueueRules(
+                old.queue, old.name, [1 << 20, 1 << 20, 8, 3][pick % 4], old.max_length,
+                pick % 5 > 0, pick % 7 > 0, old.attempts_max, old.death_delay_ns, old.lease_ns))
+        elif what == "limit":
+            world.limit([60, 20][pick % 2], space_left=pick % 3 > 0)
+        else:
+            client = self._client(pick)
+            if 0 < client.sequence <= client.live.sequence:
+                world.repeat(client)
 
     @rule()
     def checkpoint(self) -> None:
@@ -198,37 +219,35 @@ class Machine(RuleBasedStateMachine):
 
     # restarts
 
-    @rule()
-    def restart(self) -> None:
-        self.world.restart()
-
-    @rule(survive=st.booleans(), kept=st.sampled_from([0, 1, 100]))
-    def crash(self, survive: bool, kept: int) -> None:  # noqa: FBT001
-        self.world.crash(lambda count: min(count, kept), survive=survive)
-
-    @rule(cut=st.integers(0, 12), kept=st.sampled_from([0, 1, 100]))
-    def crash_in_checkpoint(self, cut: int, kept: int) -> None:
-        self.world.checkpoint(cut, lambda count: min(count, kept))
+    @rule(how=st.sampled_from(["clean", "killed", "alone", "in a checkpoint"]),
+          cut=st.integers(0, 12), kept=st.sampled_from([0, 1, 100]))
+    def restart(self, how: str, cut: int, kept: int) -> None:
+        """In order, or after a death that the clients survive or not."""
+        if how == "clean":
+            self.world.restart()
+        elif how == "in a checkpoint":
+            self.world.checkpoint(cut, lambda count: min(count, kept))
+        else:
+            self.world.crash(lambda count: min(count, kept), survive=how == "killed")
 
     @rule(number=clients, pick=numbers, cut=st.integers(0, 3), kept=st.sampled_from([0, 1, 100]),
-          many=st.sampled_from([0, 3, 14]))
-    def crash_in_put(self, number: int, pick: int, cut: int, kept: int, many: int) -> None:
-        if not self.world.model.wishes:
+          many=st.sampled_from([-1, -1, -1, 0, 3, 14]), kind=kinds)
+    def crash_in_request(self, number: int, pick: int, cut: int, kept: int, many: int,
+                         kind: Settlement) -> None:
+        """While a message is put on many queues (0), some on one, or (-1) one is settled."""
+        world = self.world
+        if world.model.wishes:
+            return
+        holder = self._holder(number)
+        if many >= 0 or holder is None or holder.queue == IDEL:
             drafts = [draft([Part(A, (pick + i) % 3)], b"%d" % i, persistent=pick % 5 > 0)
                       for i in range(many)]
             drafts = drafts or [draft([Part(q, 4) for q in (A, *WIDE)], b"wide")]
-            self.world.crash_in_put(self._client(number), drafts, cut,
-                                    lambda count: min(count, kept))
-
-    @rule(number=clients, pick=numbers, cut=st.integers(0, 3), kept=st.sampled_from([0, 1, 100]),
-          kind=kinds)
-    def crash_in_settle(self, number: int, pick: int, cut: int, kept: int,
-                        kind: Settlement) -> None:
-        client = self._client(number)
-        if client.held and client.queue != IDEL and not self.world.model.wishes:
-            verdicts = self._verdicts(client, [(pick - pick % 23, kind, 5 * NS)])
-            self.world.crash_in_settle(client, verdicts, cut, lambda count: min(count, kept))
+            world.crash_in_put(self._client(number), drafts, cut, lambda n: min(n, kept))
+        else:
+            verdicts = self._verdicts(holder, [(pick - pick % 23, kind, 5 * NS)])
+            world.crash_in_settle(holder, verdicts, cut, lambda n: min(n, kept))
 
 
-Machine.TestCase.settings = profile(examples=60, steps=40)
+Machine.TestCase.settings = profile(examples=80, steps=50)
 TestModel = Machine.TestCase

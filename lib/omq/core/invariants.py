@@ -6,13 +6,15 @@ manager has, too: free rows, heaps, lanes, limbo, readers. Both return findings,
 `Rule`, and raise nothing whatever the bytes are: every number found there is bounded before it is
 used.
 
-    DESIGN   checked here by                          the rest is for tests over time (tests/model)
-    I2, I4   PARTS, SIBLING, TWICE, IDEL               a message is on the queues that it says
-    I5       CHAIN, LANE                               order = priority, then sequence of submission
-    I6       READER, LIMBO, DUE                        what is handed out belongs to somebody or
-                                                       comes back by itself
-    I10      FREE, SLOT, VOLATILE                      nothing leaks: no row, pool slot or body
-    I11      QUEUE, COUNTER, NUMBER                    what is counted is there, ids are unique
+    promise                                          rules that stand for it
+    a message is on the queues that it says          PARTS, SIBLING, TWICE, IDEL
+    order is priority, then submission               CHAIN, LANE
+    who is handed out to is there, or it comes back  READER, LIMBO, DUE, RUNNABLE
+    nothing leaks: no row, pool slot or body         FREE, SLOT, VOLATILE
+    what is counted is there, ids are unique         QUEUE, COUNTER, NUMBER
+
+What is promised over time (nothing lost, nothing twice, attempts kept) tests/model compares with a
+model.
 
 Both are for the time between two groups (`Counter.VERSION` even): inside one, counters lag behind.
 Cost: passes of numpy over whole columns; 1,000,000 messages take about a second.

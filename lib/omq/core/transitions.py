@@ -1,7 +1,7 @@
 """Which event may happen to an entry in which state, and what state follows: one total table.
 
 Sources: the original's life cycle (birth, life, death; defer 30 s and POISON at the third death;
-IDEL) and DESIGN §6. Operator commands ask `after`; the paths of every message restate the table,
+IDEL). Operator commands ask `after`; the paths of every message restate the table,
 since a question for each would cost more than the work. tests/model/test_transitions.py drives
 engine and restart through every event in every state, so neither can disagree with the table.
 
