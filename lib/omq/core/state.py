@@ -98,10 +98,10 @@ class Core:
     """See the module."""
 
     t: Tables
-    block: Block
     slots: PoolSlots
     volatile: VolatileBodies
     uuid: bytes
+    block: Block = field(init=False)  # from when the journal is open
     rules: dict[int, QueueRules] = field(default_factory=dict)
     messages_total_max: int = 0
     next_qpool: int = 1

@@ -183,8 +183,7 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes
         flags=IndexFlag.POOL_NOT_READ if settings.qm_dont_read_messages_at_start else 0))
     tables.counters[Counter.STARTED] = now
     tables.counters[Counter.CHECKPOINT_LSN] = recovered.lsn
-    core = Core(tables, None, SlotAllocator(),  # type: ignore[arg-type]
-                VolatileBodies(paths, settings, uuid), uuid)
+    core = Core(tables, SlotAllocator(), VolatileBodies(paths, settings, uuid), uuid)
     core.now_ns, core.mono_ns = now, clock.monotonic_ns()
     core.next_qpool = recovered.next_qpool
     core.messages_total_max = settings.messages_total_max or layout.messages

@@ -101,8 +101,7 @@ class World:
     def _start(self, epoch: int) -> None:
         self.writer = JournalWriter.open_epoch(
             self.paths, self.settings, self.info.uuid, epoch, self.lsn + 1, self.lsn, 0, 1, TIME_NS)
-        self.core = Core(self._tables, None, SlotAllocator(),  # type: ignore[arg-type]
-                         NoBodies(), self.info.uuid)
+        self.core = Core(self._tables, SlotAllocator(), NoBodies(), self.info.uuid)
         self.core.block = Block(self.writer, self.lsn + 1, self.settings.block_frames_max,
                                 self.settings.block_bytes_max, 4096)
         self.core.messages_total_max = 2000

@@ -96,8 +96,8 @@ def make_world(path: Path) -> World:
     writer = JournalWriter.open_epoch(info.paths, settings, info.uuid, 1, 1, 0, 0, 1,
                                       clock.wall_ns())
     tables = Tables.private(2000, 4000)
-    core = Core(tables, Block(writer, 1, settings.block_frames_max, settings.block_bytes_max, 4096),
-                SlotAllocator(), VolatileBodies(info.paths, settings, info.uuid), info.uuid)
+    core = Core(tables, SlotAllocator(), VolatileBodies(info.paths, settings, info.uuid), info.uuid)
+    core.block = Block(writer, 1, settings.block_frames_max, settings.block_bytes_max, 4096)
     core.messages_total_max = 2000
     core.now_ns, core.mono_ns = START_NS, 1_000 * NS
     engine = Engine(core, Statistics(tables, 5, core.mono_ns))
