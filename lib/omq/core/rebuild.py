@@ -26,9 +26,9 @@ from omq.core.state import HAS_ID, IDEL, PRIORITIES, REPLAYED, Core
 from omq.format import message as message_format
 from omq.format.findings import Finding, Kind
 from omq.format.index import EntryState
-from omq.format.pool import NO_RECORD, PARTS_PER_RECORD, Message
+from omq.format.pool import NO_RECORD, PARTS_PER_RECORD, RECORD_BYTES, Message
 from omq.storage.pool import PoolFiles
-from omq.storage.pool_scan import PoolChunk
+from omq.storage.pool_scan import DTYPE, PoolChunk
 from omq.storage.slots import SlotAllocator
 
 NS = 1_000_000_000
@@ -36,6 +36,8 @@ _COPIED = {"m_qpool": "qpool", "m_lsn": "lsn", "m_time": "time", "m_expiry": "ex
            "m_location": "location", "m_offset": "offset", "m_length": "length",
            "m_crc": "body_crc", "m_size": "size", "m_pid": "pid", "m_record": "record",
            "m_flags": "flags", "m_file": "file", "m_origin": "origin"}
+_COLUMNS = [(name, DTYPE[name]) for name in (
+    *sorted(set(_COPIED.values())), "next", "message_id", "correlation_id")]
 _PART = ("queue", "grade", "attempts", "retries", "until", "submitted", "sequence")
 _FLAGS_KEPT = 3 | HAS_ID | REPLAYED
 
@@ -55,7 +57,7 @@ class Loaded:
 class _Rows:
     """Columns gathered from the pool."""
 
-    messages: Vector  # structured, one row a message
+    messages: dict[str, Vector]  # one row a message
     parts: dict[str, Vector]  # one row an entry; "row" is the index into `messages`
 
 
@@ -65,7 +67,7 @@ def load(core: Core, pool: PoolFiles, slots: SlotAllocator) -> Loaded:
     rows = _gather(pool, slots, loaded)
     rows = _without_duplicates(rows, slots, loaded)
     t = core.t
-    count, entries = len(rows.messages), len(rows.parts["row"])
+    count, entries = len(rows.messages["qpool"]), len(rows.parts["row"])
     if count > t.layout.messages or entries > t.layout.entries:
         raise IndexFull(limit=t.layout.messages)
     _messages(core, rows.messages)
@@ -78,8 +80,7 @@ def load(core: Core, pool: PoolFiles, slots: SlotAllocator) -> Loaded:
 
 
 def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded) -> _Rows:
-    names = [*sorted(set(_COPIED.values())), "next", "message_id", "correlation_id"]
-    kept: list[Vector] = []
+    kept: dict[str, list[Vector]] = {name: [np.zeros(0, dtype)] for name, dtype in _COLUMNS}
     lists: dict[str, list[Vector]] = {name: [] for name in (*_PART, "row")}
     base = 0
     for file in pool.files():
@@ -89,11 +90,11 @@ def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded) -> _Rows:
             loaded.findings += chunk.findings
             foreign |= any(f.kind in (Kind.FOREIGN, Kind.NEWER) and f.record < 0
                            for f in chunk.findings)
-            live = np.flatnonzero(chunk.live)
             used.append(np.flatnonzero(chunk.live | chunk.more) + chunk.first)
             used.append(_damaged(chunk))
-            rows = chunk.records[live]
-            kept.append(np.asarray(rows[names]).copy())
+            rows = chunk.records if chunk.live.all() else chunk.records[chunk.live]
+            for name, vectors in kept.items():
+                vectors.append(rows[name].copy())  # a copy: the chunk's bytes are let go
             _gather_parts(pool, rows, base, lists, loaded)
             base += len(rows)
         if foreign:
@@ -102,9 +103,7 @@ def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded) -> _Rows:
             slots.load(file, np.concatenate(used))
     empty = np.zeros(0, dtype=np.int64)
     parts = {name: np.concatenate([empty, *vectors]) for name, vectors in lists.items()}
-    messages = np.concatenate(kept) if kept else np.zeros(
-        0, dtype=[(name, "<i8") for name in names])
-    return _Rows(messages, parts)
+    return _Rows({name: np.concatenate(vectors) for name, vectors in kept.items()}, parts)
 
 
 def _damaged(chunk: PoolChunk) -> Vector:
@@ -151,18 +150,19 @@ def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, lis
 
 
 def _without_duplicates(rows: _Rows, slots: SlotAllocator, loaded: Loaded) -> _Rows:
-    qpool = rows.messages["qpool"]
-    order = np.lexsort((rows.messages["lsn"], qpool))
+    columns = rows.messages
+    qpool = columns["qpool"]
+    order = np.lexsort((columns["lsn"], qpool))
     same = qpool[order][:-1] == qpool[order][1:]
     if not same.any():
         return rows
     losers = order[:-1][same]
     for index in losers.tolist():
-        row = rows.messages[index]
-        file, record = int(row["file"]), int(row["record"])
+        file, record = int(columns["file"][index]), int(columns["record"][index])
         loaded.findings.append(Finding(
-            Kind.DUPLICATE, f"QPoolId {int(row['qpool'])} is there twice: the higher LSN counts",
-            f"{file}QP", (record + 1) * 512, 512, record, int(row["lsn"])))
+            Kind.DUPLICATE, f"QPoolId {int(qpool[index])} is there twice: the higher LSN counts",
+            f"{file}QP", (record + 1) * RECORD_BYTES, RECORD_BYTES, record,
+            int(columns["lsn"][index])))
         loaded.duplicates.append((file, record))
         slots.free(file, record)
     keep = np.ones(len(qpool), dtype=bool)
@@ -171,28 +171,27 @@ def _without_duplicates(rows: _Rows, slots: SlotAllocator, loaded: Loaded) -> _R
     chosen = keep[rows.parts["row"]]
     parts = {name: vector[chosen] for name, vector in rows.parts.items()}
     parts["row"] = number[parts["row"]]
-    return _Rows(rows.messages[keep], parts)
+    return _Rows({name: vector[keep] for name, vector in columns.items()}, parts)
 
 
-def _messages(core: Core, rows: Vector) -> None:
+def _messages(core: Core, rows: dict[str, Vector]) -> None:
     t, v = core.t, core.t.v
-    count = len(rows)
+    count = len(rows["qpool"])
     t.messages.high = count
     if not count:
         return
     for column, name in _COPIED.items():
         v[column][:count] = rows[name]
     v["m_flags"][:count] &= _FLAGS_KEPT
-    keys = rows["qpool"].copy()
+    keys = rows["qpool"]
     given = np.flatnonzero(rows["flags"] & HAS_ID)
     t.given = len(given)
     for index in given.tolist():
         keys[index] = message_format.id_hash(bytes(rows["message_id"][index]))
     v["m_key"][:count] = keys
     _hash(v["b_id"], v["m_idnext"], keys & np.uint64(t.mask), np.arange(count))
-    raw = np.ascontiguousarray(rows["correlation_id"]).view("u1").reshape(count, 24)
-    correlated = np.flatnonzero(raw.any(axis=1))
-    for index in correlated.tolist():
+    raw = rows["correlation_id"].view("u1").reshape(count, -1)
+    for index in np.flatnonzero(raw.any(axis=1)).tolist():
         key = message_format.id_hash(bytes(rows["correlation_id"][index]))
         t.m_corr[index] = key
         t.index_correlation(index, key)
@@ -211,7 +210,7 @@ def _hash(heads: Vector, links: Vector, buckets: Vector, slots: Vector) -> None:
 
 def _idel_parts(rows: _Rows) -> dict[str, Vector]:
     """Messages on no queue wait on IDEL: one READY entry there for each."""
-    on_queue = np.zeros(len(rows.messages), dtype=bool)
+    on_queue = np.zeros(len(rows.messages["qpool"]), dtype=bool)
     on_queue[rows.parts["row"]] = True
     idle = np.flatnonzero(~on_queue)
     if not len(idle):
@@ -252,7 +251,8 @@ def _entries(core: Core, rows: _Rows, loaded: Loaded) -> None:
     v["e_lease"][:count] = np.where(active, parts["until"], 0)
     _chain(core, parts["queue"] * PRIORITIES + priority, state == EntryState.READY)
     _siblings(core, parts["row"])
-    v["m_parts"][: len(rows.messages)] = np.bincount(parts["row"], minlength=len(rows.messages))
+    messages = len(rows.messages["qpool"])
+    v["m_parts"][:messages] = np.bincount(parts["row"], minlength=messages)
     high = t.layout.queues
     v["q_depth"][:high] = np.bincount(parts["queue"], minlength=high)[:high]
     for name, kind in (("q_ready", EntryState.READY), ("q_active", EntryState.ACTIVE),
