@@ -107,8 +107,10 @@ def _not_zero(data: bytes, count: int) -> Rows:
 
 
 def _columns_fit(rows: Rows, number: int, first: int) -> Rows:
-    parts, grade = rows["parts"], rows["parts_list"]["grade"]
-    listed = np.arange(PARTS_PER_RECORD) < parts[:, None]
+    parts = rows["parts"]
+    width = min(int(parts.max(initial=0)), PARTS_PER_RECORD)  # mostly 1: the rest is not looked at
+    grade = rows["parts_list"]["grade"][:, :width]
+    listed = np.arange(width) < parts[:, None]
     state = grade >> 4
     known = (state >= min(PartState)) & (state <= max(PartState)) & (grade & 15 <= 9)
     return np.asarray(
