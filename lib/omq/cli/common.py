@@ -12,9 +12,10 @@ import sys
 from typing import Any
 
 import omq
+from omq.base.settings import YEAR_S
 from omq.services.options import Location, add_location, locate
 
-__all__ = ["Location", "add_json", "locate", "print_json", "say", "tool_parser"]
+__all__ = ["Location", "add_json", "locate", "print_json", "say", "seconds", "tool_parser"]
 
 
 def tool_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
@@ -39,6 +40,14 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def print_json(record: dict[str, Any]) -> None:
     """One object on one line of stdout."""
     sys.stdout.write(json.dumps(record) + "\n")
+
+
+def seconds(text: str) -> float:
+    """An argument: a time of up to a year."""
+    value = float(text)
+    if not 0 <= value <= YEAR_S:
+        raise argparse.ArgumentTypeError(f"{text}: 0 to {YEAR_S} seconds")
+    return value
 
 
 def say(name: str, text: str) -> None:

@@ -32,8 +32,7 @@ from omq.base.config import load_settings
 from omq.base.errors import BadRequest, Exit, OmqError, SpoolMissing
 from omq.base.event_log import EventLog
 from omq.base.names import check_queue_name, escape
-from omq.base.settings import YEAR_S
-from omq.cli.common import Location, add_json, locate, say, tool_parser
+from omq.cli.common import Location, add_json, locate, say, seconds, tool_parser
 from omq.cli.message_command import MessageCommand
 from omq.cli.message_print import MessagePrinter
 from omq.cli.read_loop import Handler, Tally, Wish, read
@@ -154,13 +153,6 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
     return number
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds <= YEAR_S:
-        raise argparse.ArgumentTypeError(f"{text}: 0 to {YEAR_S} seconds")
-    return seconds
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(
         NAME,
@@ -178,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--readers", metavar="N", type=_whole(1, READERS_MAX), default=1,
         help=f"processes, 1 to {READERS_MAX}")
     add("--count", metavar="N", type=_whole(1, sys.maxsize), help="end after N messages")
-    add("--timeout", metavar="S", type=_seconds,
+    add("--timeout", metavar="S", type=seconds,
         help="end when no message came for S seconds; 0: take what is there")
     add("--batch", metavar="N", type=_whole(1, limits.BATCH_MAX), default=1,
         help="messages that a reader takes at once (default 1); more is faster")
@@ -186,8 +178,8 @@ def _parser() -> argparse.ArgumentParser:
         help="be auxiliary reader only: leave messages to the main reader while it keeps up")
     add_json(parser)
     group = parser.add_argument_group("command", "exit code 0: done; 75: later; else: failed")
-    group.add_argument("--defer-s", metavar="S", type=_seconds, default=DEFER_S,
+    group.add_argument("--defer-s", metavar="S", type=seconds, default=DEFER_S,
                        help=f"pause after exit code 75 (default {DEFER_S:g})")
-    group.add_argument("--command-timeout-s", metavar="S", type=_seconds,
+    group.add_argument("--command-timeout-s", metavar="S", type=seconds,
                        help="a command that takes longer is killed and has failed")
     return parser

@@ -35,8 +35,8 @@ from omq.base.names import (
     parse_message_id,
     parse_priority,
 )
-from omq.base.settings import YEAR_S, Settings
-from omq.cli.common import Location, locate, tool_parser
+from omq.base.settings import Settings
+from omq.cli.common import Location, locate, seconds, tool_parser
 from omq.cli.mail_submission import submission
 
 NAME: Final = "omsend"
@@ -153,13 +153,6 @@ def _correlation_id(text: str) -> bytes:
     return identifier
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds <= YEAR_S:
-        raise argparse.ArgumentTypeError(f"{text}: 0 to {YEAR_S} seconds")
-    return seconds
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(
         NAME,
@@ -204,7 +197,7 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--correlation-id", metavar="ID", default="",
                        help="id of another message, or up to 24 bytes of text")
     group.add_argument("--reply-to", metavar="QUEUE", default="", help="where answers are expected")
-    group.add_argument("--defer", metavar="S", type=_seconds, default=0.0,
+    group.add_argument("--defer", metavar="S", type=seconds, default=0.0,
                        help="not handed out before S seconds have passed")
-    group.add_argument("--expiry", metavar="S", type=_seconds,
+    group.add_argument("--expiry", metavar="S", type=seconds,
                        help="of no use to anybody after S seconds")
