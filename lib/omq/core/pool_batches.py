@@ -5,11 +5,12 @@ storage.pool makes one batch atomic by its double-write file. Between two batche
 redo then starts at the old checkpoint, over a pool that holds the first batches already. What redo
 needs from the pool must not be gone then: the old records of messages that live on.
 
-1. A record and its continuations go in one batch: half of a message is none. 2. A message that
-lives on in another record (a MOVE gave it a longer run) and whatever takes its old
-   slots go in one batch: else it would be in neither place.
+1. A record and its continuations go in one batch: half of a message is none. A continuation that a
+   message needs no more is cleared in the batch that shortens it: redo would not find it again.
+2. A message that lives on in another record (a MOVE gave it a longer run) and whatever takes its
+   old slots go in one batch: else it would be in neither place.
 3. Slots that are only cleared come last: until then an old record does no harm, redo clears it
-again.
+   again.
 
 Births need nothing from the pool, so their order does not matter.
 """
@@ -47,6 +48,7 @@ def batches(changed: Changed, limit: int = COUNT_MAX) -> Iterator[Batch]:
                 singles.update(made)
             else:
                 groups.append(made)
+    groups = _shortened(groups, singles, changed)
     groups = _joined(groups, singles, _left_places(changed))
     taken = {slot for group in groups for slot in group}
     yield from _packed(groups, limit)
@@ -60,6 +62,23 @@ def _records(message: Message) -> Batch:
     run = max(1, -(-len(message.parts) // PARTS_PER_RECORD))
     message.more = [message.record + i for i in range(1, run)]
     return {(message.file, number): image for number, image in encode_message(message)}
+
+
+def _shortened(groups: list[Batch], singles: Batch, changed: Changed) -> list[Batch]:
+    """Rule 1: the continuations that messages have no more, with the messages."""
+    owner: dict[Slot, Batch] = {slot: group for group in groups for slot in group}
+    for qpool, home in changed.homes.items():
+        message = changed.dirty.get(qpool)
+        if len(home) == 1 or message is None or message.record != home[0]:
+            continue
+        places = [(message.file, number) for number in home]
+        left = [slot for slot in places if slot not in owner and slot not in singles]
+        if left:
+            group = _group_at(places[0], owner, singles)
+            assert group is not None, "what lives is written"
+            group.update(dict.fromkeys(left))
+            owner.update(dict.fromkeys(left, group))
+    return list({id(group): group for group in (*groups, *owner.values())}.values())
 
 
 def _left_places(changed: Changed) -> dict[Slot, Slot]:

@@ -76,3 +76,22 @@ def test_slots_are_freed_last() -> None:
     made = list(batches(continued(frames, pool), 2))
     assert [list(batch) for batch in made] == [[(0, 10), (0, 11)], [(0, 20)], [(0, 0), (0, 1)]]
     assert all(image is None for image in made[-1].values())
+
+
+def test_a_continuation_goes_when_its_message_is_shortened() -> None:
+    """A crash between the two would leave it behind for ever: redo finds the message up to date."""
+    frames = Frames()
+    frames.put(1, range(3, 20), record=0)
+    frames.put(2, range(3, 40), record=4)
+    _, pool = after(frames)
+    frames.add(FrameType.DONE, 1, 3, record=0)
+    frames.move(2, 3, [4], record=4, reason=4)
+    for queue in range(5, 10):
+        frames.add(FrameType.DONE, 2, queue, record=4)
+    for i in range(20):
+        frames.put(50 + i, record=50 + i)
+    made = list(batches(continued(frames, pool), 2))
+    assert holding(made, 0) == holding(made, 1)
+    assert holding(made, 4) == holding(made, 5) == holding(made, 6)
+    assert [made[holding(made, n)][0, n] is None for n in (0, 1, 4, 5, 6)] == [
+        False, True, False, False, True]
