@@ -13,7 +13,16 @@ from omq.base import errors
 from omq.base.checksum import crc32c
 from omq.core.invariants import check
 from omq.core.operate import Order
-from omq.core.state import IDEL, POISON, SPECIAL_QUEUES, QueueRules
+from omq.core.state import (
+    CONTAINER,
+    HAS_ID,
+    IDEL,
+    PERSISTENT,
+    POISON,
+    REPLAYED,
+    SPECIAL_QUEUES,
+    QueueRules,
+)
 from omq.format.index import EntryState
 from omq.format.journal import FrameType
 from omq.format.message import Descriptor, Part, encode, id_hash, pack_parts
@@ -140,7 +149,12 @@ class World:
         self._verify_slots()
         t = instance.core.t
         assert {t.m_qpool[m] for m in range(t.messages.high)} - {0} == model.items.keys()
-        assert all(t.slot_of(qpool) >= 0 for qpool in model.items)
+        for item in model.items.values():
+            m = t.slot_of(item.qpool)
+            flags = PERSISTENT * item.persistent | CONTAINER * item.container
+            flags |= REPLAYED * item.replayed
+            assert (t.m_origin[m], t.m_size[m], t.m_flags[m] & ~HAS_ID) == (
+                item.origin, item.size, flags)
 
     def _untie(self, queue: int, rows: Sequence[Row]) -> None:
         """Messages that reached POISON in one step: in the order in which they stand there."""
@@ -204,6 +218,8 @@ class World:
         if reply is not None:
             self._new_id(reply[1])
             self.model.put(one, reply[1])
+            if one.persistent:
+                client.carried = (client.sequence, reply[1])
         self.finish()
 
     def _put(self, client: Client, e: Encoded) -> None:
@@ -221,6 +237,8 @@ class World:
             self._new_id(reply[1], len(drafts))
             for i, one in enumerate(drafts):
                 self.model.put(one, reply[1] + i)
+            if any(one.persistent for one in drafts):
+                client.carried = (client.sequence, reply[1])
         self.finish()
 
     def _put_many(self, client: Client, drafts: Sequence[Draft]) -> None:
@@ -300,6 +318,7 @@ class World:
         self.model.leave(client.number, died=died)
         self.group(lambda: self.instance.end(session, died=died))
         client.session, client.token, client.sequence = None, b"", 0
+        client.carried = (0, 0)
         client.held.clear()
         self._end_group()
         self.instance.register(client)
@@ -374,6 +393,11 @@ class World:
         self.instance.core.space_left = self.model.space_left
         for client in self.clients:
             client.session = None
+            sequence, qpool = client.carried
+            if sequence:
+                known = recovered.clients[int.from_bytes(client.token[:8], "little")]
+                assert known.sequence > sequence or (known.sequence, known.qpool) == (
+                    sequence, qpool), "what it asked for could be carried out twice"
 
     def restart(self) -> None:
         """In order."""
@@ -389,7 +413,7 @@ class World:
         self._start(clean=False)
         if not survive:
             for client in self.clients:
-                client.token, client.sequence = b"", 0
+                client.token, client.sequence, client.carried = b"", 0, (0, 0)
                 client.held.clear()
         self._return()
 

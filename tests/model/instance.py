@@ -53,7 +53,7 @@ SETTINGS = replace(
     Settings(), journal_file_bytes=32 * 1024, block_bytes_max=24 * 1024, block_frames_max=200,
     store_file_bytes=32 * 1024, volatile_file_bytes=4096, journal_files_kept=1,
     checkpoint_journal_bytes_max=1 << 20, disk_reserve_bytes=0, reconnect_grace_s=30,
-    dedupe_clients_max=16, batch_messages_max=50)
+    dedupe_clients_max=64, batch_messages_max=50)
 MESSAGES, ENTRIES, QUEUES = 60, 110, 64
 CHANNEL = 256 * 1024
 
@@ -100,6 +100,7 @@ class Client:
     sequence: int = 0
     session: Session | None = None
     held: dict[tuple[int, int], Given] = field(default_factory=dict)  # (QPoolId, queue)
+    carried: tuple[int, int] = (0, 0)  # its last put that is on the disk: number, first QPoolId
 
     @property
     def live(self) -> Session:

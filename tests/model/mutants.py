@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-EXAMPLES: Final = "200"
+EXAMPLES: Final = "150"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ MUTANTS: Final = (
            "        message.parts.append(part)\n    message.origin = frame[At.QUEUE]",
            "        message.parts.append(part)"),
     Mutant("ids go on from the checkpoint only", "core/recovery.py",
-           "redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)", "pass"),
+           "next_qpool = max([redo.next_qpool, *(h.next_qpool for h in headers if h)])",
+           "next_qpool = control.next_qpool if control else 1"),
     Mutant("numbers are not skipped after a crash", "core/recovery.py",
            "void = settings.block_frames_max + UNSYNCED_FRAMES_MAX", "void = 0"),
     Mutant("a block is not synced", "core/block.py",
@@ -122,12 +123,12 @@ def run(mutant: Mutant | None) -> tuple[int, str]:
         environment = os.environ | {"PYTHONPATH": str(library), "OMQ_MODEL": f"quick:{EXAMPLES}",
                                     "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider",
+            [sys.executable, "-m", "pytest", "-q", "-x", "--tb=short", "-p", "no:cacheprovider",
              "tests/model/test_model.py"], cwd=ROOT, env=environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     lines = [line.strip(" |") for line in done.stdout.splitlines()]
-    words = [line for line in lines if "Error" in line or "assert" in line]
-    return done.returncode, (words or lines)[0][:110] if done.returncode else ""
+    words = [line for line in lines if line.startswith("assert ") or "Error: " in line]
+    return done.returncode, (words or lines)[-1][:100] if done.returncode else ""
 
 
 def main(names: list[str]) -> int:

@@ -148,6 +148,23 @@ class Machine(RuleBasedStateMachine):
             self.world.settle(client, [Verdict(kind, g.qpool, g.queue, g.lease, delay)
                                        for g in client.held.values()])
 
+    @rule(queue=st.sampled_from((A, B)), count=st.integers(10, 30), pick=numbers)
+    def work_through(self, queue: int, count: int, pick: int) -> None:
+        """A batch is put, taken and done in three requests, as busy clients do it."""
+        idle = [client for client in self.world.idle() if client.queue == queue]
+        if not idle:
+            return
+        reader = idle[pick % len(idle)]
+        self.world.put_many(reader, [draft([Part(queue, pick % 10)], b"b%d" % i)
+                                     for i in range(count)])
+        self.world.settle(reader, [], want=30, timeout_s=0)
+        items = self.world.model.items
+        plain = [g for g in reader.held.values() if g.qpool in items
+                 and items[g.qpool].persistent and len(items[g.qpool].places) == 1]
+        if plain:
+            self.world.settle(reader, [Verdict(Settlement.DONE, g.qpool, g.queue, g.lease)
+                                       for g in plain])
+
     @rule(number=clients, pick=numbers, count=st.integers(0, 19),
           new=st.lists(st.tuples(numbers, bodies), max_size=3))
     def move(self, number: int, pick: int, count: int, new: list[tuple[int, bytes]]) -> None:

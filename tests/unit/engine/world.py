@@ -14,6 +14,7 @@ from omq.core.settle import Verdict
 from omq.core.state import IDEL, POISON, Core, Party, QueueRules
 from omq.core.statistics import Statistics
 from omq.core.tables import Tables
+from omq.format.index import Counter, ReaderFlag
 from omq.format.message import DESCRIPTOR
 from omq.ipc.outgoing import Outgoing, encode_outgoing
 from omq.storage import spool
@@ -100,7 +101,11 @@ def make_world(path: Path) -> World:
     core.block = Block(writer, 1, settings.block_frames_max, settings.block_bytes_max, 4096)
     core.messages_total_max = 2000
     core.now_ns, core.mono_ns = START_NS, 1_000 * NS
+    tables.v["r_flags"][:10] = ReaderFlag.IN_USE
+    tables.counters[Counter.READERS_HIGH] = 10
     engine = Engine(core, Statistics(tables, 5, core.mono_ns))
     for number, name in ((IDEL, "IDEL"), (POISON, "POISON"), (A, "A"), (B, "B")):
         core.define_queue(QueueRules(number, name, 1000, 1 << 20))
+    engine.begin(core.now_ns, core.mono_ns)
+    engine.commit()
     return World(engine, core, writer, info, Party(1, 0, 101, 0, 11), Party(2, 1, 102, 0, 12))
