@@ -174,8 +174,7 @@ class Instance:
         tables = Tables.private(MESSAGES, ENTRIES, QUEUES, 16)
         slots = SlotAllocator()
         core = self.core = Core(
-            tables, cast(Any, None), slots,
-            VolatileBodies(self.paths, self.settings, self.uuid), self.uuid)
+            tables, slots, VolatileBodies(self.paths, self.settings, self.uuid), self.uuid)
         core.now_ns, core.mono_ns = self.wall, self.mono
         core.next_qpool, core.messages_total_max = found.next_qpool, self.total_max
         self.loaded = load(core, pool, slots)
