@@ -77,6 +77,15 @@ class Settings:
     archive: str = _choice("journal", "keep", ("keep", "delete"),
         "what becomes of a retired journal file: kept in archive/ for analytics, or deleted")
 
+    archive_level: int = _number("archive", 3, 1, 19,
+        "how hard archive files are compressed (zstd): higher is smaller and slower to make")
+    archive_days: int = _number("archive", 0, 0, 36_500,
+        "archive files older than this are removed; 0: never")
+    archive_bytes_max: int = _number("archive", 0, 0, 1024 * 1024 * GIB,
+        "the oldest archive files are removed while all together have more bytes; 0: no limit")
+    archive_bodies_days: int = _number("archive", 36_500, 0, 36_500,
+        "bodies older than this are removed from the archive, analytics goes on; 0: never kept")
+
     checkpoint_interval_s: int = _number("pool", 10, 1, 3600,
         "longest time between checkpoints: bounds the replay of a restart")
     checkpoint_journal_bytes_max: int = _number("pool", 64 * MIB, 64 * KIB, 16 * GIB,

@@ -28,6 +28,7 @@ REQUEST_OVERHEAD_BYTES: Final = 4 * limits.KIB
 
 SECTION_TITLES: Final = {
     "journal": "The journal: what is acknowledged is here first",
+    "archive": "Archive files: what omq-archive makes of retired journal files",
     "pool": "The message pool and its checkpoints",
     "store": "Bodies that live long or are large, and disk space",
     "index": "The index in shared memory: its size is the limit on messages",

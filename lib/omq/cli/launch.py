@@ -33,6 +33,8 @@ COMMANDS: Final[dict[str, str]] = {
     "omsend": "omq.cli.omsend:main",
     "omread": "omq.cli.omread:main",
     "omqdump": "omqdump.main:main",
+    "omq-archive": "omq.cli.omq_archive:main",
+    "omq-spark": "omqspark.main:main",
 }
 
 INTERRUPTED: Final = 130  # what a shell gives for a process that SIGINT ended

@@ -41,7 +41,7 @@ from omq.storage.files import File, create_filled, open_file
 
 PREPARED: Final = "next.jnl"
 _FRESH: Final = "fresh.jnl"  # made by the manager itself when none is prepared
-_NAME = re.compile(r"([0-9]{10})\.jnl")
+_NAME = re.compile(r"([0-9]{10})(\.[a-z]+)")
 _PADDING: Final = memoryview(bytes(64 * 1024))  # the largest page
 
 
@@ -50,10 +50,10 @@ def file_name(number: int) -> str:
     return f"{number:010d}.jnl"
 
 
-def numbers_in(directory: Path) -> list[int]:
-    """Numbers of the journal files in a directory, ascending."""
+def numbers_in(directory: Path, suffix: str = ".jnl") -> list[int]:
+    """Numbers of the journal files in a directory (or of archive files, ".oma"), ascending."""
     found = (_NAME.fullmatch(name) for name in durable.list_directory(directory))
-    return sorted(int(match[1]) for match in found if match)
+    return sorted(int(match[1]) for match in found if match and match[2] == suffix)
 
 
 def payload_offset(block_offset: int, count: int, frame_offset: int) -> int:
@@ -121,7 +121,8 @@ class JournalWriter:
                           settings.journal_page_bytes)
         size = BLOCK.size + FRAME.size * settings.block_frames_max
         writer = cls(constant, bytearray(size), first_lsn - 1)
-        number = max(follows_number, 0, *numbers_in(paths.journal), *numbers_in(paths.archive)) + 1
+        archived = (*numbers_in(paths.archive), *numbers_in(paths.archive, ".oma"))
+        number = max(follows_number, 0, *numbers_in(paths.journal), *archived) + 1
         writer._open(number, follows_lsn, follows_number, next_qpool, time_ns)
         return writer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omq.base.checksum import crc32c
-from omq.format import double_write, index, journal, message, pool, poolctrl, store
+from omq.format import archive, double_write, index, journal, message, pool, poolctrl, store
 from omq.format.journal import BLOCK, FRAME, BlockHeader, FileHeader, FrameFlag, FrameType
 from omq.format.pool import Message, PartState, QueuePart
 
@@ -91,7 +91,22 @@ def index_header() -> bytes:
     return bytes(buffer[: index.SELECTOR_AT + 1])
 
 
+def archive_head() -> bytes:
+    header = archive.ArchiveHeader(UUID, 42, 3, 1000, 1001, 990, 41, 2, 1 << 20, 0xABCD, PAGE,
+                                   TIME_NS, TIME_NS, TIME_NS + 1, 6 * 65536, 230, 9,
+                                   (1, 1, 1, 1, 1, 1), 7, 1, 1)
+    return header.encode(archive.MAGIC)
+
+
+def archive_block() -> bytes:
+    rows = FRAME.array(block(), 2, BLOCK.size)
+    sealed = archive.seal_rows(UUID, 42, 0, archive.Section.FRAMES, rows)
+    return sealed[: archive.SEAL.size + 3 * FRAME.size]
+
+
 GOLDEN = {
+    "archive_head.bin": archive_head,
+    "archive_block.bin": archive_block,
     "journal_file_header.bin": journal_file_header,
     "journal_block.bin": block,
     "message_payload.bin": payload,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omq.format import double_write, index, journal, message, pool, poolctrl, store, wire
+from omq.format import archive, double_write, index, journal, message, pool, poolctrl, store, wire
 from omq.format.layout import Layout
 from tests.unit.format import samples
 
@@ -34,7 +34,7 @@ def test_layouts(request: pytest.FixtureRequest) -> None:
     """Field names, widths and order: what the golden bytes cannot tell apart."""
     lines = sorted(
         f"{module.__name__}.{name}: {' '.join(layout.names)} {layout.text}\n"
-        for module in (double_write, index, journal, message, pool, poolctrl, store, wire)
+        for module in (archive, double_write, index, journal, message, pool, poolctrl, store, wire)
         for name, layout in vars(module).items()
         if isinstance(layout, Layout)
     )

@@ -1,0 +1,240 @@
+"""Read archive files: any block by the seek table, sections as numpy rows, or the journal file.
+
+The source may be a file of the spool (storage.files.File) or anything with its `size` and `read`,
+for instance an object of a store. Nothing raises on foreign bytes: a Finding says what is wrong and
+everything that is right still comes out.
+
+A file whose seek table is missing (it was cut) is walked from its start, zstd frame by zstd frame;
+that is a Finding, too, for what stood behind the cut is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import zstandard
+
+from omq.base.checksum import crc32c
+from omq.format.archive import (
+    BLOCK_BYTES,
+    BODIES_MAGIC,
+    FRAME_BLOCKS,
+    FRAME_BYTES,
+    HEADER,
+    MAGIC,
+    ROW_LAYOUTS,
+    SEAL,
+    SEEK_FOOTER,
+    SKIP,
+    ArchiveFlag,
+    ArchiveHeader,
+    Rows,
+    Section,
+    decode_header,
+    decode_seek_table,
+    open_block,
+    seek_table_size,
+)
+from omq.format.findings import Finding, Kind
+from omq.format.journal import BLOCK, FILE_HEADER, FRAME
+
+SEEK_TABLE_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Source(Protocol):
+    """Bytes by position."""
+
+    def size(self) -> int: ...
+
+    def read(self, length: int, offset: int) -> bytes: ...
+
+
+class ArchiveFile:
+    """An archive file with a right head. `findings`: what is wrong with the rest of its frame."""
+
+    def __init__(self, source: Source, name: str, header: ArchiveHeader, magic: bytes) -> None:
+        self.source = source
+        self.name = name
+        self.header = header
+        self.findings: list[Finding] = []
+        self.whole = True  # the seek table is there
+        self._bodies = magic == BODIES_MAGIC
+        size = source.size()
+        table = self._seek_table(size)
+        if isinstance(table, Finding):
+            self.whole = False
+            self.findings.append(replace(table, file=name, offset=table.offset or size))
+            table = self._walk(size)
+        self._sizes = table["compressed"].astype("<i8")
+        self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
+        self.frames = int(np.count_nonzero(table["raw"]))  # zstd frames that are there
+        if self.whole and self.frames != self._expected():
+            self.findings.append(Finding(Kind.CORRUPT, "seek table names other frames", name, size))
+
+    def _expected(self) -> int:
+        header = self.header
+        return (-(-(header.payload + header.rest) // FRAME_BYTES) if self._bodies
+                else header.zstd_frames)
+
+    def _seek_table(self, size: int) -> Rows | Finding:
+        end = max(0, size - SEEK_FOOTER.size)
+        length = seek_table_size(self.source.read(SEEK_FOOTER.size, end))
+        if isinstance(length, Finding):
+            return length
+        if length > min(size, SEEK_TABLE_BYTES_MAX):
+            return Finding(Kind.CORRUPT, "seek table is longer than the file")
+        return decode_seek_table(self.source.read(length, size - length), size)
+
+    def _walk(self, size: int) -> Rows:
+        """The frames that can be found without the table, in its form."""
+        data = memoryview(self.source.read(size - HEADER.size, HEADER.size))
+        found, at = [(HEADER.size, 0)], 0
+        while at < len(data):
+            coder = zstandard.ZstdDecompressor().decompressobj()
+            window = data[at : at + 2 * FRAME_BYTES]
+            try:
+                out = coder.decompress(window)
+            except zstandard.ZstdError:
+                break
+            used = len(window) - len(coder.unused_data)
+            if not coder.eof or not out:
+                break
+            found.append((used, len(out)))
+            at += used
+        return np.array(found, dtype=[("compressed", "<u4"), ("raw", "<u4")])
+
+    def frame(self, index: int) -> bytes | Finding:
+        """The raw bytes of zstd frame `index`."""
+        at, length = int(self._offsets[1 + index]), int(self._sizes[1 + index])
+        data = self.source.read(length, at)
+        try:
+            if zstandard.get_frame_parameters(data).content_size > FRAME_BYTES:
+                return self._finding("compressed frame claims too much", at, length)
+            return zstandard.ZstdDecompressor().decompress(data, max_output_size=FRAME_BYTES)
+        except zstandard.ZstdError as error:
+            return self._finding(f"compressed frame cannot be read: {error}", at, length)
+
+    def _finding(self, reason: str, offset: int, length: int = 0, kind: Kind = Kind.CORRUPT
+                 ) -> Finding:
+        return Finding(kind, reason, self.name, offset, length)
+
+    def section_frames(self, section: Section) -> range:
+        """zstd frames that hold blocks of a section."""
+        first = self.header.first_block(section)
+        last = first + self.header.blocks[section]
+        return range(first // FRAME_BLOCKS, -(-last // FRAME_BLOCKS) if last > first else
+                     first // FRAME_BLOCKS)
+
+    def blocks(self, section: Section, frames: range | None = None, wanted: Rows | None = None
+               ) -> Iterator[tuple[int, Rows | Finding]]:
+        """(number, rows or what is wrong) of the blocks of a section in these zstd frames.
+        `wanted`: a flag for each block of the file; the others are skipped."""
+        first = self.header.first_block(section)
+        end = first + self.header.blocks[section]
+        for index in self.section_frames(section) if frames is None else frames:
+            low, high = max(first, index * FRAME_BLOCKS), min(end, (index + 1) * FRAME_BLOCKS)
+            chosen = [b for b in range(low, high) if wanted is None or wanted[b]]
+            if not chosen:
+                continue
+            if index >= self.frames:
+                lost = f"blocks {low} to {high - 1} are behind the cut"
+                yield low, self._finding(lost, self.source.size(), kind=Kind.GAP)
+                continue
+            raw = self.frame(index)
+            if isinstance(raw, Finding):
+                yield low, raw
+                continue
+            for block in chosen:
+                rows = open_block(raw, (block - index * FRAME_BLOCKS) * BLOCK_BYTES, self.header,
+                                  block, section)
+                if isinstance(rows, Finding):
+                    rows = replace(rows, file=self.name)
+                yield block, rows
+
+    def rows(self, section: Section) -> Rows:
+        """All rows of a section that can be read; what cannot is added to `findings`."""
+        good = []
+        for _, rows in self.blocks(section):
+            if isinstance(rows, Finding):
+                self.findings.append(rows)
+            else:
+                good.append(rows)
+        return np.concatenate(good) if good else np.zeros(0, ROW_LAYOUTS[section].dtype)
+
+    def seals(self) -> Rows | Finding:
+        """All seals, from their place behind the blocks: without decompressing anything."""
+        length = SKIP.size + self.header.all_blocks * SEAL.size
+        if not self.whole or len(self._sizes) < 1 or int(self._sizes[-1]) != length:
+            return self._finding("seals are missing", self.source.size(), kind=Kind.SHORT)
+        data = self.source.read(length, int(self._offsets[-2]))
+        if len(data) != length or crc32c(data[SKIP.size :]) != self.header.seals_crc:
+            return self._finding("seals fail their CRC", int(self._offsets[-2]), length)
+        return SEAL.array(data, self.header.all_blocks, SKIP.size)
+
+    def stream(self) -> bytes | Finding:
+        """The payload stream of an .omb."""
+        out = []
+        for index in range(self.frames):
+            raw = self.frame(index)
+            if isinstance(raw, Finding):
+                return raw
+            out.append(raw)
+        data = b"".join(out)
+        if len(data) != self.header.payload + self.header.rest:
+            return self._finding(f"{len(data)} bytes of bodies, not "
+                                 f"{self.header.payload + self.header.rest}", self.source.size())
+        return data
+
+
+def open_archive(source: Source, name: str, magic: bytes = MAGIC) -> ArchiveFile | Finding:
+    """The archive file, or why it is none: FOREIGN, NEWER, SHORT, CORRUPT head."""
+    header = decode_header(source.read(HEADER.size, 0), magic)
+    if isinstance(header, Finding):
+        return replace(header, file=name)
+    return ArchiveFile(source, name, header, magic)
+
+
+def rebuild(oma: ArchiveFile, omb: ArchiveFile | None) -> bytes | Finding:
+    """The journal file, every byte as it was; a Finding if a piece is missing or is not right."""
+    header = oma.header
+    stream = b""
+    if header.flags & ArchiveFlag.BODIES:
+        if omb is None:
+            return Finding(Kind.SHORT, "the bodies of this archive were dropped", oma.name)
+        found = omb.stream()
+        if isinstance(found, Finding):
+            return found
+        stream = found
+    heads, places = oma.rows(Section.HEADS), oma.rows(Section.PLACES)
+    frames, extents = oma.rows(Section.FRAMES), oma.rows(Section.EXTENTS)
+    if oma.findings:
+        return oma.findings[0]
+    out = _assemble(header, heads, places, frames, extents, stream)
+    if crc32c(out) != header.journal_crc:
+        return Finding(Kind.CORRUPT, "the rebuilt journal file has another CRC", oma.name)
+    return bytes(out)
+
+
+def _assemble(header: ArchiveHeader, heads: Rows, places: Rows, frames: Rows, extents: Rows,
+              stream: bytes) -> bytearray:
+    out = bytearray(header.journal_bytes)
+    out[: FILE_HEADER.size] = heads[0]["bytes"].tobytes()[: header.journal_bytes]
+    raw, at = frames.tobytes(), 0
+    for head, place in zip(heads[1:], places, strict=True):
+        _, offset, payload_at, count, payload = (int(v) for v in place)
+        size = count * FRAME.size
+        middle = offset + BLOCK.size + size
+        out[offset : offset + BLOCK.size] = head["bytes"].tobytes()
+        out[offset + BLOCK.size : middle] = raw[at : at + size]
+        out[middle : middle + payload] = stream[payload_at : payload_at + payload]
+        at += size
+    at = header.payload
+    for row in extents:
+        offset, length = int(row["offset"]), int(row["length"])
+        out[offset : offset + length] = stream[at : at + length]
+        at += length
+    return out
+

@@ -1,0 +1,105 @@
+"""What analytics needs out of payloads: names, texts, and the queues of a PUT or MOVE.
+
+Taken when an archive file is made, so that reading events never touches the bodies. A payload whose
+CRC is wrong gives nothing but a Finding: its bytes are kept with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from omq.base.checksum import crc32c
+from omq.format import message
+from omq.format.archive import NAME, ROW, TEXT_BYTES, TEXT_PIECES_MAX, NameKind, Rows
+from omq.format.findings import Finding, Kind
+from omq.format.journal import FrameType
+from omq.format.message import DESCRIPTOR, PART
+from omq.storage.journal_scan import Block
+
+_TEXTS = (FrameType.DEFER, FrameType.POISON, FrameType.OPERATOR)
+_READERS = (FrameType.READER_UP, FrameType.READER_DOWN)
+NameRow = tuple[int, int, int, int, int, bytes]
+PartRow = tuple[int, int, int, int, int, int, bytes]
+
+
+def names_and_parts(blocks: list[Block], findings: list[Finding]) -> tuple[Rows, Rows]:
+    """Rows of the sections NAMES and PARTS, by LSN; findings are added to."""
+    names: list[NameRow] = []
+    parts: list[PartRow] = []
+    programs: set[int] = set()
+    for block in blocks:
+        for frame in _interesting(block, programs):
+            raw = block.payload(int(frame["offset"]), int(frame["length"]))
+            if frame["crc"] and crc32c(raw) != frame["crc"]:
+                findings.append(_damaged(block, frame))
+                continue
+            _take(frame, raw, names, parts, programs)
+    return np.array(names, dtype=NAME.dtype), np.array(parts, dtype=ROW.dtype)
+
+
+def _interesting(block: Block, programs: set[int]) -> Iterator[Any]:
+    """Frames whose payload says more than a body: seldom ones, and the first PUT of a client."""
+    frames = block.frames
+    puts = frames["type"] == FrameType.PUT
+    chosen = (~puts | (frames["parts"] > 0)) & (frames["length"] > 0)
+    new = puts & ~np.isin(frames["client"], list(programs))
+    if new.any():
+        _, first = np.unique(frames["client"][new], return_index=True)
+        chosen[np.flatnonzero(new)[first]] = True
+    for row in np.flatnonzero(chosen & (frames["length"] > 0)).tolist():
+        yield frames[row]
+
+
+def _take(frame: Any, raw: bytes, names: list[NameRow], parts: list[PartRow], programs: set[int]
+          ) -> None:
+    kind, lsn = int(frame["type"]), int(frame["lsn"])
+    if kind == FrameType.QUEUE:
+        names += text_rows(lsn, NameKind.QUEUE, int(frame["queue"]), raw)
+    elif kind in _READERS:
+        names += text_rows(lsn, NameKind.READER, int(frame["client"]), raw)
+    elif kind in _TEXTS:
+        names += text_rows(lsn, NameKind.TEXT, kind, raw)
+    elif kind == FrameType.MOVE:
+        parts += _parts(frame, raw, 0, len(raw) // PART.size)
+    elif kind == FrameType.PUT:
+        found = message.decode(raw)
+        if isinstance(found, Finding):
+            return
+        client = int(frame["client"])
+        if client not in programs:
+            programs.add(client)
+            names += text_rows(lsn, NameKind.PROGRAM, client, found.descriptor.application)
+        parts += _parts(frame, raw, DESCRIPTOR.size, min(len(found.parts), int(frame["parts"])))
+
+
+def _parts(frame: Any, raw: bytes, at: int, count: int) -> Iterator[PartRow]:
+    for i in range(count):
+        queue, priority, _, until = PART.unpack_from(raw, at + i * PART.size)
+        yield (int(frame["lsn"]), int(frame["qpool"]), queue, priority, min(i, 255), until, b"")
+
+
+def text_rows(lsn: int, kind: NameKind, key: int, text: bytes) -> Iterator[NameRow]:
+    """A text in pieces of one row each."""
+    for at in range(min(-(-len(text) // TEXT_BYTES), TEXT_PIECES_MAX)):
+        piece = text[at * TEXT_BYTES : (at + 1) * TEXT_BYTES]
+        yield (lsn, kind, at, len(piece), key, piece)
+
+
+def texts(rows: Rows, kind: NameKind) -> dict[tuple[int, int], str]:
+    """(lsn, key) -> text, of one kind; bytes that are no UTF-8 are shown as question marks."""
+    out: dict[tuple[int, int], bytes] = {}
+    for row in rows[rows["kind"] == kind]:
+        key = (int(row["lsn"]), int(row["key"]))
+        length = min(int(row["length"]), TEXT_BYTES)
+        out[key] = out.get(key, b"") + row["text"].tobytes()[:length]
+    return {key: text.decode("utf-8", "replace").rstrip("\0") for key, text in out.items()}
+
+
+def _damaged(block: Block, frame: Any) -> Finding:
+    return Finding(
+        Kind.CORRUPT, f"payload of {int(frame['type'])} of message {int(frame['qpool'])} fails its "
+        "CRC", f"{block.number:010d}.jnl", block.payload_at + int(frame["offset"]),
+        int(frame["length"]), lsn=int(frame["lsn"]))

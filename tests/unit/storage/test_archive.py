@@ -1,0 +1,264 @@
+"""Archive files: every byte of a journal file comes back, and damage is named, not raised."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omq.format import archive, journal
+from omq.format.archive import (
+    BODIES_MAGIC,
+    MAGIC,
+    ArchiveFlag,
+    NameKind,
+    Section,
+    decode_header,
+)
+from omq.format.findings import Finding, Kind
+from omq.format.journal import BLOCK, FRAME, FrameFlag, FrameType
+from omq.format.message import Part, pack_parts
+from omq.storage.archive import Pieces, cut, encode
+from omq.storage.archive_file import ArchiveFile, open_archive, rebuild
+from omq.storage.archive_names import texts
+from omq.storage.journal import file_name
+from omq.storage.spool import SpoolInfo
+from tests.unit.storage.world import TIME_NS, Journal
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "archive"
+LEVEL = 3
+
+
+class Bytes:
+    """An archive file in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def size(self) -> int:
+        return len(self.data)
+
+    def read(self, length: int, offset: int) -> bytes:
+        return self.data[offset : offset + length]
+
+
+def opened(data: bytes, magic: bytes = MAGIC) -> ArchiveFile:
+    found = open_archive(Bytes(data), "0000000001", magic)
+    assert isinstance(found, ArchiveFile), found
+    return found
+
+
+def both(pieces: Pieces) -> tuple[bytes, bytes]:
+    _, oma, omb = encode(pieces, LEVEL)
+    return b"".join(oma), b"".join(omb)
+
+
+def again(pieces: Pieces) -> bytes | Finding:
+    oma, omb = both(pieces)
+    return rebuild(opened(oma), opened(omb, BODIES_MAGIC))
+
+
+def frame(writer: Journal, payload: bytes = b"", **values: int) -> None:
+    """One block of one frame."""
+    from omq.base.checksum import crc32c
+
+    values |= {"lsn": writer.next_lsn, "length": len(payload), "time": TIME_NS + writer.next_lsn}
+    if payload:
+        values.setdefault("crc", crc32c(payload))
+    FRAME.pack_into(writer.writer.buffer, BLOCK.size,
+                    *(int(values.get(name, 0)) for name in FRAME.names))
+    writer.writer.append(1, [payload], len(payload), writer.next_lsn, sync=True, next_qpool=1,
+                         time_ns=TIME_NS)
+    writer.next_lsn += 1
+
+
+@pytest.fixture
+def world(info: SpoolInfo) -> Journal:
+    writer = Journal(info)
+    frame(writer, b"ROUTER", type=FrameType.QUEUE, queue=7, flags=FrameFlag.REPEATED)
+    frame(writer, b"router 1", type=FrameType.READER_UP, client=5, queue=7)
+    writer.put(b"one", b"two" * 500)
+    frame(writer, pack_parts([Part(8, 4), Part(9, 5, 0, 77)]), type=FrameType.MOVE, queue=7,
+          qpool=1, parts=2)
+    frame(writer, b"x" * 300, type=FrameType.DEFER, queue=7, qpool=2)
+    return writer
+
+
+def bytes_of(world: Journal, number: int = 1) -> bytes:
+    return (world.info.paths.journal / file_name(number)).read_bytes()
+
+
+def test_every_byte_comes_back(world: Journal) -> None:
+    data = bytes_of(world)
+    assert again(cut(data, 1, world.info.uuid)) == data
+
+
+def test_many_blocks_and_sections_of_several_blocks(info: SpoolInfo) -> None:
+    writer = Journal(info)
+    while writer.writer.file_number == 1:
+        writer.put(*[bytes([writer.next_lsn % 251]) * 20] * 40)
+    data = bytes_of(writer)
+    pieces = cut(data, 1, info.uuid)
+    oma, omb = both(pieces)
+    file = opened(oma)
+    assert file.header.blocks[Section.FRAMES] > 1
+    assert rebuild(file, opened(omb, BODIES_MAGIC)) == data
+    rows = file.rows(Section.FRAMES)
+    assert rows["lsn"].tolist() == list(range(1, len(rows) + 1))
+    seals = file.seals()
+    assert not isinstance(seals, Finding)
+    frames = seals[seals["section"] == Section.FRAMES]
+    assert int(frames["count"].sum()) == len(rows)
+    assert int(frames["last_lsn"].max()) == len(rows)
+
+
+@pytest.mark.parametrize("where", ["inside", "tail", "header", "padding"])
+def test_damaged_bytes_come_back_too(world: Journal, where: str) -> None:
+    data = bytearray(bytes_of(world))
+    page = world.settings.journal_page_bytes
+    at = {"inside": 2 * page + 200, "tail": 7 * page + 9, "header": 20,
+          "padding": 2 * page - 1}[where]
+    data[at] ^= 0xFF
+    pieces = cut(bytes(data), 1, world.info.uuid)
+    assert again(pieces) == bytes(data)
+    assert bool(pieces.findings) == (where in ("inside", "header"))
+
+
+def test_void_blocks_are_no_frames_but_stay(world: Journal) -> None:
+    data = bytes_of(world)
+    pieces = cut(data, 1, world.info.uuid, limit=4)
+    assert pieces.sections[Section.FRAMES]["lsn"].tolist() == [1, 2, 3, 4]
+    assert again(pieces) == data
+
+
+@pytest.mark.parametrize("data", [b"", bytes(4096), b"garbage" * 1000])
+def test_any_bytes_come_back(data: bytes, info: SpoolInfo) -> None:
+    assert again(cut(data, 1, info.uuid)) == data
+
+
+def test_names_and_queues_are_read_without_bodies(world: Journal) -> None:
+    file = opened(both(cut(bytes_of(world), 1, world.info.uuid))[0])
+    names = file.rows(Section.NAMES)
+    assert texts(names, NameKind.QUEUE) == {(1, 7): "ROUTER"}
+    assert texts(names, NameKind.READER) == {(2, 5): "router 1"}
+    assert texts(names, NameKind.TEXT) == {(6, FrameType.DEFER): "x" * 300}
+    parts = file.rows(Section.PARTS)
+    assert parts[["queue", "priority", "until"]].tolist() == [(8, 4, 0), (9, 5, 77)]
+
+
+def test_a_payload_that_fails_its_crc_names_nothing(info: SpoolInfo) -> None:
+    writer = Journal(info)
+    frame(writer, b"ROUTER", type=FrameType.QUEUE, queue=7, crc=1)
+    pieces = cut(bytes_of(writer), 1, info.uuid)
+    assert len(pieces.sections[Section.NAMES]) == 0
+    assert [finding.kind for finding in pieces.findings] == [Kind.CORRUPT]
+    assert opened(both(pieces)[0]).header.flags & ArchiveFlag.DAMAGED
+
+
+def test_without_bodies_the_journal_is_not_whole(world: Journal) -> None:
+    oma, _ = both(cut(bytes_of(world), 1, world.info.uuid))
+    found = rebuild(opened(oma), None)
+    assert isinstance(found, Finding)
+    assert "bodies" in found.reason
+
+
+def test_a_cut_file_gives_what_stands_before_the_cut(info: SpoolInfo) -> None:
+    pieces = big(info)
+    oma, _ = both(pieces)
+    file = opened(oma[: len(oma) // 2])
+    assert [finding.kind for finding in file.findings] == [Kind.TORN]
+    rows = file.rows(Section.FRAMES)
+    assert 0 < len(rows) < len(pieces.sections[Section.FRAMES])
+    assert rows["lsn"].tolist() == list(range(1, len(rows) + 1))
+    assert isinstance(file.seals(), Finding)
+    assert file.findings[1].kind is Kind.GAP
+
+
+def big(info: SpoolInfo, frames: int = 20_000) -> Pieces:
+    """Pieces of several zstd frames, with rows that do not compress away."""
+    rows = np.zeros(frames, FRAME.dtype)
+    rows["lsn"] = np.arange(1, frames + 1)
+    rows["type"] = FrameType.GIVE
+    rows["token"] = np.random.default_rng(1).integers(0, 1 << 62, frames)
+    empty = cut(b"", 1, info.uuid).sections
+    return Pieces(info.uuid, 1, {**empty, Section.FRAMES: rows}, [])
+
+
+def test_one_flipped_byte_costs_one_frame_of_zstd_at_most(info: SpoolInfo) -> None:
+    oma = bytearray(both(big(info))[0])
+    oma[len(oma) // 2] ^= 1
+    file = opened(bytes(oma))
+    rows = file.rows(Section.FRAMES)
+    assert len(file.findings) == 1
+    lost = archive.FRAME_BLOCKS * archive.rows_per_block(Section.FRAMES)
+    assert 20_000 - lost <= len(rows) < 20_000
+
+
+def test_a_bad_block_condemns_only_itself(info: SpoolInfo) -> None:
+    header, _, _ = encode(big(info), LEVEL)
+    rows = big(info).sections[Section.FRAMES][:5]
+    data = bytearray(archive.seal_rows(info.uuid, 1, 0, Section.FRAMES, rows))
+    good = archive.open_block(bytes(data), 0, header, 0, Section.FRAMES)
+    assert not isinstance(good, Finding)
+    assert good.tobytes() == rows.tobytes()
+    data[200] ^= 1
+    assert isinstance(archive.open_block(bytes(data), 0, header, 0, Section.FRAMES), Finding)
+    data[200] ^= 1
+    assert isinstance(archive.open_block(bytes(data), 0, header, 1, Section.FRAMES), Finding)
+    assert isinstance(archive.open_block(bytes(data), 0, header, 0, Section.HEADS), Finding)
+    assert isinstance(archive.open_block(bytes(data[:-1]), 0, header, 0, Section.FRAMES), Finding)
+
+
+@pytest.mark.parametrize(("change", "kind"), [
+    (lambda data: data[:100], Kind.SHORT),
+    (lambda data: b"PK" + bytes(400), Kind.FOREIGN),
+    (lambda data: data[:16] + b"\x02" + data[17:], Kind.NEWER),
+    (lambda data: data[:60] + b"\xff" + data[61:], Kind.CORRUPT),
+])  # fmt: skip
+def test_a_head_that_is_none(world: Journal, change: object, kind: Kind) -> None:
+    oma, _ = both(cut(bytes_of(world), 1, world.info.uuid))
+    assert callable(change)
+    found = decode_header(change(oma))
+    assert isinstance(found, Finding)
+    assert found.kind is kind
+
+
+def test_hostile_bytes_give_findings(world: Journal) -> None:
+    """Random damage anywhere: never an exception, never a journal file that differs."""
+    data = bytes_of(world)
+    oma, omb = both(cut(data, 1, world.info.uuid))
+    chance = random.Random(7)
+    for _ in range(300):
+        bad = bytearray(oma)
+        for _ in range(chance.randrange(1, 4)):
+            bad[chance.randrange(len(bad))] = chance.randrange(256)
+        bad = bad[: chance.choice([len(bad), chance.randrange(len(bad))])]
+        file = open_archive(Bytes(bytes(bad)), "x")
+        if isinstance(file, Finding):
+            continue
+        found = rebuild(file, opened(omb, BODIES_MAGIC))
+        assert isinstance(found, Finding) or found == data
+
+
+def test_golden_archive(request: pytest.FixtureRequest) -> None:
+    """Files written once are read for ever; zstd may compress otherwise one day."""
+    uuid = bytes(range(16))
+    from tests.unit.format import samples
+
+    page = 512
+    block = samples.block()
+    data = journal.FileHeader(uuid, 3, 42, page, 64 * page, 1000, 990, 41, TIME_NS, 77).encode()
+    data += block
+    data = data.ljust(64 * page, b"\0")
+    files = both(cut(data, 42, uuid))
+    if request.config.getoption("--regenerate-golden"):
+        GOLDEN.mkdir(exist_ok=True)
+        for name, content in zip(("0000000042.oma", "0000000042.omb"), files, strict=True):
+            (GOLDEN / name).write_bytes(content)
+    oma = opened((GOLDEN / "0000000042.oma").read_bytes())
+    omb = opened((GOLDEN / "0000000042.omb").read_bytes(), BODIES_MAGIC)
+    assert rebuild(oma, omb) == data
+    assert oma.header.encode(MAGIC) == (GOLDEN / "0000000042.oma").read_bytes()[:256]
+    assert oma.rows(Section.PARTS)["queue"].tolist() == [7, 8]
