@@ -12,6 +12,7 @@ FOLDERS = {
     "omqdump": "tools/omqdump",
     "omqdemo": "tools/omqdemo",
     "omqrecover": "recovery/omqrecover",
+    "omqspark": "spark/omqspark",
 }
 DATA = {"omq.conf": "conf"}  # the shipped configuration, inside the package once installed
 

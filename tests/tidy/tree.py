@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT_FOLDERS = ("lib", "tools", "recovery")
+PRODUCT_FOLDERS = ("lib", "tools", "recovery", "spark")
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,6 +328,34 @@ class MessageChanged(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class NoArchive(OmqError):
+    """{path} holds no archive files (NNNNNNNNNN.oma); omq-archive makes them in archive/ of a spool"""
+
+    status = 90
+    exit_code = Exit.NO_INPUT
+
+
+class MixedArchives(OmqError):
+    """{file} is of instance {uuid}, the files before it are of {expected}; keep one instance a directory"""
+
+    status = 91
+    exit_code = Exit.DATA
+
+
+class ArchivePruned(OmqError):
+    """archive file {number} was removed before it was read, the oldest is {oldest}; begin a new --out directory"""
+
+    status = 92
+    exit_code = Exit.DATA
+
+
+class SparkMissing(OmqError):
+    """{what} is missing: {reason}; install it with 'make setup-spark' or pip install 'omq[spark]', and a JRE 17"""
+
+    status = 93
+    exit_code = Exit.UNAVAILABLE
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -1,0 +1,229 @@
+"""Archive files to Arrow batches: events, seals and names. Plain functions, no Spark.
+
+Damage never raises: it becomes rows with `bad`, and every block that is right still comes out; of a
+bad block, the frames of journal blocks whose own CRC is right (`salvage`). Filters use the seals to
+skip blocks, then are applied to the rows, so what comes out is exactly what was asked for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from omq.base.checksum import crc32c
+from omq.format.archive import (
+    BLOCK_BYTES,
+    FRAME_BLOCKS,
+    SEAL,
+    ArchiveHeader,
+    NameKind,
+    Rows,
+    Section,
+    rows_per_block,
+)
+from omq.format.findings import Finding
+from omq.format.journal import BLOCK, CRC_FROM, FRAME
+from omq.storage.archive_file import ArchiveFile
+from omq.storage.archive_names import texts
+from omqspark.columns import arrow_schema, bad_batch, event_batch
+from omqspark.plan import Split, bad_text, filesystem, open_split
+
+_TEST: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "in": np.isin}
+FIELDS: Final = {"lsn": "lsn", "time_ns": "time", "type": "type", "queue": "queue",
+                 "qpool": "qpool"}
+"""Columns that a filter can be pushed down for -> field of the frame header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`column` `test` `value`, with value a number, or a list of numbers for "in"."""
+
+    column: str
+    test: str
+    value: Any
+
+    def keep(self, rows: Rows) -> Any:
+        return _TEST[self.test](rows[FIELDS[self.column]], self.value)
+
+    def may_hold(self, seals: Rows) -> Any:
+        """For each block: can a row in it pass?"""
+        values = np.atleast_1d(np.asarray(self.value))
+        if self.column in ("type", "queue"):
+            if self.test not in ("=", "in"):
+                return np.ones(len(seals), bool)
+            mask = 31 if self.column == "type" else 63
+            bits = np.bitwise_or.reduce(np.uint64(1) << (values.astype("<u8") & np.uint64(mask)))
+            field = seals["types" if self.column == "type" else "queues"].astype("<u8")
+            return (field & bits) != 0
+        low, high = {"lsn": ("first_lsn", "last_lsn"), "time_ns": ("time_min", "time_max"),
+                     "qpool": ("qpool_min", "qpool_max")}[self.column]
+        first, last = int(values.min()), int(values.max())
+        below = seals[low] <= last if self.test in ("=", "in", "<", "<=") else True
+        above = seals[high] >= first if self.test in ("=", "in", ">", ">=") else True
+        return below & above & np.ones(len(seals), bool)
+
+
+def event_batches(task: Sequence[Split], names: list[str], filters: Sequence[Filter] = (),
+                  where: str = "") -> Iterator[pa.RecordBatch]:
+    """All batches of one task."""
+    fs, _ = filesystem(where)
+    for split in task:
+        reader, file = open_split(fs, split)
+        try:
+            if isinstance(file, Finding):
+                yield bad_batch("events", names, [bad_text(file)], split.number)
+                continue
+            yield from _events_of(file, split, names, filters)
+        finally:
+            reader.close()
+
+
+def _events_of(file: ArchiveFile, split: Split, names: list[str], filters: Sequence[Filter]
+               ) -> Iterator[pa.RecordBatch]:
+    header = file.header
+    if split.whole and file.findings:
+        yield bad_batch("events", names, [bad_text(f) for f in file.findings], header.number)
+    wanted = _wanted(file, filters)
+    needs_parts = {"onto", "onto_priority", "until_s"} & set(names)
+    known = len(file.findings)
+    parts = file.rows(Section.PARTS) if needs_parts else np.zeros(0, [("lsn", "<u8")])
+    if split.whole and len(file.findings) > known:
+        found = [bad_text(f) for f in file.findings[known:]]
+        yield bad_batch("events", names, found, header.number)
+    salvager = Salvager(file)
+    for index in range(split.first, split.end):
+        rows: list[Rows] = []
+        for block, got in file.blocks(Section.FRAMES, range(index, index + 1), wanted):
+            if isinstance(got, Finding):
+                yield bad_batch("events", names, [bad_text(got)], header.number)
+                got = salvager.rows(block, got)
+            if len(got):
+                rows.append(got)
+        if rows:
+            joined = np.concatenate(rows) if len(rows) > 1 else rows[0]
+            for each in filters:
+                joined = joined[each.keep(joined)]
+            if len(joined):
+                yield event_batch(joined, parts, names, header.number, header.epoch)
+
+
+def _wanted(file: ArchiveFile, filters: Sequence[Filter]) -> Rows | None:
+    if not filters:
+        return None
+    seals = file.seals()
+    if isinstance(seals, Finding):
+        return None
+    keep = np.ones(len(seals), bool)
+    for each in filters:
+        keep &= each.may_hold(seals)
+    return keep
+
+
+class Salvager:
+    """The frames of a bad block that the journal's own CRC still vouches for."""
+
+    def __init__(self, file: ArchiveFile) -> None:
+        self.file = file
+        self._heads: list[bytes] = []
+        self._places: Rows | None = None
+
+    def rows(self, block: int, finding: Finding) -> Rows:
+        """Good frames of block number `block`, if its bytes can be decompressed at all."""
+        none = np.zeros(0, FRAME.dtype)
+        if finding.record < 0:  # the compressed frame itself is lost
+            return none
+        raw = self.file.frame(block // FRAME_BLOCKS)
+        if isinstance(raw, Finding):
+            return none
+        if self._places is None:
+            heads = self.file.rows(Section.HEADS)
+            self._heads = [head["bytes"].tobytes() for head in heads[1:]]
+            self._places = self.file.rows(Section.PLACES)
+        if len(self._places) != len(self._heads):
+            return none
+        step = rows_per_block(Section.FRAMES)
+        at = block % FRAME_BLOCKS * BLOCK_BYTES + SEAL.size
+        first = block * step
+        count = min(step, self.file.header.frames - first)
+        if at + count * FRAME.size > len(raw):
+            return none
+        data = raw[at : at + count * FRAME.size]
+        good = [data[low:high] for low, high in self._good(data, first, first + count)]
+        return FRAME.array(b"".join(good), sum(map(len, good)) // FRAME.size)
+
+    def _good(self, data: bytes, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """(from, to) of the bytes of journal blocks that lie wholly in rows first..end."""
+        assert self._places is not None
+        starts = np.concatenate([[0], np.cumsum(self._places["count"].astype("<i8"))])
+        for i in np.flatnonzero((starts[:-1] >= first) & (starts[1:] <= end)).tolist():
+            low, high = (int(starts[i + k] - first) * FRAME.size for k in (0, 1))
+            head = self._heads[i]
+            (stored,) = np.frombuffer(head, "<u4", 1, BLOCK.offset("crc"))
+            if crc32c(data[low:high], crc32c(head[CRC_FROM:])) == stored:
+                yield low, high
+
+
+def block_batches(task: Sequence[Split], names: list[str], where: str = ""
+                  ) -> Iterator[pa.RecordBatch]:
+    """The seals of the frame blocks: one row a block, without decompressing anything."""
+    fs, _ = filesystem(where)
+    for split in task:
+        if not split.whole:
+            continue
+        reader, file = open_split(fs, split)
+        try:
+            seals = file if isinstance(file, Finding) else file.seals()
+            if isinstance(seals, Finding) or isinstance(file, Finding):
+                assert isinstance(seals, Finding)
+                found = replace(seals, file=split.path)
+                yield bad_batch("blocks", names, [bad_text(found)], split.number)
+                continue
+            yield _seal_batch(seals[seals["section"] == Section.FRAMES], file.header, names)
+        finally:
+            reader.close()
+
+
+def _seal_batch(seals: Rows, header: ArchiveHeader, names: list[str]) -> pa.RecordBatch:
+    fields: dict[str, Any] = {
+        "file": seals["number"], "block": seals["block"], "count": seals["count"],
+        "first_lsn": seals["first_lsn"], "last_lsn": seals["last_lsn"],
+        "time_min_ns": seals["time_min"], "time_max_ns": seals["time_max"],
+        "epoch": np.full(len(seals), header.epoch),
+        "follows_lsn": np.full(len(seals), header.follows_lsn), "bad": [None] * len(seals)}
+    schema = arrow_schema("blocks", names)
+    arrays = [pa.array(fields[f.name]).cast(f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def name_batches(task: Sequence[Split], names: list[str], where: str = ""
+                 ) -> Iterator[pa.RecordBatch]:
+    """Names and texts of each file."""
+    fs, _ = filesystem(where)
+    for split in task:
+        if not split.whole:
+            continue
+        reader, file = open_split(fs, split)
+        try:
+            if isinstance(file, Finding):
+                yield bad_batch("dict", names, [bad_text(file)], split.number)
+                continue
+            rows = file.rows(Section.NAMES)
+            found = [(kind.name.lower(), key, lsn, text) for kind in NameKind
+                     for (lsn, key), text in texts(rows, kind).items()]
+            columns: dict[str, list[Any]] = {
+                "file": [file.header.number] * len(found), "kind": [row[0] for row in found],
+                "epoch": [file.header.epoch] * len(found), "key": [row[1] for row in found],
+                "lsn": [row[2] for row in found], "text": [row[3] for row in found],
+                "bad": [None] * len(found)}
+            schema = arrow_schema("dict", names)
+            arrays = [pa.array(columns[f.name], f.type) for f in schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        finally:
+            reader.close()

@@ -1,0 +1,69 @@
+"""The scheduling rules of one queue, as a plain function: who gets which message when.
+
+The rules are those of the queue manager (lib/omq/docs/ARCHITECTURE.md): a free reader gets the
+READY message of the highest priority, of these the one submitted first; with several free readers
+the main one (number 0) is preferred, then the auxiliaries in order. What-if replays real arrivals
+through this, the generator makes archives with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """For each message: when it was handed out, to which reader; and when readers are free."""
+
+    start: Array
+    reader: Array
+    free: list[float]
+
+
+def replay(arrival: Array, priority: Array, service: Array, readers: int,
+           free: Sequence[float] = ()) -> Replayed:
+    """Arrivals in ascending order; all times in one unit. `free`: readers are busy until then."""
+    assert readers > 0
+    count = len(arrival)
+    start, taken = [0.0] * count, [0] * count
+    ends = [*free, *([0.0] * readers)][:readers]
+    busy = sorted((end, i) for i, end in enumerate(ends))
+    idle: list[int] = []
+    waiting: list[tuple[int, int]] = []
+    times, ranks, work = arrival.tolist(), (-priority.astype(int)).tolist(), service.tolist()
+
+    def give(reader: int, now: float) -> None:
+        message = heappop(waiting)[1]
+        start[message], taken[message] = now, reader
+        ends[reader] = now + work[message]
+        heappush(busy, (ends[reader], reader))
+
+    for message, now in enumerate(times):
+        while busy and busy[0][0] <= now:
+            end, reader = heappop(busy)
+            if waiting:
+                give(reader, end)
+            else:
+                heappush(idle, reader)
+        heappush(waiting, (ranks[message], message))
+        if idle:
+            give(heappop(idle), now)
+    while waiting:
+        end, reader = heappop(busy)
+        give(reader, max(end, times[-1]))
+    return Replayed(np.array(start), np.array(taken), ends)
+
+
+def percentiles(waits: Array, wanted: Sequence[float] = (0.5, 0.9, 0.99)) -> dict[str, float]:
+    """{"p50": ...} of the waits; nothing of no waits."""
+    if not len(waits):
+        return {}
+    found = np.quantile(waits, list(wanted))
+    return {f"p{round(q * 100)}": float(v) for q, v in zip(wanted, found, strict=True)}
