@@ -26,5 +26,6 @@ packages = [
 setup(
     packages=[*packages, *DATA],
     package_dir={**present, **DATA},
-    package_data={"omq.conf": ["*.conf"], "omq": ["docs/*.md", "docs/adr/*.md", "py.typed"]},
+    package_data={"omq.conf": ["*.conf"], "omqspark": ["conf/*"],
+                  "omq": ["docs/*.md", "docs/adr/*.md", "py.typed"]},
 )

@@ -130,6 +130,7 @@ class Traffic:
         """The frames of one stay on a queue: hand-outs and what the reader decided. Lists of rows
         whose `given` counts from the GIVE rows' own beginning."""
         queue = int(hops["queue"][0])
+        rank = 1 if goes is not None else 10  # at one instant: routed first, then given again
         out: list[Array] = []
         fails = np.zeros(len(hops), int)
         if goes is None:
@@ -139,11 +140,11 @@ class Traffic:
         begin = start.copy()
         while len(left):
             part, at = hops[left], begin[left]
-            give = _from_reader(_rows(part, FrameType.GIVE, at, 3 * attempt, self._base_ns), queue,
+            give = _from_reader(_rows(part, FrameType.GIVE, at, rank + 2 * attempt, self._base_ns), queue,
                                 reader[left])
             give["attempt"] = attempt
             end = at + work[left]
-            close = _from_reader(_rows(part, FrameType.DONE, end, 3 * attempt + 1, self._base_ns),
+            close = _from_reader(_rows(part, FrameType.DONE, end, rank + 2 * attempt + 1, self._base_ns),
                                  queue, reader[left])
             close["attempt"] = attempt
             close["given"] = np.arange(len(left))

@@ -1,0 +1,139 @@
+"""Events to messages and stays: one row a message, one row a stay of a message on a queue.
+
+A message is born by PUT and ends by the frame with LAST_PART. A stay begins with the frame that put
+the message on the queue (PUT, MOVE, POISON, or DONE/DELETE onto IDEL) and ends with the one that
+took it off (DONE, MOVE, POISON, DELETE). A message that comes to a queue again has a second stay.
+
+Everything is an aggregation by message over events in any order, so a batch that is repeated gives
+the same rows.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from omq.format.journal import FrameFlag, FrameType
+
+PUT, GIVE, DONE, MOVE, DEFER = (int(FrameType[n]) for n in ("PUT", "GIVE", "DONE", "MOVE", "DEFER"))
+POISON, DELETE, HOLD = int(FrameType.POISON), int(FrameType.DELETE), int(FrameType.HOLD)
+OPERATOR, RELEASE = int(FrameType.OPERATOR), int(FrameType.RELEASE)
+IDEL_QUEUE = 1
+NS_PER_S = 1_000_000_000
+DIED = 1  # reason: the reader died
+
+
+def has(flag: FrameFlag) -> Column:
+    """Whether an event carries a flag."""
+    return F.col("flags").bitwiseAND(int(flag)) != 0
+
+
+def _if(kind: int, column: str) -> Column:
+    return F.when(F.col("type") == kind, F.col(column))
+
+
+def lifecycle(events: DataFrame) -> DataFrame:
+    """One row a message, in ONE aggregation. Times in ns; null where it did not happen."""
+    ends = has(FrameFlag.LAST_PART)
+    end_lsn = F.min(F.when(ends, F.col("lsn")))
+    found = events.where("qpool > 0").groupBy("qpool").agg(
+        F.min(_if(PUT, "lsn")).alias("born_lsn"),
+        F.min(_if(PUT, "time_ns")).alias("born_ns"),
+        F.max(_if(PUT, "pid")).alias("producer_pid"),
+        F.max(_if(PUT, "client")).alias("producer"),
+        F.max(_if(PUT, "uid")).alias("producer_uid"),
+        F.max("size").alias("size"),
+        F.max(_if(PUT, "priority")).alias("priority"),
+        F.max(_if(PUT, "correlation")).alias("correlation"),
+        F.max(F.when(F.col("type") == PUT, has(FrameFlag.PERSISTENT))).alias("persistent"),
+        F.count_if(F.col("type") == PUT).alias("puts"),
+        F.count_if(F.col("type") == GIVE).alias("gives"),
+        F.count_if(F.col("type") == MOVE).alias("moves"),
+        F.count_if(F.col("type") == DEFER).alias("defers"),
+        F.count_if(has(FrameFlag.FAILED)).alias("failed"),
+        F.count_if(F.col("type") == POISON).alias("poisoned"),
+        F.max(_if(GIVE, "attempt")).alias("attempts_max"),
+        F.min(_if(GIVE, "time_ns")).alias("first_give_ns"),
+        end_lsn.alias("end_lsn"),
+        F.min(F.when(ends, F.col("time_ns"))).alias("end_ns"),
+        F.min(F.when(ends, F.col("type"))).alias("end_type"),
+        F.count_if(ends).alias("ends"),
+        F.min("lsn").alias("first_lsn"),
+        F.max("lsn").alias("last_lsn"),
+        F.max("time_ns").alias("last_ns"),
+        F.max_by("queue", "lsn").alias("last_queue"),
+        F.bit_or(F.expr(f"shiftleft(1L, type % {64})")).alias("seen"),
+        F.bit_or(F.expr("shiftleft(1L, queue % 64)")).alias("queues_seen"),
+        F.min("epoch").alias("first_epoch"),
+        F.max("epoch").alias("last_epoch"),
+    )
+    # A reader's death is counted at its manager: a frame behind the end is what the audit looks for
+    return found.withColumn("life_ns", F.col("end_ns") - F.col("born_ns"))
+
+
+_ROLES = f"""
+    CASE type
+      WHEN {PUT} THEN transform(
+        IF(size(onto) > 0, onto, array(queue)), q -> struct(1 AS role, q AS at))
+      WHEN {MOVE} THEN concat(
+        IF(queue > 0, array(struct(0 AS role, queue AS at)), array()),
+        transform(coalesce(onto, array()), q -> struct(1 AS role, q AS at)))
+      WHEN {POISON} THEN array(struct(0 AS role, queue AS at), struct(1 AS role, target AS at))
+      WHEN {DONE} THEN concat(array(struct(0 AS role, queue AS at)),
+        IF(flags & {int(FrameFlag.TO_IDEL)} != 0,
+           array(struct(1 AS role, {IDEL_QUEUE} AS at)), array()))
+      WHEN {DELETE} THEN concat(array(struct(0 AS role, queue AS at)),
+        IF(flags & {int(FrameFlag.TO_IDEL)} != 0,
+           array(struct(1 AS role, {IDEL_QUEUE} AS at)), array()))
+      ELSE array(struct(2 AS role, queue AS at))
+    END
+"""
+LEAVES, COMES, STAYS = 0, 1, 2  # roles: at one LSN a message leaves before it comes
+
+
+def stays(events: DataFrame) -> DataFrame:
+    """One row a stay; `left_ns` is null while it lasts."""
+    touched = (events.where("qpool > 0").withColumn("roles", F.expr(_ROLES))
+               .withColumn("one", F.explode("roles"))
+               .select("*", F.col("one.role").alias("role"), F.col("one.at").alias("at"))
+               .drop("roles", "one"))
+    order = Window.partitionBy("qpool", "at").orderBy("lsn", "role").rowsBetween(
+        Window.unboundedPreceding, 0)
+    visited = touched.withColumn(
+        "visit", F.sum(F.when(F.col("role") == COMES, 1).otherwise(0)).over(order))
+    # The frame that leaves comes first at one LSN, so it still belongs to the visit before it.
+    given = (F.col("type") == GIVE) & (F.col("role") == STAYS)
+    comes, leaves = F.col("role") == COMES, F.col("role") == LEAVES
+    place = F.greatest(F.array_position("onto", F.col("at")), F.lit(1)).cast("int")
+    found = visited.groupBy("qpool", F.col("at").alias("queue"), "visit").agg(
+        F.min(F.when(comes, F.col("time_ns"))).alias("arrived_ns"),
+        F.min(F.when(comes, F.col("lsn"))).alias("arrived_lsn"),
+        F.min(F.when(comes, F.col("type"))).alias("arrived_by"),
+        F.max(F.when(comes, F.col("queue"))).alias("came_from"),
+        F.max(F.when(comes, F.coalesce(F.try_element_at("onto_priority", place),
+                                       F.col("priority")))).alias("priority"),
+        F.max(F.when(comes, F.coalesce(F.try_element_at("until_s", place), F.lit(0)))
+              ).alias("until_s"),
+        F.min(F.when(given, F.col("time_ns"))).alias("given_ns"),
+        F.min(F.when(given, F.col("lsn"))).alias("given_lsn"),
+        F.max(F.when(given, F.col("time_ns"))).alias("last_given_ns"),
+        F.max_by(F.when(given, F.col("client")), F.when(given, F.col("lsn"))).alias("reader"),
+        F.max_by(F.when(given, F.col("pid")), F.when(given, F.col("lsn"))).alias("reader_pid"),
+        F.max(F.when(given, F.col("attempt"))).alias("attempts"),
+        F.count_if(given).alias("gives"),
+        F.count_if(has(FrameFlag.FAILED)).alias("failed"),
+        F.count_if((F.col("reason") == DIED) & F.col("type").isin(DEFER, POISON)).alias("deaths"),
+        F.count_if(F.col("type").isin(DEFER, HOLD, RELEASE)).alias("put_off"),
+        F.max(F.when(leaves, F.col("time_ns"))).alias("left_ns"),
+        F.max(F.when(leaves, F.col("lsn"))).alias("left_lsn"),
+        F.max(F.when(leaves, F.col("type"))).alias("left_by"),
+        F.max(F.when(leaves & (F.col("type") == MOVE), F.try_element_at("onto", F.lit(1)))
+              ).alias("went_to"),
+        F.max("size").alias("size"),
+        F.min("epoch").alias("first_epoch"),
+        F.max(F.when(given, F.col("epoch"))).alias("given_epoch"),
+        F.max("epoch").alias("last_epoch"),
+    )
+    return (found.where("queue > 0 AND arrived_ns IS NOT NULL")
+            .withColumn("wait_ns", F.col("given_ns") - F.col("arrived_ns"))
+            .withColumn("service_ns", F.col("left_ns") - F.col("last_given_ns")))

@@ -1,0 +1,201 @@
+"""The pipeline: archive -> bronze events -> messages and stays -> tables of answers.
+
+    OUT/bronze/batch=N/day=D     every event, Parquet; damaged ones with `bad`
+    OUT/names/batch=N            names and texts
+    OUT/messages/batch=N         messages that ended in this batch      OUT/stays/batch=N
+    OUT/open/batch=N             events of messages that are still open: the next batch begins here
+    OUT/gold/batch=N/TABLE       the answers as of this batch, with the open ones
+    OUT/current.json             {"batch": N}: which gold counts
+    OUT/checkpoint               how far the stream has read
+
+A batch is some archive files in order; Spark's stream gives each a number and repeats a batch that
+was cut under the same number. Every table of a batch is written with overwrite from the same
+inputs, so a killed run repeats to the same rows; what readers look at changes with the rename of
+current.json only. A non-incremental run begins with an empty OUT.
+Errors: NoArchive, MixedArchives, ArchivePruned, BadRequest (OUT is not ours).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.fs as pafs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from omq.base.errors import BadRequest, NoArchive
+from omqspark import columns, gold, plan
+from omqspark.lifecycle import lifecycle, stays
+
+TABLES = ("bronze", "names", "messages", "stays", "open", "gold", "checkpoint", "report")
+GOLD = ("queue_minute", "queue_hour", "readers", "poison", "operators", "sizes", "routes")
+FILES_PER_BATCH = 200
+
+
+@dataclass
+class Lake:
+    """The tables of one OUT directory."""
+
+    spark: SparkSession
+    out: str
+
+    def path(self, table: str, batch: int | None = None) -> str:
+        tail = "" if batch is None else f"/batch={batch}"
+        return f"{self.out.rstrip('/')}/{table}{tail}"
+
+    def exists(self, path: str) -> bool:
+        fs, where = plan.filesystem(path)
+        return bool(fs.get_file_info([where])[0].type != pafs.FileType.NotFound)
+
+    def read(self, table: str) -> DataFrame:
+        """A table of all batches that count."""
+        batch = self.current()
+        if batch < 0:
+            raise NoArchive(path=self.out)
+        frame = self.spark.read.option("mergeSchema", "false").parquet(self.path(table))
+        return frame.where(F.col("batch") <= batch)
+
+    def gold(self, name: str) -> DataFrame:
+        return self.spark.read.parquet(f"{self.path('gold', self.current())}/{name}")
+
+    def opened(self) -> DataFrame:
+        """Events of messages that are open now."""
+        return self.spark.read.schema(event_schema(self.spark)).parquet(
+            self.path("open", self.current()))
+
+    def current(self) -> int:
+        """The batch that counts; -1 for none."""
+        fs, where = plan.filesystem(self.path("current.json"))
+        try:
+            with fs.open_input_stream(where) as stream:
+                return int(json.loads(stream.read())["batch"])
+        except FileNotFoundError:
+            return -1
+
+    def publish(self, batch: int) -> None:
+        """From now on this batch counts; the gold of others goes."""
+        self.put("current.json", json.dumps({"batch": batch}).encode())
+        fs, where = plan.filesystem(self.path("gold"))
+        for info in fs.get_file_info(pafs.FileSelector(where, allow_not_found=True)):
+            if info.base_name != f"batch={batch}":
+                fs.delete_dir(info.path)
+
+    def put(self, name: str, data: bytes) -> None:
+        """A small file, by rename."""
+        fs, where = plan.filesystem(self.path(name))
+        with fs.open_output_stream(where + ".tmp") as stream:
+            stream.write(data)
+        fs.move(where + ".tmp", where)
+
+    def clear(self) -> None:
+        """Begin anew; only what a run has made is removed. BadRequest for anything else."""
+        fs, where = plan.filesystem(self.out)
+        found = fs.get_file_info(pafs.FileSelector(where, allow_not_found=True))
+        names = {info.base_name for info in found}
+        strange = names - {*TABLES, "current.json", "current.json.tmp", "audit.json"}
+        if strange:
+            raise BadRequest(reason=f"{self.out} holds {', '.join(sorted(strange))}, which no run "
+                                    "has made; name an empty directory")
+        fs.create_dir(where)
+        if "current.json" in names:
+            fs.delete_file(f"{where}/current.json")
+        for info in found:
+            if info.type == pafs.FileType.Directory:
+                fs.delete_dir(info.path)
+
+
+def event_schema(spark: SparkSession) -> StructType:
+    """The schema of bronze: the event table's."""
+    return spark.createDataFrame([], columns.ddl("events")).schema
+
+
+def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
+        files_per_batch: int = FILES_PER_BATCH) -> dict[str, Any]:
+    """Everything that is new; what was done."""
+    lake = Lake(spark, out)
+    plan.heads(archive, plan.listing(archive))  # no archive, mixed instances: before anything
+    if not incremental:
+        lake.clear()
+    done: list[int] = []
+
+    def batch(frame: DataFrame, number: int) -> None:
+        process(lake, archive, frame, number)
+        done.append(number)
+
+    query = (spark.readStream.format("omqj").option("path", archive)
+             .option("maxFilesPerTrigger", files_per_batch).load()
+             .writeStream.foreachBatch(batch).trigger(availableNow=True)
+             .option("checkpointLocation", lake.path("checkpoint")).start())
+    query.awaitTermination()
+    return {"batches": done, "current": lake.current()}
+
+
+def process(lake: Lake, archive: str, frame: DataFrame, number: int) -> None:
+    """One batch: see the module. Repeating it gives the same."""
+    spark = lake.spark
+    bronze = lake.path("bronze", number)
+    (frame.withColumn("day", F.to_date("ts")).write.mode("overwrite").partitionBy("day")
+     .parquet(bronze))
+    new = spark.read.schema(event_schema(spark)).parquet(bronze)
+    span = new.agg(F.min("file"), F.max("file")).first()
+    if span is None or span[1] is None:
+        return
+    (spark.read.format("omqj").option("path", archive).option("table", "dict")
+     .option("first", max(0, span[0])).option("last", span[1]).load()
+     .write.mode("overwrite").parquet(lake.path("names", number)))
+    good = new.where("bad IS NULL")
+    if number > 0 and lake.exists(lake.path("open", number - 1)):
+        good = good.unionByName(
+            spark.read.schema(event_schema(spark)).parquet(lake.path("open", number - 1)))
+    _lives(lake, good, number)
+    write_gold(lake, number)
+    lake.publish(number)
+
+
+def _lives(lake: Lake, events: DataFrame, number: int) -> None:
+    """Messages and stays of what has ended; the events of what has not."""
+    spark = lake.spark
+    messages = lifecycle(events)
+    (messages.withColumn("ended", F.col("end_lsn").isNotNull())
+     .write.mode("overwrite").partitionBy("ended").parquet(lake.path("messages", number)))
+    written = spark.read.parquet(lake.path("messages", number))
+    still = written.where("NOT cast(ended AS boolean)").select("qpool")
+    (events.join(still, "qpool", "left_semi").select(*columns.EVENTS)
+     .write.mode("overwrite").parquet(lake.path("open", number)))
+    spans = stays(events.where("qpool > 0"))
+    (spans.join(still, "qpool", "left_anti").write.mode("overwrite")
+     .parquet(lake.path("stays", number)))
+
+
+def all_stays(lake: Lake, number: int) -> DataFrame:
+    """Stays of ended messages of all batches, and those of the messages open now."""
+    spark = lake.spark
+    ended = spark.read.parquet(lake.path("stays")).where(F.col("batch") <= number).drop("batch")
+    opened = spark.read.schema(event_schema(spark)).parquet(lake.path("open", number))
+    return ended.unionByName(stays(opened))
+
+
+def all_messages(lake: Lake, number: int) -> DataFrame:
+    """Every message once: ended ones of all batches, open ones of the last."""
+    found = lake.spark.read.parquet(lake.path("messages")).where(F.col("batch") <= number)
+    return found.where(F.col("ended").cast("boolean") | (F.col("batch") == number)).drop("batch")
+
+
+def write_gold(lake: Lake, number: int) -> None:
+    spans, messages = all_stays(lake, number), all_messages(lake, number)
+    spark = lake.spark
+    events = spark.read.schema(event_schema(spark)).option(
+        "recursiveFileLookup", "true").parquet(lake.path("bronze"))
+    names = spark.read.parquet(lake.path("names"))
+    tables = {
+        "queue_minute": gold.queue_minute(spans), "queue_hour": gold.queue_hour(spans),
+        "readers": gold.readers(spans), "poison": gold.poison(spans, messages),
+        "operators": gold.operators(events, names), "sizes": gold.sizes(spans),
+        "routes": gold.routes(spans)}
+    assert set(tables) == set(GOLD)
+    for name, frame in tables.items():
+        frame.coalesce(4).write.mode("overwrite").parquet(
+            f"{lake.path('gold', number)}/{name}")

@@ -1,0 +1,84 @@
+"""Time travel and biographies: what was on each queue at an instant, and what happened to one
+message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from omq.format.journal import FrameType
+from omqspark.lifecycle import DEFER, GIVE, HOLD, NS_PER_S, RELEASE, stays
+from omqspark.pipeline import Lake, event_schema
+
+RELEASE_GIVEN = int(FrameType.RELEASE_GIVEN)
+READY, ACTIVE, DEFERRED, HELD = "READY", "ACTIVE", "DEFERRED", "HELD"
+
+
+def bronze(lake: Lake) -> DataFrame:
+    """All events that could be read."""
+    return lake.spark.read.schema(event_schema(lake.spark)).option(
+        "recursiveFileLookup", "true").parquet(lake.path("bronze")).where("bad IS NULL")
+
+
+def state_at(lake: Lake, *, lsn: int | None = None, time_ns: int | None = None) -> DataFrame:
+    """Every queue's messages at an LSN (that frame included) or a time: one row each, in the order
+    in which they would be handed out. `state` is that of the index; DEFERRED also when the time it
+    waits for is over but nothing has happened since."""
+    events = bronze(lake)
+    if lsn is not None:
+        events = events.where(F.col("lsn") <= lsn)
+    if time_ns is not None:
+        events = events.where(F.col("time_ns") <= time_ns)
+    here = stays(events).where("left_lsn IS NULL")
+    kinds = (GIVE, DEFER, HOLD, RELEASE, RELEASE_GIVEN)
+    last = events.where(F.col("type").isin(*kinds)).groupBy("qpool", "queue").agg(
+        F.max_by("type", "lsn").alias("last_type"), F.max_by("argument", "lsn").alias("argument"),
+        F.max("lsn").alias("state_lsn"))
+    joined = here.join(last, ["qpool", "queue"], "left").withColumn(
+        "since", F.when(F.col("state_lsn") > F.col("arrived_lsn"), F.col("last_type")))
+    return joined.select(
+        "queue", "qpool", "priority", "arrived_lsn", "arrived_ns", "attempts", "size",
+        F.when(F.col("since") == GIVE, ACTIVE).when(F.col("since") == DEFER, DEFERRED)
+        .when(F.col("since") == HOLD, HELD)
+        .when(F.col("since").isNull() & (F.col("until_s") > 0), DEFERRED)
+        .otherwise(READY).alias("state"),
+        F.when(F.col("since") == DEFER, F.col("argument"))
+        .when(F.col("since").isNull(), F.col("until_s") * NS_PER_S).alias("until_ns"),
+    ).orderBy("queue", F.desc("priority"), "arrived_lsn")
+
+
+def biography(lake: Lake, condition: str) -> DataFrame:
+    """All events of the messages for which `condition` holds (a condition over the columns of the
+    table messages, for instance "qpool = 42" or "producer_pid = 1005 AND failed > 0")."""
+    from omqspark.pipeline import all_messages
+
+    chosen = all_messages(lake, lake.current()).where(condition).select("qpool")
+    texts = lake.read("names").where("kind = 'text'").groupBy("lsn").agg(
+        F.first("text").alias("text"))
+    return bronze(lake).join(chosen, "qpool", "left_semi").join(texts, "lsn", "left").orderBy(
+        "qpool", "lsn")
+
+
+def queue_names(lake: Lake) -> dict[int, str]:
+    """Queue number -> its last known name."""
+    rows = lake.read("names").where("kind = 'queue'").groupBy("key").agg(
+        F.max_by("text", "lsn").alias("text")).collect()
+    return {int(row["key"]): str(row["text"]) for row in rows}
+
+
+def told(row: Any, names: dict[int, str]) -> str:
+    """One event of a biography as a line for people."""
+    kind = FrameType(row["type"]).name if row["type"] in set(FrameType) else str(row["type"])
+    queue = names.get(row["queue"], str(row["queue"]))
+    words = [f"{row['ts']}", f"lsn {row['lsn']}", kind, queue]
+    if row["onto"]:
+        words.append("onto " + ", ".join(names.get(q, str(q)) for q in row["onto"]))
+    if row["attempt"]:
+        words.append(f"attempt {row['attempt']}")
+    if row["pid"]:
+        words.append(f"pid {row['pid']}")
+    if row["text"]:
+        words.append(repr(row["text"]))
+    return "  ".join(words)

@@ -1,0 +1,75 @@
+"""What if there were more readers, or fewer: real arrivals and real service times, replayed.
+
+For each queue the arrivals, priorities and the readers' own time for each message (`work_ns`) of a
+span are taken from the archive and put through the scheduling rules (replay.py) with the number of
+readers asked for. First with the number that there really was: how far the waits then are from
+those that happened is the error that every answer has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from omqspark.gold import with_work
+from omqspark.replay import percentiles, replay
+
+COLUMNS = ("queue int, readers int, kind string, messages bigint, p50_s double, p90_s double, "
+           "p99_s double, mean_s double, busy double")
+
+
+def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
+           to_ns: int = 1 << 62) -> DataFrame:
+    """Three rows a queue: kind "real" (what happened), "replayed" (the same readers, replayed),
+    "asked" (with `readers`; only for the queues named there)."""
+    span = with_work(stays).where(
+        (F.col("arrived_ns") >= from_ns) & (F.col("arrived_ns") < to_ns)
+        & (F.col("put_off") == 0) & (F.col("until_s") == 0))
+    asked = dict(readers)
+
+    def one(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            yield pd.DataFrame(_rows(frame, asked))
+
+    chosen = span.select("queue", "arrived_ns", "arrived_lsn", "given_ns", "left_ns", "priority",
+                         "work_ns", "reader", "last_epoch")
+    if asked:
+        chosen = chosen.where(F.col("queue").isin(*asked))
+    return chosen.groupBy("queue").applyInPandas(
+        lambda frame: next(one(iter([frame]))), COLUMNS).orderBy("queue", F.desc("kind"))
+
+
+def _rows(frame: pd.DataFrame, asked: Mapping[int, int]) -> list[dict[str, Any]]:
+    frame = frame.sort_values(["arrived_ns", "arrived_lsn"], kind="stable")
+    queue = int(frame["queue"].iloc[0])
+    base = int(frame["arrived_ns"].iloc[0])
+    arrival = (frame["arrived_ns"].to_numpy() - base) / 1e9
+    work = frame["work_ns"].to_numpy() / 1e9
+    priority = frame["priority"].fillna(4).to_numpy()
+    had = readers_seen(frame)
+    real = (frame["given_ns"].to_numpy() - frame["arrived_ns"].to_numpy()) / 1e9
+    out = [_row(queue, had, "real", real, work, arrival)]
+    for kind, count in (("replayed", had), ("asked", asked.get(queue, 0))):
+        if count:
+            done = replay(arrival, priority, work, count)
+            out.append(_row(queue, count, kind, done.start - arrival, work, arrival))
+    return out
+
+
+def readers_seen(frame: pd.DataFrame) -> int:
+    """How many readers worked at once at most: those of the epoch that had most."""
+    return int(frame.groupby("last_epoch")["reader"].nunique().max())
+
+
+def _row(queue: int, readers: int, kind: str, waits: Any, work: Any, arrival: Any
+         ) -> dict[str, Any]:
+    found = percentiles(np.maximum(waits, 0.0))
+    span = float(arrival[-1] - arrival[0]) or 1.0
+    return {"queue": queue, "readers": readers, "kind": kind, "messages": len(waits),
+            "p50_s": found["p50"], "p90_s": found["p90"], "p99_s": found["p99"],
+            "mean_s": float(np.mean(waits)), "busy": float(work.sum() / span / readers)}
