@@ -4,6 +4,7 @@
 #   make run                real mail through an instance of its own; MAIL=path N=2000 CRASH=1
 #   make test               all tests; ARGS="tests/unit -k names" to choose
 #   make check              ruff, mypy strict, the tidy tests
+#   make analytics          a generated archive on Spark: tables, audit, report (needs a JRE 17)
 #   make bench              speed and memory, as a table and JSON
 #   make clean              takes away what these made
 
@@ -11,15 +12,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump recovery/omqrecover) tests
+SPARK_STAMP := $(VENV)/.setup-spark-done
+ANALYTICS ?= build/analytics
+TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump recovery/omqrecover spark/omqspark) tests
 
-.PHONY: setup run test check bench clean
+.PHONY: setup setup-spark run test check analytics bench clean
 
 setup: $(STAMP)
 
 # A package folder that appears later must be made known, hence the __init__ files.
 # setuptools comes first and builds without isolation: then its version is pinned like all others.
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard tools/*/__init__.py recovery/*/__init__.py)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard tools/*/__init__.py recovery/*/__init__.py spark/*/__init__.py)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "omq needs Python 3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
@@ -28,20 +31,39 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard tools/*/__init__.py
 	$(BIN)/python -W error -c 'import omq.base.checksum'
 	touch $@
 
+# What only the analytics of the archive needs: pyspark and what draws, about 1 GB.
+setup-spark: $(SPARK_STAMP)
+
+$(SPARK_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--no-build-isolation --editable '.[dev,spark]'
+	touch $@
+
 run: setup
 	$(BIN)/python -m omqdemo
 
-test: setup
+test: setup-spark
 	$(BIN)/python -m pytest $(ARGS)
 
-check: setup
+check: setup-spark
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/python -m pytest --quiet tests/tidy
+
+# The planted faults must all be found, so the audit's exit code 1 is the right one here.
+analytics: setup-spark
+	rm -rf $(ANALYTICS)
+	mkdir -p $(ANALYTICS)
+	$(BIN)/omq-spark generate --to $(ANALYTICS)/made --messages 100000 --faults 2
+	$(BIN)/omq-spark run --archive $(ANALYTICS)/made/archive --out $(ANALYTICS)/tables
+	$(BIN)/omq-spark audit --archive $(ANALYTICS)/made/archive --out $(ANALYTICS)/tables \
+		--pool $(ANALYTICS)/made; test $$? -eq 1
+	$(BIN)/python -m omqspark.truth $(ANALYTICS)/made/truth.json $(ANALYTICS)/tables/audit.json
+	$(BIN)/omq-spark report --out $(ANALYTICS)/tables
 
 bench: setup
 	$(BIN)/python tests/bench/bench.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/omq.egg-info *.egg-info
-	find lib tools tests recovery -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find lib tools tests recovery spark -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

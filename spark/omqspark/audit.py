@@ -3,7 +3,7 @@
     crc, torn, cut, newer   damage of archive files, as found while reading (bronze `bad`)
     missing_file   a number between the first and the last file is not there
     gap            LSNs are missing inside a file or between two that follow each other
-    lost           a persistent message that was put and has no end; with a pool: is not there either
+    lost           persistent, put, without an end, and not in the pool that was given
     duplicated     two PUTs, or two ends, of one QPoolId
     resurrected    a frame of a message behind its end
     out_of_order   handed out for the first time after a later one of the same queue, priority and

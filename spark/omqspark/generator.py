@@ -140,18 +140,18 @@ class Traffic:
         begin = start.copy()
         while len(left):
             part, at = hops[left], begin[left]
-            give = _from_reader(_rows(part, FrameType.GIVE, at, rank + 2 * attempt, self._base_ns), queue,
-                                reader[left])
+            give = _rows(part, FrameType.GIVE, at, rank + 2 * attempt, self._base_ns)
+            _from_reader(give, queue, reader[left])
             give["attempt"] = attempt
             end = at + work[left]
-            close = _from_reader(_rows(part, FrameType.DONE, end, rank + 2 * attempt + 1, self._base_ns),
-                                 queue, reader[left])
+            close = _rows(part, FrameType.DONE, end, rank + 2 * attempt + 1, self._base_ns)
+            _from_reader(close, queue, reader[left])
             close["attempt"] = attempt
             close["given"] = np.arange(len(left))
             bad = fails[left] >= attempt
             dead = bad & (attempt == ATTEMPTS_MAX)
             _decide(close, bad, dead, goes)
-            out.append(_pair(give, close))
+            out.append(np.concatenate([give, close]))
             left = left[bad & ~dead]
             begin[left] = begin[left] + work[left] + DEFER_S
             attempt += 1
@@ -165,7 +165,7 @@ class Traffic:
         rows = rows[order]
         named = rows["given"] >= 0
         rows["given"][named] = place[rows["given"][named]]
-        count = int(np.searchsorted(rows["time"], end_ns))
+        count = int(np.searchsorted(rows["time"], end_ns, side="right"))
         now, later = rows[:count], rows[count:].copy()
         self._pending = later["given"].copy()
         later["given"] -= count  # below 0: its GIVE is among `now`; `give_leases` fills it in
@@ -212,10 +212,9 @@ def _rows(hops: Array, kind: FrameType, at: Array, rank: int, base_ns: int) -> A
     return rows
 
 
-def _from_reader(rows: Array, queue: int, reader: Array) -> Array:
+def _from_reader(rows: Array, queue: int, reader: Array) -> None:
     rows["client"] = queue * 10 + reader
     rows["pid"] = PIDS[queue] + reader
-    return rows
 
 
 def _decide(close: Array, bad: Array, dead: Array, goes: Array | None) -> None:
@@ -230,10 +229,6 @@ def _decide(close: Array, bad: Array, dead: Array, goes: Array | None) -> None:
     close["reason"][bad] = 2
     close["type"][dead] = FrameType.POISON
     close["target"][dead] = POISON
-
-
-def _pair(give: Array, close: Array) -> Array:
-    return np.concatenate([give, close])
 
 
 def _joined(pieces: list[Array]) -> Array:

@@ -1,0 +1,228 @@
+"""omq-spark: the journal archive on Spark. The same module runs under spark-submit.
+
+Exit codes: 0; 1 when an audit finds what --fail-on names; 65 damaged or mixed archives; 66 no
+archive; 69 no Java or no pyspark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import omq
+from omq.base.errors import BadRequest, Exit
+
+if TYPE_CHECKING:
+    from omqspark.pipeline import Lake
+
+NAME = "omq-spark"
+FAIL_ON = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
+           "attempts")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    if options.command == "generate":
+        return _generate(options)
+    from omqspark.pipeline import Lake
+    from omqspark.session import session
+
+    spark = session()
+    try:
+        code: int = _COMMANDS[options.command](Lake(spark, options.out), options)
+        sys.stdout.flush()
+        return code
+    finally:
+        spark.stop()
+
+
+def _generate(options: argparse.Namespace) -> int:
+    from omqspark.generate import generate
+    from omqspark.generator import Load
+
+    load = Load(seed=options.seed, rate=options.rate)
+    truth = generate(options.to, options.messages, faults=options.faults, load=load,
+                     file_frames=options.file_frames)
+    _print({key: value for key, value in truth.items() if key != "faults"}
+           | {"faults": len(truth["faults"])})
+    return Exit.OK
+
+
+def _run(lake: Lake, options: argparse.Namespace) -> int:
+    from omqspark.pipeline import run
+
+    _print(run(lake.spark, options.archive, options.out, incremental=options.incremental,
+               files_per_batch=options.files_per_batch))
+    return Exit.OK
+
+
+def _audit(lake: Lake, options: argparse.Namespace) -> int:
+    from omqspark.audit import audit
+
+    wanted = FAIL_ON if options.fail_on == "any" else tuple(
+        word for word in options.fail_on.split(",") if word and word != "none")
+    if set(wanted) - set(FAIL_ON):
+        raise BadRequest(reason=f"--fail-on takes any, none, or of {', '.join(FAIL_ON)}")
+    verdict = audit(lake, options.archive, pool=options.pool, attempts_max=options.attempts_max)
+    lake.put("audit.json", (json.dumps(verdict, indent=1) + "\n").encode())
+    _print({key: value for key, value in verdict.items() if key != "findings"})
+    for finding in verdict["findings"]:
+        sys.stderr.write(f"{NAME}: {json.dumps(finding)}\n")
+    return Exit.NO if any(verdict["counts"][kind] for kind in wanted) else Exit.OK
+
+
+def _state(lake: Lake, options: argparse.Namespace) -> int:
+    from omqspark.state import queue_names, state_at
+
+    lsn, time_ns = at_instant(options.at)
+    names = queue_names(lake)
+    for row in state_at(lake, lsn=lsn, time_ns=time_ns).toLocalIterator():
+        record = row.asDict()
+        record["queue"] = names.get(row["queue"], str(row["queue"]))
+        _print(record)
+    return Exit.OK
+
+
+def _biography(lake: Lake, options: argparse.Namespace) -> int:
+    from omqspark.state import biography, queue_names, told
+
+    condition = f"qpool = {options.qpool}" if options.qpool is not None else options.where
+    if not condition:
+        raise BadRequest(reason="name a message by --qpool, or some by --where CONDITION")
+    names, count = queue_names(lake), 0
+    for row in biography(lake, condition).toLocalIterator():
+        count += 1
+        if options.json:
+            _print({key: value for key, value in row.asDict().items() if key != "ts"})
+        else:
+            sys.stdout.write(f"{row['qpool']}  {told(row, names)}\n")
+    return Exit.OK if count else Exit.NO
+
+
+def _whatif(lake: Lake, options: argparse.Namespace) -> int:
+    from omqspark.pipeline import all_stays
+    from omqspark.state import queue_names
+    from omqspark.whatif import whatif
+
+    names = queue_names(lake)
+    numbers = {text.lower(): number for number, text in names.items()}
+    readers = {}
+    for word in options.readers:
+        queue, _, count = word.partition("=")
+        if queue.lower() not in numbers or not count.isdigit() or not int(count):
+            raise BadRequest(reason=f"{word!r}: --readers takes QUEUE=NUMBER; queues: "
+                                    f"{', '.join(sorted(numbers))}")
+        readers[numbers[queue.lower()]] = int(count)
+    span: dict[str, Any] = {}
+    if options.day:
+        start = datetime.fromisoformat(options.day).replace(tzinfo=UTC)
+        span = {"from_ns": int(start.timestamp()) * 10**9,
+                "to_ns": (int(start.timestamp()) + 86400) * 10**9}
+    for row in whatif(all_stays(lake, lake.current()), readers, **span).collect():
+        record = row.asDict() | {"queue": names.get(row["queue"], str(row["queue"]))}
+        _print({key: round(value, 6) if isinstance(value, float) else value
+                for key, value in record.items()})
+    return Exit.OK
+
+
+def _report(lake: Lake, options: argparse.Namespace) -> int:
+    from omqspark import plan
+    from omqspark.report import make
+
+    fs, where = plan.filesystem(lake.path("audit.json"))
+    verdict = None
+    if lake.exists(lake.path("audit.json")):
+        with fs.open_input_stream(where) as stream:
+            verdict = json.loads(stream.read())
+    directory, path = plan.filesystem(lake.path("report"))
+    directory.create_dir(path)
+    for name, data in make(lake, verdict).items():
+        lake.put(f"report/{name}", data)
+    sys.stdout.write(f"{lake.path('report')}/report.html\n")
+    return Exit.OK
+
+
+_COMMANDS = {"run": _run, "audit": _audit, "state": _state, "biography": _biography,
+             "whatif": _whatif, "report": _report}
+
+
+def at_instant(text: str) -> tuple[int | None, int | None]:
+    """(lsn, time in ns) of "--at": a number is an LSN, else an ISO time; UTC without a zone."""
+    if re.fullmatch(r"[0-9]+", text):
+        return int(text), None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadRequest(reason=f"--at takes an LSN or a time like 2026-01-31T12:00, not {text!r}"
+                         ) from error
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return None, int(found.timestamp() * 1_000_000) * 1000
+
+
+def _print(record: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(record) + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=NAME, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="The journal archive on Spark: tables, audit, time travel, what-if, report.",
+        epilog="""examples:
+  omq-spark generate --to /var/tmp/demo --messages 100000 --faults 2
+  omq-spark run --archive /var/lib/omq/archive --out /srv/omq-tables --incremental
+  omq-spark audit --archive /var/lib/omq/archive --out /srv/omq-tables --pool /var/lib/omq
+  omq-spark state --out /srv/omq-tables --at 2026-01-31T12:00
+  omq-spark biography --out /srv/omq-tables --qpool 42
+  omq-spark whatif --out /srv/omq-tables --readers router=3
+  omq-spark report --out /srv/omq-tables""")
+    parser.add_argument("--version", action="version", version=f"{NAME} (omq) {omq.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    made = commands.add_parser("generate", help="make an archive of synthetic traffic")
+    made.add_argument("--to", type=Path, required=True, help="directory to make it in")
+    made.add_argument("--messages", type=int, default=100_000, help="(default: %(default)s)")
+    made.add_argument("--faults", type=int, default=0, help="how many of each kind to plant")
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--rate", type=float, default=60.0, help="messages a second, on average")
+    made.add_argument("--file-frames", type=int, default=400_000, help="frames of one file")
+    for name, text in (("run", "make or continue the tables"),
+                       ("audit", "account for all messages"),
+                       ("state", "what was on the queues at an instant"),
+                       ("biography", "all that happened to a message"),
+                       ("whatif", "waits with other numbers of readers"),
+                       ("report", "write report.html and its pictures")):
+        one = commands.add_parser(name, help=text)
+        one.add_argument("--out", required=True, help="directory of the tables")
+        _arguments(name, one)
+    return parser
+
+
+def _arguments(name: str, one: argparse.ArgumentParser) -> None:
+    if name in ("run", "audit"):
+        one.add_argument("--archive", required=True, help="directory of the archive files")
+    if name == "run":
+        one.add_argument("--incremental", action="store_true", help="go on after the last run")
+        one.add_argument("--files-per-batch", type=int, default=200)
+    elif name == "audit":
+        one.add_argument("--pool", type=Path, help="spool whose pool holds what is still open")
+        one.add_argument("--attempts-max", type=int, default=3)
+        one.add_argument("--fail-on", default="any", help="any, none, or kinds by comma: "
+                         f"{', '.join(FAIL_ON)}")
+    elif name == "state":
+        one.add_argument("--at", required=True, help="an LSN, or a time (ISO, UTC)")
+    elif name == "biography":
+        one.add_argument("--qpool", type=int, help="QPoolId of one message")
+        one.add_argument("--where", help="condition over the table messages")
+        one.add_argument("--json", action="store_true", help="one JSON object a line")
+    elif name == "whatif":
+        one.add_argument("--readers", nargs="+", default=[], metavar="QUEUE=NUMBER")
+        one.add_argument("--day", help="only messages that arrived on this day, 2026-01-31")
+
+
+if __name__ == "__main__":  # spark-submit main.py COMMAND ...
+    sys.exit(main())

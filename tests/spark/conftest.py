@@ -1,0 +1,72 @@
+"""One Spark session for all tests here, and one generated archive with its tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omq.storage import durable
+from omq.storage.disk import Disk
+
+pytest.importorskip("pyspark", reason="make setup-spark installs it")
+
+from omqspark.generate import generate
+from omqspark.generator import Load
+from omqspark.pipeline import Lake, run
+from omqspark.session import session
+
+FAST = {
+    "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false",
+    "spark.ui.enabled": "false", "spark.driver.memory": "1g",
+}
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions"
+MESSAGES = 3000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """pyspark and pandas warn of their own future; that is not our mistake."""
+    here = str(Path(__file__).parent)
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if not os.environ.get("JAVA_HOME") and not shutil.which("java"):
+        pytest.skip("no java: apt-get install default-jre-headless")
+    scratch = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = (
+        f"--master local[1] --driver-memory 1g --driver-java-options '{JAVA}' "
+        f"--conf spark.sql.warehouse.dir={scratch} --conf spark.local.dir={scratch} "
+        "--conf spark.ui.showConsoleProgress=false pyspark-shell")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        made = session(FAST)
+        yield made
+        made.stop()
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A generated archive with one fault of each kind, and its truth table."""
+    durable.use(Disk())
+    out = tmp_path_factory.mktemp("made")
+    return out, generate(out, MESSAGES, faults=1, load=Load(rate=200.0), file_frames=6000)
+
+
+@pytest.fixture(scope="session")
+def lake(spark: Any, made: tuple[Path, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+         ) -> Lake:
+    """Its tables, made in batches of two files."""
+    out = tmp_path_factory.mktemp("tables")
+    said = run(spark, str(made[0] / "archive"), str(out), incremental=False, files_per_batch=3)
+    assert len(said["batches"]) == 2, json.dumps(said)
+    return Lake(spark, str(out))
