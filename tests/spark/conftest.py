@@ -24,7 +24,8 @@ from omqspark.session import session
 
 FAST = {
     "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false",
-    "spark.ui.enabled": "false", "spark.driver.memory": "1g",
+    "spark.driver.memory": "1g", "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # compiling costs more than the small tables
 }
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions"
 MESSAGES = 3000

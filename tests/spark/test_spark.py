@@ -1,0 +1,202 @@
+"""The data source, the pipeline and its answers, on one shared session and one small archive."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omq.base.errors import ArchivePruned, BadRequest, MixedArchives, NoArchive
+from omq.format.journal import FrameType
+from omqspark import gold
+from omqspark.audit import audit, pool_messages
+from omqspark.generate import UUID
+from omqspark.pipeline import Lake, all_messages, all_stays, process, run
+from omqspark.report import make
+from omqspark.state import biography, queue_names, state_at, told
+from omqspark.truth import differences
+from omqspark.whatif import whatif
+from tests.spark.conftest import MESSAGES
+
+Made = tuple[Path, dict[str, Any]]
+
+
+def read(spark: Any, made: Made, **options: Any) -> Any:
+    return spark.read.format("omqj").options(path=str(made[0] / "archive"), **options)
+
+
+def test_the_source_gives_every_frame(spark: Any, made: Made) -> None:
+    frame = read(spark, made).load()
+    kinds = {row["type"]: row["count"] for row in
+             frame.where("bad IS NULL").groupBy("type").count().collect()}
+    expected = made[1]["events"]
+    assert {FrameType[name]: count for name, count in expected.items()}.items() <= kinds.items()
+    bad = [json.loads(row["bad"]) for row in frame.where("bad IS NOT NULL").collect()]
+    assert sorted(row["reason"] for row in bad) == [
+        "block fails its CRC", f"file number {made[1]['faults'][5]['file']} is missing"]
+
+
+def test_chosen_columns_and_pushed_filters(spark: Any, made: Made) -> None:
+    chosen = read(spark, made, pushdown="true").schema("qpool bigint, type int, lsn bigint")
+    found = chosen.load().where("type = 1 AND lsn < 500")
+    plain = read(spark, made).load().where("type = 1 AND lsn < 500")
+    assert found.columns == ["qpool", "type", "lsn"]
+    assert found.count() == plain.count() > 0
+
+
+def test_seals_and_names(spark: Any, made: Made) -> None:
+    blocks = read(spark, made, table="blocks").load().where("bad IS NULL")
+    assert blocks.agg({"count": "sum"}).first()[0] == made[1]["frames"]
+    names = read(spark, made, table="dict").load().where("kind = 'queue'")
+    assert {row["text"] for row in names.select("text").distinct().collect()} == {
+        "IDEL", "POISON", "ROUTER", "LOCAL", "INTERNET"}
+
+
+def test_an_unknown_table_is_refused(spark: Any, made: Made) -> None:
+    with pytest.raises(Exception, match="there are events, blocks, dict"):
+        read(spark, made, table="secrets").load().count()
+
+
+def test_every_message_is_counted_once(lake: Lake, made: Made) -> None:
+    messages = all_messages(lake, lake.current())
+    row = messages.selectExpr("count(*)", "count(DISTINCT qpool)", "sum(puts)").first()
+    assert row is not None
+    assert tuple(row) == (MESSAGES, MESSAGES, MESSAGES + 1)  # one was put twice: a planted fault
+    opened = messages.where("end_lsn IS NULL").count()
+    assert opened == made[1]["open"] + 1  # and one is lost
+
+
+def test_depth_adds_up(lake: Lake) -> None:
+    last = lake.gold("queue_minute").groupBy("queue").agg({"arrivals": "sum", "departures": "sum"})
+    spans = all_stays(lake, lake.current())
+    for row in last.collect():
+        here = spans.where(f"queue = {row['queue']} AND left_ns IS NULL").count()
+        assert row["sum(arrivals)"] - row["sum(departures)"] == here
+
+
+def test_sketches_are_near_the_exact_percentiles(lake: Lake) -> None:
+    exact = {row["queue"]: row["p"] for row in all_stays(lake, lake.current()).groupBy("queue")
+             .agg(gold.F.percentile("wait_ns", gold.F.lit(0.9)).alias("p")).collect()}
+    for row in lake.gold("queue_hour").collect():
+        assert row["wait_p90_s"] == pytest.approx(exact[row["queue"]] / 1e9, rel=0.02, abs=1e-3)
+
+
+def test_routes_and_readers(lake: Lake, made: Made) -> None:
+    routes = {(row["from_queue"], row["to_queue"]): row["messages"]
+              for row in lake.gold("routes").collect()}
+    assert routes[0, 3] == MESSAGES + 1
+    assert routes[3, 4] + routes[3, 5] == made[1]["events"]["MOVE"]
+    readers = lake.gold("readers").collect()
+    assert sum(row["messages"] for row in readers if row["queue"] == 3) >= MESSAGES - 5
+    assert all(0 <= row["busy_share"] <= 1.01 for row in readers)
+
+
+def test_the_audit_finds_what_was_planted_and_nothing_else(lake: Lake, made: Made) -> None:
+    verdict = audit(lake, str(made[0] / "archive"), pool=made[0])
+    assert differences(made[1], verdict) == (set(), set())
+    assert not verdict["clean"]
+
+
+def test_a_pool_of_another_instance_is_refused(made: Made, tmp_path: Path) -> None:
+    assert len(pool_messages(made[0], UUID)) == made[1]["open"]
+    with pytest.raises(MixedArchives):
+        pool_messages(made[0], bytes(16))
+    with pytest.raises(NoArchive):
+        pool_messages(tmp_path, UUID)
+
+
+def test_a_batch_that_is_repeated_gives_the_same_rows(spark: Any, made: Made, lake: Lake,
+                                                      tmp_path: Path) -> None:
+    """A run that was killed behind a batch's tables, before it counted."""
+    shutil.copytree(lake.out, tmp_path / "tables")
+    again = Lake(spark, str(tmp_path / "tables"))
+    number = again.current()
+    files = again.spark.read.parquet(again.path("bronze", number)).selectExpr(
+        "min(file)", "max(file)").where("1 = 1").first()
+    assert files is not None
+    again.publish(number - 1)
+    frame = (read(spark, made, first=max(files[0], 0), last=files[1]).load())
+    before = {name: lake.gold(name).count() for name in ("queue_minute", "readers", "routes")}
+    process(again, str(made[0] / "archive"), frame, number)
+    assert again.current() == number
+    assert {name: again.gold(name).count() for name in before} == before
+    assert (all_messages(again, number).exceptAll(all_messages(lake, number))).count() == 0
+
+
+def test_incremental_reads_only_what_is_new_and_notices_pruning(
+        spark: Any, made: Made, tmp_path: Path) -> None:
+    archive, out = tmp_path / "archive", str(tmp_path / "tables")
+    archive.mkdir()
+    files = sorted((made[0] / "archive").iterdir())
+    shutil.copy(files[0], archive)
+    assert run(spark, str(archive), out, incremental=True)["batches"] == [0]
+    assert run(spark, str(archive), out, incremental=True)["batches"] == []
+    shutil.copy(files[2], archive)
+    (archive / files[0].name).unlink()
+    with pytest.raises(Exception, match=ArchivePruned.__name__):
+        run(spark, str(archive), out, incremental=True)
+    assert Lake(spark, out).current() == 0
+
+
+def test_strange_directories_are_not_touched(spark: Any, made: Made, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(BadRequest, match="thesis"):
+        run(spark, str(made[0] / "archive"), str(tmp_path), incremental=False)
+    with pytest.raises(NoArchive):
+        run(spark, str(tmp_path), str(tmp_path / "out"), incremental=False)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_state_at_an_lsn_is_what_a_count_by_hand_gives(lake: Lake, made: Made) -> None:
+    middle = made[1]["last_lsn"] // 2
+    rows = state_at(lake, lsn=middle).collect()
+    on: set[tuple[int, int]] = set()
+    active: set[int] = set()
+    events = lake.read("bronze").where(f"bad IS NULL AND lsn <= {middle}").orderBy("lsn").select(
+        "type", "qpool", "queue", "onto", "target")
+    for row in events.toLocalIterator():
+        kind, qpool, queue = row["type"], row["qpool"], row["queue"]
+        if kind == FrameType.PUT:
+            on.add((queue, qpool))
+        elif kind == FrameType.GIVE:
+            active.add(qpool)
+        elif kind in (FrameType.DONE, FrameType.MOVE, FrameType.DEFER):
+            active.discard(qpool)
+            if kind != FrameType.DEFER:
+                on.discard((queue, qpool))
+                on |= {(q, qpool) for q in row["onto"] or []}
+    planted = {fault.get("qpool") for fault in made[1]["faults"]}
+    found = {(row["queue"], row["qpool"]) for row in rows if row["qpool"] not in planted}
+    assert found == {pair for pair in on if pair[1] not in planted}
+    assert {row["qpool"] for row in rows if row["state"] == "ACTIVE"} - planted == active - planted
+
+
+def test_the_biography_of_a_message(lake: Lake) -> None:
+    names = queue_names(lake)
+    lines = [told(row, names) for row in biography(lake, "qpool = 17").collect()]
+    assert "PUT  ROUTER" in lines[0]
+    assert "MOVE  ROUTER  onto " in lines[2]
+    assert "DONE" in lines[-1]
+    assert biography(lake, "qpool = -1").count() == 0
+
+
+def test_what_if_first_reproduces_what_happened(lake: Lake) -> None:
+    rows = whatif(all_stays(lake, lake.current()), {3: 1}).collect()
+    by_kind = {row["kind"]: row for row in rows}
+    real, replayed, asked = by_kind["real"], by_kind["replayed"], by_kind["asked"]
+    assert replayed["p90_s"] == pytest.approx(real["p90_s"], rel=0.1, abs=2e-3)
+    assert asked["readers"] == 1
+    assert asked["p90_s"] > 2 * real["p90_s"]
+
+
+def test_the_report_stands_alone(lake: Lake, made: Made) -> None:
+    verdict = audit(lake, str(made[0] / "archive"), pool=None)
+    files = make(lake, verdict)
+    page = files["report.html"].decode()
+    assert "1 duplicated" in page
+    assert page.count("data:image/png;base64,") == len(files) - 1 >= 6
+    assert "http" not in page.replace("http-equiv", "")
+    assert all(data.startswith(b"\x89PNG") for name, data in files.items() if name != "report.html")
