@@ -79,6 +79,7 @@ def depth(minutes: pd.DataFrame, names: Names) -> Figure:
         thin = _thinned(part, {"depth": "last", "oldest_s": "max"})
         top.step(thin.index, thin["depth"], where="post", color=colour(queue), lw=1.2,
                  label=name(queue, names))
+        thin = thin[:-1]  # the last minute has not ended
         below.plot(thin.index, thin["oldest_s"], color=colour(queue), lw=1.2)
     top.set_title("Messages on the queue at the end of the minute")
     below.set_title("Age of the oldest one in seconds (at most a day)")
@@ -92,17 +93,22 @@ def depth(minutes: pd.DataFrame, names: Names) -> Figure:
 def waits(hours: pd.DataFrame, names: Names) -> Figure:
     """Percentiles of the wait by hour: a line for the median, a band up to the 99th."""
     figure, (axis,) = _figure()
-    for queue, part in hours.dropna(subset=["wait_p50_s"]).groupby("queue"):
-        part = part.sort_values("hour")
+    lines = hours.dropna(subset=["wait_p50_s"]).groupby("queue")
+    for shift, (queue, part) in enumerate(lines):
+        part = part.sort_values("hour").copy()
+        part["hour"] += pd.Timedelta(minutes=30 + 3 * shift)  # the middle; side by side
         ms = {key: np.maximum(part[f"wait_{key}_s"], 1e-4) * 1000 for key in ("p50", "p90", "p99")}
         axis.fill_between(part["hour"], ms["p50"], ms["p99"], color=colour(queue), alpha=0.15)
         axis.plot(part["hour"], ms["p50"], color=colour(queue), lw=1.6, marker="o", ms=3,
                   label=name(queue, names))
-        axis.plot(part["hour"], ms["p99"], color=colour(queue), lw=0.9, ls="--")
+        axis.plot(part["hour"], ms["p99"], color=colour(queue), lw=0.9, ls="--", marker="v", ms=4)
+        axis.vlines(part["hour"], ms["p50"], ms["p99"], color=colour(queue), lw=0.6)
+    hour = pd.Timedelta(hours=1)
+    axis.set_xlim(hours["hour"].min() - hour, hours["hour"].max() + 2 * hour)
     axis.set_yscale("log")
     axis.set_ylabel("milliseconds")
-    axis.set_title("Wait until the first hand-out, by hour of arrival: half of the messages waited "
-                   "less than the solid line, 99 of 100 less than the dashed one")
+    axis.set_title("Wait until the first hand-out, by hour of arrival; dots: half waited less, "
+                   "triangles: 99 of 100")
     axis.legend(ncols=6, loc="upper left", fontsize=8)
     return figure
 
@@ -206,7 +212,7 @@ def _draw(axis: Any, rows: list[tuple[Any, Any, int]], layer: dict[Any, int],
           totals: dict[Any, int], bottom: dict[Any, float], scale: float,
           label: Callable[[Any], str]) -> None:
     leaves, comes = dict(bottom), dict(bottom)
-    for a, b, count in sorted(rows, key=lambda row: (layer[row[1]], str(row[1]))):
+    for a, b, count in sorted(rows, key=lambda row: (layer[row[1]], str(row[1]), bottom[row[0]])):
         x0, x1, thick = layer[a] + 0.12, layer[b] * 1.0, max(count * scale, 0.002)
         y0, y1, middle = leaves[a], comes[b], (layer[a] + 0.12 + layer[b]) / 2
         points = [(x0, y0), (middle, y0), (middle, y1), (x1, y1), (x1, y1 + thick),
@@ -215,7 +221,7 @@ def _draw(axis: Any, rows: list[tuple[Any, Any, int]], layer: dict[Any, int],
                  Curve.CURVE4, Curve.CURVE4, Curve.CURVE4, Curve.CLOSEPOLY]
         tint = colour(b if b != "out" else a) if isinstance(b if b != "out" else a, int) else "#888"
         axis.add_patch(PathPatch(Curve(points, codes), color=tint, alpha=0.35, lw=0))
-        axis.text((x0 + x1) / 2, (y0 + y1 + thick) / 2, f"{count:,}", fontsize=8, ha="center",
+        axis.text(x0 + 0.14, y0 + thick / 2, f"{count:,}", fontsize=8, ha="center",
                   va="center")
         leaves[a] += count * scale
         comes[b] += count * scale

@@ -5,13 +5,13 @@
     OUT/messages/batch=N         messages that ended in this batch      OUT/stays/batch=N
     OUT/open/batch=N             events of messages that are still open: the next batch begins here
     OUT/gold/batch=N/TABLE       the answers as of this batch, with the open ones
-    OUT/current.json             {"batch": N}: which gold counts
-    OUT/checkpoint               how far the stream has read
+    OUT/current.json             {"batch": N, "file": F}: which batch counts, last file in it
 
-A batch is some archive files in order; Spark's stream gives each a number and repeats a batch that
-was cut under the same number. Every table of a batch is written with overwrite from the same
-inputs, so a killed run repeats to the same rows; what readers look at changes with the rename of
-current.json only. A non-incremental run begins with an empty OUT.
+A batch is some archive files in order. A run that was killed begins the batch that does not count
+yet once more under its number; every table is written with overwrite, so it comes to the same rows.
+What readers look at changes with the rename of current.json only. A non-incremental run begins with
+an empty OUT. (The streaming reader of the data source would do as well; it starts a Python process
+that must answer within ten seconds, which a busy host does not promise.)
 Errors: NoArchive, MixedArchives, ArchivePruned, BadRequest (OUT is not ours).
 """
 
@@ -26,11 +26,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from omq.base.errors import BadRequest, NoArchive
+from omq.base.errors import ArchivePruned, BadRequest, NoArchive
 from omqspark import columns, gold, plan
 from omqspark.lifecycle import lifecycle, stays
 
-TABLES = ("bronze", "names", "messages", "stays", "open", "gold", "checkpoint", "report")
+TABLES = ("bronze", "names", "messages", "stays", "open", "gold", "report")
 GOLD = ("queue_minute", "queue_hour", "readers", "poison", "operators", "sizes", "routes")
 FILES_PER_BATCH = 200
 
@@ -66,18 +66,23 @@ class Lake:
         return self.spark.read.schema(event_schema(self.spark)).parquet(
             self.path("open", self.current()))
 
-    def current(self) -> int:
-        """The batch that counts; -1 for none."""
+    def position(self) -> tuple[int, int]:
+        """The batch that counts and the last file in it; (-1, 0) for none."""
         fs, where = plan.filesystem(self.path("current.json"))
         try:
             with fs.open_input_stream(where) as stream:
-                return int(json.loads(stream.read())["batch"])
+                found = json.loads(stream.read())
         except FileNotFoundError:
-            return -1
+            return -1, 0
+        return int(found["batch"]), int(found["file"])
 
-    def publish(self, batch: int) -> None:
+    def current(self) -> int:
+        """The batch that counts; -1 for none."""
+        return self.position()[0]
+
+    def publish(self, batch: int, file: int) -> None:
         """From now on this batch counts; the gold of others goes."""
-        self.put("current.json", json.dumps({"batch": batch}).encode())
+        self.put("current.json", json.dumps({"batch": batch, "file": file}).encode())
         fs, where = plan.filesystem(self.path("gold"))
         for info in fs.get_file_info(pafs.FileSelector(where, allow_not_found=True)):
             if info.base_name != f"batch={batch}":
@@ -116,43 +121,42 @@ def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
         files_per_batch: int = FILES_PER_BATCH) -> dict[str, Any]:
     """Everything that is new; what was done."""
     lake = Lake(spark, out)
-    plan.heads(archive, plan.listing(archive))  # no archive, mixed instances: before anything
+    numbers = [item.number for item in plan.listing(archive)]
+    plan.heads(archive, plan.listing(archive))  # mixed instances: before anything is written
     if not incremental:
         lake.clear()
+    batch, last = lake.position()
+    new = [number for number in numbers if number > last]
+    if new and last and numbers[0] > last + 1:
+        raise ArchivePruned(number=last + 1, oldest=numbers[0])
     done: list[int] = []
-
-    def batch(frame: DataFrame, number: int) -> None:
-        process(lake, archive, frame, number)
-        done.append(number)
-
-    query = (spark.readStream.format("omqj").option("path", archive)
-             .option("maxFilesPerTrigger", files_per_batch).load()
-             .writeStream.foreachBatch(batch).trigger(availableNow=True)
-             .option("checkpointLocation", lake.path("checkpoint")).start())
-    query.awaitTermination()
+    for at in range(0, len(new), files_per_batch):
+        batch += 1
+        files = new[at : at + files_per_batch]
+        process(lake, archive, batch, last + 1 if last else files[0], files[-1])
+        last = files[-1]
+        done.append(batch)
     return {"batches": done, "current": lake.current()}
 
 
-def process(lake: Lake, archive: str, frame: DataFrame, number: int) -> None:
-    """One batch: see the module. Repeating it gives the same."""
+def process(lake: Lake, archive: str, number: int, first: int, last: int) -> None:
+    """One batch, the files `first` to `last`: see the module. Repeating it gives the same."""
     spark = lake.spark
     bronze = lake.path("bronze", number)
-    (frame.withColumn("day", F.to_date("ts")).write.mode("overwrite").partitionBy("day")
+    source = spark.read.format("omqj").option("path", archive).option("first", first).option(
+        "last", last)
+    (source.load().withColumn("day", F.to_date("ts")).write.mode("overwrite").partitionBy("day")
      .parquet(bronze))
     new = spark.read.schema(event_schema(spark)).parquet(bronze)
-    span = new.agg(F.min("file"), F.max("file")).first()
-    if span is None or span[1] is None:
-        return
-    (spark.read.format("omqj").option("path", archive).option("table", "dict")
-     .option("first", max(0, span[0])).option("last", span[1]).load()
-     .write.mode("overwrite").parquet(lake.path("names", number)))
+    (source.option("table", "dict").load().write.mode("overwrite")
+     .parquet(lake.path("names", number)))
     good = new.where("bad IS NULL")
     if number > 0 and lake.exists(lake.path("open", number - 1)):
         good = good.unionByName(
             spark.read.schema(event_schema(spark)).parquet(lake.path("open", number - 1)))
     _lives(lake, good, number)
     write_gold(lake, number)
-    lake.publish(number)
+    lake.publish(number, last)
 
 
 def _lives(lake: Lake, events: DataFrame, number: int) -> None:

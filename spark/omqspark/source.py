@@ -7,7 +7,7 @@ Options:
     pushdown      true: filters skip blocks by their seals; needs
                   spark.sql.python.filterPushdown.enabled=true
     maxFilesPerTrigger   streaming: files of one batch
-    first, last   only files with these numbers
+    first, last   only files with these numbers; a number that is missing at the start counts
 
 Columns: a schema given by the user picks and orders them, and only those are decoded. Damaged data
 come as rows whose `bad` is not null, a file number that is missing as one such row.
@@ -114,9 +114,11 @@ class _Work:
     def tasks(self, items: Sequence[Listed]) -> list[Task]:
         found = plan.heads(self.where, items)
         tasks = [Task(splits) for splits in plan.splits(found, self.split_bytes)]
+        missing = plan.missing_numbers(items) if items else []
+        if items and self.first:  # what `first` promised
+            missing = [*range(self.first, items[0].number), *missing]
         bad = [plan.bad_text(Finding(Kind.GAP, f"file number {number} is missing",
-                                     f"{number:010d}.oma"))
-               for number in (plan.missing_numbers(items) if items else [])]
+                                     f"{number:010d}.oma")) for number in missing]
         if bad:
             tasks.append(Task([], bad))
         return tasks

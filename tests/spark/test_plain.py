@@ -15,6 +15,7 @@ import pytest
 from omq.base.errors import MixedArchives, NoArchive
 from omq.format.journal import FrameType
 from omq.storage import durable
+from omq.storage.archive_file import ArchiveFile
 from omq.storage.disk import Disk
 from omqspark import columns, decode, plan
 from omqspark.audit import file_findings
@@ -105,7 +106,7 @@ def test_filters_give_what_a_filter_afterwards_gives(clean: Path, filters: list[
 def test_filters_skip_blocks(clean: Path) -> None:
     fs, _ = plan.filesystem(str(clean))
     reader, file = plan.open_split(fs, tasks(clean)[0][0])
-    assert not isinstance(file, decode.Finding)
+    assert isinstance(file, ArchiveFile)
     wanted = decode._wanted(file, [Filter("lsn", "<", 100)])
     reader.close()
     assert wanted is not None

@@ -1,0 +1,60 @@
+"""A real instance carries mail while its daemons are killed; its archive then accounts for all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omq.base.paths import SpoolPaths
+from omq.cli import launch
+from omq.storage import durable
+from omq.storage.disk import Disk
+from omq.storage.journal import numbers_in
+from omq.storage.retire import retire
+from omqspark.audit import audit
+from omqspark.pipeline import Lake, all_messages, run
+from omqspark.state import queue_names
+
+MAILS = 80
+END_S = 240
+
+
+@pytest.fixture(scope="module")
+def spool(tmp_path_factory: pytest.TempPathFactory) -> SpoolPaths:
+    """The spool of a demo with kills that ended well, all of its journal archived."""
+    base = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "omqdemo", "--count", str(MAILS), "--crash"]
+    done = subprocess.run(command, env=os.environ | {"TMPDIR": str(base)}, timeout=END_S,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert f"{MAILS} accepted of {MAILS}" in done.stdout
+    assert "killed queue.manager" in done.stdout
+    durable.use(Disk())
+    (root,) = base.glob("omq-demo-*/spool")
+    paths = SpoolPaths(root)
+    for number in numbers_in(paths.journal):  # no daemon runs: the last one, too
+        retire(paths, number, keep=True)
+    code = launch.run("omq-archive", ["--spool", str(root), "--quiet"])
+    assert code == 0
+    assert len(numbers_in(paths.archive, ".oma")) >= 2, "each start of the manager begins a file"
+    return paths
+
+
+def test_everything_is_accounted_for(spark: Any, spool: SpoolPaths, tmp_path: Path) -> None:
+    archive, out = str(spool.archive), str(tmp_path / "tables")
+    run(spark, archive, out, incremental=False)
+    lake = Lake(spark, out)
+    verdict = audit(lake, archive, pool=spool.root)
+    assert verdict["clean"], verdict["findings"]
+    queues = {name: number for number, name in queue_names(lake).items()}
+    events = lake.read("bronze").where("bad IS NULL")
+    routed = events.where(f"type = 1 AND queue = {queues['ROUTER']} AND qpool > 0")
+    assert routed.select("qpool").distinct().count() >= MAILS, "every mail was put on ROUTER"
+    messages = all_messages(lake, lake.current())
+    assert messages.where("ended = 'false' AND persistent").count() == 0
+    assert events.select("epoch").distinct().count() >= 2
