@@ -150,7 +150,7 @@ def process(lake: Lake, archive: str, number: int, first: int, last: int) -> Non
     new = spark.read.schema(event_schema(spark)).parquet(bronze)
     (source.option("table", "dict").load().write.mode("overwrite")
      .parquet(lake.path("names", number)))
-    good = new.where("bad IS NULL")
+    good = new.where("bad IS NULL").select(*columns.EVENTS)
     if number > 0 and lake.exists(lake.path("open", number - 1)):
         good = good.unionByName(
             spark.read.schema(event_schema(spark)).parquet(lake.path("open", number - 1)))
