@@ -20,6 +20,7 @@ from matplotlib.path import Path as Curve
 PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D1F",
                   "#666666")
 WIDTH, HEIGHT = 10.0, 3.6  # inches
+FEW_HOURS: Final = 6  # so few are drawn as single values, not as a band
 POINTS_MAX: Final = 1500  # of a line: more are put together
 Names = Mapping[int, str]
 
@@ -98,11 +99,13 @@ def waits(hours: pd.DataFrame, names: Names) -> Figure:
         part = part.sort_values("hour").copy()
         part["hour"] += pd.Timedelta(minutes=30 + 3 * shift)  # the middle; side by side
         ms = {key: np.maximum(part[f"wait_{key}_s"], 1e-4) * 1000 for key in ("p50", "p90", "p99")}
-        axis.fill_between(part["hour"], ms["p50"], ms["p99"], color=colour(queue), alpha=0.15)
+        if len(part) > FEW_HOURS:
+            axis.fill_between(part["hour"], ms["p50"], ms["p99"], color=colour(queue), alpha=0.12)
+        else:
+            axis.vlines(part["hour"], ms["p50"], ms["p99"], color=colour(queue), lw=0.8)
         axis.plot(part["hour"], ms["p50"], color=colour(queue), lw=1.6, marker="o", ms=3,
                   label=name(queue, names))
         axis.plot(part["hour"], ms["p99"], color=colour(queue), lw=0.9, ls="--", marker="v", ms=4)
-        axis.vlines(part["hour"], ms["p50"], ms["p99"], color=colour(queue), lw=0.6)
     hour = pd.Timedelta(hours=1)
     axis.set_xlim(hours["hour"].min() - hour, hours["hour"].max() + 2 * hour)
     axis.set_yscale("log")

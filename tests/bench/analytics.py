@@ -94,19 +94,21 @@ def measure(spark: Any, where: str, scratch: str, frames: int) -> dict[str, floa
     def noop(frame: Any) -> None:
         frame.write.format("noop").mode("overwrite").save()
 
-    source = spark.read.format("omqj").option("path", where)
+    def source() -> Any:  # a reader keeps what it was told, so each use has its own
+        return spark.read.format("omqj").option("path", where)
+
     bronze = f"{scratch}/bronze"
 
     def to_bronze() -> None:
-        source.load().write.mode("overwrite").parquet(bronze)
+        source().load().write.mode("overwrite").parquet(bronze)
 
     spark.dataSource.register(TupleSource)
     found = {
         "decode_blocks": best(lambda: blocks_only(where)),
         "decode_all_columns": best(lambda: decoded(where, list(columns.EVENTS))),
         "decode_5_columns": best(lambda: decoded(where, few)),
-        "source_noop": best(lambda: noop(source.load())),
-        "source_noop_5_columns": best(lambda: noop(source.schema(", ".join(
+        "source_noop": best(lambda: noop(source().load())),
+        "source_noop_5_columns": best(lambda: noop(source().schema(", ".join(
             f"{name} {columns.EVENTS[name][0]}" for name in few)).load())),
         "to_bronze": best(to_bronze)}
     found["parquet_noop"] = best(lambda: noop(spark.read.parquet(bronze)))
