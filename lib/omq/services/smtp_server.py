@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PORT_FILE = "smtp.port"
+_CLOSE_S = 5.0  # behind the drain: to cut off what is left and say good-bye to the manager
 
 
 class _Refusal(asyncio.Protocol):
@@ -113,6 +114,7 @@ class SmtpServer:
     async def _drain(self, server: asyncio.Server) -> None:
         context, sessions = self._context, self._sessions
         context.notifier.stopping("finishing the open sessions")
+        context.notifier.extend(self._handler.policy.settings.drain_timeout_s + _CLOSE_S)
         context.log.event(events.SERVICE_DRAINING, REPORT, sessions=len(sessions.live))
         sessions.draining = True
         server.close()
