@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, str]] = {
     "unix.out": "omq.services.unix_out:main",
     "smtp.server": "omq.services.smtp_server:main",
     "error.manager": "omq.services.error_manager:main",
+    "omq": "omq.cli.omq_main:main",
     "omrc": "omq.cli.omrc:main",
     "omshut": "omq.cli.omshut:main",
     "omstat": "omq.cli.omstat:main",

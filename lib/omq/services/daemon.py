@@ -126,7 +126,7 @@ def read_pid(path: Path) -> ProcessId:
 
 
 def _write_pid(path: Path) -> None:
-    """`pid start-ticks`: whom a drain tells to stop. Left behind: the ticks show that it is stale."""
+    """`pid start-ticks`: whom a drain stops. Left behind at the end: the ticks tell a stale one."""
     me = identify(os.getpid())
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
     try:

@@ -107,9 +107,13 @@ class SmtpServer:
                 self._reload()
             notifier.watchdog()
             notifier.status(f"{len(self._sessions.live)} sessions")
-            self._wake.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), notifier.watchdog_interval_s)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until something happens, or the watchdog wants to hear of us."""
+        self._wake.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), self._context.notifier.watchdog_interval_s)
 
     async def _drain(self, server: asyncio.Server) -> None:
         context, sessions = self._context, self._sessions
@@ -124,8 +128,8 @@ class SmtpServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._handler.policy.settings.drain_timeout_s):
                 while sessions.live:
-                    self._wake.clear()
-                    await self._wake.wait()
+                    context.notifier.watchdog()
+                    await self._pause()
         for session in tuple(sessions.live):
             context.log.event(events.SMTP_SESSION_FAILED, WARNING, reason="cut off at the stop")
             session.abort()
