@@ -1,4 +1,4 @@
-"""A machine for tests: a real systemd in namespaces (the program `sandbox`), and omq installed there.
+"""A machine for tests: a real systemd in namespaces, made by the program `sandbox`.
 
 Waiting is always for a condition that is asked for again and again, with one generous bound: a test
 that fails says what it waited for.

@@ -73,7 +73,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def prefix(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What becomes /opt/omq: installed inside a sandbox, without network, by the system's Python."""
+    """What becomes /opt/omq: installed in a sandbox, without network, by the system's Python."""
     folder = tmp_path_factory.mktemp("prefix")
     folder.chmod(0o755)
     box = Box(tmp_path_factory.mktemp("box") / "install", {folder: PREFIX, wheels: "/mnt/wheels"})

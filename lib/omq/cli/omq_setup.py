@@ -24,6 +24,7 @@ from omq.base.paths import conf_of_instance, spool_of_instance
 from omq.cli import setup_checks, setup_files
 from omq.cli.common import say, tool_parser
 from omq.cli.launch import COMMANDS
+from omq.cli.services_edit import replace_file
 from omq.cli.setup_files import Found, Planned
 from omq.services import systemctl
 from omq.services.plan import is_core
@@ -37,7 +38,6 @@ from omq.services.unit_files import (
     unit_of,
 )
 from omq.storage import durable
-from omq.storage.files import write_new_file
 
 NAME: Final = "omq setup"
 LINKS: Final = Path("/usr/local/bin")
@@ -150,8 +150,7 @@ def _install(job: Job) -> None:
     setup_checks.check_sysctl("msgmnb", MSGMNB)
     conf = job.values.conf / "omq.conf"
     if not conf.exists():
-        write_new_file(conf, [_FIRST_CONF.encode("ascii")]).close()
-        conf.chmod(0o644)
+        replace_file(conf, _FIRST_CONF.encode("ascii"))
     systemctl.call(["daemon-reload"])
     systemctl.call(["enable", *_enabled(job)])
     disabled = _disabled(job)

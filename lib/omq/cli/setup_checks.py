@@ -17,8 +17,8 @@ from typing import Final
 from omq.base.errors import NoPermission, SetupUnfit, SysctlTooLow
 from omq.services.systemctl import BOOTED
 
-SYSTEMD_MIN: Final = 249
-"""StopPropagatedFrom= and NoExecPaths= came with it."""
+SYSTEMD_MIN: Final = 251
+"""StopPropagatedFrom= came with 249, times in seconds from systemctl with 251."""
 SYSTEM_UID_MAX: Final = 999
 """logind removes the System V objects of other users at their logout (RemoveIPC=)."""
 HIDDEN: Final = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))

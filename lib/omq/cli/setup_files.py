@@ -9,7 +9,6 @@ Errors: FileInTheWay; FileNotWritten when the system refuses.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from typing import Final
 
 import omq
 from omq.base.errors import FileInTheWay, FileNotWritten, OmqError
+from omq.cli.services_edit import replace_file
 from omq.storage import durable
-from omq.storage.files import read_file, write_new_file
+from omq.storage.files import read_file
 
 _BYTES_MAX: Final = 1 << 20
 _STAMP: Final = re.compile(rb"# Written by omq setup [^;\n]*; sha256 ([0-9a-f]{64})[^\n]*\n")
@@ -102,8 +102,7 @@ def write_all(plan: Iterable[Planned]) -> None:
 def _write(path: Path, data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_new_file(path, [data]).close()
-        os.chmod(path, 0o644)
+        replace_file(path, data)
     except OSError as error:
         raise FileNotWritten(path=path, reason=error.strerror or str(error)) from error
 

@@ -20,7 +20,7 @@ from omq.base.names import escape
 from omq.base.paths import SpoolPaths, spool_of_instance
 from omq.services.process import identify
 from omq.services.run_state import ProcessState, State
-from omq.services.unit_files import UNIT_DIR, target, unit_of
+from omq.services.unit_files import UNIT_DIR, base_name, target, unit_of
 
 BOOTED: Final = Path("/run/systemd/system")
 """Exists exactly when systemd is the init (sd_booted(3))."""
@@ -72,6 +72,10 @@ class Managed:
     @property
     def target(self) -> str:
         return target(self.instance)
+
+    @property
+    def drain(self) -> str:
+        return f"{base_name(self.instance)}-drain.service"
 
     def unit(self, service: str) -> str:
         return unit_of(service, self.instance)
