@@ -63,6 +63,11 @@ class Box:
     def pid(self, unit: str) -> int:
         return int(self.show(unit, "MainPID"))
 
+    def kill(self, signal: str, pid: int) -> None:
+        """Send a signal to one process inside."""
+        assert pid > 1, f"pid {pid} would be a group, or the init"
+        self.run("kill", f"-{signal}", pid)
+
     def active(self, unit: str) -> str:
         return self.show(unit, "ActiveState")
 

@@ -18,7 +18,7 @@ from omq.base.errors import NoPermission, SetupUnfit, SysctlTooLow
 from omq.services.systemctl import BOOTED
 
 SYSTEMD_MIN: Final = 251
-"""StopPropagatedFrom= came with 249, times in seconds from systemctl with 251."""
+"""Times in seconds from systemctl came with it."""
 SYSTEM_UID_MAX: Final = 999
 """logind removes the System V objects of other users at their logout (RemoveIPC=)."""
 HIDDEN: Final = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))

@@ -22,10 +22,11 @@ from pathlib import Path
 
 from omq.base import event_log, events
 from omq.base.config import load_settings
-from omq.base.errors import Exit, OmqError
+from omq.base.errors import Exit, ManagerUnavailable, OmqError
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.services.lock import holder
 from omq.services.notify import Notifier
 from omq.services.options import Location, add_location, locate
 from omq.services.process import ProcessId, identify, set_name
@@ -102,6 +103,8 @@ def daemon_options(
     if getattr(options, "create", False):  # only queue.manager, the first to start, has it
         create_spool(location.paths.root)
     open_spool(location.paths.root, writer=True)
+    if options.with_manager and not holder(location.paths.manager_lock):
+        raise ManagerUnavailable(spool=location.paths.root, reason="it does not run")
     _write_pid(location.paths.pid_file(options.service))
     set_name(program)
     # Under systemd stderr is the journal. Elsewhere it is somebody's terminal: only on request.
@@ -150,6 +153,9 @@ def _parser(program: str, service: str, add_options: AddOptions | None) -> argpa
     )
     parser.add_argument(
         "--foreground-log", action="store_true", help="write events to stderr as well"
+    )
+    parser.add_argument(
+        "--with-manager", action="store_true", help="end at once when no queue manager runs"
     )
     if add_options is not None:
         add_options(parser)
