@@ -10,6 +10,7 @@ import json
 import os
 import select
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,11 @@ class Box:
 
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
         """Until the condition holds; each look takes the time of a process or more."""
-        for _ in range(2000):
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
             if condition():
                 return
-            select.select([], [], [], 0.02)
+            select.select([], [], [], 0.05)  # leave the processor to what is waited for
         pytest.fail(f"waited in vain for: {what}\n" + self.run(
             "sh", "-c", "systemctl --no-pager --all list-units 'omq*'; journalctl -n 60 --no-pager",
             code=None))

@@ -53,8 +53,6 @@ def test_a_manager_that_hangs_is_aborted_and_says_where(running: Box) -> None:
     running.run("systemctl", "restart", unit)
     before = running.pid(unit)
     running.kill("STOP", before)
-    running.wait("the watchdog", lambda: running.show(unit, "SubState") == "stop-watchdog")
-    running.kill("CONT", before)  # so that it can tell its stack; else SIGKILL follows
     running.wait("another one", lambda: running.pid(unit) not in (0, before))
     said = "\n".join(running.messages("-u", unit, f"_PID={before}"))
     assert "Fatal Python error: Aborted" in said
@@ -113,10 +111,8 @@ def test_a_wrong_configuration_does_not_loop(running: Box) -> None:
 def test_a_crash_loop_ends_and_touches_nobody(running: Box) -> None:
     before = pids(running, ALL)
     good = running.run("cat", "/etc/omq/omq.conf")
-    busy = "import socket; s = socket.create_server(('127.0.0.1', 2599)); input()"
-    running.run("systemd-run", "--unit=busy", "--property=StandardInput=tty-force", "sh", "-c",
-                f"exec /usr/bin/python3 -c \"{busy}\" < /dev/ptmx")
-    running.wait("the port to be taken", lambda: "2599" in running.run("ss", "-ltn"))
+    running.run("systemd-run", "--unit=busy", "--socket-property=ListenStream=127.0.0.1:2599",
+                "/bin/true")  # systemd itself has the port now
     running.write("/etc/omq/omq.conf", good + "[mail]\nsmtp_listen_port = 2599\n")
     running.write(DROP_IN.format("omq-smtp"), "[Service]\nRestartSec=100ms\n")
     running.run("systemctl", "daemon-reload")
@@ -127,7 +123,7 @@ def test_a_crash_loop_ends_and_touches_nobody(running: Box) -> None:
     assert pids(running, others) == {unit: before[unit] for unit in others}
     assert "too quickly" in " ".join(running.messages("_PID=1", "-n", "200")) or running.run(
         "systemctl", "start", "omq-smtp.service", code=1)
-    running.run("systemctl", "stop", "busy.service")
+    running.run("systemctl", "stop", "busy.socket")
     running.run("rm", DROP_IN.format("omq-smtp"))
     running.write("/etc/omq/omq.conf", good)
     running.run("systemctl", "daemon-reload")
@@ -140,7 +136,6 @@ def test_a_manager_with_a_wrong_configuration_is_told_at_once(running: Box) -> N
     good = running.run("cat", "/etc/omq/queues.conf")
     running.write("/etc/omq/queues.conf", "[orders]\n")
     assert "omq-queue-manager.service" in running.run("omrc", code=69)
-    running.run("systemctl", "start", "omq.target", code=None)
     assert running.active("omq-queue-manager.service") == "failed"
     running.write("/etc/omq/queues.conf", good)
     assert "are started" in running.run("omrc")
