@@ -11,6 +11,7 @@ a kernel limit is too low or the configuration is wrong.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ def _install(job: Job) -> None:
     for link, goal in job.links:
         if not (link.is_symlink() and link.readlink() == goal):
             durable.unlink(link)
-            _link(goal, link)
+            os.symlink(goal, link)
     name = f"{base_name(job.instance)}.conf"
     _run(["systemd-sysusers", f"/etc/sysusers.d/{name}"])
     _run(["systemd-tmpfiles", "--create", f"/etc/tmpfiles.d/{name}"])
@@ -202,12 +203,6 @@ def _remove(job: Job, *, force: bool, dry_run: bool) -> int:
     say(NAME, f"{len(removed)} files removed; the spool {job.values.spool}, the configuration"
               f" {job.values.conf} and user {job.values.user} stay")
     return Exit.OK
-
-
-def _link(goal: Path, link: Path) -> None:
-    result = subprocess.run(["ln", "-s", goal, link], check=False, capture_output=True, text=True)
-    if result.returncode:
-        raise SetupUnfit(reason=result.stderr.strip(), advice=f"see to {link.parent}")
 
 
 def _run(command: list[str]) -> None:
