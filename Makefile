@@ -18,8 +18,7 @@ SPARK_STAMP := $(VENV)/.setup-spark-done
 ANALYTICS ?= build/analytics
 TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump recovery/omqrecover spark/omqspark) tests
 
-.PHONY: setup setup-spark run test check analytics bench clean
-.PHONY: setup run test check bench clean wheel deb
+.PHONY: setup setup-spark run test check analytics bench wheel deb clean
 
 setup: $(STAMP)
 
@@ -75,7 +74,5 @@ deb: wheel
 	tools/debian/build dist/omq-*.whl constraints.txt dist
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/omq.egg-info *.egg-info
-	find lib tools tests recovery spark -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/omq.egg-info *.egg-info
-	find lib tools tests recovery -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find lib tools tests recovery spark -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -152,3 +152,10 @@ def test_objects_are_kept_from_strangers(running: Box) -> None:
     assert "omq" in running.run("ipcs", "-m")
     modes = running.sh("ipcs -m -q | awk '$3 == \"omq\" { print $4 }' | sort -u").split()
     assert set(modes) <= {"600", "620", "640"}, said
+
+
+def test_the_archive_is_made_by_its_timer(running: Box) -> None:
+    assert running.active("omq-archive.timer") == "active"
+    running.run("systemctl", "start", "omq-archive.service")
+    assert running.show("omq-archive.service", "Result") == "success"
+    assert running.run("omstat", "-a").count("aborted") == 0
