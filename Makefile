@@ -6,6 +6,8 @@
 #   make check              ruff, mypy strict, the tidy tests
 #   make analytics          a generated archive on Spark: tables, audit, report (needs a JRE 17)
 #   make bench              speed and memory, as a table and JSON
+#   make wheel              dist/omq-VERSION-py3-none-any.whl
+#   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python
 #   make clean              takes away what these made
 
 PYTHON ?= python3
@@ -16,7 +18,7 @@ SPARK_STAMP := $(VENV)/.setup-spark-done
 ANALYTICS ?= build/analytics
 TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump recovery/omqrecover spark/omqspark) tests
 
-.PHONY: setup setup-spark run test check analytics bench clean
+.PHONY: setup setup-spark run test check analytics bench wheel deb clean
 
 setup: $(STAMP)
 
@@ -64,6 +66,13 @@ analytics: setup-spark
 bench: setup
 	$(BIN)/python tests/bench/bench.py $(ARGS)
 
+wheel: setup
+	rm -rf build dist/omq-*.whl
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+
+deb: wheel
+	tools/debian/build dist/omq-*.whl constraints.txt dist
+
 clean:
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/omq.egg-info *.egg-info
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/omq.egg-info *.egg-info
 	find lib tools tests recovery spark -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

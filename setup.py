@@ -14,7 +14,10 @@ FOLDERS = {
     "omqrecover": "recovery/omqrecover",
     "omqspark": "spark/omqspark",
 }
-DATA = {"omq.conf": "conf"}  # the shipped configuration, inside the package once installed
+DATA = {  # inside the package once installed: the shipped configuration, templates of the units
+    "omq.conf": "conf",
+    "omq.units": "units",
+}
 
 present = {name: folder for name, folder in FOLDERS.items() if Path(folder).is_dir()}
 packages = [
@@ -26,6 +29,10 @@ packages = [
 setup(
     packages=[*packages, *DATA],
     package_dir={**present, **DATA},
-    package_data={"omq.conf": ["*.conf"], "omqspark": ["conf/*"],
-                  "omq": ["docs/*.md", "docs/adr/*.md", "py.typed"]},
+    package_data={
+        "omq.conf": ["*.conf"],
+        "omqspark": ["conf/*"],
+        "omq.units": ["*.target", "*.service", "*.timer", "include/*", "*.d/*.conf"],
+        "omq": ["docs/*.md", "docs/adr/*.md", "py.typed"],
+    },
 )

@@ -356,6 +356,41 @@ class SparkMissing(OmqError):
     exit_code = Exit.UNAVAILABLE
 
 
+class NoPermission(OmqError):
+    """you may not {action} ({what}); do it as root"""
+
+    status = 140
+    exit_code = Exit.NO_PERMISSION
+
+
+class SetupUnfit(OmqError):
+    """nothing was installed: {reason}; {advice}"""
+
+    status = 141
+    exit_code = Exit.OS
+
+
+class FileInTheWay(OmqError):
+    """nothing was changed: {path} {reason}; move it away, or say --force to replace it"""
+
+    status = 142
+    exit_code = Exit.CANT_CREATE
+
+
+class SystemctlFailed(OmqError):
+    """'{command}' failed: {reason}; see 'systemctl status {unit}' and 'journalctl -u {unit}'"""
+
+    status = 143
+    exit_code = Exit.UNAVAILABLE
+
+
+class SysctlTooLow(OmqError):
+    """kernel.{key} is {found}, {needed} is needed for {what}; set it in /etc/sysctl.d and run 'sysctl --system'"""
+
+    status = 144
+    exit_code = Exit.CONFIG
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -1,7 +1,8 @@
 """The one logger: an event has a level, a number and text, a process id and fields.
 
 Each goes to two places: `logs/events.log` as one JSON object a line, and stderr as one line for
-people (with the `<N>` priority prefix of sd-daemon(3) when systemd reads it).
+people. Where stderr is systemd's journal, the event goes there with its fields (omq.base.journald);
+if that fails it is a line with the `<N>` priority prefix of sd-daemon(3).
 
 Invariants: 1. one event is one write() on an O_APPEND descriptor, so that the lines of many
 processes do not mix; 2. nothing that a field holds can start a new line or reach a terminal
@@ -24,6 +25,7 @@ from typing import Final
 
 from omq.base import clock
 from omq.base.events import Event
+from omq.base.journald import Journal, is_journal, message_id
 from omq.base.names import escape
 
 FIELD_CHARACTERS_MAX: Final = 1024
@@ -66,12 +68,13 @@ class EventLog:
         self._path = path
         self._stderr = stderr
         self._prefix = "JOURNAL_STREAM" in os.environ
+        self._journal = Journal() if stderr and is_journal(os.environ) else None
         self._descriptor = -1
         self.reopen()
 
     def reopen(self) -> None:
         """Open the log again, after a rotation or a fork into another service."""
-        self.close()
+        self._close_file()
         if self._path is None:
             return
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -81,6 +84,13 @@ class EventLog:
             self._lose(f"cannot be opened: {error.strerror}")
 
     def close(self) -> None:
+        """Let go of the file and the journal; what comes later goes to stderr."""
+        self._close_file()
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _close_file(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -95,7 +105,11 @@ class EventLog:
         if self._descriptor >= 0:
             self._append(event, level, pid, shown)
         if self._stderr:
-            self._say(_SYSLOG_PRIORITY[level], human_line(self.service, event, level, pid, shown))
+            line = human_line(self.service, event, level, pid, shown)
+            if self._journal is None or not self._journal.send(
+                journal_fields(self.service, event, level, line, shown)
+            ):
+                self._say(_SYSLOG_PRIORITY[level], line)
 
     def _append(
         self, event: Event, level: Level, pid: int, fields: dict[str, str | float]
@@ -141,6 +155,21 @@ def human_line(
         text = escape(str(value), FIELD_CHARACTERS_MAX)
         words.append(f'{name}="{text}"' if " " in text else f"{name}={text}")
     return " ".join(words)
+
+
+def journal_fields(
+    service: str, event: Event, level: Level, line: str, fields: dict[str, str | float]
+) -> dict[str, str]:
+    """The journal's entry for an event."""
+    found = {
+        "MESSAGE": line,
+        "PRIORITY": str(_SYSLOG_PRIORITY[level]),
+        "SYSLOG_IDENTIFIER": service,
+        "MESSAGE_ID": message_id(event.number),
+        "OMQ_EVENT": str(event.number),
+        "OMQ_SERVICE": service,
+    }
+    return found | {f"OMQ_{name.upper()}": str(value) for name, value in fields.items()}
 
 
 def _plain(value: str | bytes | float | Path) -> str | float:

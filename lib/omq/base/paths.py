@@ -121,7 +121,7 @@ def default_spool(instance: str | None) -> Path:
     chosen = os.environ.get("OMQ_SPOOL")
     if chosen:
         return Path(chosen).absolute()
-    return _of_instance(Path("/var/lib/omq"), instance)
+    return spool_of_instance(instance)
 
 
 def conf_dir(spool: Path, instance: str | None = None) -> Path:
@@ -131,7 +131,7 @@ def conf_dir(spool: Path, instance: str | None = None) -> Path:
     chosen = os.environ.get("OMQ_CONF")
     if chosen:
         return Path(chosen).absolute()
-    for candidate in (spool / "conf", _of_instance(Path("/etc/omq"), instance)):
+    for candidate in (spool / "conf", conf_of_instance(instance)):
         if candidate.is_dir():
             return candidate
     return shipped_conf()
@@ -142,6 +142,23 @@ def shipped_conf() -> Path:
     package = Path(__file__).resolve().parents[1]
     installed = package / "conf"
     return installed if installed.is_dir() else package.parents[1] / "conf"
+
+
+def shipped_units() -> Path:
+    """The templates of the systemd units, inside the installed package or of the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "units"
+    return installed if installed.is_dir() else package.parents[1] / "units"
+
+
+def conf_of_instance(instance: str | None) -> Path:
+    """/etc/omq, or /etc/omq-INSTANCE."""
+    return _of_instance(Path("/etc/omq"), instance)
+
+
+def spool_of_instance(instance: str | None) -> Path:
+    """/var/lib/omq, or /var/lib/omq-INSTANCE."""
+    return _of_instance(Path("/var/lib/omq"), instance)
 
 
 def _of_instance(base: Path, instance: str | None) -> Path:

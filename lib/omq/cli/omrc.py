@@ -1,6 +1,8 @@
-"""omrc --embedded: starts an instance and stays in the foreground as its supervisor.
+"""omrc: starts an instance, by its systemd units or, with --embedded, as its supervisor.
 
-For machines without systemd. Makes the spool if there is none. Ends after SIGTERM, ^C or omshut,
+Under systemd it forgets earlier failures, starts the queue manager and says at once if that fails,
+then the rest; it returns when all is ready. `omrc --embedded` is for machines without systemd: it
+makes the spool if there is none and stays in the foreground. It ends after SIGTERM, ^C or omshut,
 when everything is down; exit code 78 if the queue manager cannot start for its configuration.
 """
 
@@ -11,12 +13,14 @@ import os
 from functools import partial
 
 from omq.base.config import ServiceConf, load_services, load_settings
-from omq.base.errors import BadRequest, NeedsRepair
+from omq.base.errors import BadRequest, Exit, NeedsRepair
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.cli.common import Location, locate, say, tool_parser
+from omq.cli.service_control import is_up, state_of
+from omq.services import systemctl
 from omq.services.daemon import UMASK
-from omq.services.plan import Limits, command, environment, start_order
+from omq.services.plan import Limits, command, environment, is_core, start_order
 from omq.services.signals import Signals
 from omq.services.supervisor import Setup, Supervisor
 from omq.storage.spool import create_spool
@@ -29,10 +33,10 @@ _PREPARED = frozenset({"conf", "lost+found"})
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     options = _parser().parse_args(argv)
-    if not options.embedded:
-        raise BadRequest(reason="omrc needs --embedded; under systemd: systemctl start omq.target")
-    os.umask(UMASK)
     location = locate(options)
+    if not options.embedded:
+        return start_units(location, nonstop_only=options.nonstop)
+    os.umask(UMASK)
     settings = load_settings(location.conf_dir)
     prepare_spool(location.paths, init=options.init)
     log = EventLog(
@@ -44,6 +48,34 @@ def main(argv: list[str] | None = None) -> int:
     say(NAME, f"starting in {location.paths.root}, configuration from {location.conf_dir}")
     code = supervisor.run()
     say(NAME, "all daemons are stopped")
+    return code
+
+
+def start_units(location: Location, *, nonstop_only: bool) -> int:
+    """Start the units of this instance; 1 when a service did not come up. SystemctlFailed."""
+    managed = systemctl.managed(location.paths)
+    if managed is None:
+        reason = f"no units run {location.paths.root}: 'omq setup' installs them, omrc --embedded"
+        raise BadRequest(reason=f"{reason} needs none")
+    services = start_order(
+        load_services(location.conf_dir).values(), nonstop_only=nonstop_only
+    )
+    units = [managed.unit(each.name) for each in services]
+    systemctl.reset_failed([*units, managed.drain])
+    for each in services:
+        if is_core(each):  # one by one: the first failure is the reason
+            systemctl.call(["start", managed.unit(each.name)])
+            say(NAME, f"{each.title} is started")
+    rest = [managed.drain] if nonstop_only else [managed.target]
+    systemctl.call(["start", *rest, *(units if nonstop_only else [])])
+    code = Exit.OK
+    for each in services:
+        status = state_of(location, each)
+        if not is_up(status):
+            say(NAME, f"{each.title}: {status.state}")
+            code = Exit.NO
+    if code == Exit.OK:
+        say(NAME, f"{managed.target}: all {len(services)} services are started")
     return code
 
 
@@ -84,8 +116,9 @@ def _setup(location: Location, options: argparse.Namespace, limits: Limits) -> S
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(
         NAME,
-        "Start an instance of omq and supervise it in the foreground.",
+        "Start an instance of omq, by systemd or as its supervisor in the foreground.",
         """
+        omrc
         omrc --embedded --spool /var/tmp/spool
         omrc --embedded --instance test -n
         """,

@@ -1,4 +1,4 @@
-"""omshut: asks the embedded supervisor to stop the instance, and waits until it is gone.
+"""omshut: stops an instance in order, by systemd or its embedded supervisor, and waits for it.
 
 Shows what it waits for. Exit code 0 when the instance is down, 1 when none ran, 69 when it is not
 down in time (the supervisor goes on stopping it; each daemon has its own time-out there).
@@ -14,7 +14,9 @@ import time
 from omq.base.config import STOP_ORDER, load_settings
 from omq.base.errors import Exit, SpoolMissing, TimedOut
 from omq.base.paths import SpoolPaths
-from omq.cli.common import locate, say, tool_parser
+from omq.cli.common import Location, locate, say, tool_parser
+from omq.cli.service_status import all_status
+from omq.services import systemctl
 from omq.services.control import Reply
 from omq.services.control_client import ControlConnection
 from omq.services.lock import LOCK_FILE, holder
@@ -30,6 +32,9 @@ def main(argv: list[str] | None = None) -> int:
     location = locate(options)
     if not location.paths.root.is_dir():
         raise SpoolMissing(path=location.paths.root)
+    managed = systemctl.managed(location.paths)
+    if managed is not None:
+        return stop_units(location, managed)
     if not holder(location.paths.run / LOCK_FILE):
         say(NAME, f"nothing runs in {location.paths.root}")
         return Exit.NO
@@ -38,6 +43,22 @@ def main(argv: list[str] | None = None) -> int:
     bound_s = options.timeout or settings.stop_timeout_s * (len(STOP_ORDER) + 1)
     began = time.monotonic()
     stop(location.paths, settings.connect_timeout_s, began + bound_s)
+    say(NAME, f"{location.paths.root} is stopped, in {time.monotonic() - began:.1f} s")
+    return Exit.OK
+
+
+def stop_units(location: Location, managed: systemctl.Managed) -> int:
+    """systemd stops the target; omq-drain.service does it in order."""
+    names = [each.conf.name for each in all_status(location) if each.pid]
+    if not names:
+        say(NAME, f"nothing runs in {location.paths.root}")
+        return Exit.NO
+    say(NAME, f"stopping: {' '.join(names)}")
+    began = time.monotonic()
+    systemctl.call(["stop", managed.target])
+    left = [each.conf.name for each in all_status(location) if each.pid]
+    if left:
+        raise TimedOut(seconds=round(time.monotonic() - began), what=" ".join(left))
     say(NAME, f"{location.paths.root} is stopped, in {time.monotonic() - began:.1f} s")
     return Exit.OK
 
@@ -87,8 +108,9 @@ def _wait_gone(process: ProcessId, pidfd: int, deadline: float) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(
         NAME,
-        "Stop an instance that omrc --embedded runs, in order, and wait for it.",
+        "Stop an instance in order, and wait for it.",
         """
+        omshut
         omshut --spool /var/tmp/spool
         omshut --instance test --timeout 30
         """,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from omq.base.config import START_ORDER, ServiceConf, ServiceKind, load_services
+from omq.services import systemctl
 from omq.services.options import Location
 from omq.services.run_state import (
     LIVE,
@@ -65,13 +66,11 @@ class Status:
 def all_status(location: Location) -> list[Status]:
     """Every service of services.conf, in starting order. ConfigError."""
     run = location.paths.run
-    supervisor = read_supervisor(run / SUPERVISOR_FILE)
-    supervised = supervisor is not None and supervisor.identity.alive()
-    children = {each.name: each for each in supervisor.children} if supervisor else {}
     confs = sorted(
         load_services(location.conf_dir).values(),
         key=lambda each: (START_ORDER.index(each.kind), each.number),
     )
+    children, supervised = _children(location, [conf.name for conf in confs])
     return [
         _status(
             conf, read_service(run / f"{conf.name}.json"), children.get(conf.name),
@@ -79,6 +78,21 @@ def all_status(location: Location) -> list[Status]:
         )
         for conf in confs
     ]  # fmt: skip
+
+
+def _children(
+    location: Location, services: list[str]
+) -> tuple[dict[str, ProcessState], bool]:
+    """The daemons as their supervisor sees them, systemd or our own, and whether that one lives."""
+    managed = systemctl.managed(location.paths)
+    if managed is not None:
+        found = systemctl.states([managed.unit(name) for name in services])
+        pairs = zip(services, found, strict=True)
+        return {name: unit.process(name) for name, unit in pairs if unit.loaded}, True
+    supervisor = read_supervisor(location.paths.run / SUPERVISOR_FILE)
+    if supervisor is None:
+        return {}, False
+    return {each.name: each for each in supervisor.children}, supervisor.identity.alive()
 
 
 def _status(

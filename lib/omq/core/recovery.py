@@ -31,7 +31,8 @@ from omq.core.redo import Redo
 from omq.format.findings import Finding, Kind
 from omq.format.poolctrl import Answered, ControlFlag, PoolControl
 from omq.storage import control as poolctrl
-from omq.storage.journal import numbers_in
+from omq.storage import durable
+from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import JournalScan, read_entry, scan_journal
 from omq.storage.journal_scan import Block
 from omq.storage.pool import PoolFiles
@@ -78,7 +79,7 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
         number, offset = control.journal, control.offset
     point("recovery.before_redo")
     scan = scan_journal(paths, uuid, number, offset, redo.lsn, settle=True)
-    epoch = _redo_all(redo, scan, progress)
+    epoch = _redo_all(redo, scan, _bytes_to_read(paths, number, offset), progress)
     point("recovery.after_redo")
     # Above what was durable nobody was promised anything: what fails there is a torn append.
     torn = [replace(f, kind=Kind.TORN) if f.kind is Kind.CORRUPT and f.lsn > scan.durable_lsn else f
@@ -126,19 +127,27 @@ def _position(scan: JournalScan, control: PoolControl | None) -> tuple[int, int]
     return (control.journal, control.offset) if control else (0, 0)
 
 
-def _redo_all(redo: Redo, scan: JournalScan, progress: Progress) -> int:
+def _bytes_to_read(paths: SpoolPaths, first: int, offset: int) -> int:
+    """Of journal, at most: the last file is zeros from some point on."""
+    numbers = [number for number in numbers_in(paths.journal) if number >= first]
+    found = [durable.status(paths.journal / file_name(number)) for number in numbers]
+    return max(1, sum(each.st_size for each in found if each) - offset)
+
+
+def _redo_all(redo: Redo, scan: JournalScan, total: int, progress: Progress) -> int:
     """Redo in windows; the highest epoch seen."""
     window: list[Block] = []
-    size = epoch = 0
+    size = epoch = read = 0
     for block in scan:
         window.append(block)
         size += block.header.length
+        read += block.header.length
+        progress(f"redoing the journal: {min(100, 100 * read // total)} %, LSN {redo.lsn}")
         epoch = max(epoch, block.header.epoch)
         redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
         if size >= WINDOW_BYTES:
             redo.apply(window)
             window, size = [], 0
-            progress(f"redoing the journal: LSN {redo.lsn}")
     redo.apply(window)
     return epoch
 

@@ -39,6 +39,7 @@ from omq.storage import segment
 
 SLICE_S = 1.0  # how long to wait before looking whether the manager still lives
 RETRY_S = 0.05  # pause between two attempts to reach a manager that is away
+INTERRUPTED_S = 5.0  # who is told to stop waits no longer for a manager: it takes messages back
 BUSY_S = 0.001  # pause when the request queue is full
 _LOST = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError, sysv_ipc.NotAttachedError)
 
@@ -82,6 +83,7 @@ class Link:
         self.reader = Held()
         self.reply = memoryview(b"")
         self.interrupted = False
+        self._patience: float | None = None  # after an interrupt: until when to wait for a manager
         self._register_until(time.monotonic() + timeout_s, 0)
 
     # registration
@@ -93,7 +95,8 @@ class Link:
                 return self._register(in_doubt)
             except (OSError, Lost, sysv_ipc.Error, ValueError) as error:
                 self._drop()
-                if time.monotonic() >= deadline:
+                limit = deadline if self._patience is None else min(deadline, self._patience)
+                if time.monotonic() >= limit:
                     raise ManagerUnavailable(spool=self._paths.root, reason=str(error)
                                              or type(error).__name__) from error
                 if self.interrupted and in_doubt == 0:
@@ -246,6 +249,7 @@ class Link:
             if status:
                 raise from_status(status, self._fields(length))
             point("client.after_reply")
+            self._patience = None
             return Answer(count, qpool, lsn, lost)
 
     def _fields(self, length: int) -> dict[str, Any]:
@@ -280,6 +284,7 @@ class Link:
     def interrupt(self) -> None:
         """Callable from a signal handler: a wait for messages ends soon."""
         self.interrupted = True
+        self._patience = time.monotonic() + INTERRUPTED_S
         with contextlib.suppress(sysv_ipc.Error, AttributeError):
             self._semaphore.release()
 

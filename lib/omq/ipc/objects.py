@@ -6,7 +6,7 @@ with IPC_CREX; whoever opens one compares the id with the one that the manager t
 a stranger who re-creates a removed key has another id. Every object made is also noted in
 `run/ipc.list`, so that a start after kill -9 can remove what the dead manager left.
 
-Errors: IpcLimit names the sysctl to raise.
+Errors: IpcLimit and SysctlTooLow name the sysctl to raise.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import sysv_ipc
 
 from omq.base import clock
-from omq.base.errors import IpcLimit
+from omq.base.errors import IpcLimit, SysctlTooLow
 from omq.base.paths import SpoolPaths
 from omq.storage import segment
 
@@ -26,6 +27,7 @@ REQUESTS_MODE = 0o620  # members of the group may ask, only the manager reads
 CHANNEL_MODE = 0o600
 GONE = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError)
 LIST_NAME = "ipc.list"
+_MSGMNB = Path("/proc/sys/kernel/msgmnb")
 
 
 @dataclass(slots=True)
@@ -99,6 +101,10 @@ def make_requests(listed: ObjectList, gid: int, size: int) -> sysv_ipc.MessageQu
             queue.max_size = size
         except (sysv_ipc.Error, OSError) as error:
             queue.remove()
+            found = int(_MSGMNB.read_text(encoding="ascii"))
+            if size > found:  # only root may go beyond: no restart makes this better
+                raise SysctlTooLow(key="msgmnb", found=found, needed=size,
+                                   what="request_queue_bytes of omq.conf") from error
             raise IpcLimit(what=f"message queue of {size} bytes", reason=str(error),
                            sysctl="kernel.msgmnb") from error
     return queue

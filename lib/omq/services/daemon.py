@@ -22,15 +22,16 @@ from pathlib import Path
 
 from omq.base import event_log, events
 from omq.base.config import load_settings
-from omq.base.errors import Exit, OmqError
+from omq.base.errors import Exit, ManagerUnavailable, OmqError
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.services.lock import holder
 from omq.services.notify import Notifier
 from omq.services.options import Location, add_location, locate
-from omq.services.process import set_name
+from omq.services.process import ProcessId, identify, set_name
 from omq.services.signals import Signals
-from omq.storage.spool import open_spool
+from omq.storage.spool import create_spool, open_spool
 
 UMASK = 0o027
 _TRACE_CHARACTERS = 1000  # the end of a traceback says most; an event field holds 1024
@@ -99,7 +100,12 @@ def daemon_options(
     options = _parser(program, service or program, add_options).parse_args(argv)
     location = locate(options)
     settings = load_settings(location.conf_dir)
+    if getattr(options, "create", False):  # only queue.manager, the first to start, has it
+        create_spool(location.paths.root)
     open_spool(location.paths.root, writer=True)
+    if options.with_manager and not holder(location.paths.manager_lock):
+        raise ManagerUnavailable(spool=location.paths.root, reason="it does not run")
+    _write_pid(location.paths.pid_file(options.service))
     set_name(program)
     # Under systemd stderr is the journal. Elsewhere it is somebody's terminal: only on request.
     to_stderr = options.foreground_log or "JOURNAL_STREAM" in os.environ
@@ -111,6 +117,25 @@ def daemon_options(
     return DaemonContext(
         program, options.service, options, location, settings, log, Notifier(), signals
     )
+
+
+def read_pid(path: Path) -> ProcessId:
+    """Who wrote a pid file; it may have ended (ask `alive`). Pid 0: nobody, or not to be read."""
+    try:
+        pid, ticks = path.read_text(encoding="ascii").split()
+        return ProcessId(int(pid), int(ticks))
+    except (FileNotFoundError, ValueError):
+        return ProcessId(0, 0)
+
+
+def _write_pid(path: Path) -> None:
+    """`pid start-ticks`: whom a drain stops. Left behind at the end: the ticks tell a stale one."""
+    me = identify(os.getpid())
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+    try:
+        os.write(file, f"{me.pid} {me.start_ticks}\n".encode("ascii"))
+    finally:
+        os.close(file)
 
 
 def last_trace() -> str:
@@ -128,6 +153,9 @@ def _parser(program: str, service: str, add_options: AddOptions | None) -> argpa
     )
     parser.add_argument(
         "--foreground-log", action="store_true", help="write events to stderr as well"
+    )
+    parser.add_argument(
+        "--with-manager", action="store_true", help="end at once when no queue manager runs"
     )
     if add_options is not None:
         add_options(parser)

@@ -1,4 +1,4 @@
-"""Who holds the lock of the embedded supervisor: run/supervisor.lock (omq.storage.spool.lock).
+"""Who holds a lock of an instance: of its supervisor, of its manager (omq.storage.spool.lock).
 
 The kernel drops the lock when the holder dies, however it dies, so a lock file never goes stale;
 the pid in it is for messages only.

@@ -41,6 +41,7 @@ from omq.ipc.requests import Requests
 from omq.ipc.server import RequestServer
 from omq.ipc.sessions import Sessions
 from omq.services.daemon import DaemonContext
+from omq.services.start_progress import StartProgress
 from omq.storage import control as poolctrl
 from omq.storage import durable, segment, spool
 from omq.storage.files import File, write_new_file
@@ -124,9 +125,13 @@ def build(context: DaemonContext) -> Parts:
     left = _clear_dead_manager(paths, listed)
     if left:
         context.log.event(events.LEFT_OVERS, WARNING, objects=left)
+    progress = StartProgress(context.notifier, settings.start_timeout_s)
+    progress.step("waiting for the message pool")
     pool_lock = _wait_for_pool(context)
+    progress.step("reading the message pool")
     pool = PoolFiles(paths, info.uuid)
-    recovered = recover(paths, settings, info.uuid, pool, context.notifier.status)
+    recovered = recover(paths, settings, info.uuid, pool, progress)
+    progress.step("loading the index")
     memory, core = _index(context, recovered, info.uuid)
     loaded = _load(context, core, pool)
     _set_aside(context, recovered, loaded)

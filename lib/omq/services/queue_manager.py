@@ -13,6 +13,7 @@ answered, and the next start reads what is really on the disk.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
@@ -27,6 +28,7 @@ from omq.services.manager_parts import Parts, build, rules_from
 from omq.services.manager_tombstone import write_tombstone
 
 REQUESTS_PER_GROUP = 1024
+CLOSE_S = 30.0  # behind the drain: the last block, its sync on a busy disk, the IPC objects
 
 
 class QueueManager:
@@ -139,7 +141,8 @@ class QueueManager:
         self._log.event(events.SERVICE_RELOADED, REPORT)
 
     def _begin_drain(self, now: int) -> None:
-        self._context.notifier.stopping()
+        self._context.notifier.stopping("waiting for readers to finish what they hold")
+        self._context.notifier.extend(self._context.settings.drain_timeout_s + CLOSE_S)
         self._parts.server.stopping = True
         self._draining_until = now + self._context.settings.drain_timeout_s * clock.NS_PER_S
         for session in self._parts.sessions.by_id.values():
@@ -182,9 +185,15 @@ def _body(context: DaemonContext) -> int:
         raise
 
 
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--create", action="store_true",
+        help="make the spool where there is none, and what a reboot took away from it")
+
+
 def main(argv: list[str] | None = None) -> int:
     """The daemon."""
     arguments = sys.argv[1:] if argv is None else argv
-    return run_daemon("queue.manager", arguments, _body, service="qmgr")
+    return run_daemon("queue.manager", arguments, _body, service="qmgr", add_options=_add_options)
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PORT_FILE = "smtp.port"
+_CLOSE_S = 5.0  # behind the drain: to cut off what is left and say good-bye to the manager
 
 
 class _Refusal(asyncio.Protocol):
@@ -106,13 +107,18 @@ class SmtpServer:
                 self._reload()
             notifier.watchdog()
             notifier.status(f"{len(self._sessions.live)} sessions")
-            self._wake.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), notifier.watchdog_interval_s)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until something happens, or the watchdog wants to hear of us."""
+        self._wake.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), self._context.notifier.watchdog_interval_s)
 
     async def _drain(self, server: asyncio.Server) -> None:
         context, sessions = self._context, self._sessions
         context.notifier.stopping("finishing the open sessions")
+        context.notifier.extend(self._handler.policy.settings.drain_timeout_s + _CLOSE_S)
         context.log.event(events.SERVICE_DRAINING, REPORT, sessions=len(sessions.live))
         sessions.draining = True
         server.close()
@@ -122,8 +128,8 @@ class SmtpServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._handler.policy.settings.drain_timeout_s):
                 while sessions.live:
-                    self._wake.clear()
-                    await self._wake.wait()
+                    context.notifier.watchdog()
+                    await self._pause()
         for session in tuple(sessions.live):
             context.log.event(events.SMTP_SESSION_FAILED, WARNING, reason="cut off at the stop")
             session.abort()

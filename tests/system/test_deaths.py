@@ -1,0 +1,154 @@
+"""Daemons that die, hang, loop or find a wrong configuration: what restarts, and what is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.system.box import Box
+from tests.system.work import CORE, MAIL, depths, pids, put
+
+ALL = (*CORE, *MAIL)
+DROP_IN = "/etc/systemd/system/{}.service.d/test.conf"
+
+
+@pytest.fixture(scope="module")
+def running(installed: Box) -> Box:
+    installed.run("systemctl", "start", "omq.target")
+    put(installed, 0, 20)
+    return installed
+
+
+def _ends_well(box: Box) -> None:
+    for unit in ALL:
+        box.wait(f"{unit} to be active", lambda unit=unit: box.active(f"{unit}.service")  # type: ignore[misc]
+                 == "active")
+    assert depths(box) == {"ORDERS": 20, "AUDIT": 0, "POISON": 0}
+    assert "aborted" not in box.run("omstat", "-a")
+
+
+@pytest.mark.parametrize("victim", ALL)
+def test_only_the_killed_daemon_starts_again(running: Box, victim: str) -> None:
+    running.run("systemctl", "reset-failed", *(f"{unit}.service" for unit in ALL))
+    before = pids(running, ALL)
+    running.kill("KILL", before[victim])
+    running.wait("another process", lambda: pids(running, ALL)[victim] not in (0, before[victim]))
+    running.wait("it to be ready", lambda: running.active(f"{victim}.service") == "active")
+    after = pids(running, ALL)
+    assert {unit for unit in ALL if after[unit] != before[unit]} == {victim}
+    assert running.show(f"{victim}.service", "NRestarts") == "1"
+    _ends_well(running)
+
+
+def test_mail_flows_after_all_that(running: Box) -> None:
+    running.sh("printf 'Subject: x\\n\\nbody\\n' | omsend -t --from a@localhost alice@localhost"
+               " || printf 'To: alice@localhost\\nSubject: x\\n\\nbody\\n' | omsend -t")
+    running.wait("a Maildir", lambda: running.sh(
+        "ls /var/lib/omq/mail/*/new 2>/dev/null | grep -c . || true").strip() == "1")
+
+
+def test_a_manager_that_hangs_is_aborted_and_says_where(running: Box) -> None:
+    unit = "omq-queue-manager.service"
+    running.write(DROP_IN.format("omq-queue-manager"), "[Service]\nWatchdogSec=1\n")
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "restart", unit)
+    before = running.pid(unit)
+    running.kill("STOP", before)
+    running.wait("another one", lambda: running.pid(unit) not in (0, before))
+    said = "\n".join(running.messages("-u", unit, f"_PID={before}"))
+    assert "Fatal Python error: Aborted" in said
+    assert "queue_manager.py" in said
+    running.run("rm", DROP_IN.format("omq-queue-manager"))
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "restart", unit)
+    _ends_well(running)
+
+
+def test_a_long_start_is_not_killed(running: Box) -> None:
+    """Beyond TimeoutStartSec, the recovering manager lives: it asked for more time."""
+    unit = "omq-queue-manager.service"
+    running.write(DROP_IN.format("omq-queue-manager"), "[Service]\nTimeoutStartSec=3\n"
+                  "Environment=OMQ_FAULT=recovery.after_redo:stop:1\n")
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "kill", "--kill-whom=main", "-s", "KILL", unit)
+    running.wait("it to stand still in the middle of its recovery", lambda: running.sh(
+        f"grep -c 'State:.T' /proc/$(systemctl show -P MainPID {unit})/status || true"
+    ).strip() == "1")
+    pid = running.pid(unit)
+    # A unit with the same time-out that begins now and never is ready: when it is killed, the
+    # manager has been starting for longer.
+    running.run("systemd-run", "--unit=clock", "--property=Type=notify",
+                "--property=TimeoutStartSec=3", "sleep", "600", code=None)
+    running.wait("the time-out of the other", lambda: running.show("clock", "Result") == "timeout")
+    assert running.pid(unit) == pid
+    assert running.active(unit) == "activating"
+    assert "%" in running.show(unit, "StatusText") or "pool" in running.show(unit, "StatusText")
+    running.kill("CONT", pid)
+    running.wait("it to be ready", lambda: running.active(unit) == "active")
+    assert running.pid(unit) == pid
+    running.run("rm", DROP_IN.format("omq-queue-manager"))
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "reset-failed", "clock.service", unit)
+    _ends_well(running)
+
+
+def test_a_wrong_configuration_does_not_loop(running: Box) -> None:
+    before = pids(running, ALL)
+    good = running.run("cat", "/etc/omq/omq.conf")
+    running.write("/etc/omq/omq.conf", good + "[mail]\nhostname = a b\n")
+    running.kill("KILL", before["omq-router"])
+    running.wait("it to be given up",
+                 lambda: running.active("omq-router.service") == "failed")
+    assert running.show("omq-router.service", "ExecMainStatus") == "78"
+    assert running.show("omq-router.service", "NRestarts") in ("1", "2")
+    others = tuple(unit for unit in ALL if unit != "omq-router")
+    assert pids(running, others) == {unit: before[unit] for unit in others}
+    assert "aborted" in running.run("sh", "-c", "cp /etc/omq/omq.conf /tmp/x; omstat -s")
+    running.write("/etc/omq/omq.conf", good)
+    assert "Service Router: Started" in running.run("omon", "router")
+    _ends_well(running)
+
+
+def test_a_crash_loop_ends_and_touches_nobody(running: Box) -> None:
+    before = pids(running, ALL)
+    good = running.run("cat", "/etc/omq/omq.conf")
+    running.run("systemd-run", "--unit=busy", "--socket-property=ListenStream=127.0.0.1:2599",
+                "/bin/true")  # systemd itself has the port now
+    running.write("/etc/omq/omq.conf", good + "[mail]\nsmtp_listen_port = 2599\n")
+    running.write(DROP_IN.format("omq-smtp"), "[Service]\nRestartSec=100ms\n")
+    running.run("systemctl", "daemon-reload")
+    running.kill("KILL", before["omq-smtp"])
+    running.wait("the start limit", lambda: running.active("omq-smtp.service") == "failed"
+                 and running.show("omq-smtp.service", "Result") in ("exit-code", "start-limit-hit"))
+    others = tuple(unit for unit in ALL if unit != "omq-smtp")
+    assert pids(running, others) == {unit: before[unit] for unit in others}
+    assert "too quickly" in " ".join(running.messages("_PID=1", "-n", "200")) or running.run(
+        "systemctl", "start", "omq-smtp.service", code=1)
+    running.run("systemctl", "stop", "busy.socket")
+    running.run("rm", DROP_IN.format("omq-smtp"))
+    running.write("/etc/omq/omq.conf", good)
+    running.run("systemctl", "daemon-reload")
+    assert "SMTP Server: Started" in running.run("omon", "smtp")
+    _ends_well(running)
+
+
+def test_a_manager_with_a_wrong_configuration_is_told_at_once(running: Box) -> None:
+    running.run("systemctl", "stop", "omq.target")
+    good = running.run("cat", "/etc/omq/queues.conf")
+    running.write("/etc/omq/queues.conf", "[orders]\n")
+    assert "omq-queue-manager.service" in running.run("omrc", code=69)
+    assert running.active("omq-queue-manager.service") == "failed"
+    running.write("/etc/omq/queues.conf", good)
+    assert "are started" in running.run("omrc")
+    _ends_well(running)
+
+
+def test_a_kernel_limit_that_is_too_low_is_named(running: Box) -> None:
+    running.run("systemctl", "stop", "omq.target")
+    running.run("sysctl", "-w", "kernel.msgmnb=16384")
+    assert "failed" in running.run("omrc", code=69)
+    assert "kernel.msgmnb is 16384" in " ".join(
+        running.messages("-u", "omq-queue-manager.service", "-n", "20"))
+    assert running.show("omq-queue-manager.service", "ExecMainStatus") == "78"
+    running.sh("/lib/systemd/systemd-sysctl /etc/sysctl.d/60-omq.conf")
+    running.run("omrc")
+    _ends_well(running)
