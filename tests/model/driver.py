@@ -284,25 +284,33 @@ class World:
              new: Sequence[Draft]) -> None:
         """One atomic disposition."""
         refusal = self.model.check_move(client.number, verdict, parts, new)
+        entry = self._entry(client, verdict)
+        self.group(lambda: self._move(client, entry, verdict, parts, new))
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            self._moved(client, verdict, parts, new, reply[1])
+        self.finish()
+
+    def _move(self, client: Client, entry: int, verdict: Verdict, parts: Sequence[Part],
+              new: Sequence[Draft]) -> None:
         ready = [encoded(one) for one in new]
         heads, at = [], 0
         for e in ready:
             heads.append(e.head(FrameType.PUT, at))
             at += len(e.payload)
-        area = b"".join([SETTLE.pack(0, 0, 0, self._entry(client, verdict), verdict.qpool,
-                                     verdict.lease, 0, 0, 0),
+        area = b"".join([SETTLE.pack(0, 0, 0, entry, verdict.qpool, verdict.lease, 0, 0, 0),
                          pack_parts(parts), *heads, *(e.payload for e in ready)])
-        self.group(lambda: self.instance.request(
-            client, Operation.MOVE, area=area, parts=len(parts), count=len(ready), length=at))
-        reply = self.outcome(client, refusal)
-        if reply is not None:
-            client.held.pop((verdict.qpool, verdict.queue), None)
-            self.model.move(verdict, parts)
-            if new:
-                self._new_id(reply[1], len(new))
-            for i, one in enumerate(new):
-                self.model.put(one, reply[1] + i)
-        self.finish()
+        self.instance.request(client, Operation.MOVE, area=area, parts=len(parts),
+                              count=len(ready), length=at)
+
+    def _moved(self, client: Client, verdict: Verdict, parts: Sequence[Part],
+               new: Sequence[Draft], qpool: int) -> None:
+        client.held.pop((verdict.qpool, verdict.queue), None)
+        self.model.move(verdict, parts)
+        if new:
+            self._new_id(qpool, len(new))
+        for i, one in enumerate(new):
+            self.model.put(one, qpool + i)
 
     def repeat(self, client: Client) -> None:
         """A request number that was used before."""
@@ -495,6 +503,37 @@ class World:
                 client.held.pop((v.qpool, v.queue), None)
 
         self.crash_in_request(client, ask, apply, cut, keep)
+
+    def crash_in_move(self, client: Client, verdict: Verdict, parts: Sequence[Part],
+                      new: Sequence[Draft], cut: int, keep: Callable[[int], int]) -> None:
+        """A message moves, and others are made: all of it, or nothing."""
+        if self.model.check_move(client.number, verdict, parts, new) is not None:
+            return
+        entry = self._entry(client, verdict)
+        self.crash_in_request(
+            client, lambda: self._move(client, entry, verdict, parts, new),
+            lambda qpool: self._moved(client, verdict, parts, new, qpool), cut, keep)
+
+    def crash_in_next(self, client: Client, want: int, cut: int, keep: Callable[[int], int]
+                      ) -> None:
+        """What was handed out and never reached its reader is free again, untouched."""
+
+        def ask() -> None:
+            self.instance.request(client, Operation.NEXT, want=want, argument=0)
+
+        self.model.wall, self.model.mono = self._clock
+        self.disk.cut = cut
+        try:
+            self.instance.group(ask)
+        except Cut:
+            self.disk.die(keep)
+            self._start(clean=False)
+            self._return(client)
+            return
+        self.disk.cut = None
+        self.model.wait(Wish(client.number, client.queue, want, self.instance.mono,
+                             client.auxiliary))
+        self.finish()
 
     def _finish_doubtful(self, client: Client, ask: Callable[[], None],
                          apply: Callable[[int], None]) -> None:
