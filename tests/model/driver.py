@@ -32,7 +32,17 @@ from omq.storage import durable
 from omq.storage.slots import SlotAllocator
 from tests.model.disk import Cut, LossyDisk
 from tests.model.instance import ENTRIES, MESSAGES, NS, Client, Instance
-from tests.model.reference import ACTIVE, DEFERRED, Draft, Item, Place, Reference, Verdict, Wish
+from tests.model.reference import (
+    ACTIVE,
+    DEFERRED,
+    Draft,
+    Item,
+    Place,
+    Reference,
+    Refusal,
+    Verdict,
+    Wish,
+)
 
 A, B, C = 3, 4, 5
 WIDE = range(6, 26)
@@ -449,25 +459,24 @@ class World:
                 place.lease_due = self.model.mono + lease if lease else 0
 
     def crash_in_request(self, client: Client, ask: Callable[[], None],
-                         apply: Callable[[int], None], cut: int, keep: Callable[[int], int]
-                         ) -> bool:
+                         apply: Callable[[int], None], cut: int, keep: Callable[[int], int],
+                         check: Callable[[], Refusal] = lambda: None) -> None:
         """The manager dies in the middle of a request, and the client asks again under the old
-        number. `ask` sends it, `apply` carries it out on the model (given its first QPoolId).
-        Whether the manager died."""
+        number. `ask` sends it, `apply` carries it out on the model (given its first QPoolId);
+        `check` says what may then refuse it: what was not persistent is gone."""
         self.model.wall, self.model.mono = self._clock
         self.disk.cut = cut
         try:
             self.instance.group(ask)
         except Cut:
             self.disk.die(keep)
-            self._finish_doubtful(client, ask, apply)
-            return True
+            self._finish_doubtful(client, ask, apply, check)
+            return
         self.disk.cut = None
         reply = self.instance.reply(client)
         assert isinstance(reply, tuple), reply
         apply(reply[1])
         self.finish()
-        return False
 
     def crash_in_put(self, client: Client, drafts: Sequence[Draft], cut: int,
                      keep: Callable[[int], int]) -> None:
@@ -512,7 +521,8 @@ class World:
         entry = self._entry(client, verdict)
         self.crash_in_request(
             client, lambda: self._move(client, entry, verdict, parts, new),
-            lambda qpool: self._moved(client, verdict, parts, new, qpool), cut, keep)
+            lambda qpool: self._moved(client, verdict, parts, new, qpool), cut, keep,
+            lambda: self.model.check_move(client.number, verdict, parts, new))
 
     def crash_in_next(self, client: Client, want: int, cut: int, keep: Callable[[int], int]
                       ) -> None:
@@ -536,7 +546,7 @@ class World:
         self.finish()
 
     def _finish_doubtful(self, client: Client, ask: Callable[[], None],
-                         apply: Callable[[int], None]) -> None:
+                         apply: Callable[[int], None], check: Callable[[], Refusal]) -> None:
         found = self.instance.start()
         assert not found.clean
         known = found.clients.get(int.from_bytes(client.token[:8], "little"))
@@ -548,8 +558,9 @@ class World:
         if carried_out:
             return
         client.sequence -= 1
+        refusal = check()
         self.group(ask)
-        reply = self.instance.reply(client)
-        assert isinstance(reply, tuple), reply
-        apply(reply[1])
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            apply(reply[1])
         self.finish()
