@@ -73,7 +73,7 @@ class Machine(RuleBasedStateMachine):
         parts = [Part(queue, priority, 0, until) for queue in queues]
         if pick % 41 == 40:
             parts.append(parts[0])
-        return draft(parts, body, persistent=pick % 7 != 0, container=pick % 9 == 0,
+        return draft(parts, body, persistent=pick % 3 != 0, container=pick % 9 == 0,
                      given=b"id%d" % pick if pick % 4 == 0 else b"",
                      correlation=b"c%d" % (pick % 3) if pick % 6 == 0 else b"")
 
@@ -208,6 +208,24 @@ class Machine(RuleBasedStateMachine):
         priority = pick % 10 if action is Action.RESTORE or pick % 2 else None
         self.world.order(Order(action, (Item(item.qpool, queue),), b"{}", targets, priority,
                                keep * NS, force))
+
+    @rule(number=clients, pick=numbers)
+    def put_off_twice(self, number: int, pick: int) -> None:
+        """A deferral that an operator ends, and a longer one behind it."""
+        client = self._holder(number)
+        if not client or client.queue == IDEL:
+            return
+        first = list(client.held.values())[pick % len(client.held)]
+        self.world.settle(client, [Verdict(Settlement.DEFER, first.qpool, first.queue, first.lease,
+                                           30 * NS)])
+        self.world.order(Order(Action.RELEASE, (Item(first.qpool, first.queue),), b"{}"))
+        if client not in self.world.idle():
+            return
+        self.world.settle(client, [], want=30, timeout_s=0)
+        again = client.held.get((first.qpool, first.queue))
+        if again:
+            self.world.settle(client, [Verdict(Settlement.DEFER, again.qpool, again.queue,
+                                               again.lease, 3600 * NS)])
 
     # the world around
 
