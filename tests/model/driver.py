@@ -32,7 +32,17 @@ from omq.storage import durable
 from omq.storage.slots import SlotAllocator
 from tests.model.disk import Cut, LossyDisk
 from tests.model.instance import ENTRIES, MESSAGES, NS, Client, Instance
-from tests.model.reference import ACTIVE, DEFERRED, Draft, Item, Place, Reference, Verdict, Wish
+from tests.model.reference import (
+    ACTIVE,
+    DEFERRED,
+    Draft,
+    Item,
+    Place,
+    Reference,
+    Refusal,
+    Verdict,
+    Wish,
+)
 
 A, B, C = 3, 4, 5
 WIDE = range(6, 26)
@@ -284,25 +294,33 @@ class World:
              new: Sequence[Draft]) -> None:
         """One atomic disposition."""
         refusal = self.model.check_move(client.number, verdict, parts, new)
+        entry = self._entry(client, verdict)
+        self.group(lambda: self._move(client, entry, verdict, parts, new))
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            self._moved(client, verdict, parts, new, reply[1])
+        self.finish()
+
+    def _move(self, client: Client, entry: int, verdict: Verdict, parts: Sequence[Part],
+              new: Sequence[Draft]) -> None:
         ready = [encoded(one) for one in new]
         heads, at = [], 0
         for e in ready:
             heads.append(e.head(FrameType.PUT, at))
             at += len(e.payload)
-        area = b"".join([SETTLE.pack(0, 0, 0, self._entry(client, verdict), verdict.qpool,
-                                     verdict.lease, 0, 0, 0),
+        area = b"".join([SETTLE.pack(0, 0, 0, entry, verdict.qpool, verdict.lease, 0, 0, 0),
                          pack_parts(parts), *heads, *(e.payload for e in ready)])
-        self.group(lambda: self.instance.request(
-            client, Operation.MOVE, area=area, parts=len(parts), count=len(ready), length=at))
-        reply = self.outcome(client, refusal)
-        if reply is not None:
-            client.held.pop((verdict.qpool, verdict.queue), None)
-            self.model.move(verdict, parts)
-            if new:
-                self._new_id(reply[1], len(new))
-            for i, one in enumerate(new):
-                self.model.put(one, reply[1] + i)
-        self.finish()
+        self.instance.request(client, Operation.MOVE, area=area, parts=len(parts),
+                              count=len(ready), length=at)
+
+    def _moved(self, client: Client, verdict: Verdict, parts: Sequence[Part],
+               new: Sequence[Draft], qpool: int) -> None:
+        client.held.pop((verdict.qpool, verdict.queue), None)
+        self.model.move(verdict, parts)
+        if new:
+            self._new_id(qpool, len(new))
+        for i, one in enumerate(new):
+            self.model.put(one, qpool + i)
 
     def repeat(self, client: Client) -> None:
         """A request number that was used before."""
@@ -441,25 +459,24 @@ class World:
                 place.lease_due = self.model.mono + lease if lease else 0
 
     def crash_in_request(self, client: Client, ask: Callable[[], None],
-                         apply: Callable[[int], None], cut: int, keep: Callable[[int], int]
-                         ) -> bool:
+                         apply: Callable[[int], None], cut: int, keep: Callable[[int], int],
+                         check: Callable[[], Refusal] = lambda: None) -> None:
         """The manager dies in the middle of a request, and the client asks again under the old
-        number. `ask` sends it, `apply` carries it out on the model (given its first QPoolId).
-        Whether the manager died."""
+        number. `ask` sends it, `apply` carries it out on the model (given its first QPoolId);
+        `check` says what may then refuse it: what was not persistent is gone."""
         self.model.wall, self.model.mono = self._clock
         self.disk.cut = cut
         try:
             self.instance.group(ask)
         except Cut:
             self.disk.die(keep)
-            self._finish_doubtful(client, ask, apply)
-            return True
+            self._finish_doubtful(client, ask, apply, check)
+            return
         self.disk.cut = None
         reply = self.instance.reply(client)
         assert isinstance(reply, tuple), reply
         apply(reply[1])
         self.finish()
-        return False
 
     def crash_in_put(self, client: Client, drafts: Sequence[Draft], cut: int,
                      keep: Callable[[int], int]) -> None:
@@ -496,8 +513,40 @@ class World:
 
         self.crash_in_request(client, ask, apply, cut, keep)
 
+    def crash_in_move(self, client: Client, verdict: Verdict, parts: Sequence[Part],
+                      new: Sequence[Draft], cut: int, keep: Callable[[int], int]) -> None:
+        """A message moves, and others are made: all of it, or nothing."""
+        if self.model.check_move(client.number, verdict, parts, new) is not None:
+            return
+        entry = self._entry(client, verdict)
+        self.crash_in_request(
+            client, lambda: self._move(client, entry, verdict, parts, new),
+            lambda qpool: self._moved(client, verdict, parts, new, qpool), cut, keep,
+            lambda: self.model.check_move(client.number, verdict, parts, new))
+
+    def crash_in_next(self, client: Client, want: int, cut: int, keep: Callable[[int], int]
+                      ) -> None:
+        """What was handed out and never reached its reader is free again, untouched."""
+
+        def ask() -> None:
+            self.instance.request(client, Operation.NEXT, want=want, argument=0)
+
+        self.model.wall, self.model.mono = self._clock
+        self.disk.cut = cut
+        try:
+            self.instance.group(ask)
+        except Cut:
+            self.disk.die(keep)
+            self._start(clean=False)
+            self._return(client)
+            return
+        self.disk.cut = None
+        self.model.wait(Wish(client.number, client.queue, want, self.instance.mono,
+                             client.auxiliary))
+        self.finish()
+
     def _finish_doubtful(self, client: Client, ask: Callable[[], None],
-                         apply: Callable[[int], None]) -> None:
+                         apply: Callable[[int], None], check: Callable[[], Refusal]) -> None:
         found = self.instance.start()
         assert not found.clean
         known = found.clients.get(int.from_bytes(client.token[:8], "little"))
@@ -509,8 +558,9 @@ class World:
         if carried_out:
             return
         client.sequence -= 1
+        refusal = check()
         self.group(ask)
-        reply = self.instance.reply(client)
-        assert isinstance(reply, tuple), reply
-        apply(reply[1])
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            apply(reply[1])
         self.finish()

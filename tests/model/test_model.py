@@ -73,7 +73,7 @@ class Machine(RuleBasedStateMachine):
         parts = [Part(queue, priority, 0, until) for queue in queues]
         if pick % 41 == 40:
             parts.append(parts[0])
-        return draft(parts, body, persistent=pick % 7 != 0, container=pick % 9 == 0,
+        return draft(parts, body, persistent=pick % 3 != 0, container=pick % 9 == 0,
                      given=b"id%d" % pick if pick % 4 == 0 else b"",
                      correlation=b"c%d" % (pick % 3) if pick % 6 == 0 else b"")
 
@@ -195,6 +195,9 @@ class Machine(RuleBasedStateMachine):
           force=st.booleans())
     def operate(self, action: Action, pick: int, keep: int, force: bool) -> None:  # noqa: FBT001
         pairs = list(self.world.model.places())
+        if action in (Action.HOLD, Action.RELEASE):
+            aside = (EntryState.DEFERRED, EntryState.HELD)
+            pairs = [pair for pair in pairs if pair[1].state in aside] or pairs
         item, place = pairs[pick % len(pairs)]
         queue = place.queue
         targets: tuple[int, ...] = ()
@@ -205,6 +208,24 @@ class Machine(RuleBasedStateMachine):
         priority = pick % 10 if action is Action.RESTORE or pick % 2 else None
         self.world.order(Order(action, (Item(item.qpool, queue),), b"{}", targets, priority,
                                keep * NS, force))
+
+    @rule(number=clients, pick=numbers)
+    def put_off_twice(self, number: int, pick: int) -> None:
+        """A deferral that an operator ends, and a longer one behind it."""
+        client = self._holder(number)
+        if not client or client.queue == IDEL:
+            return
+        first = list(client.held.values())[pick % len(client.held)]
+        self.world.settle(client, [Verdict(Settlement.DEFER, first.qpool, first.queue, first.lease,
+                                           30 * NS)])
+        self.world.order(Order(Action.RELEASE, (Item(first.qpool, first.queue),), b"{}"))
+        if client not in self.world.idle():
+            return
+        self.world.settle(client, [], want=30, timeout_s=0)
+        again = client.held.get((first.qpool, first.queue))
+        if again:
+            self.world.settle(client, [Verdict(Settlement.DEFER, again.qpool, again.queue,
+                                               again.lease, 3600 * NS)])
 
     # the world around
 
@@ -247,23 +268,36 @@ class Machine(RuleBasedStateMachine):
         else:
             self.world.crash(lambda count: min(count, kept), survive=how == "killed")
 
-    @rule(number=clients, pick=numbers, cut=st.integers(0, 3), kept=st.sampled_from([0, 1, 100]),
-          many=st.sampled_from([-1, -1, -1, 0, 3, 14]), kind=kinds)
-    def crash_in_request(self, number: int, pick: int, cut: int, kept: int, many: int,
+    @rule(what=st.sampled_from(["put", "batch", "wide", "settle", "settle", "move", "next"]),
+          number=clients, pick=numbers, cut=st.integers(0, 3), kept=st.sampled_from([0, 1, 100]),
+          kind=kinds)
+    def crash_in_request(self, what: str, number: int, pick: int, cut: int, kept: int,
                          kind: Settlement) -> None:
-        """While a message is put on many queues (0), some on one, or (-1) one is settled."""
+        """The manager dies before, in or behind the write of a request's block."""
         world = self.world
         if world.model.wishes:
             return
+
+        def keep(count: int) -> int:
+            return min(count, kept)
+
         holder = self._holder(number)
-        if many >= 0 or holder is None or holder.queue == IDEL:
-            drafts = [draft([Part(A, (pick + i) % 3)], b"%d" % i, persistent=pick % 5 > 0)
-                      for i in range(many)]
-            drafts = drafts or [draft([Part(q, 4) for q in (A, *WIDE)], b"wide")]
-            world.crash_in_put(self._client(number), drafts, cut, lambda n: min(n, kept))
-        else:
+        if what == "next":
+            world.crash_in_next(self._reader(number), pick % 20 + 1, cut, keep)
+        elif what in ("settle", "move") and holder and holder.queue != IDEL:
             verdicts = self._verdicts(holder, [(pick - pick % 23, kind, 5 * NS)])
-            world.crash_in_settle(holder, verdicts, cut, lambda n: min(n, kept))
+            if what == "settle":
+                world.crash_in_settle(holder, verdicts, cut, keep)
+            else:
+                new = [self._plain(pick + i, b"new") for i in range(pick % 3)]
+                parts = [Part(q, pick % 10) for q in [*FEW, *WIDE][pick % 4 : pick % 4 + pick % 19]]
+                world.crash_in_move(holder, verdicts[0], parts, new, cut, keep)
+        else:
+            count = {"wide": 0, "batch": 14}.get(what, 1)
+            drafts = [draft([Part(A, (pick + i) % 3)], b"%d" % i, persistent=pick % 5 > 0)
+                      for i in range(count)]
+            drafts = drafts or [draft([Part(q, 4) for q in (A, *WIDE)], b"wide")]
+            world.crash_in_put(self._client(number), drafts, cut, keep)
 
 
 Machine.TestCase.settings = profile(examples=80, steps=50)
