@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 SPARK_STAMP := $(VENV)/.setup-spark-done
 ANALYTICS ?= build/analytics
-TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump recovery/omqrecover spark/omqspark) tests
+TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
 
 .PHONY: setup setup-spark run test check analytics bench clean
 
