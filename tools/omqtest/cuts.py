@@ -20,9 +20,10 @@ from pathlib import Path
 
 from omq.base.errors import OmqError
 from omqtest import tree
+from omqtest.child import Child
 from omqtest.history import Found, Verdict, judge_state
 from omqtest.image import load, store
-from omqtest.instance import Instance, RunError, instance, wait
+from omqtest.instance import Instance, RunError, instance
 from omqtest.offline import contents
 from omqtest.record import Player, Step, read_log
 from omqtest.work import BATCH_MAX, OTHER, QUEUE, key_of
@@ -72,9 +73,9 @@ def record_run(target: Path, scratch: Path, messages: int) -> tuple[Path, tree.N
     return log, base
 
 
-def _join(run: Instance, clients: list[object]) -> None:
+def _join(run: Instance, clients: list[Child]) -> None:
     for client in clients:
-        code = wait(client, CLIENT_WAIT_S)  # type: ignore[arg-type]
+        code = client.wait(CLIENT_WAIT_S)
         if code != 0:
             raise RunError(f"a client ended with {code}:\n{run.said()}")
 
@@ -91,6 +92,10 @@ class Cutter:
         self.saved = target / "failed"
         self.result = Cuts(steps=len(self._steps),
                            syncs=sum(step.words["op"] == "sync" for step in self._steps))
+
+    def keep_steps(self, keeps: Callable[[Step], bool]) -> None:
+        """Leave out steps: a run that would have forgotten them (tests of this harness)."""
+        self._steps = [step for step in self._steps if keeps(step)]
 
     def run(self, count: int, say: Say, only: int | None = None) -> Cuts:
         """`count` cuts, or the one at place `only`."""

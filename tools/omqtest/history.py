@@ -116,6 +116,8 @@ def judge_state(lines: Iterable[Line], present: list[Found]) -> Verdict:
     there: dict[str, int] = defaultdict(int)
     for found in present:
         message = known.get(found.key)
+        if found.idle and found.bad:
+            continue  # its container goes before its record does
         if found.bad or message is None or not message.tried_ns or message.refused:
             verdict.invented.append(found.key)
         if found.idle and message is not None and message.ending:
@@ -128,7 +130,7 @@ def judge_state(lines: Iterable[Line], present: list[Found]) -> Verdict:
             verdict.resurrected.append(key)
         if there[key] > 1:
             verdict.duplicated.append(key)
-    fresh = sorted((f for f in present if f.fresh and not f.idle and not known[f.key].backs),
+    fresh = sorted((f for f in present if f.fresh and not (f.idle or f.bad or known[f.key].backs)),
                    key=lambda f: f.place)
     _order([(f.place[:2], f.key) for f in fresh], verdict)
     return verdict

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import omq
 from omq.base.errors import ManagerUnavailable, OmqError
+from omq.cli import launch
 from omq.ipc.objects import ObjectList
-from omq.storage import segment
+from omq.storage import durable, segment
+from omq.storage.disk import Disk
 from omq.storage.spool import create_spool
+from omqtest.child import Child
+from omqtest.history import HistoryFile
+from omqtest.record import RecordingDisk
+from omqtest.work import put, read
 
 MANAGER, WRITER = "queue.manager", "pool.writer"
 WAIT_S = 60.0
@@ -47,7 +52,6 @@ reconnect_grace_s = 1
 [daemons]
 drain_timeout_s = 2
 """
-_FOREIGN = ("OMQ_SPOOL", "OMQ_CONF", "OMQ_FAULT", "OMQ_FAULT_LOG", "NOTIFY_SOCKET")
 
 
 class RunError(Exception):
@@ -63,7 +67,7 @@ class Instance:
         self.conf = place / "conf"
         self.output = place / "output"
         self.log: Path | None = None
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.running: dict[str, Child] = {}
         self.conf.mkdir(parents=True, exist_ok=True)
         (self.conf / "queues.conf").write_text(QUEUES)
         (self.conf / "omq.conf").write_text(SETTINGS.format(reserve=reserve))
@@ -72,30 +76,28 @@ class Instance:
     def start(self, *names: str, **environment: str) -> None:
         """Start daemons; both when none is named."""
         for name in names or (MANAGER, WRITER):
-            before = [sys.executable, "-P", "-m", "omq.cli.launch"]
-            if self.log is not None:
-                before = [sys.executable, "-P", "-m", "omqtest.record", str(self.log),
-                          str(self.spool)]
-            self.running[name] = self._child(
-                [*before, name, "--spool", str(self.spool), "--conf", str(self.conf),
-                 "--foreground-log"], environment)
+            self.running[name] = Child(partial(self._daemon, name), self.output, environment)
 
-    def client(self, what: str, name: str, histories: Path, **options: object
-               ) -> subprocess.Popen[bytes]:
-        """A client of omqtest.work."""
-        words = [sys.executable, "-P", "-m", "omqtest.work", what, "--spool", str(self.spool),
-                 "--history", str(histories / name), "--name", name]
-        if self.log is not None:
-            words += ["--log", str(self.log)]
-        for key, value in options.items():
-            words += [f"--{key}", str(value)]
-        return self._child(words, {})
+    def _daemon(self, name: str) -> int:
+        """In the child."""
+        self._disk()
+        return launch.run(name, ["--spool", str(self.spool), "--conf", str(self.conf),
+                                 "--foreground-log"])
 
-    def _child(self, words: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        inherited = {k: v for k, v in os.environ.items() if k not in _FOREIGN}
-        with self.output.open("ab") as output:
-            return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                    env=inherited | environment)
+    def _disk(self) -> RecordingDisk | None:
+        disk = RecordingDisk(self.log, self.spool) if self.log is not None else None
+        durable.use(disk or Disk())
+        return disk
+
+    def client(self, what: str, name: str, histories: Path, **options: Any) -> Child:
+        """A client: `put` or `read` of omqtest.work."""
+        def run() -> int:
+            disk = self._disk()
+            sink = disk.log if disk is not None else HistoryFile(histories / name)
+            work = put if what == "put" else read
+            return work(self.spool, sink, name, **options)
+
+        return Child(run, self.output)
 
     def ready(self, wait_s: float = WAIT_S) -> None:
         """Until the manager answers."""
@@ -123,7 +125,7 @@ class Instance:
 
     def wait_dead(self, name: str, wait_s: float = WAIT_S) -> int:
         """The exit code of a daemon that ends by itself."""
-        code = wait(self.running[name], wait_s)
+        code = self.running[name].wait(wait_s)
         if code is None:
             raise RunError(f"{name} lives on:\n{self.said()}")
         del self.running[name]
@@ -152,16 +154,6 @@ class Instance:
         """The end of what they printed."""
         text = self.output.read_text(errors="replace") if self.output.exists() else ""
         return "\n".join(text.splitlines()[-LOG_LINES:])
-
-
-def wait(process: subprocess.Popen[bytes], wait_s: float) -> int | None:
-    """The exit code of a child, None when it does not end in time."""
-    pidfd = os.pidfd_open(process.pid)
-    try:
-        ended, _, _ = select.select([pidfd], [], [], wait_s)
-        return process.wait() if ended else None
-    finally:
-        os.close(pidfd)
 
 
 @contextlib.contextmanager

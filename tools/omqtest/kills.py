@@ -7,13 +7,14 @@ again; clients go on as they would in life. At the end everything is read and th
 from __future__ import annotations
 
 import random
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from omqtest.child import Child
 from omqtest.history import HistoryFile, Verdict, judge, read_histories
-from omqtest.instance import MANAGER, WRITER, Instance, RunError, instance, wait
+from omqtest.instance import MANAGER, WRITER, Instance, RunError, instance
+from omqtest.work import OTHER, QUEUE
 
 VICTIMS = ((MANAGER,), (WRITER,), (MANAGER, WRITER), ("reader",), ("putter",))
 LOAD = 100_000  # more messages than a putter gets done: it ends by its kill or at the end
@@ -38,7 +39,7 @@ class Load:
         self.histories.mkdir(parents=True)
         self.until = place / "until"
         self._number = 0
-        self.clients: dict[str, list[subprocess.Popen[bytes]]] = {"reader": [], "putter": []}
+        self.clients: dict[str, list[Child]] = {"reader": [], "putter": []}
 
     def keep(self, readers: int = 2, putters: int = 2) -> None:
         """As many as wanted, alive."""
@@ -46,7 +47,7 @@ class Load:
             alive = [client for client in self.clients[kind] if client.poll() is None]
             self.clients[kind] = alive + [self._new(kind) for _ in range(wanted - len(alive))]
 
-    def _new(self, kind: str) -> subprocess.Popen[bytes]:
+    def _new(self, kind: str) -> Child:
         self._number += 1
         if kind == "reader":
             return self._run.client("read", f"r{self._number}", self.histories, until=self.until,
@@ -65,12 +66,19 @@ class Load:
             putter.wait()
         self.until.touch()
         for reader in self.clients["reader"]:
-            if wait(reader, DRAIN_WAIT_S) is None:
+            if reader.wait(DRAIN_WAIT_S) is None:
                 raise RunError("a reader does not end")
-        last = self._run.client("read", "last", self.histories, until=self.until)
-        if wait(last, DRAIN_WAIT_S) != 0:
-            raise RunError(f"the queues could not be emptied:\n{self._run.said()}")
+        deadline = time.monotonic() + DRAIN_WAIT_S
+        while self._waiting():  # what a dead reader held comes back after a while
+            last = self._run.client("read", "last", self.histories, until=self.until)
+            if last.wait(DRAIN_WAIT_S) != 0 or time.monotonic() > deadline:
+                raise RunError(f"the queues could not be emptied:\n{self._run.said()}")
         return judge(read_histories(self.histories))
+
+    def _waiting(self) -> int:
+        """Messages on any queue, in any state."""
+        with self._run.connect() as c:
+            return sum(1 for queue in (QUEUE, OTHER) for _ in c.browse(queue))
 
     def end(self) -> None:
         """Leave no process."""

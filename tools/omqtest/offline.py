@@ -69,12 +69,13 @@ def _found(core: Core, bodies: PayloadReader, spool: Path, entry: int) -> Found:
         raw = bodies.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot], t.m_qpool[slot])
         bounds = message_format.bounds(raw)
         if isinstance(bounds, Finding):
-            return Found(f"payload of {t.m_qpool[slot]}: {bounds.reason}", idle, bad=True)
+            return Found(f"payload of {t.m_qpool[slot]}: {bounds.reason}", idle, bad=True,
+                         fresh=False)
         body = raw[bounds[1] :]
         if t.m_flags[slot] & _CONTAINER:
             body = containers.read_item(SpoolPaths(spool), body.decode("ascii", "replace"),
                                         t.m_size[slot], t.m_qpool[slot])
     except OmqError as error:
-        return Found(f"body of {t.m_qpool[slot]}: {error}", idle, bad=not idle)
+        return Found(f"body of {t.m_qpool[slot]}: {error}", idle, bad=True, fresh=False)
     key, bad = key_of(body)
     return Found(key, idle, bad, fresh, place)

@@ -1,7 +1,5 @@
 """Record every write of a run, over all its processes, in one order; and play it back.
 
-    python -m omqtest.record LOG SPOOL queue.manager --spool SPOOL ...     a recorded daemon
-
 `RecordingDisk` stands in the place of the real disk (omq.storage.durable.use). Each call that
 changes something is made and noted under one lock of all processes (flock on the log), so that the
 log is the order in which things happened. Clients note in it what they were told. What was noted as
@@ -20,15 +18,12 @@ import fcntl
 import json
 import os
 import stat
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from omq.cli import launch
-from omq.storage import durable
 from omq.storage.disk import DIRECTORY_MODE, FILE_MODE, Buffer, Disk
 from omqtest import tree
 from omqtest.history import Line
@@ -40,7 +35,7 @@ class Log:
     def __init__(self, path: Path) -> None:
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
-    def __enter__(self) -> Log:
+    def __enter__(self) -> Self:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
         return self
 
@@ -215,19 +210,3 @@ class Player:
             if part not in ("", "."):
                 at = at.entries[part]
         return at
-
-
-def install(disk: Disk) -> None:
-    """Use this disk in this process."""
-    durable.use(disk)
-
-
-def main() -> int:
-    """Run a daemon on a recording disk."""
-    log, spool, name, *arguments = sys.argv[1:]
-    install(RecordingDisk(Path(log), Path(spool)))
-    return launch.run(name, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,25 +1,17 @@
 """The clients of a run: they put and read numbered messages and write down what they did and saw.
 
-    python -m omqtest.work put  --spool DIR --history FILE --name P --count N [--log LOG]
-    python -m omqtest.work read --spool DIR --history FILE --name R [--until FILE] [--share PERCENT]
-
 A body follows from its key alone, so that whoever reads it can tell whether it is the one that was
 put: the key, a line feed, and random bytes seeded by the key. Some bodies are containers.
-
-With --log the run is recorded (omqtest.record): the history goes into the same log as the writes.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from pathlib import Path
 
 import omq
 from omq.base.errors import ManagerUnavailable, OmqError, TimedOut
-from omqtest.history import HistoryFile, Line, Sink
-from omqtest.record import RecordingDisk, install
+from omqtest.history import Line, Sink
 
 QUEUE, OTHER = "A", "B"
 BATCH_MAX = 8
@@ -109,29 +101,3 @@ def _read_queue(reader: omq.Reader, sink: Sink, chance: random.Random, until: Pa
             else:
                 sink.say({"op": "back", "key": key})
                 message.defer(0.0)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="omqtest.work")
-    parser.add_argument("what", choices=("put", "read"))
-    parser.add_argument("--spool", type=Path, required=True)
-    parser.add_argument("--history", type=Path, required=True)
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--count", type=int, default=0)
-    parser.add_argument("--until", type=Path, default=Path("/"))
-    parser.add_argument("--share", type=int, default=100)
-    parser.add_argument("--log", type=Path)
-    parser.add_argument("--timeout", type=float, default=TIMEOUT_S)
-    o = parser.parse_args()
-    sink: Sink = HistoryFile(o.history)
-    if o.log is not None:
-        disk = RecordingDisk(o.log, o.spool)
-        install(disk)
-        sink = disk.log
-    if o.what == "put":
-        return put(o.spool, sink, o.name, o.count, o.timeout)
-    return read(o.spool, sink, o.name, o.until, o.share, o.timeout)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

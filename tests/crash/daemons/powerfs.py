@@ -26,6 +26,7 @@ import json
 import os
 import socketserver
 import stat
+import sys
 import threading
 import time
 from pathlib import Path
@@ -37,10 +38,6 @@ from omqtest import tree
 from omqtest.image import load, store
 
 BLOCK = 4096
-
-
-class Full(Exception):
-    """The quota is used up."""
 
 
 class Plan:
@@ -76,7 +73,7 @@ class PowerFS(fuse.Operations):  # type: ignore[misc]
         self.root = root
         self.quota = quota
         self.plan = Plan()
-        self.lock = threading.Lock()
+        self.guard = threading.Lock()
         self.open_files: dict[int, tree.Node] = {}
         self._next = 1
 
@@ -115,8 +112,13 @@ class PowerFS(fuse.Operations):  # type: ignore[misc]
 
     # what FUSE calls
 
+    def init(self, path: str) -> None:
+        """Mounted: whoever started us reads this line."""
+        sys.stdout.write("mounted\n")
+        sys.stdout.flush()
+
     def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
-        with self.lock:
+        with self.guard:
             node = self.open_files[fh] if fh in self.open_files else self.node(path)
             return {"st_mode": node.mode, "st_nlink": 2 if node.is_dir else node.links,
                     "st_size": len(node.data), "st_uid": node.uid, "st_gid": node.gid,
@@ -124,16 +126,16 @@ class PowerFS(fuse.Operations):  # type: ignore[misc]
                     "st_atime": node.mtime_ns, "st_blocks": -(-len(node.data) // 512)}
 
     def readdir(self, path: str, fh: int) -> list[str]:
-        with self.lock:
+        with self.guard:
             return [".", "..", *self.node(path).entries]
 
     def open(self, path: str, flags: int) -> int:
-        with self.lock:
+        with self.guard:
             self._check("open", path)
             return self._opened(self.node(path))
 
     def create(self, path: str, mode: int, fi: Any = None) -> int:
-        with self.lock:
+        with self.guard:
             self._check("create", path)
             if self.used() >= self.quota:
                 raise OSError(errno.ENOSPC, path)
@@ -145,31 +147,31 @@ class PowerFS(fuse.Operations):  # type: ignore[misc]
         return self._next
 
     def release(self, path: str, fh: int) -> int:
-        with self.lock:
+        with self.guard:
             self.open_files.pop(fh, None)
         return 0
 
     def mknod(self, path: str, mode: int, dev: int) -> int:
-        with self.lock:
+        with self.guard:
             self._check("create", path)
             self._make(path, mode)
         return 0
 
     def mkdir(self, path: str, mode: int) -> int:
-        with self.lock:
+        with self.guard:
             self._check("mkdir", path)
             self._make(path, stat.S_IFDIR | stat.S_IMODE(mode))
         return 0
 
     def unlink(self, path: str) -> int:
-        with self.lock:
+        with self.guard:
             self._check("unlink", path)
             parent, name = self.parent(path)
             tree.unlink(parent, name)
         return 0
 
     def rmdir(self, path: str) -> int:
-        with self.lock:
+        with self.guard:
             self._check("rmdir", path)
             parent, name = self.parent(path)
             if parent.entries[name].entries:
@@ -178,7 +180,7 @@ class PowerFS(fuse.Operations):  # type: ignore[misc]
         return 0
 
     def rename(self, old: str, new: str) -> int:
-        with self.lock:
+        with self.guard:
             self._check("rename", old)
             source, name = self.parent(old)
             target, to = self.parent(new)
@@ -186,36 +188,36 @@ class PowerFS(fuse.Operations):  # type: ignore[misc]
         return 0
 
     def chmod(self, path: str, mode: int) -> int:
-        with self.lock:
+        with self.guard:
             node = self.node(path)
             node.mode = stat.S_IFMT(node.mode) | stat.S_IMODE(mode)
         return 0
 
     def chown(self, path: str, uid: int, gid: int) -> int:
-        with self.lock:
+        with self.guard:
             node = self.node(path)
             node.uid = uid if uid not in (-1, 0xFFFFFFFF) else node.uid
             node.gid = gid if gid not in (-1, 0xFFFFFFFF) else node.gid
         return 0
 
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
-        with self.lock:
+        with self.guard:
             self.node(path).mtime_ns = times[1] if times else time.time_ns()
         return 0
 
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
-        with self.lock:
+        with self.guard:
             self._check("truncate", path)
             tree.resize(self.open_files[fh] if fh in self.open_files else self.node(path), length)
         return 0
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-        with self.lock:
+        with self.guard:
             self._check("read", path)
             return bytes(self.open_files[fh].data[offset : offset + size])
 
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-        with self.lock:
+        with self.guard:
             fault = self._check("write", path)
             if fault is not None:  # a short write
                 data = data[: max(1, len(data) // 2)]
@@ -228,7 +230,7 @@ class PowerFS(fuse.Operations):  # type: ignore[misc]
             return len(data)
 
     def fsync(self, path: str, datasync: int, fh: int) -> int:
-        with self.lock:
+        with self.guard:
             fault = self.plan.hit("fsync", path)
             node = self.open_files[fh]
             if fault is not None:
@@ -239,13 +241,13 @@ class PowerFS(fuse.Operations):  # type: ignore[misc]
         return 0
 
     def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
-        with self.lock:
+        with self.guard:
             self._check("fsyncdir", path)
             tree.sync(self.node(path))
         return 0
 
     def statfs(self, path: str) -> dict[str, int]:
-        with self.lock:
+        with self.guard:
             free = max(0, self.quota - self.used()) // BLOCK
             return {"f_bsize": BLOCK, "f_frsize": BLOCK, "f_blocks": self.quota // BLOCK,
                     "f_bfree": free, "f_bavail": free, "f_files": 1 << 20, "f_ffree": 1 << 20,
@@ -259,7 +261,7 @@ def _bytes(node: tree.Node) -> int:
 def command(files: PowerFS, disk: Path, words: dict[str, Any]) -> dict[str, Any]:
     """Carry out one command; what it answers."""
     plan = files.plan
-    with files.lock:
+    with files.guard:
         match words["do"]:
             case "cut":
                 plan.dead = True
