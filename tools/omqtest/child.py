@@ -7,7 +7,9 @@ subprocess.Popen.
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import resource
 import select
 import signal
 import sys
@@ -65,6 +67,8 @@ def _run(target: Callable[[], int], output: Path, environment: Mapping[str, str]
     """In the child; does not return."""
     code = CRASHED
     try:
+        faulthandler.disable()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for which in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(which, signal.SIG_DFL)
         for name in _FOREIGN:
