@@ -40,6 +40,7 @@ from omq.storage import segment
 SLICE_S = 1.0  # how long to wait before looking whether the manager still lives
 RETRY_S = 0.05  # pause between two attempts to reach a manager that is away
 BUSY_S = 0.001  # pause when the request queue is full
+SEND_ONLY = 0o200  # the group may not receive from the queue: asking for more is refused
 _LOST = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError, sysv_ipc.NotAttachedError)
 
 
@@ -118,7 +119,7 @@ class Link:
         self.epoch = int(facts["epoch"])
         self.id_prefix = str(facts["id_prefix"])
         key, identifier = facts["requests"]
-        self._requests = sysv_ipc.MessageQueue(key)
+        self._requests = sysv_ipc.MessageQueue(key, 0, SEND_ONLY)
         semaphore_key, semaphore_id = facts["semaphore"]
         self._semaphore = sysv_ipc.Semaphore(semaphore_key)
         if self._requests.id != identifier or self._semaphore.id != semaphore_id:
