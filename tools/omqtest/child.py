@@ -78,8 +78,8 @@ def _run(target: Callable[[], int], output: Path, environment: Mapping[str, str]
         to = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for fd, number in ((null, 0), (to, 1), (to, 2)):
             os.dup2(fd, number)
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
         code = target()
         sys.stdout.flush()
     except BaseException:

@@ -43,8 +43,8 @@ def contents(spool: Path) -> list[Found]:
     try:
         recover(info.paths, SETTINGS, info.uuid, pool, lambda text: None)
         tables = Tables.private(MESSAGES, MESSAGES)
-        core = Core(tables, None, SlotAllocator(),  # type: ignore[arg-type]
-                    VolatileBodies(info.paths, SETTINGS, info.uuid), info.uuid)
+        core = Core(tables, SlotAllocator(), VolatileBodies(info.paths, SETTINGS, info.uuid),
+                    info.uuid)
         core.now_ns, core.mono_ns = clock.wall_ns(), clock.monotonic_ns()
         loaded = load(core, pool, SlotAllocator())
         return [_found(core, bodies, spool, entry) for entry in range(loaded_entries(core))
