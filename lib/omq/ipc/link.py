@@ -35,6 +35,7 @@ from omq.format.wire import (
     Operation,
     halves,
 )
+from omq.ipc.semaphore import acquire
 from omq.storage import segment
 
 SLICE_S = 1.0  # how long to wait before looking whether the manager still lives
@@ -228,18 +229,12 @@ class Link:
             if waiting and self.interrupted:
                 waiting = False
                 self._ask({"op": "cancel"})
-            try:
-                self._semaphore.acquire(SLICE_S)
-            except sysv_ipc.BusyError:
+            if not acquire(self._semaphore.id, SLICE_S):
                 self._check_alive()
                 if deadline is not None and time.monotonic() >= deadline:
                     self._drop()
-                    raise TimedOut(seconds=self._timeout_s, what="the queue manager") from None
+                    raise TimedOut(seconds=self._timeout_s, what="the queue manager")
                 continue
-            except sysv_ipc.Error as error:
-                if isinstance(error, _LOST):
-                    raise
-                continue  # a signal: its handler has run, wait on
             magic, status, lost, answered, count, length, qpool, lsn, _, _ = REPLY.unpack_from(
                 self.reply)
             if magic != REQUEST_MAGIC or answered != sequence:
