@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -255,11 +256,10 @@ class Link:
     def _check_alive(self) -> None:
         """Lost when the manager's end of the control connection is closed."""
         assert self._socket is not None
-        try:
-            if not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
-                raise Lost("the queue manager has ended")
-        except BlockingIOError:
-            return
+        poll = select.poll()  # a socket with a time-out would wait for it, whatever the flags
+        poll.register(self._socket, select.POLLIN)
+        if poll.poll(0) and not self._socket.recv(1, socket.MSG_PEEK):
+            raise Lost("the queue manager has ended")
 
     def _resume(self, sequence: int, deadline: float, error: Exception) -> Answer | None:
         """After a loss: a new registration; the answer if the request was carried out after all."""
