@@ -94,6 +94,9 @@ class Link:
         while True:
             try:
                 return self._register(in_doubt)
+            except OmqError:  # refused
+                self._drop()
+                raise
             except (OSError, Lost, sysv_ipc.Error, ValueError) as error:
                 self._drop()
                 if time.monotonic() >= deadline:
