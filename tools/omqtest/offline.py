@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from omq.base import clock
+from omq.base.checksum import crc32c
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -65,17 +66,20 @@ def _found(core: Core, bodies: PayloadReader, spool: Path, entry: int) -> Found:
     place = (t.e_queue[entry], -t.e_priority[entry], t.e_sequence[entry])
     idle = t.e_queue[entry] == IDEL
     fresh = not t.e_attempts[entry] and not t.e_retries[entry]
+    what = f"body of {t.m_qpool[slot]}: "
     try:
         raw = bodies.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot], t.m_qpool[slot])
-        bounds = message_format.bounds(raw)
-        if isinstance(bounds, Finding):
-            return Found(f"payload of {t.m_qpool[slot]}: {bounds.reason}", idle, bad=True,
-                         fresh=False)
-        body = raw[bounds[1] :]
+        payload = message_format.decode(raw)
+        if crc32c(raw) != t.m_crc[slot] or isinstance(payload, Finding):
+            return Found(f"{what}{payload if isinstance(payload, Finding) else 'wrong CRC'}", idle,
+                         bad=True, fresh=False)
+        body = raw[payload.body_at :]
         if t.m_flags[slot] & _CONTAINER:
             body = containers.read_item(SpoolPaths(spool), body.decode("ascii", "replace"),
                                         t.m_size[slot], t.m_qpool[slot])
+            if crc32c(body) != payload.descriptor.body_crc:
+                return Found(f"{what}wrong CRC of its container", idle, bad=True, fresh=False)
     except OmqError as error:
-        return Found(f"body of {t.m_qpool[slot]}: {error}", idle, bad=True, fresh=False)
+        return Found(f"{what}{error}", idle, bad=True, fresh=False)
     key, bad = key_of(body)
     return Found(key, idle, bad, fresh, place)
