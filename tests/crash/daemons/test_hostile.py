@@ -55,6 +55,8 @@ def shared_spool() -> Iterator[Run]:
         with running(place / "spool", place) as run:
             for path in (run.instance.spool, *run.instance.spool.rglob("*")):
                 os.chown(path, 0, GROUP)
+                if path.is_dir():  # what the daemons make there is the group's too
+                    path.chmod(0o2750)
             (run.instance.conf / "authority.conf").write_text(AUTHORITY)
             (place / "clients").touch()
             (place / "clients").chmod(0o666)
