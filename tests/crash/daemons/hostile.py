@@ -197,8 +197,8 @@ def endless_line(spool: Path) -> int:
     silent = []
     for _ in range(300):
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(5)
         s.connect(str(SpoolPaths(spool).socket))
+        s.settimeout(5)
         silent.append(s)
     try:
         for _ in range(1000):

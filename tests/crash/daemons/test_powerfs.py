@@ -112,7 +112,8 @@ def test_full_disk(reserve: int) -> None:
         run.more(PUTS)
         power.tell("quota", bytes=power.tell("facts")["used"] + reserve // 2)
         until(lambda: any('"no"' in path.read_text() for path in run.load.histories.iterdir())
-              or run.instance.running[MANAGER].poll() is not None, "a refused put")
+              or run.instance.running[MANAGER].poll() is not None, "a refused put",
+              wait_s=180.0)
         if reserve:
             assert run.instance.running[MANAGER].poll() is None, run.instance.said()
             with run.instance.connect() as c, c.reader("A") as reader:

@@ -130,7 +130,10 @@ def test_reboot(tmp_path: Path) -> None:
         old = "00" * 16
         (paths.run / "ipc.list").write_text(
             "".join(f"{old} shm 0 {s.id}\n" for s in strangers)
-            + f"{old} msg {queue.key} {queue.id}\nrubbish\n{old} shm\n")
+            + f"{old} msg {queue.key} {queue.id}\nrubbish\n{old} shm\n"
+            + f"{clock.boot_id().hex()} shm x{queue.id} y\n")
+        with (paths.run / "ipc.list").open("ab") as file:
+            file.write(bytes(range(256)))  # what a cut leaves of an unsynced append
         run.start()
         assert not run.events(1307)
         for stranger in strangers:
