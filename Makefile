@@ -5,6 +5,7 @@
 #   make test               all tests; ARGS="tests/unit -k names" to choose
 #   make check              ruff, mypy strict, the tidy tests
 #   make analytics          a generated archive on Spark: tables, audit, report (needs a JRE 17)
+#   make crash              long crash tests: storms, fuzzing, real file systems (root, loop devices)
 #   make bench              speed and memory, as a table and JSON
 #   make wheel              dist/omq-VERSION-py3-none-any.whl
 #   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python
@@ -16,9 +17,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 SPARK_STAMP := $(VENV)/.setup-spark-done
 ANALYTICS ?= build/analytics
-TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump recovery/omqrecover spark/omqspark) tests
+TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
 
-.PHONY: setup setup-spark run test check analytics bench wheel deb clean
+.PHONY: setup setup-spark run test check crash analytics bench wheel deb clean
 
 setup: $(STAMP)
 
@@ -62,6 +63,9 @@ analytics: setup-spark
 		--pool $(ANALYTICS)/made; test $$? -eq 1
 	$(BIN)/python -m omqspark.truth $(ANALYTICS)/made/truth.json $(ANALYTICS)/tables/audit.json
 	$(BIN)/omq-spark report --out $(ANALYTICS)/tables
+
+crash: setup
+	OMQ_CRASH_LONG=1 $(BIN)/python -m pytest -s tests/crash $(ARGS)
 
 bench: setup
 	$(BIN)/python tests/bench/bench.py $(ARGS)

@@ -11,6 +11,7 @@ FOLDERS = {
     "omq": "lib/omq",
     "omqdump": "tools/omqdump",
     "omqdemo": "tools/omqdemo",
+    "omqtest": "tools/omqtest",
     "omqrecover": "recovery/omqrecover",
     "omqspark": "spark/omqspark",
 }

@@ -26,8 +26,8 @@ PATH_METHOD_USERS = {
     "lib/omq/ipc/objects.py": "its list in run/ of IPC objects, which a reboot takes away too",
 }
 
-DURABLE_FREE = ("tools/omqdemo/",)
-"""The demonstration's own scratch files."""
+DURABLE_FREE = ("tools/omqdemo/", "tools/omqtest/")
+"""Scratch files of the demonstration and of the test tool."""
 
 NOWHERE_MODULES = {
     "pickle": "bytes from a file or another process must not become code",

@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, str]] = {
     "omqdump": "omqdump.main:main",
     "omq-archive": "omq.cli.omq_archive:main",
     "omq-spark": "omqspark.main:main",
+    "omqtest": "omqtest.main:main",
 }
 
 INTERRUPTED: Final = 130  # what a shell gives for a process that SIGINT ended

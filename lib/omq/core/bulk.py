@@ -37,6 +37,8 @@ def put_many(core: Core, party: Party, heads: memoryview, payloads: memoryview, 
     if asked["parts"].any():
         raise BadRequest(reason="messages of a batch go on one queue")
     flags = asked["flags"] & _PUT_FLAGS
+    if not party.owns and bool((flags & CONTAINER).any()):
+        raise BadRequest(reason="containers are only taken from the owner of the spool")
     check_queue(core, queue, 0, 0, count)
     if int(asked["priority"].max()) >= limits.PRIORITIES:
         raise BadPriority(priority=int(asked["priority"].max()))

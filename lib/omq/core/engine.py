@@ -256,8 +256,8 @@ class Engine:
 
     def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object], *,
                orderly: bool) -> int:
-        """A client is gone: its wishes and its messages. How many came back: to their old place if
-        it left in order (or closed its connection), else deferred with the attempt counted."""
+        """A client is gone. How many of its messages came back: to their old place if it left in
+        order (or closed its connection), else deferred with the attempt counted."""
         for waiter in waiters:
             if waiter.waiting:
                 self.waiters[waiter.queue].drop(waiter)
@@ -281,10 +281,9 @@ class Engine:
         core, t, nobody = self.core, self.core.t, Party(0, 0, 0, 0, 0)
         for entry in entries:
             qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
-            holder = party or self.parties.get(t.e_reader[entry] - 1)
-            if holder is not None:
-                holder.active -= 1
-            pid = holder.pid if holder else 0
+            holder = party or self.parties.get(t.e_reader[entry] - 1) or nobody
+            holder.active -= 1
+            pid = holder.pid
             packet: dict[str, object] = {"pid": pid, "time_ns": core.now_ns, **(evidence or {})}
             if settle.reader_died(core, party or nobody, [entry], reason, packet, delay_ns):
                 self._note_poison(qpool, queue, reason, pid)
@@ -292,7 +291,8 @@ class Engine:
     def _note_poison(self, qpool: int, queue: int, reason: int, pid: int) -> None:
         self.poisoned.append(Poisoned(qpool, self.core.rules[queue].name, reason, pid))
 
-    def adopt(self, party: Party, held: Sequence[tuple[int, int]], given: tuple[int, int]) -> int:
+    def adopt(self, party: Party, queue: int, held: Sequence[tuple[int, int]],
+              given: tuple[int, int]) -> int:
         """A reader has outlived its manager; see core.limbo. How many messages it keeps."""
         self.parties[party.slot] = party
-        return adopt(self.core, self.limbo, party, held, given)
+        return adopt(self.core, self.limbo, party, queue, held, given)

@@ -15,18 +15,19 @@ from omq.core import settle
 from omq.core.state import Core, Party
 
 
-def adopt(core: Core, limbo: dict[int, int], party: Party, held: Sequence[tuple[int, int]],
-          given: tuple[int, int]) -> int:
+def adopt(core: Core, limbo: dict[int, int], party: Party, queue: int,
+          held: Sequence[tuple[int, int]], given: tuple[int, int]) -> int:
     """Settle a returning reader's part of `limbo` (entry -> low half of its lease).
 
-    `held`: (QPoolId, lease) of what it says it holds; `given`: LSNs of its last GIVE frames, first
-    and last, (0, 0) = none. How many messages it keeps."""
+    `queue`: what it may read and reads; a claim on a message elsewhere is no reader's. `held`:
+    (QPoolId, lease) of what it says it holds; `given`: LSNs of its last GIVE frames, first and
+    last, (0, 0) = none. How many messages it keeps."""
     t = core.t
     wanted = {(qpool, lease & 0xFFFFFFFF) for qpool, lease in held}
     kept = 0
     for entry, lease in list(limbo.items()):
         qpool = t.m_qpool[t.e_message[entry]]
-        if (qpool, lease & 0xFFFFFFFF) in wanted:
+        if t.e_queue[entry] == queue and (qpool, lease & 0xFFFFFFFF) in wanted:
             t.e_reader[entry] = party.slot + 1
             party.active += 1
             kept += 1

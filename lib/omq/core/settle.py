@@ -74,7 +74,7 @@ def held(core: Core, party: Party, entry: int, qpool: int, lease: int) -> int:
 def _matches(core: Core, party: Party, entry: int, qpool: int, lease: int) -> bool:
     t = core.t
     return bool(entry < t.entries.high and t.e_state[entry] == _ACTIVE
-                and t.e_reader[entry] in (party.slot + 1, 0)  # 0: its reader outlived a manager
+                and t.e_reader[entry] == party.slot + 1
                 and t.m_qpool[t.e_message[entry]] == qpool
                 and t.e_lease[entry] & 0xFFFFFFFF == lease & 0xFFFFFFFF)
 

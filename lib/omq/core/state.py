@@ -81,6 +81,7 @@ class Party:
     token: int  # low half of the session token
     pool_file: int = -1
     active: int = 0  # messages that it holds
+    owns: bool = True  # its user may write the spool
 
 
 @dataclass(slots=True)

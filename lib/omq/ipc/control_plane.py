@@ -13,6 +13,7 @@ fields. Nothing in a line is believed: wrong types are BadRequest.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -118,7 +119,7 @@ class ControlPlane:
             say(door, {"status": 0, **answer})
         except OmqError as error:
             self._refuse(door, error)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             self._refuse(door, BadRequest(reason=f"malformed question: {names.escape(str(error))}"))
 
     def _refuse(self, door: Door, error: OmqError) -> None:
@@ -175,7 +176,8 @@ class ControlPlane:
             raise
         reply, request = split_channel(channel.view)
         party = Party(self._sessions.next_id(), row, peer.pid, peer.uid,
-                      int.from_bytes(token[:8], "little"))
+                      int.from_bytes(token[:8], "little"),
+                      owns=peer.uid in (0, self._owner, os.geteuid()))
         session = Session(party, token, name, peer.gids, door, channel, reply, request,
                           is_trusted(peer, self._owner, self._group))
         self._sessions.add(session)
@@ -196,7 +198,7 @@ class ControlPlane:
         held = [(int(qpool), int(lease)) for qpool, lease in question.get("held", [])]
         if queue:
             self._reader(session, question)
-        self._engine.adopt(session.party, held,
+        self._engine.adopt(session.party, session.queue, held,
                            (known.given, known.given_last) if known else (0, 0))
 
     # questions

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -35,12 +36,14 @@ from omq.format.wire import (
     Operation,
     halves,
 )
+from omq.ipc.semaphore import acquire
 from omq.storage import segment
 
 SLICE_S = 1.0  # how long to wait before looking whether the manager still lives
 RETRY_S = 0.05  # pause between two attempts to reach a manager that is away
 INTERRUPTED_S = 5.0  # who is told to stop waits no longer for a manager: it takes messages back
 BUSY_S = 0.001  # pause when the request queue is full
+SEND_ONLY = 0o200  # the group may not receive from the queue: asking for more is refused
 _LOST = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError, sysv_ipc.NotAttachedError)
 
 
@@ -93,6 +96,9 @@ class Link:
         while True:
             try:
                 return self._register(in_doubt)
+            except OmqError:  # refused
+                self._drop()
+                raise
             except (OSError, Lost, sysv_ipc.Error, ValueError) as error:
                 self._drop()
                 limit = deadline if self._patience is None else min(deadline, self._patience)
@@ -121,7 +127,7 @@ class Link:
         self.epoch = int(facts["epoch"])
         self.id_prefix = str(facts["id_prefix"])
         key, identifier = facts["requests"]
-        self._requests = sysv_ipc.MessageQueue(key)
+        self._requests = sysv_ipc.MessageQueue(key, 0, SEND_ONLY)
         semaphore_key, semaphore_id = facts["semaphore"]
         self._semaphore = sysv_ipc.Semaphore(semaphore_key)
         if self._requests.id != identifier or self._semaphore.id != semaphore_id:
@@ -230,18 +236,12 @@ class Link:
             if waiting and self.interrupted:
                 waiting = False
                 self._ask({"op": "cancel"})
-            try:
-                self._semaphore.acquire(SLICE_S)
-            except sysv_ipc.BusyError:
+            if not acquire(self._semaphore.id, SLICE_S):
                 self._check_alive()
                 if deadline is not None and time.monotonic() >= deadline:
                     self._drop()
-                    raise TimedOut(seconds=self._timeout_s, what="the queue manager") from None
+                    raise TimedOut(seconds=self._timeout_s, what="the queue manager")
                 continue
-            except sysv_ipc.Error as error:
-                if isinstance(error, _LOST):
-                    raise
-                continue  # a signal: its handler has run, wait on
             magic, status, lost, answered, count, length, qpool, lsn, _, _ = REPLY.unpack_from(
                 self.reply)
             if magic != REQUEST_MAGIC or answered != sequence:
@@ -263,11 +263,10 @@ class Link:
     def _check_alive(self) -> None:
         """Lost when the manager's end of the control connection is closed."""
         assert self._socket is not None
-        try:
-            if not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
-                raise Lost("the queue manager has ended")
-        except BlockingIOError:
-            return
+        poll = select.poll()  # a socket with a time-out would wait for it, whatever the flags
+        poll.register(self._socket, select.POLLIN)
+        if poll.poll(0) and not self._socket.recv(1, socket.MSG_PEEK):
+            raise Lost("the queue manager has ended")
 
     def _resume(self, sequence: int, deadline: float, error: Exception) -> Answer | None:
         """After a loss: a new registration; the answer if the request was carried out after all."""

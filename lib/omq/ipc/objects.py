@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ CHANNEL_MODE = 0o600
 GONE = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError)
 LIST_NAME = "ipc.list"
 _MSGMNB = Path("/proc/sys/kernel/msgmnb")
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
 @dataclass(slots=True)
@@ -63,13 +65,15 @@ class ObjectList:
     def clear_left_overs(self, owner: int) -> int:
         """Remove what a dead manager of this spool left; how many objects."""
         try:
-            lines = self._path.read_text().splitlines()
+            # Not synced: after a power cut there may be anything in it.
+            lines = self._path.read_bytes().decode("ascii", "replace").splitlines()
         except FileNotFoundError:
             return 0
         boot, removed = clock.boot_id().hex(), 0
         for line in lines:
             words = line.split()
-            if len(words) == 4 and words[0] == boot:
+            if (len(words) == 4 and words[0] == boot
+                    and all(_NUMBER.fullmatch(word) for word in words[2:])):
                 removed += _remove(words[1], int(words[2]), int(words[3]), owner)
         self._path.unlink(missing_ok=True)
         return removed

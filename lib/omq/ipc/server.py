@@ -18,7 +18,7 @@ from omq.core.bulk import done_many, put_many
 from omq.core.engine import Engine
 from omq.core.puts import NewMessage
 from omq.core.settle import Verdict
-from omq.core.state import IDEL, POISON
+from omq.core.state import CONTAINER, IDEL, POISON, Party
 from omq.core.waiting import Waiter
 from omq.format.index import Counter
 from omq.format.journal import FRAME
@@ -136,17 +136,19 @@ class RequestServer:
         self.sessions.check(session, "put", queue)
 
     def _put(self, session: Session, r: Request) -> None:
-        payload = session.request[: r.length]
+        payload: bytes | memoryview = session.request[: r.length]
         if r.parts:
+            payload = bytes(payload)  # the client must not change the queues after this check
             self._check_parts(session, payload, r.parts)
         else:
             self._may_put(session, r.queue)
+        _check_flags(session.party, r.flags)
         new = NewMessage(r.queue, r.priority, r.flags & _PUT_FLAGS, r.size, r.crc, r.correlation,
                          r.want, r.expiry, r.parts, payload)
         qpool = self.engine.put(session.party, new, r.sequence)
         self._ok.append(Ok(session, r.sequence, 1, qpool))
 
-    def _check_parts(self, session: Session, payload: memoryview, count: int) -> None:
+    def _check_parts(self, session: Session, payload: bytes | memoryview, count: int) -> None:
         for part in _read_parts(payload, DESCRIPTOR.size, count):
             self._may_put(session, part.queue)
 
@@ -227,8 +229,10 @@ class RequestServer:
          ) = (row[i] for i in _PUT_AT)
         if offset + length > len(payloads):
             raise BadRequest(reason="a message does not fit the request")
-        payload = payloads[offset : offset + length]
+        payload: bytes | memoryview = payloads[offset : offset + length]
+        _check_flags(session.party, flags)
         if parts:
+            payload = bytes(payload)
             self._check_parts(session, payload, parts)
         else:
             self._may_put(session, queue)
@@ -276,7 +280,14 @@ class RequestServer:
         self.sessions.close_gone()
 
 
-def _read_parts(area: memoryview, at: int, count: int) -> list[Part]:
+def _check_flags(party: Party, flags: int) -> None:
+    """Containers are made by users who may write the spool. From anybody else a reference can only
+    be to a file of somebody else's message, which would be removed with this one."""
+    if flags & CONTAINER and not party.owns:
+        raise BadRequest(reason="containers are only taken from the owner of the spool")
+
+
+def _read_parts(area: bytes | memoryview, at: int, count: int) -> list[Part]:
     if at + count * PART.size > len(area):
         raise BadRequest(reason="queue parts do not fit the request")
     return [Part(*PART.unpack_from(area, at + i * PART.size)) for i in range(count)]

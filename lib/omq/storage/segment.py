@@ -11,7 +11,9 @@ Errors: IpcLimit (with the sysctl to raise), ManagerUnavailable (nothing valid t
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -58,15 +60,23 @@ def read_ids(paths: SpoolPaths) -> RuntimeIds | None:
 def create(size: int, mode: int = SEGMENT_MODE) -> sysv_ipc.SharedMemory:
     """A zeroed private segment of `size` bytes, or IpcLimit.
 
-    IPC_CREAT, not IPC_CREX: with the latter sysv_ipc fills (and so touches) every page; a segment
-    of the kernel's own zeros costs memory only where it is used. A private key is always a new
-    one."""
+    shmget(2) by itself: the constructor of sysv_ipc leaves the segment behind when there is no room
+    to attach it, and touches every page of a new one; the kernel's own zeros cost memory only where
+    they are used."""
+    identifier = ctypes.CDLL(None, use_errno=True).shmget(
+        sysv_ipc.IPC_PRIVATE, ctypes.c_size_t(size), sysv_ipc.IPC_CREAT | mode)
+    if identifier < 0:
+        raise _limit(size, os.strerror(ctypes.get_errno()))
     try:
-        return sysv_ipc.SharedMemory(sysv_ipc.IPC_PRIVATE, sysv_ipc.IPC_CREAT, mode=mode,
-                                     size=size)
+        return attach(identifier, write=True)
     except _REFUSALS as error:
-        raise IpcLimit(what=f"shared memory segment of {size} bytes", reason=str(error),
-                       sysctl="kernel.shmmax, kernel.shmall, kernel.shmmni") from error
+        sysv_ipc.remove_shared_memory(identifier)
+        raise _limit(size, str(error)) from error
+
+
+def _limit(size: int, reason: str) -> IpcLimit:
+    return IpcLimit(what=f"shared memory segment of {size} bytes", reason=reason,
+                    sysctl="kernel.shmmax, kernel.shmall, kernel.shmmni")
 
 
 def attach(identifier: int, *, write: bool = False) -> sysv_ipc.SharedMemory:

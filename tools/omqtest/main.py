@@ -1,0 +1,28 @@
+"""omqtest powercut: does a file system of yours keep omq's promise?
+
+Exit codes: 0 the promise was kept; 1 it was not (what, and where the evidence lies, is printed); 64
+wrong options; 71 the run itself could not be carried out, which says nothing of the promise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from omq.base.errors import Exit
+from omqtest.instance import RunError
+from omqtest.powercut import add_options, powercut
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="omqtest", description="Tests of omq that a user runs on a machine of their own.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_options(commands)
+    options = parser.parse_args(argv)
+    try:
+        return powercut(options)
+    except RunError as error:
+        sys.stderr.write(f"omqtest: {error}\n")
+        return Exit.OS
