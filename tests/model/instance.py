@@ -256,14 +256,15 @@ class Instance:
         t.counters[Counter.READERS_HIGH] = self.sessions.rows_high
         given = (known.given, known.given_last) if known else (0, 0)
         held = [(each.qpool, each.lease) for each in client.held.values()]
-        self.group(lambda: self._adopt(party, held, given))
+        self.group(lambda: self._adopt(party, client.queue, held, given))
         if known is None or known.sequence != in_doubt:
             return None
         session.sequence = in_doubt
         return known
 
-    def _adopt(self, party: Party, held: list[tuple[int, int]], given: tuple[int, int]) -> None:
-        self.engine.adopt(party, held, given)
+    def _adopt(self, party: Party, queue: int, held: list[tuple[int, int]],
+               given: tuple[int, int]) -> None:
+        self.engine.adopt(party, queue, held, given)
 
     def end(self, session: Session, *, died: bool) -> None:
         """As ControlPlane.end, inside a group."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def retired(info: SpoolInfo) -> dict[int, bytes]:
     return found
 
 
-def run(info: SpoolInfo, now_ns: int = NOW_NS, **settings: int) -> int:
+def run(info: SpoolInfo, now_ns: int = NOW_NS, **settings: Any) -> int:
     log = EventLog("omq-archive", None, stderr=False)
     return omq_archive.run(info, replace(Settings(), **settings), log, now_ns=now_ns, dry=False)
 

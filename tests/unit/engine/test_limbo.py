@@ -64,7 +64,7 @@ def test_a_reader_that_came_back_has_a_lease(world: World) -> None:
     world.core.leases.clear()
     world.begin()
     held = [(verdict.qpool, verdict.lease) for verdict in given]
-    assert world.engine.adopt(world.reader, held, (0, 0)) == 2
+    assert world.engine.adopt(world.reader, A, held, (0, 0)) == 2
     world.engine.commit()
     assert world.give(1, seconds=19) == [] and world.reader.active == 2
     world.give(1, seconds=2)
