@@ -117,10 +117,12 @@ class _Lists:
 
     def __init__(self, rows: Rows, parts: Rows) -> None:
         lsn = rows["lsn"]
-        if len(lsn) and len(parts):
-            parts = parts[(parts["lsn"] >= lsn[0]) & (parts["lsn"] <= lsn[-1])]
-            parts = parts[np.isin(parts["lsn"], lsn)]
-        elif len(parts):
+        if len(lsn):
+            low, high = np.searchsorted(parts["lsn"], [lsn[0], lsn[-1] + np.uint64(1)])
+            parts = parts[low:high]
+            if len(lsn) <= int(lsn[-1] - lsn[0]):  # a filter took rows out: theirs go, too
+                parts = parts[np.isin(parts["lsn"], lsn)]
+        else:
             parts = parts[:0]
         self.parts = parts
         own: Any = np.searchsorted(parts["lsn"], lsn, side="left")
