@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from omq.base.errors import LeaseLost, QueueFull, SpoolFull, UnknownQueue
+from omq.base.errors import DiskError, LeaseLost, QueueFull, SpoolFull, UnknownQueue
 from omq.core.bulk import done_many, put_many
 from omq.core.invariants import check
 from omq.core.puts import NewMessage
@@ -18,7 +19,9 @@ from omq.format.journal import FRAME, FrameType
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Settlement
 from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.storage import durable
 from tests.unit.engine.world import NS, A, B, World, make_world
+from tests.unit.storage.world import FaultyDisk
 
 DONE, DEFER, FAIL, RELEASE = Settlement.DONE, Settlement.DEFER, Settlement.FAIL, Settlement.RELEASE
 
@@ -185,3 +188,17 @@ def test_a_verdict_of_another_message_is_lost(world: World) -> None:
     (given,) = world.give(1)
     assert world.settle(DONE, Verdict(1, given.entry, given.qpool + 1, given.lease)) == 1
     assert world.settle(DONE, Verdict(1, given.entry + 5000, given.qpool, given.lease)) == 0
+
+
+def test_a_request_that_met_a_broken_disk_takes_its_group_along(world: World) -> None:
+    """The server refuses the request and goes on; the commit must not answer the others."""
+    world.put()
+    world.begin()
+    disk = durable.use(FaultyDisk())
+    durable.current().failures["rename"] = errno.EIO  # type: ignore[attr-defined]
+    with pytest.raises(DiskError):
+        world.core.block.rotate()
+    with pytest.raises(DiskError):
+        world.engine.commit()
+    durable.use(disk)
+    world.engine.commit()
