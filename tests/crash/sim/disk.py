@@ -166,6 +166,10 @@ class SimDisk(Disk):
         self._files.clear()
         self._locks.clear()
 
+    def unlock(self, path: str) -> None:
+        """The process that holds this lock is gone."""
+        self._locks.pop(self._node(path).number, None)
+
     def add(self, parent: Node, name: str, number: int, kind: int, data: bytes = b"") -> Node:
         """A node of an image that is mounted."""
         node = Node(number, kind, f"{parent.path}/{name}", data)

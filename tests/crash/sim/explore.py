@@ -30,6 +30,7 @@ from tests.crash.sim.life import (
     Ask,
     Found,
     Life,
+    Refuse,
     damage,
     fixed,
     make_spool,
@@ -127,6 +128,9 @@ class History:
             self.flight.append(what.effect)
             self.asked.append(what)
             self.next_id = max([self.next_id, *(q + 1 for q in what.effect)])
+        elif isinstance(what, Refuse):
+            del self.flight[len(self.flight) - what.count :]
+            del self.asked[len(self.asked) - what.count :]
         elif isinstance(what, Ack):
             for effect in self.flight:
                 for qpool, after in effect.items():
@@ -308,15 +312,16 @@ def second_life(life: Life) -> None:
     """A little of everything that the first life may have left in the way."""
     life.put(3, size=700)
     life.commit()
-    for queue in (3, 4):
-        given = life.give(queue, 2)
+    for queue, kind in ((3, Settlement.DONE), (4, Settlement.RELEASE)):
+        given = life.give(queue, 1)
         life.commit()
         if given:
-            life.settle(Settlement.DONE, given[:1])
+            life.settle(kind, given)
             life.commit()
     life.checkpoint()
     life.put(4, 3, putter=1)
     life.commit()
+    life.checkpoint()
 
 
 def verdict(outcome: Outcome, history: History) -> tuple[list[str], dict[int, Known]]:

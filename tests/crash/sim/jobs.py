@@ -6,11 +6,13 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
 from tests.crash.sim.explore import Count, Explorer, record
-from tests.crash.sim.life import SETTINGS
+from tests.crash.sim.faulted import Fault, beginning, live, sequels
+from tests.crash.sim.life import SETTINGS, fixed
 from tests.crash.sim.workloads import SMALL_PAGES, WORKLOADS
 
 PROCESSES: Final = min(2, os.cpu_count() or 1)
@@ -45,3 +47,48 @@ def carry_out(jobs: Iterable[Job]) -> Iterator[Count]:
     with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
         for done in as_completed([pool.submit(work, job) for job in jobs]):
             yield done.result()
+
+
+@dataclass(frozen=True, slots=True)
+class FaultJob:
+    """The calls `part`, `part` + `parts`, ... fail, one in each life."""
+
+    fault: Fault
+    part: int
+    parts: int
+    cuts: int = 1
+
+
+@dataclass(slots=True)
+class Failed:
+    """What became of it. `ended`: the last life met no fault, so all calls were tried."""
+
+    fired: int = 0
+    ended: bool = False
+    wrong: list[str] = field(default_factory=list)
+
+
+def fail(job: FaultJob) -> Failed:
+    """One life for each call, until one ends unfaulted."""
+    begin, done = beginning(), Failed()
+    number = 1 + job.part
+    with fixed(7):
+        while True:
+            run = live(begin, job.fault, number)
+            if not run.fired:
+                done.ended = True
+                return done
+            done.fired += 1
+            wrong = sequels(run, Random(number), job.cuts)
+            if wrong:
+                done.wrong.append(f"{job.fault} at call {number}, {run.fired}: {wrong[0]}")
+                return done
+            number += job.parts
+
+
+def fail_each(jobs: Iterable[FaultJob]) -> Iterator[tuple[FaultJob, Failed]]:
+    """All of them, over the processes."""
+    context = multiprocessing.get_context("spawn")
+    listed = list(jobs)
+    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
+        yield from zip(listed, pool.map(fail, listed), strict=True)

@@ -21,7 +21,7 @@ from unittest import mock
 
 from omq.base import clock
 from omq.base.checksum import crc32c
-from omq.base.errors import BodyUnavailable, OmqError
+from omq.base.errors import BodyUnavailable, DiskError, OmqError, SpoolFull
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.engine import Engine
@@ -71,6 +71,13 @@ class Ask:
     effect: Effect
     token: int
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """In the log: these requests were answered with an error; they must have changed nothing."""
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +262,7 @@ class Life:
         self.order = 1 + max((p.order for m in self.model.values() for p in m.places), default=0)
         self._follower: Following | None = None
         self._open = False
+        self.dead = False  # the manager met an error of the disk
 
     # a group
 
@@ -273,7 +281,11 @@ class Life:
     def commit(self) -> None:
         """The group is durable and answered."""
         self.group()
-        self.engine.commit()
+        try:
+            self.engine.commit()
+        except BaseException:
+            self.dead = True
+            raise
         self._open = False
         self.acknowledge()
 
@@ -295,6 +307,22 @@ class Life:
         self.order += 1
         return sequence
 
+    def refuse(self, count: int = 1) -> None:
+        """The last requests were refused: nobody may see anything of them."""
+        del self.flight[len(self.flight) - count :]
+        self.disk.mark(Refuse(count))
+
+    @contextmanager
+    def refusable(self, count: int = 1) -> Iterator[None]:
+        """A request is refused, and that is all; unless the disk failed for good: the commit of
+        the group finds that out, and nobody is answered."""
+        try:
+            yield
+        except (SpoolFull, DiskError):
+            if durable.latched() is None:
+                self.refuse(count)
+            raise
+
     def state(self) -> dict[int, Known]:
         """The model with what is asked for."""
         out = dict(self.model)
@@ -311,7 +339,8 @@ class Life:
         qpool = self.core.next_qpool
         party = self.putters[putter]
         sequence = self._ask({qpool: known}, party)
-        assert self.engine.put(party, new, sequence) == qpool
+        with self.refusable():
+            assert self.engine.put(party, new, sequence) == qpool
         return qpool
 
     def _message(self, queues: Sequence[int], size: int, priority: int = 4, delay_s: int = 0, *,
@@ -353,8 +382,16 @@ class Life:
         effect: Effect = {} if queue == IDEL else {q: state[q].given(queue) for q in wanted}
         sequence = self._ask(effect, self.reader)
         self.engine.wait(self.reader, queue, want, sequence, 0, auxiliary=False)
-        entries = [entry for _, given in self.engine.dispatch() for entry in given]
+        try:
+            entries = [entry for _, given in self.engine.dispatch() for entry in given]
+        except DiskError:  # nobody catches it there
+            self.dead = True
+            raise
         self.engine.expire()
+        if not entries and not self.core.space_left:
+            self.refuse()
+            self.core.space_left = True
+            return []
         t = self.core.t
         got = [t.m_qpool[t.e_message[entry]] for entry in entries]
         assert got == wanted, f"handed out {got}, the order is {wanted}"
@@ -377,7 +414,8 @@ class Life:
             self.disk.mark(Ask(effect, 0, 0))
             self.order += 1
         sequence = self._ask(effects[-1], self.reader)
-        lost = self.engine.settle(self.reader, verdicts, sequence)
+        with self.refusable(len(effects)):
+            lost = self.engine.settle(self.reader, verdicts, sequence)
         assert lost == 0, f"{lost} leases lost"
 
     def _settled(self, kind: Settlement, message: Known, queue: int, delay_s: int) -> Known | None:
@@ -407,8 +445,9 @@ class Life:
             effect[first + i] = replace(known, places=(place,))
             self.order += 1
         sequence = self._ask(effect, self.reader)
-        return self.engine.move(self.reader, verdict, [Part(q, 4) for q in targets],
-                                [n for n, _ in made], sequence)
+        with self.refusable():
+            return self.engine.move(self.reader, verdict, [Part(q, 4) for q in targets],
+                                    [n for n, _ in made], sequence)
 
     def reader_dies(self, *, orderly: bool = False) -> None:
         """All that the reader holds comes back."""
@@ -462,8 +501,8 @@ class Life:
             pulse = SimpleNamespace(beat=lambda: None, wait=lambda: None, short=lambda: None,
                                     busy=lambda text: None)
             lock = spool.lock(self.paths.pool_lock, "pool.writer")
-            made = Following(self.context, cast(Any, pulse), lambda paths, timeout: self, index,
-                             lock)
+            made = Following(self.context, cast(Any, pulse), lambda paths, timeout: _Line(self),
+                             index, lock)
             assert made.start()
             self._follower = made
         return self._follower
@@ -477,19 +516,12 @@ class Life:
             following._round()
         durable.check_latch()
 
-    def control(self, question: dict[str, Any]) -> dict[str, Any]:
-        """The manager is told of a checkpoint: a frame of history."""
-        self.group()
-        self.core.block.reserve(1, 0)
-        self.core.block.frame(FrameType.CHECKPOINT, 0, 0, 0, argument=int(question["lsn"]))
-        self.commit()
-        return {}
-
-    def relocate(self, rows: bytes) -> int:
-        self.group()
-        taken = relocate(self.core, memoryview(rows))
-        self.commit()
-        return taken
+    def writer_dies(self) -> None:
+        """pool.writer is gone without a word; the manager goes on, and so does its latch."""
+        self._follower = None
+        self.disk.unlock(str(self.paths.pool_lock))
+        self.disk.mark("pool.writer died")
+        durable.use(self.disk)
 
     def rotate(self) -> None:
         """On to the next journal file."""
@@ -509,13 +541,36 @@ class Life:
         self.close()
 
     def close(self) -> None:
-        """Part of Connection, and the end of pool.writer."""
+        """The end of both processes."""
         following, self._follower = self._follower, None
         if following is not None:
-            following._connection = None
             following.close()
         self.writer.close()
         self.lock.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """pool.writer's connection to the manager."""
+
+    life: Life
+
+    def control(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The manager is told of a checkpoint: a frame of history."""
+        self.life.group()
+        self.life.core.block.reserve(1, 0)
+        self.life.core.block.frame(FrameType.CHECKPOINT, 0, 0, 0, argument=int(question["lsn"]))
+        self.life.commit()
+        return {}
+
+    def relocate(self, rows: bytes) -> int:
+        self.life.group()
+        taken = relocate(self.life.core, memoryview(rows))
+        self.life.commit()
+        return taken
+
+    def close(self) -> None:
+        return None
 
 
 def _apply(model: dict[int, Known], effect: Effect) -> None:

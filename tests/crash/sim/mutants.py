@@ -15,13 +15,12 @@ from unittest import mock
 
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core import recovery
 from omq.format.double_write import Image
 from omq.storage import control as poolctrl
 from omq.storage import durable
 from omq.storage.files import File, open_file
 from omq.storage.journal import JournalWriter, file_name
-from omq.storage.journal_reader import JournalScan, load_file
+from omq.storage.journal_reader import load_file
 from omq.storage.pool import PoolFiles
 from tests.crash.sim.life import SETTINGS
 
@@ -171,7 +170,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         workload="checkpoints", shows=("lost", "damage")),
     "old-generation": Mutant(
         "removed journal files come back, and replay takes whatever files there are",
-        lambda: [mock.patch.object(recovery.poolctrl, "load", _no_position),
+        lambda: [mock.patch.object(poolctrl, "load", _no_position),
                  mock.patch.object(durable, "unlink", _unlink_only)],
         workload="generations", shows=("resurrected",),
         settings=replace(SETTINGS, archive="delete")),

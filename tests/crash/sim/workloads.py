@@ -106,8 +106,9 @@ def rotation(life: Life, random: Random) -> None:
 
 
 def generations(life: Life, random: Random) -> None:
-    """Messages put in one journal file and done in the next; then both files go."""
-    life.put(A, size=random.choice(SIZES))
+    """A message put in one journal file and done in the next; then both files go. Its pool slot is
+    not used again: else the next message would hide it, should it come back."""
+    life.put(A, size=random.choice(SIZES), putter=1)
     life.commit()
     life.rotate()
     given = life.give(A)
