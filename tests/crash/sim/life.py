@@ -168,8 +168,7 @@ def recover_into(disk: SimDisk, settings: Settings, now_ns: int) -> tuple[Found,
              spool.lock(paths.pool_lock, "queue.manager, recovering")]
     pool = PoolFiles(paths, info.uuid)
     recovered = recover(paths, settings, info.uuid, pool, lambda text: None)
-    core = Core(tables(), None, SlotAllocator(), cast(Any, None),  # type: ignore[arg-type]
-                info.uuid)
+    core = Core(tables(), SlotAllocator(), cast(Any, None), info.uuid)
     core.now_ns, core.mono_ns = now_ns, 1000 * NS
     core.next_qpool = recovered.next_qpool
     core.messages_total_max = 200
@@ -471,7 +470,6 @@ class Life:
         """What time brings: due messages, and limbo whose readers did not come back."""
         self.group()
         now_s = self.wall_ns // NS
-        state = self.state()
         t = self.core.t
         if self.engine.limbo and self.engine.limbo_until <= self.mono_ns:
             for entry in list(self.engine.limbo):
@@ -479,8 +477,6 @@ class Life:
                 after = self.state()[qpool].failed(queue, now_s, ATTEMPTS_MAX, self.order)
                 self._ask({qpool: after})
         self.engine.tick()
-        for _, entry, sequence in self.core.due:
-            assert t.e_sequence[entry] != sequence or t.e_state[entry] != EntryState.READY
         for qpool, message in self.state().items():
             places = message.places
             for place in places:
@@ -490,7 +486,6 @@ class Life:
                 if t.e_state[entry] == EntryState.READY:
                     message = message.put_on(replace(place, state=int(EntryState.READY), until=0))
                     self.model[qpool] = message
-        assert state is not None
 
     # pool.writer
 
