@@ -120,6 +120,7 @@ class History:
     answered: dict[int, int] = field(default_factory=dict)  # token -> last request answered
     lsn: int = 0
     next_id: int = 1
+    sure_id: int = 1  # the same without what is asked for
     turn: int = 0
 
     def feed(self, what: object) -> None:
@@ -131,6 +132,8 @@ class History:
         elif isinstance(what, Refuse):
             del self.flight[len(self.flight) - what.count :]
             del self.asked[len(self.asked) - what.count :]
+            # What was refused got no number.
+            self.next_id = max([self.sure_id, *(q + 1 for e in self.flight for q in e)])
         elif isinstance(what, Ack):
             for effect in self.flight:
                 for qpool, after in effect.items():
@@ -144,6 +147,7 @@ class History:
                     self.answered[ask.token] = ask.sequence
             self.flight.clear()
             self.asked.clear()
+            self.sure_id = self.next_id
             self.lsn = max(self.lsn, what.lsn)
 
 
@@ -155,10 +159,10 @@ class Outcome:
     error: str = ""
 
 
-def start(image: Image, settings: Settings) -> Outcome:
+def start(image: Image, settings: Settings, now_ns: int = START_NS) -> Outcome:
     """Recover a copy of the image."""
     try:
-        found, core, _ = recover_into(image.mount(), settings, START_NS)
+        found, core, _ = recover_into(image.mount(), settings, now_ns)
         wrong = index_errors(core)
         return Outcome(found, "; ".join(wrong))
     except Exception:
@@ -269,7 +273,7 @@ class Explorer:
         assert disk.log is not None
         platter = Platter(image)
         later = History(acked=dict(now), answered=dict(history.answered), lsn=history.lsn,
-                        next_id=history.next_id)
+                        next_id=history.next_id, sure_id=history.next_id)
         marks = [i for i, e in enumerate(disk.log) if isinstance(e, Mark)]
         chosen = {len(disk.log) - 1, *random.sample(range(marks[0], len(disk.log)), 2)}
         for cut, event in enumerate(disk.log):
@@ -324,12 +328,13 @@ def second_life(life: Life) -> None:
     life.checkpoint()
 
 
-def verdict(outcome: Outcome, history: History) -> tuple[list[str], dict[int, Known]]:
+def verdict(outcome: Outcome, history: History, now_ns: int = START_NS
+            ) -> tuple[list[str], dict[int, Known]]:
     """What breaks the promise, and the state that counts from here."""
     found = outcome.found
     if found is None or outcome.error:
         return [outcome.error], {}
-    judgement = judge(found.view, history.acked, history.flight, START_NS // NS, history.next_id)
+    judgement = judge(found.view, history.acked, history.flight, now_ns // NS, history.next_id)
     wrong = judgement.wrong
     recovered = found.recovered
     told = damage([*recovered.findings, *found.loaded.findings])

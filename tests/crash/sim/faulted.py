@@ -189,7 +189,7 @@ def _on_the_same_machine(run: Run, platter: Platter, history: History, random: R
     life.order = 1 + max((p.order for m in now.values() for p in m.places), default=0)
     second_life(life)
     later = History(acked=dict(now), answered=dict(history.answered), lsn=history.lsn,
-                    next_id=history.next_id)
+                    next_id=history.next_id, sure_id=history.next_id)
     events = run.log[seen:]
     served = next(i for i, e in enumerate(events) if isinstance(e, Mark) and e.what not in RESTART)
     chosen = {len(events) - 1, *random.sample(range(served, len(events)), cuts)}

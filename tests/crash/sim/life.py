@@ -484,7 +484,7 @@ class Life:
                     continue
                 entry = t.entry_on(t.slot_of(qpool), place.queue)
                 if t.e_state[entry] == EntryState.READY:
-                    message = message.put_on(replace(place, state=int(EntryState.READY), until=0))
+                    message = message.put_on(replace(place, state=int(EntryState.READY)))
                     self.model[qpool] = message
 
     # pool.writer

@@ -97,11 +97,13 @@ class Known:
                                               for q, priority in targets if q not in present)))
 
     def due(self, now_s: int) -> Known:
-        """What is deferred to the past is READY."""
-        if not any(p.state == DEFERRED and p.until <= now_s for p in self.places):
+        """What a restart makes of its delays: it counts them by the wall clock. READY with an
+        `until` came by the monotonic clock, which only that manager knew."""
+        if not any(p.until for p in self.places):
             return self
         return replace(self, places=tuple(
-            replace(p, state=READY, until=0) if p.state == DEFERRED and p.until <= now_s else p
+            p if not p.until else
+            replace(p, state=READY, until=0) if p.until <= now_s else replace(p, state=DEFERRED)
             for p in self.places))
 
     def _place(self, queue: int) -> Place:

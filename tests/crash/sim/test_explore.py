@@ -9,7 +9,7 @@ import pytest
 
 from omq.storage import durable
 from omq.storage.disk import Disk
-from tests.crash.sim.explore import Explorer, record
+from tests.crash.sim.explore import Count, Explorer, record
 from tests.crash.sim.jobs import Job, carry_out
 from tests.crash.sim.report import describe
 from tests.crash.sim.workloads import WORKLOADS, plain
@@ -26,15 +26,14 @@ def _real_disk_again() -> Iterator[None]:
 def test_no_state_of_any_short_life_breaks_the_promise() -> None:
     jobs = [Job(name, SEED + i, second=0.03, nested=0.001, extra=4)
             for i, name in enumerate(WORKLOADS)]
-    lives = states = second = 0
+    total = Count()
     for count in carry_out(jobs):
         assert not count.violations, describe(count.violations[0])
-        lives += count.lives
-        states += count.states
-        second += count.second
-    assert lives == len(WORKLOADS)
-    assert states > 20_000
-    assert second > 0
+        total.add(count)
+    print(f"L1: {total}")  # shown by pytest -s: the counts of CRASH-SAFETY.md
+    assert total.lives == len(WORKLOADS)
+    assert total.states > 20_000
+    assert total.second > 0 and total.nested > 0
 
 
 def test_a_life_is_the_same_each_time_so_that_a_failure_can_be_replayed() -> None:

@@ -49,6 +49,7 @@ def test_whatever_call_fails_the_promise_holds() -> None:
         assert not done.wrong, done.wrong[0]
         assert done.ended, "the last life must meet no fault"
         fired[job.fault] = fired.get(job.fault, 0) + done.fired
+    print(f"L3: {fired}")
     assert all(count > MANY for count in fired.values()), fired
 
 
@@ -122,4 +123,5 @@ def test_the_harness_finds(name: str) -> None:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_out_of_memory_at_any_line_loses_nothing(name: str) -> None:
     count = out_of_memory(name, STEPS[name])
+    print(f"L3: {name} {count}")
     assert count > 20
