@@ -20,7 +20,8 @@ from tests.crash.sim.trace import CALLS, Changes, logged, traced
 from tests.crash.sim.traced import PLANTED
 from tests.process.test_manager import WAIT_S
 
-NOT_DURABLE = ("logs/", "run/ipc.list", "run/qmgr.sock", "run/.idel", "run/idel")
+NOT_DURABLE = ("logs/", "run/ipc.list", "run/qmgr.sock", "run/qmgr.pid", "run/pool.pid",
+               "run/.idel", "run/idel")
 """Past the seam on purpose: the event log, and what of run/ describes living processes."""
 ROOT = Path(__file__).resolve().parents[3]
 
