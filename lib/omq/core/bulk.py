@@ -63,15 +63,17 @@ def _put_each(core: Core, party: Party, asked: Vector, payloads: memoryview, end
               queue: int, sequence: int) -> int:
     first = core.next_qpool
     last = len(asked) - 1
-    for i, row in enumerate(asked):
-        start, end = int(ends[i]) - int(row["length"]), int(ends[i])
-        new = NewMessage(queue, int(row["priority"]), int(row["flags"]) & _PUT_FLAGS,
+    listed = [NewMessage(queue, int(row["priority"]), int(row["flags"]) & _PUT_FLAGS,
                          int(row["size"]), int(row["crc"]), int(row["correlation"]),
-                         int(row["lease"]), int(row["argument"]), 0, payloads[start:end])
+                         int(row["lease"]), int(row["argument"]), 0,
+                         payloads[int(end) - int(row["length"]) : int(end)])
+              for row, end in zip(asked, ends, strict=True)]
+    bodies = puts.place_bodies(core, listed)
+    for i, (new, body) in enumerate(zip(listed, bodies, strict=True)):
         ends_flag = int(FrameFlag.RESULT) if i == 0 else 0
         if i == last:
             ends_flag |= FrameFlag.REQUEST_END
-        puts.append(core, party, new, puts.parts_of(core, new), sequence, ends_flag, 0)
+        puts.append(core, party, new, puts.parts_of(core, new), sequence, ends_flag, 0, body)
     return first
 
 

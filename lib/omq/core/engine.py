@@ -33,6 +33,7 @@ from omq.core.waiting import FOREVER, Timeouts, Waiter, Waiters
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import Part
+from omq.storage import durable
 
 _DEFERRED, _ACTIVE = int(EntryState.DEFERRED), int(EntryState.ACTIVE)
 # Plain integers: looking up and combining enum members costs more than the work around it.
@@ -74,6 +75,7 @@ class Engine:
     def commit(self, *, sync: bool = False) -> None:
         """Make the group durable and visible. DiskError: nobody may be answered."""
         core = self.core
+        durable.check_latch()  # a request may have met it and have been refused: nobody is answered
         point("engine.before_append")
         core.block.flush(sync=sync)
         point("engine.after_append")

@@ -32,6 +32,7 @@ from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
 
 _END = int(FrameFlag.REQUEST_END | FrameFlag.RESULT)
 NS = 1_000_000_000
+NO_PLACE = (0, 0)
 
 
 @dataclass(slots=True)
@@ -126,12 +127,25 @@ def put(core: Core, party: Party, new: NewMessage, sequence: int, unit: int = 0)
     """Check, append, apply; the QPoolId. `unit`: LSN of the disposition that it belongs to."""
     parts = check(core, new)
     core.block.reserve(1, len(new.payload))
-    return append(core, party, new, parts, sequence, _END if not unit else 0, unit)
+    body = NO_PLACE if new.flags & PERSISTENT else place_bodies(core, [new])[0]
+    return append(core, party, new, parts, sequence, _END if not unit else 0, unit, body)
+
+
+def place_bodies(core: Core, new: Sequence[NewMessage]) -> list[tuple[int, int]]:
+    """Write the bodies of those that are not persistent: location word and offset of each,
+    NO_PLACE for the others. With one call and before the request changes anything, for a full disk
+    refuses it here (SpoolFull); nothing behind it may fail."""
+    loose = [message.payload for message in new if not message.flags & PERSISTENT]
+    if not loose:
+        return [NO_PLACE] * len(new)
+    number, offsets = core.volatile.append(loose)
+    word, following = location(LocationKind.VOLATILE, number), iter(offsets)
+    return [NO_PLACE if message.flags & PERSISTENT else (word, next(following)) for message in new]
 
 
 def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequence: int, ends: int,
-           unit: int) -> int:
-    """The frame and its effects; the caller has checked and reserved."""
+           unit: int, body: tuple[int, int]) -> int:
+    """The frame and its effects; the caller has checked, reserved, and placed its `body`."""
     t, block = core.t, core.block
     qpool = core.next_qpool
     core.next_qpool = block.next_qpool = qpool + 1
@@ -151,9 +165,7 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         payload = new.payload
     else:
         file, record = 0, NO_RECORD
-        number, offsets = core.volatile.append([new.payload])
-        t.m_location[slot] = location(LocationKind.VOLATILE, number)
-        t.m_offset[slot] = offsets[0]
+        t.m_location[slot], t.m_offset[slot] = body
         payload = b""
     lsn = block.frame(
         FrameType.PUT, ends | persistent | new.flags & CONTAINER, new.queue, qpool,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from omq.base import limits
 from omq.base.errors import BadRequest, LeaseLost, NoMessage
-from omq.core.puts import NS, NewMessage, append, check, check_queue, check_together
+from omq.core.puts import NS, NewMessage, append, check, check_queue, check_together, place_bodies
 from omq.core.state import CONTAINER, IDEL, PERSISTENT, POISON, REPLAYED, Core, Party
 from omq.core.transitions import Event, after
 from omq.format.index import Counter, EntryState
@@ -240,6 +240,7 @@ def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
     check_together(core, slot, entry, queues, listed)
     raw = pack_parts(queues)
     block.reserve(1 + len(new), len(raw) + sum(len(message.payload) for message in new))
+    bodies = place_bodies(core, new)
     ends = 0 if new else _END
     if not queues:
         unit = done(core, entry, party, sequence, ends, unit=block.lsn if new else 0)
@@ -247,9 +248,9 @@ def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
         unit = move_entry(core, entry, party, sequence, ends, queues, raw,
                           unit=block.lsn if new else 0)
     first = 0
-    for i, (message, parts) in enumerate(zip(new, listed, strict=True)):
+    for i, (message, parts, body) in enumerate(zip(new, listed, bodies, strict=True)):
         final = _END if i == len(new) - 1 else 0
-        qpool = append(core, party, message, parts, sequence, final, unit)
+        qpool = append(core, party, message, parts, sequence, final, unit, body)
         first = first or qpool
     return first
 

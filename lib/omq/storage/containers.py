@@ -111,25 +111,26 @@ def create(paths: SpoolPaths, chunks: Iterable[Buffer]) -> tuple[str, int, int]:
 
 
 def _create_empty(paths: SpoolPaths) -> tuple[str, File]:
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     while True:
         ref = new_item_ref()
-        relative = relative_path(ref)
-        path = paths.root / relative
+        path = paths.root / relative_path(ref)
         try:
-            return ref, File(durable.current().open_beneath(str(paths.root), relative, flags), path,
-                             "container")
-        except FileNotFoundError:  # its directory is new, or was empty and somebody removed it
-            durable.make_directory(path.parent)
             try:
-                fd = durable.current().open_beneath(str(paths.root), relative, flags)
-                return ref, File(fd, path, "container")
-            except (FileNotFoundError, FileExistsError):
-                continue  # removed again, or taken: the next name
-        except FileExistsError:
-            continue
+                return ref, _open_new(paths, ref)
+            except FileNotFoundError:  # its directory is new, or was empty and somebody removed it
+                durable.make_directory(path.parent)
+                return ref, _open_new(paths, ref)
+        except (FileNotFoundError, FileExistsError):
+            continue  # removed again, or taken: the next name
         except OSError as error:
             raise durable.refusal("create", path, error) from error
+
+
+def _open_new(paths: SpoolPaths, ref: str) -> File:
+    relative = relative_path(ref)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    fd = durable.current().open_beneath(str(paths.root), relative, flags)
+    return File(fd, paths.root / relative, "container")
 
 
 def open_item(paths: SpoolPaths, ref: str) -> File:

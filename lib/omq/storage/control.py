@@ -5,7 +5,9 @@ whole at any instant; 2. it is called only when everything that the checkpoint s
 generations go up by one.
 
 In the middle of a crash: the slot being written fails its CRC and the other one counts; redo then
-starts from the older checkpoint and finds most of its work done.
+starts from the older checkpoint and finds most of its work done. So one bad slot beside a valid one
+(or beside one that was never written) is TORN, what a cut checkpoint leaves, and no damage; should
+it have been the newest all the same, redo says by a GAP if anything that it needs is gone.
 
 Errors: DiskError (latched), SpoolFull while the file is made for the first time.
 """
@@ -16,7 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from omq.base.paths import SpoolPaths
-from omq.format.findings import Finding
+from omq.format.findings import Finding, Kind
 from omq.format.poolctrl import SLOT_BYTES, PoolControl, newest
 from omq.storage.files import File, create_filled, open_file, read_salvaged
 
@@ -38,7 +40,10 @@ def load(paths: SpoolPaths, *, settle: bool = False) -> tuple[PoolControl | None
         control, findings = newest(read_salvaged(file, 2 * SLOT_BYTES, 0, _PAGE))
     finally:
         file.close()
-    return control, [replace(finding, file=NAME) for finding in findings]
+    cut = control is not None or any(finding.kind is Kind.END for finding in findings)
+    return control, [replace(finding, file=NAME, kind=Kind.TORN)
+                     if cut and finding.kind is Kind.CORRUPT else replace(finding, file=NAME)
+                     for finding in findings]
 
 
 def store(paths: SpoolPaths, control: PoolControl) -> None:

@@ -7,7 +7,8 @@ Invariants:
    every later durable operation of this process. A failed fsync is never repeated: the kernel marks
    the pages clean, a second call says "ok" and the bytes are lost (seen on ext4, XFS and btrfs).
 2. A full disk (ENOSPC, EDQUOT) while something NEW is made is SpoolFull and latches nothing: what
-   was begun is removed, nobody was told that it exists. Inside a file that counts, it latches.
+   was begun is removed, nobody was told that it exists. Inside a file that counts, and once it has
+   its name, it latches.
    An open, mkdir or unlink that is refused changed nothing: DiskError, not latched.
 3. A new file appears by rename, complete and synced; then its directory is synced.
 4. A name, a removal or a rename counts when the directory is synced.
@@ -86,17 +87,23 @@ def step(name: str, path: object) -> None:
 
 
 def rename(source: Path, target: Path, *, new: bool = False) -> None:
-    """Rename and sync the directories: after a crash there is the old name or the new one."""
+    """Rename and sync the directories: after a crash there is the old name or the new one.
+
+    Once renamed there is no way back: whoever finds the new name takes it for a durable one, so an
+    error of the sync latches even where a full disk is the cause."""
     check_latch()
     try:
         point("durable.before_rename")
         _disk.rename(str(source), str(target))
+    except OSError as error:
+        raise failure("rename", source, error, new=new) from error
+    try:
         _disk.sync_directory(str(target.parent))
         if source.parent != target.parent:
             _disk.sync_directory(str(source.parent))
         point("durable.after_rename")
     except OSError as error:
-        raise failure("rename", source, error, new=new) from error
+        raise failure("rename", source, error) from error
 
 
 def unlink(path: Path, *, sync: bool = True) -> bool:

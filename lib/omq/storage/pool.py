@@ -198,7 +198,11 @@ class PoolFiles:
 
     def recover_double_write(self) -> int:
         """At a start: settle the files and finish what a crash cut; how many records were written
-        again. Idempotent; may itself be cut."""
+        again. Idempotent; may itself be cut.
+
+        The names first: a writer that was killed between a rename and the sync of the directory
+        left files that the next one finds, and a power cut behind it would not."""
+        durable.sync_directory(self._paths.msgpool)
         self._double_write = self._open_double_write()
         self._double_write.settle()
         found = decode(self._double_write.read(self._double_write.size(), 0), self._uuid)

@@ -55,7 +55,8 @@ def create_spool(path: Path) -> SpoolInfo:
 
 
 def open_spool(path: Path, *, writer: bool = False) -> SpoolInfo:
-    """An existing spool, checked. `writer`: for daemons, which must own it and keep others out."""
+    """An existing spool, checked. `writer`: for daemons, which must own it and keep others out;
+    what they find there is then durable under its name."""
     paths = SpoolPaths(path)
     found = durable.status(path)
     if found is None or not stat.S_ISDIR(found.st_mode):
@@ -66,6 +67,8 @@ def open_spool(path: Path, *, writer: bool = False) -> SpoolInfo:
     if wanted:
         mode = stat.S_IMODE(found.st_mode)
         raise SpoolOwner(path=path, owner=found.st_uid, mode=mode, expected=wanted)
+    if writer:
+        durable.sync_directory(path)  # who made instance.json may have been killed before that
     try:
         data = read_file(paths.uuid, _INSTANCE_BYTES_MAX)
     except FileNotFoundError as error:

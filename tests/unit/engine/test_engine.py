@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from omq.base.errors import LeaseLost, QueueFull, SpoolFull, UnknownQueue
+from omq.base.errors import DiskError, LeaseLost, QueueFull, SpoolFull, UnknownQueue
 from omq.core.bulk import done_many, put_many
 from omq.core.invariants import check
 from omq.core.puts import NewMessage
@@ -18,7 +19,9 @@ from omq.format.journal import FRAME, FrameType
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Settlement
 from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.storage import durable
 from tests.unit.engine.world import NS, A, B, World, make_world
+from tests.unit.storage.world import FaultyDisk
 
 DONE, DEFER, FAIL, RELEASE = Settlement.DONE, Settlement.DEFER, Settlement.FAIL, Settlement.RELEASE
 
@@ -185,3 +188,47 @@ def test_a_verdict_of_another_message_is_lost(world: World) -> None:
     (given,) = world.give(1)
     assert world.settle(DONE, Verdict(1, given.entry, given.qpool + 1, given.lease)) == 1
     assert world.settle(DONE, Verdict(1, given.entry + 5000, given.qpool, given.lease)) == 0
+
+
+def test_a_request_that_met_a_broken_disk_takes_its_group_along(world: World) -> None:
+    """The server refuses the request and goes on; the commit must not answer the others."""
+    world.put()
+    world.begin()
+    disk = durable.use(FaultyDisk())
+    durable.current().failures["rename"] = errno.EIO  # type: ignore[attr-defined]
+    with pytest.raises(DiskError):
+        world.core.block.rotate()
+    with pytest.raises(DiskError):
+        world.engine.commit()
+    durable.use(disk)
+    world.engine.commit()
+
+
+def _loose(world: World, body: bytes) -> NewMessage:
+    encoded = encode_outgoing(Outgoing(body=body, persistent=False), (B,), 0, world.info.paths,
+                              1 << 18, "t")
+    return NewMessage(B, 4, encoded.flags, len(body), encoded.crc, 0, 0, 0, 0,
+                      memoryview(encoded.payload))
+
+
+def test_a_full_disk_refuses_bodies_that_are_not_persistent_whole(world: World) -> None:
+    """Also as part of a move or a batch: nothing of the request has happened then."""
+    first = world.put()
+    (given,) = world.give(1)
+    before = bytes(world.core.t.buffer[4096:]), world.core.next_qpool, world.core.block.count
+    disk = durable.use(FaultyDisk())
+    durable.current().failures["write"] = errno.ENOSPC  # type: ignore[attr-defined]
+    with pytest.raises(SpoolFull):
+        world.put(B, persistent=False)
+    with pytest.raises(SpoolFull):
+        world.engine.move(world.reader, given, [Part(B, 4)], [_loose(world, b"one")], 5)
+    area = memoryview(bytearray(
+        b"".join(FRAME.pack(FrameType.PUT, 4, 0, B, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                            0, 0, 0, 0, 0, 0, 0, 0) for _ in range(3)) + b"abc"))
+    with pytest.raises(SpoolFull):
+        put_many(world.core, world.putter, area, area[3 * FRAME.size :], 3, B, 6)
+    assert (bytes(world.core.t.buffer[4096:]), world.core.next_qpool,
+            world.core.block.count) == before
+    durable.use(disk)
+    world.settle(DONE, given)
+    assert world.core.t.slot_of(first) < 0

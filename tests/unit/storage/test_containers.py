@@ -62,6 +62,22 @@ def test_a_failed_container_leaves_nothing(info: SpoolInfo, call: str, number: i
         create(info.paths, [b"x"])
 
 
+@pytest.mark.parametrize(("number", "error"), [(FULL, SpoolFull), (BROKEN, DiskError)])
+def test_a_refused_file_in_a_new_directory_is_an_error_of_ours(
+        info: SpoolInfo, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
+        ) -> None:
+    inner, opened = durable.current(), disk.Disk.open_beneath
+
+    def refuse(root: str, relative: str, flags: int, mode: int = 0o640) -> int:
+        if os.path.isdir(os.path.dirname(f"{root}/{relative}")):
+            raise OSError(number, os.strerror(number))
+        return opened(inner, root, relative, flags, mode)
+
+    monkeypatch.setattr(inner, "open_beneath", refuse)
+    with pytest.raises(error):
+        create(info.paths, [b"x"])
+
+
 def test_a_source_that_fails_leaves_nothing(info: SpoolInfo) -> None:
     def chunks() -> Iterator[bytes]:
         yield b"x"

@@ -40,10 +40,24 @@ def test_a_torn_slot_leaves_the_one_before(info: SpoolInfo, first: PoolControl) 
     os.close(fd)
     found, findings = control.load(info.paths)
     assert found is not None and found.lsn == 100
-    assert [(f.kind, f.file) for f in findings] == [(Kind.CORRUPT, "poolctrl")]
+    assert [(f.kind, f.file) for f in findings] == [(Kind.TORN, "poolctrl")]
     control.store(info.paths, replace(first, generation=2, lsn=250))
     found, findings = control.load(info.paths)
     assert found is not None and found.lsn == 250 and not findings
+
+
+def test_the_first_slot_of_all_torn_is_no_damage_but_two_bad_ones_are(
+        info: SpoolInfo, first: PoolControl) -> None:
+    control.store(info.paths, first)  # generation 1 lies in slot 1
+    path = info.paths.msgpool / control.NAME
+    fd = os.open(path, os.O_RDWR)
+    os.pwrite(fd, b"\x55" * 64, SLOT_BYTES)
+    found, findings = control.load(info.paths)
+    assert found is None and {f.kind for f in findings} == {Kind.END, Kind.TORN}
+    os.pwrite(fd, b"\x55" * 64, 0)
+    os.close(fd)
+    found, findings = control.load(info.paths)
+    assert found is None and {f.kind for f in findings} == {Kind.CORRUPT}
 
 
 def test_a_checkpoint_never_touches_the_slot_that_counts(

@@ -98,6 +98,18 @@ def test_a_full_disk_refuses_a_new_file(tmp_path: Path, call: str, number: int) 
     write_new_file(tmp_path / "new", [b"content"]).close()
 
 
+@pytest.mark.parametrize("number", [FULL, BROKEN])
+def test_a_name_that_could_not_be_synced_latches(tmp_path: Path, number: int) -> None:
+    """The file is there for everybody who looks, and may be gone after a power cut: nothing may
+    be built on it by this process, also where only a full disk was the cause."""
+    disk = use_faulty(dirsync=number)
+    with pytest.raises(DiskError):
+        write_new_file(tmp_path / "new", [b"content"])
+    disk.failures.clear()
+    with pytest.raises(DiskError):
+        write_new_file(tmp_path / "another", [b"content"])
+
+
 def test_a_refused_open_does_not_latch(tmp_path: Path) -> None:
     use_faulty(create=errno.EMFILE, unlink=errno.EACCES, mkdir=errno.EACCES)
     for action in (lambda: create_file(tmp_path / "new"), lambda: durable.unlink(tmp_path / "new"),

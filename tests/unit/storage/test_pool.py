@@ -335,3 +335,10 @@ def test_chunks_cover_a_large_file(pool: PoolFiles, monkeypatch: pytest.MonkeyPa
     assert [chunk.first for chunk in chunks] == list(range(0, 49, 8))
     assert all(b.first - a.first == len(a.records) for a, b in pairwise(chunks))
     assert sorted(_live(pool)) == [(0, record) for record in range(0, 50, 3)]
+
+
+def test_a_start_makes_the_names_that_it_finds_durable(pool: PoolFiles) -> None:
+    """The writer before it may have been killed between a rename and the sync of the directory."""
+    disk = use_faulty()
+    pool.recover_double_write()
+    assert disk.calls[0] == "dirsync msgpool"

@@ -21,6 +21,7 @@ from omq.base.errors import (
 from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.spool import SpoolInfo, create_spool, lock, open_spool
+from tests.unit.storage.world import use_faulty
 
 
 def test_create_is_idempotent(tmp_path: Path) -> None:
@@ -40,6 +41,15 @@ def test_a_cut_creation_is_completed(tmp_path: Path) -> None:
     with pytest.raises(SpoolMissing):
         open_spool(tmp_path / "spool")
     assert create_spool(tmp_path / "spool").paths.journal.is_dir()
+
+
+def test_a_daemon_makes_the_name_of_the_instance_file_durable(info: SpoolInfo) -> None:
+    """Who made it may have been killed before: after a power cut there would be no spool here."""
+    disk = use_faulty()
+    open_spool(info.paths.root, writer=True)
+    assert disk.calls == [f"dirsync {info.paths.root.name}"]
+    open_spool(info.paths.root)
+    assert len(disk.calls) == 1
 
 
 def test_lost_run_directory_is_made_again(info: SpoolInfo) -> None:

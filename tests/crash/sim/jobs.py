@@ -1,0 +1,94 @@
+"""Many lives over a few processes: each job is a workload and a seed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from tests.crash.sim.explore import Count, Explorer, record
+from tests.crash.sim.faulted import Fault, beginning, live, sequels
+from tests.crash.sim.life import SETTINGS, fixed
+from tests.crash.sim.workloads import SMALL_PAGES, WORKLOADS
+
+PROCESSES: Final = min(2, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One life to go through; `second`, `nested`: the share of images that go further."""
+
+    workload: str
+    seed: int
+    second: float = 0.05
+    nested: float = 0.002
+    extra: int = 8
+
+
+def explorer(job: Job) -> Explorer:
+    """The life of a job, recorded. Odd seeds write pages of 512 bytes, even ones of 4096."""
+    settings = SMALL_PAGES if job.seed % 2 else SETTINGS
+    return Explorer(record(job.workload, WORKLOADS[job.workload], job.seed, settings),
+                    second=job.second, nested=job.nested, extra=job.extra)
+
+
+def work(job: Job) -> Count:
+    """Go through it."""
+    return explorer(job).run()
+
+
+def carry_out(jobs: Iterable[Job]) -> Iterator[Count]:
+    """The counts of the jobs, as they come."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
+        for done in as_completed([pool.submit(work, job) for job in jobs]):
+            yield done.result()
+
+
+@dataclass(frozen=True, slots=True)
+class FaultJob:
+    """The calls `part`, `part` + `parts`, ... fail, one in each life."""
+
+    fault: Fault
+    part: int
+    parts: int
+    cuts: int = 1
+
+
+@dataclass(slots=True)
+class Failed:
+    """What became of it. `ended`: the last life met no fault, so all calls were tried."""
+
+    fired: int = 0
+    ended: bool = False
+    wrong: list[str] = field(default_factory=list)
+
+
+def fail(job: FaultJob) -> Failed:
+    """One life for each call, until one ends unfaulted."""
+    begin, done = beginning(), Failed()
+    number = 1 + job.part
+    with fixed(7):
+        while True:
+            run = live(begin, job.fault, number)
+            if not run.fired:
+                done.ended = True
+                return done
+            done.fired += 1
+            wrong = sequels(run, Random(number), job.cuts)
+            if wrong:
+                done.wrong.append(f"{job.fault} at call {number}, {run.fired}: {wrong[0]}")
+                return done
+            number += job.parts
+
+
+def fail_each(jobs: Iterable[FaultJob]) -> Iterator[tuple[FaultJob, Failed]]:
+    """All of them, over the processes."""
+    context = multiprocessing.get_context("spawn")
+    listed = list(jobs)
+    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
+        yield from zip(listed, pool.map(fail, listed), strict=True)

@@ -1,0 +1,582 @@
+"""An instance in this process on a simulated disk: recovery, engine and journal as the manager
+builds them, checkpoints and rounds of bodies as pool.writer takes them, and the model beside.
+
+Every request is first noted in the log of the disk with its effect on the model, then carried out;
+every commit is noted when it has returned. So the log says at each instant what had been
+acknowledged and what was asked for.
+
+The steps of a start are those of omq.services.manager_parts.build, without IPC.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
+
+from omq.base import clock
+from omq.base.checksum import crc32c
+from omq.base.errors import BodyUnavailable, DiskError, OmqError, SpoolFull
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.core.engine import Engine
+from omq.core.puts import NewMessage
+from omq.core.rebuild import Loaded, load
+from omq.core.recovery import Recovered, recover
+from omq.core.relocation import relocate
+from omq.core.settle import Verdict
+from omq.core.state import IDEL, Core, Party, QueueRules
+from omq.core.statistics import Statistics
+from omq.core.tables import Tables
+from omq.format.findings import Finding, Kind
+from omq.format.index import EntryState, IndexHeader, IndexLayout, write_header
+from omq.format.journal import FrameFlag, FrameType
+from omq.format.message import Descriptor, Part, encode
+from omq.format.wire import Settlement
+from omq.services import manager_parts
+from omq.services.daemon import DaemonContext
+from omq.services.pool_following import Following
+from omq.services.pool_index import LiveIndex
+from omq.storage import containers, durable, spool
+from omq.storage.files import File
+from omq.storage.payloads import PayloadReader
+from omq.storage.pool import PoolFiles
+from omq.storage.slots import SlotAllocator
+from omq.storage.volatile import VolatileBodies
+from tests.crash.sim.disk import SimDisk
+from tests.crash.sim.model import Effect, Known, Place
+
+ROOT = "/spool"
+NS = 1_000_000_000
+START_NS = 1_700_000_000 * NS
+A, B, C = 3, 4, 5
+NAMES = {A: "A", B: "B", C: "C"}
+ATTEMPTS_MAX = 3
+DEATH_S = 30
+SETTINGS = replace(
+    Settings(), journal_file_bytes=32 * 1024, journal_page_bytes=4096, block_bytes_max=16 * 1024,
+    block_frames_max=64, store_file_bytes=16 * 1024, volatile_file_bytes=16 * 1024,
+    journal_files_kept=0, checkpoint_interval_s=1, disk_reserve_bytes=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """In the log: a request is about to be carried out."""
+
+    effect: Effect
+    token: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """In the log: these requests were answered with an error; they must have changed nothing."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """In the log: all that was asked for is answered. `lsn`, `qpool`: the highest ones given."""
+
+    lsn: int
+    qpool: int
+
+
+@dataclass
+class Log:
+    """An event log that is kept; see omq.base.event_log."""
+
+    events: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    def event(self, event: Any, level: Any = None, /, **fields: Any) -> None:
+        self.events.append((event.number, fields))
+
+
+class _Index(LiveIndex):
+    """pool.writer's view of tables in this process."""
+
+    def __init__(self, core: Core, epoch: int, uuid: bytes) -> None:
+        self._attached = cast(Any, SimpleNamespace(buffer=core.t.buffer, close=lambda: None))
+        self._layout = core.t.layout
+        self._counters = core.t.buffer[2048:4096].cast("Q")
+        self.epoch, self.uuid = epoch, uuid
+
+    @property
+    def running(self) -> bool:
+        return True
+
+
+@contextmanager
+def fixed(seed: int) -> Iterator[None]:
+    """Nothing depends on the hour or on chance: the same workload makes the same bytes."""
+    names = SimpleNamespace(pid=os.getpid(), count=seed * 1000)
+
+    def following() -> tuple[str, str]:
+        names.count += 1
+        return containers._base36(seed), containers._base36(names.count)
+
+    names.next = following
+    with mock.patch.object(clock, "wall_ns", lambda: START_NS), \
+            mock.patch.object(containers, "_names", names), \
+            mock.patch("omq.storage.spool.uuid_module.uuid4",
+                       lambda: SimpleNamespace(hex=f"{seed:032x}")):
+        yield
+
+
+def damage(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that an operator would be told of: a crash alone must not make any."""
+    return [f for f in findings if f.kind not in (Kind.END, Kind.TORN)]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a start made of a disk."""
+
+    view: dict[int, Known]
+    recovered: Recovered
+    loaded: Loaded
+
+
+LAYOUT = IndexLayout.of(256, 512, 8, 4)
+
+
+class _Paths(SpoolPaths):
+    """The paths of ROOT, made once: a recovery asks for them some fifty times."""
+
+
+for _name in ("journal", "archive", "msgpool", "store", "data", "volatile", "quarantine", "run"):
+    setattr(_Paths, _name, getattr(SpoolPaths(Path(ROOT)), _name))
+PATHS = _Paths(Path(ROOT))
+
+
+def tables() -> Tables:
+    return Tables(memoryview(bytearray(LAYOUT.size)), LAYOUT)
+
+
+def recover_into(disk: SimDisk, settings: Settings, now_ns: int) -> tuple[Found, Core, list[File]]:
+    """The first half of a start: locks, recovery, the index loaded from the pool."""
+    durable.use(disk)
+    paths = PATHS
+    info = spool.open_spool(paths.root, writer=True)
+    locks = [spool.lock(paths.manager_lock, "queue.manager"),
+             spool.lock(paths.pool_lock, "queue.manager, recovering")]
+    pool = PoolFiles(paths, info.uuid)
+    recovered = recover(paths, settings, info.uuid, pool, lambda text: None)
+    core = Core(tables(), SlotAllocator(), cast(Any, None), info.uuid)
+    core.now_ns, core.mono_ns = now_ns, 1000 * NS
+    core.next_qpool = recovered.next_qpool
+    core.messages_total_max = 200
+    loaded = load(core, pool, cast(SlotAllocator, core.slots))
+    context = _context(paths, settings, Log())
+    manager_parts._set_aside(context, recovered, loaded)
+    if loaded.duplicates:
+        pool.write(dict.fromkeys(loaded.duplicates))
+    pool.close()
+    return Found(view_of(core, paths), recovered, loaded), core, locks
+
+
+def _context(paths: SpoolPaths, settings: Settings, log: Log) -> DaemonContext:
+    location = SimpleNamespace(instance=None, paths=paths, conf_dir=paths.conf)
+    notifier = SimpleNamespace(status=lambda text: None)
+    return DaemonContext("sim", "sim", cast(Any, None), cast(Any, location), settings,
+                         cast(Any, log), cast(Any, notifier), cast(Any, None))
+
+
+def view_of(core: Core, paths: SpoolPaths) -> dict[int, Known]:
+    """Every message of the index, its body read from where the index says."""
+    t = core.t
+    reader = PayloadReader(paths)
+    out: dict[int, Known] = {}
+    for slot in range(t.messages.high):
+        qpool = t.m_qpool[slot]
+        if not qpool:
+            continue
+        try:
+            payload = reader.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot])
+        except BodyUnavailable as error:
+            payload = f"unavailable: {error.__cause__ or error}".encode()
+        places = tuple(
+            Place(t.e_queue[e], t.e_priority[e], t.e_state[e], t.e_attempts[e], t.e_retries[e],
+                  t.e_until[e] // NS if t.e_state[e] == EntryState.DEFERRED else 0,
+                  t.e_sequence[e])
+            for e in t.entries_of(slot))
+        item, content = "", b""
+        if t.m_flags[slot] & FrameFlag.CONTAINER:
+            item = payload[-len("~/data/0000000/0000000") :].decode("ascii", "replace")
+            try:
+                content = containers.read_item(paths, item, t.m_size[slot])
+            except OmqError as error:
+                content = f"unavailable: {error}".encode()
+        out[qpool] = Known(payload, places, item=item, content=content)
+    reader.close()
+    return out
+
+
+class Life:
+    """A started instance; see the module. `model`: what is acknowledged; `flight`: not yet."""
+
+    def __init__(self, disk: SimDisk, settings: Settings = SETTINGS, *, now_ns: int = START_NS,
+                 model: dict[int, Known] | None = None) -> None:
+        self.disk, self.settings = disk, settings
+        self.wall_ns, self.mono_ns = now_ns, 1000 * NS
+        self.model: dict[int, Known] = model or {}
+        self.flight: list[Effect] = []
+        self.order = 0
+        self.log = Log()
+        self.paths = PATHS
+        self.found, core, locks = recover_into(disk, settings, now_ns)
+        self._start(core, locks)
+
+    def _start(self, core: Core, locks: list[File]) -> None:
+        recovered, loaded = self.found.recovered, self.found.loaded
+        self.context = _context(self.paths, self.settings, self.log)
+        core.volatile = VolatileBodies(self.paths, self.settings, core.uuid)
+        self.core, self.uuid = core, core.uuid
+        self.writer = manager_parts._epoch(core, self.context, recovered, core.uuid)
+        self.engine = Engine(core, Statistics(core.t, 5, core.mono_ns))
+        rules = [QueueRules(number, name, 10_000, 1 << 20, attempts_max=ATTEMPTS_MAX,
+                            death_delay_ns=DEATH_S * NS)
+                 for number, name in {IDEL: "IDEL", 2: "POISON", **NAMES}.items()]
+        manager_parts._define(self.engine, rules)
+        manager_parts._list_queues(self.paths, core)
+        self.engine.limbo = loaded.limbo
+        self.engine.limbo_until = core.mono_ns + 30 * NS
+        locks.pop().close()
+        self.lock = locks.pop()
+        layout = core.t.layout
+        write_header(core.t.buffer, IndexHeader(
+            core.uuid, bytes(16), recovered.epoch, 1, 0, 0, layout.messages, layout.entries,
+            layout.queues, layout.readers, layout.size))
+        self.putters = [Party(1 + i, 0, 101 + i, 0, 11 + i) for i in range(2)]
+        self.reader = Party(9, 1, 109, 0, 19)
+        answered = recovered.clients
+        self.sequences = {p.token: answered[p.token].sequence if p.token in answered else 0
+                          for p in (*self.putters, self.reader)}
+        self.order = 1 + max((p.order for m in self.model.values() for p in m.places), default=0)
+        self._follower: Following | None = None
+        self._open = False
+        self.dead = False  # the manager met an error of the disk
+
+    # a group
+
+    def pass_time(self, seconds: float) -> None:
+        """Between two groups."""
+        assert not self._open
+        self.wall_ns += int(seconds * NS)
+        self.mono_ns += int(seconds * NS)
+
+    def group(self) -> None:
+        """The next request stands in a group; it begins one if need be."""
+        if not self._open:
+            self._open = True
+            self.engine.begin(self.wall_ns, self.mono_ns)
+
+    def commit(self) -> None:
+        """The group is durable and answered."""
+        self.group()
+        try:
+            self.engine.commit()
+        except BaseException:
+            self.dead = True
+            raise
+        self._open = False
+        self.acknowledge()
+
+    def acknowledge(self) -> None:
+        for effect in self.flight:
+            _apply(self.model, effect)
+        self.flight.clear()
+        self.disk.mark(Ack(self.core.block.first_lsn - 1, self.core.next_qpool - 1))
+
+    def _ask(self, effect: Effect, party: Party | None = None) -> int:
+        """Note a request; its number."""
+        self.group()
+        token = party.token if party else 0
+        if party:
+            self.sequences[token] += 1
+        sequence = self.sequences[token] if party else 0
+        self.flight.append(effect)
+        self.disk.mark(Ask(effect, token, sequence))
+        self.order += 1
+        return sequence
+
+    def refuse(self, count: int = 1) -> None:
+        """The last requests were refused: nobody may see anything of them."""
+        del self.flight[len(self.flight) - count :]
+        self.disk.mark(Refuse(count))
+
+    @contextmanager
+    def refusable(self, count: int = 1) -> Iterator[None]:
+        """A request is refused, and that is all; unless the disk failed for good: the commit of
+        the group finds that out, and nobody is answered."""
+        try:
+            yield
+        except (SpoolFull, DiskError):
+            if durable.latched() is None:
+                self.refuse(count)
+            raise
+
+    def state(self) -> dict[int, Known]:
+        """The model with what is asked for."""
+        out = dict(self.model)
+        for effect in self.flight:
+            _apply(out, effect)
+        return out
+
+    # requests
+
+    def put(self, *queues: int, size: int = 20, priority: int = 4, persistent: bool = True,
+            putter: int = 0, delay_s: int = 0) -> int:
+        """A message of its own bytes; its QPoolId."""
+        new, known = self._message(queues or (A,), size, priority, delay_s, persistent=persistent)
+        qpool = self.core.next_qpool
+        party = self.putters[putter]
+        sequence = self._ask({qpool: known}, party)
+        with self.refusable():
+            assert self.engine.put(party, new, sequence) == qpool
+        return qpool
+
+    def _message(self, queues: Sequence[int], size: int, priority: int = 4, delay_s: int = 0, *,
+                 persistent: bool = True, salt: int = 0) -> tuple[NewMessage, Known]:
+        seed = self.core.next_qpool + salt
+        body = (b"%08d" % seed + bytes((seed * 31 + i * 7) & 0xFF for i in range(251)) * (
+            size // 251 + 1))[:size]
+        until = self.wall_ns // NS + delay_s if delay_s else 0
+        parts = [Part(q, priority, 0, until) for q in queues]
+        if len(parts) == 1 and not until:
+            parts = []
+        payload = encode(Descriptor(), parts, b"", body)
+        new = NewMessage(queues[0], priority, int(persistent), size, crc32c(payload), 0, 0, 0,
+                         len(parts), payload)
+        state = int(EntryState.DEFERRED if until else EntryState.READY)
+        places = tuple(Place(q, priority, state, until=until, order=self.order) for q in queues)
+        return new, Known(payload, places, persistent)
+
+    def put_container(self, queue: int = A, size: int = 3000) -> int:
+        """A message whose body is a file of its own; the file is there before it is put."""
+        content = bytes((self.core.next_qpool * 17 + i) & 0xFF for i in range(251)) * (size // 251)
+        ref, length, crc = containers.create(self.paths, [content])
+        payload = encode(Descriptor(), [], b"", ref.encode(), length, crc)
+        flags = int(FrameFlag.PERSISTENT | FrameFlag.CONTAINER)
+        new = NewMessage(queue, 4, flags, length, crc32c(payload), 0, 0, 0, 0, payload)
+        qpool, party = self.core.next_qpool, self.putters[0]
+        known = Known(payload, (Place(queue, 4, order=self.order),), item=ref, content=content)
+        sequence = self._ask({qpool: known}, party)
+        assert self.engine.put(party, new, sequence) == qpool
+        return qpool
+
+    def give(self, queue: int = A, want: int = 1) -> list[Verdict]:
+        """Hand out; the settlements to fill in. What is given is what the model says."""
+        state = self.state()
+        ready = sorted((-place.priority, place.order, qpool) for qpool, message in state.items()
+                       if (place := message.on(queue)) and place.state == EntryState.READY)
+        wanted = [qpool for _, _, qpool in ready[:want]]
+        # What is handed out from IDEL is not journaled, so nothing of it is asked after a crash.
+        effect: Effect = {} if queue == IDEL else {q: state[q].given(queue) for q in wanted}
+        sequence = self._ask(effect, self.reader)
+        self.engine.wait(self.reader, queue, want, sequence, 0, auxiliary=False)
+        try:
+            entries = [entry for _, given in self.engine.dispatch() for entry in given]
+        except DiskError:  # nobody catches it there
+            self.dead = True
+            raise
+        self.engine.expire()
+        if not entries and not self.core.space_left:
+            self.refuse()
+            self.core.space_left = True
+            return []
+        t = self.core.t
+        got = [t.m_qpool[t.e_message[entry]] for entry in entries]
+        assert got == wanted, f"handed out {got}, the order is {wanted}"
+        return [Verdict(1, e, t.m_qpool[t.e_message[e]], t.e_lease[e]) for e in entries]
+
+    def settle(self, kind: Settlement, verdicts: Sequence[Verdict], *, delay_s: int = 60) -> None:
+        """Done, defer, fail, release: all in one request, each for itself."""
+        queue_of = {v.qpool: self.core.t.e_queue[v.entry] for v in verdicts}
+        effects: list[Effect] = []
+        state = self.state()
+        for verdict in verdicts:
+            verdict.kind, verdict.argument = kind, delay_s * NS
+            message, queue = state[verdict.qpool], queue_of[verdict.qpool]
+            if queue == IDEL:
+                containers.remove(self.paths, message.item)
+            effects.append({verdict.qpool: self._settled(kind, message, queue, delay_s)})
+        self.group()
+        for effect in effects[:-1]:
+            self.flight.append(effect)
+            self.disk.mark(Ask(effect, 0, 0))
+            self.order += 1
+        sequence = self._ask(effects[-1], self.reader)
+        with self.refusable(len(effects)):
+            lost = self.engine.settle(self.reader, verdicts, sequence)
+        assert lost == 0, f"{lost} leases lost"
+
+    def _settled(self, kind: Settlement, message: Known, queue: int, delay_s: int) -> Known | None:
+        now = self.wall_ns
+        if kind == Settlement.DONE:
+            return message.done(queue, self.order)
+        if queue == IDEL:
+            return message
+        if kind == Settlement.DEFER:
+            return message.deferred(queue, -(-(now + delay_s * NS) // NS), failed=False)
+        if kind == Settlement.RELEASE:
+            return message.released(queue)
+        assert kind == Settlement.FAIL
+        return message.failed(queue, -(-(now + DEATH_S * NS) // NS), ATTEMPTS_MAX, self.order)
+
+    def move(self, verdict: Verdict, targets: Sequence[int], new: Sequence[int] = ()) -> int:
+        """Off its queue, onto others, with new messages (one on each queue of `new`)."""
+        state = self.state()
+        queue = self.core.t.e_queue[verdict.entry]
+        made = [self._message([q], 30, salt=i) for i, q in enumerate(new)]
+        message = state[verdict.qpool]
+        effect: Effect = {verdict.qpool: message.moved(queue, [(q, 4) for q in targets], self.order)
+                          if targets else message.done(queue, self.order)}
+        first = self.core.next_qpool
+        for i, (_, known) in enumerate(made):
+            place = replace(known.places[0], order=self.order + 1)
+            effect[first + i] = replace(known, places=(place,))
+            self.order += 1
+        sequence = self._ask(effect, self.reader)
+        with self.refusable():
+            return self.engine.move(self.reader, verdict, [Part(q, 4) for q in targets],
+                                    [n for n, _ in made], sequence)
+
+    def reader_dies(self, *, orderly: bool = False) -> None:
+        """All that the reader holds comes back."""
+        self.group()
+        for qpool, message in self.state().items():
+            for place in message.places:
+                if place.state == EntryState.ACTIVE and self._held(qpool, place.queue):
+                    until = -(-(self.wall_ns + DEATH_S * NS) // NS)
+                    after = message.released(place.queue) if orderly else message.failed(
+                        place.queue, until, ATTEMPTS_MAX, self.order)
+                    message = after
+                    self._ask({qpool: after})
+        self.engine.forget(self.reader, [], {"reader": "sim"}, orderly=orderly)
+
+    def _held(self, qpool: int, queue: int) -> bool:
+        t = self.core.t
+        entry = t.entry_on(t.slot_of(qpool), queue)
+        return bool(t.e_reader[entry])
+
+    def tick(self) -> None:
+        """What time brings: due messages, and limbo whose readers did not come back."""
+        self.group()
+        now_s = self.wall_ns // NS
+        t = self.core.t
+        if self.engine.limbo and self.engine.limbo_until <= self.mono_ns:
+            for entry in list(self.engine.limbo):
+                qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
+                after = self.state()[qpool].failed(queue, now_s, ATTEMPTS_MAX, self.order)
+                self._ask({qpool: after})
+        self.engine.tick()
+        for qpool, message in self.state().items():
+            places = message.places
+            for place in places:
+                if place.state != EntryState.DEFERRED:
+                    continue
+                entry = t.entry_on(t.slot_of(qpool), place.queue)
+                if t.e_state[entry] == EntryState.READY:
+                    message = message.put_on(replace(place, state=int(EntryState.READY)))
+                    self.model[qpool] = message
+
+    # pool.writer
+
+    def follower(self) -> Following:
+        """pool.writer, attached to this manager."""
+        if self._follower is None:
+            index = _Index(self.core, self.found.recovered.epoch, self.uuid)
+            pulse = SimpleNamespace(beat=lambda: None, wait=lambda: None, short=lambda: None,
+                                    busy=lambda text: None)
+            lock = spool.lock(self.paths.pool_lock, "pool.writer")
+            made = Following(self.context, cast(Any, pulse), lambda paths, timeout: _Line(self),
+                             index, lock)
+            assert made.start()
+            self._follower = made
+        return self._follower
+
+    def checkpoint(self, *, bodies: bool = True) -> None:
+        """What pool.writer does when a checkpoint is due."""
+        following = self.follower()
+        following._prepare_journal()
+        following._checkpoint()
+        if bodies:
+            following._round()
+        durable.check_latch()
+
+    def writer_dies(self) -> None:
+        """pool.writer is gone without a word; the manager goes on, and so does its latch."""
+        self._follower = None
+        self.disk.unlock(str(self.paths.pool_lock))
+        self.disk.mark("pool.writer died")
+        durable.use(self.disk)
+
+    def rotate(self) -> None:
+        """On to the next journal file."""
+        self.group()
+        self.core.block.flush()
+        self.core.block.rotate()
+        self.commit()
+
+    def stop(self) -> None:
+        """The orderly end of the manager."""
+        self.reader_dies(orderly=True)
+        self.core.block.reserve(1, 0)
+        self.core.block.frame(FrameType.STOP, FrameFlag.PERSISTENT, 0, 0)
+        self.engine.commit(sync=True)
+        self._open = False
+        self.acknowledge()
+        self.close()
+
+    def close(self) -> None:
+        """The end of both processes."""
+        following, self._follower = self._follower, None
+        if following is not None:
+            following.close()
+        self.writer.close()
+        self.lock.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """pool.writer's connection to the manager."""
+
+    life: Life
+
+    def control(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The manager is told of a checkpoint: a frame of history."""
+        self.life.group()
+        self.life.core.block.reserve(1, 0)
+        self.life.core.block.frame(FrameType.CHECKPOINT, 0, 0, 0, argument=int(question["lsn"]))
+        self.life.commit()
+        return {}
+
+    def relocate(self, rows: bytes) -> int:
+        self.life.group()
+        taken = relocate(self.life.core, memoryview(rows))
+        self.life.commit()
+        return taken
+
+    def close(self) -> None:
+        return None
+
+
+def _apply(model: dict[int, Known], effect: Effect) -> None:
+    for qpool, after in effect.items():
+        if after is None:
+            model.pop(qpool, None)
+        else:
+            model[qpool] = after
+
+
+def make_spool(disk: SimDisk) -> None:
+    """An empty spool, whole and saved."""
+    durable.use(disk)
+    spool.create_spool(Path(ROOT))

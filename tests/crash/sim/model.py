@@ -1,0 +1,210 @@
+"""What the spool must hold: a model of queues that knows nothing of the engine, and the judgement
+of a recovered state against it.
+
+A crash falls between two acknowledgements. What was acknowledged must be there exactly; what was
+asked for and not yet answered (`flight`) may be there or not, each request whole (I1, I2, I4); no
+other message may be there (no invention, no resurrection), bodies must be the bytes that were put
+(I3), and every queue in its order (I5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from omq.core.state import IDEL, POISON
+
+READY, ACTIVE, DEFERRED, HELD = 1, 2, 3, 4
+Effect = dict[int, "Known | None"]
+"""QPoolId -> the message after a request; None: it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A message on one queue. `order`: of two READY places the lower one goes first."""
+
+    queue: int
+    priority: int
+    state: int = READY
+    attempts: int = 0
+    retries: int = 0
+    until: int = 0  # unix seconds, DEFERRED only
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A message."""
+
+    payload: bytes
+    places: tuple[Place, ...]
+    persistent: bool = True
+    item: str = ""  # reference of its container
+    content: bytes = b""
+
+    def on(self, queue: int) -> Place | None:
+        return next((place for place in self.places if place.queue == queue), None)
+
+    def off(self, queue: int) -> tuple[Place, ...]:
+        return tuple(place for place in self.places if place.queue != queue)
+
+    def put_on(self, place: Place) -> Known:
+        """The same, this place instead of the one on that queue."""
+        return replace(self, places=tuple(place if p.queue == place.queue else p
+                                          for p in self.places))
+
+    # what each operation makes of it
+
+    def given(self, queue: int) -> Known:
+        place = self._place(queue)
+        if queue == IDEL:
+            return self
+        return self.put_on(replace(place, state=ACTIVE, attempts=place.attempts + 1, until=0))
+
+    def done(self, queue: int, order: int) -> Known | None:
+        """Gone when it was the last place, but a container's waits on IDEL."""
+        rest = self.off(queue)
+        if rest or queue == IDEL or not self.item:
+            return replace(self, places=rest) if rest else None
+        return replace(self, places=(Place(IDEL, 0, order=order),))
+
+    def deferred(self, queue: int, until: int, *, failed: bool) -> Known:
+        place = self._place(queue)
+        if failed:
+            return self.put_on(replace(place, state=DEFERRED, until=until))
+        return self.put_on(replace(place, state=DEFERRED, until=until, retries=place.retries + 1,
+                                   attempts=place.attempts - 1))
+
+    def released(self, queue: int) -> Known:
+        place = self._place(queue)
+        return self.put_on(replace(place, state=READY, attempts=place.attempts - 1))
+
+    def failed(self, queue: int, until: int, limit: int, order: int) -> Known:
+        """Later again, or POISON."""
+        place = self._place(queue)
+        if queue == POISON or place.attempts < limit:
+            return self.deferred(queue, until, failed=True)
+        rest = self.off(queue)
+        if self.on(POISON) is not None:
+            return replace(self, places=rest)
+        return replace(self, places=(*rest, Place(POISON, place.priority, READY, place.attempts,
+                                                  order=order)))
+
+    def moved(self, queue: int, targets: Iterable[tuple[int, int]], order: int) -> Known:
+        rest = self.off(queue)
+        present = {place.queue for place in rest}
+        return replace(self, places=(*rest, *(Place(q, priority, order=order)
+                                              for q, priority in targets if q not in present)))
+
+    def due(self, now_s: int) -> Known:
+        """What a restart makes of its delays: it counts them by the wall clock. READY with an
+        `until` came by the monotonic clock, which only that manager knew."""
+        if not any(p.until for p in self.places):
+            return self
+        return replace(self, places=tuple(
+            p if not p.until else
+            replace(p, state=READY, until=0) if p.until <= now_s else replace(p, state=DEFERRED)
+            for p in self.places))
+
+    def _place(self, queue: int) -> Place:
+        place = self.on(queue)
+        assert place is not None
+        return place
+
+
+def same(found: Known | None, wanted: Known | None) -> bool:
+    """Is the message that was found the one that is wanted? Orders are compared elsewhere."""
+    if found is None or wanted is None:
+        return found is wanted
+    if found.payload != wanted.payload or len(found.places) != len(wanted.places):
+        return False
+    if wanted.item and wanted.on(IDEL) is None and found.content != wanted.content:
+        return False
+    for place in wanted.places:
+        other = found.on(place.queue)
+        if other is None or replace(other, order=place.order) != place:
+            return False
+    return True
+
+
+@dataclass(slots=True)
+class Judgement:
+    """`wrong`: what breaks the promise; `now`: the state from which life goes on."""
+
+    wrong: list[str]
+    now: dict[int, Known]
+
+
+def judge(found: Mapping[int, Known], acked: Mapping[int, Known], flight: list[Effect],
+          now_s: int, given_ids: int) -> Judgement:
+    """See the module. `given_ids`: every QPoolId below was given to a message at some time."""
+    chains: dict[int, list[tuple[int, Known | None]]] = {}
+    for number, effect in enumerate(flight):
+        for qpool, after in effect.items():
+            chains.setdefault(qpool, []).append((number, after))
+    wrong: list[str] = []
+    now: dict[int, Known] = {}
+    applied: dict[int, tuple[int, ...]] = {}
+    for qpool in {*found, *acked, *chains}:
+        before = acked.get(qpool)
+        options = [(-1, _kept(before, now_s)),
+                   *((n, _kept(after, now_s)) for n, after in chains.get(qpool, ()))]
+        fits = [i for i, (_, option) in enumerate(options) if same(found.get(qpool), option)]
+        if not fits:
+            wrong.append(_say(qpool, found.get(qpool), [o for _, o in options], given_ids))
+            continue
+        chosen = options[fits[-1]][1]
+        if chosen is not None:
+            now[qpool] = chosen
+        if len(fits) == 1:
+            applied[qpool] = tuple(n for n, _ in options[1 : fits[0] + 1])
+    wrong += _halved(flight, applied, chains)
+    wrong += _disorder(found, now)
+    return Judgement(wrong, now)
+
+
+def _kept(message: Known | None, now_s: int) -> Known | None:
+    """What a restart makes of a message."""
+    if message is None or not message.persistent:
+        return None
+    return message.due(now_s)
+
+
+def _halved(flight: list[Effect], applied: Mapping[int, tuple[int, ...]],
+            chains: Mapping[int, list[tuple[int, Known | None]]]) -> list[str]:
+    out = []
+    for number, effect in enumerate(flight):
+        known = {qpool: number in applied[qpool] for qpool in effect if qpool in applied}
+        if len(set(known.values())) > 1:
+            out.append(f"halved: of one request only {sorted(q for q, yes in known.items() if yes)}"
+                       f" of {sorted(known)} is there")
+    return out
+
+
+def _disorder(found: Mapping[int, Known], now: Mapping[int, Known]) -> list[str]:
+    lines: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for qpool, message in now.items():
+        for place in message.places:
+            other = found[qpool].on(place.queue)
+            assert other is not None
+            lines.setdefault((place.queue, place.priority), []).append(
+                (place.order, other.order, qpool))
+    return [f"disorder on queue {queue}: {[q for _, _, q in sorted(line, key=lambda x: x[1])]}"
+            for (queue, _), line in lines.items()
+            if [x[1] for x in sorted(line)] != sorted(x[1] for x in line)]
+
+
+def _say(qpool: int, found: Known | None, options: list[Known | None], given_ids: int) -> str:
+    if found is None:
+        return f"lost: message {qpool}, wanted {_short(options)}"
+    if options == [None] and qpool >= given_ids:
+        return f"invented: message {qpool}"
+    if all(option is None for option in options):
+        return f"resurrected: message {qpool} on {found.places}"
+    if any(o is not None and found.payload != o.payload for o in options):
+        return f"damaged: the body of message {qpool}"
+    return f"changed: message {qpool} is {found.places}, wanted {_short(options)}"
+
+
+def _short(options: list[Known | None]) -> str:
+    return " or ".join("gone" if o is None else str(o.places) for o in options)

@@ -1,0 +1,181 @@
+"""Historical bugs, each switched on by replacing one function of omq while a test runs: the harness
+must find every one of them, or it proves nothing.
+
+None of this is in the product: there is no switch there that a mistake could turn on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.format.double_write import Image
+from omq.storage import control as poolctrl
+from omq.storage import durable
+from omq.storage.files import File, open_file
+from omq.storage.journal import JournalWriter, file_name
+from omq.storage.journal_reader import load_file
+from omq.storage.pool import PoolFiles
+from tests.crash.sim.life import SETTINGS
+
+Patch = Callable[[], Iterator[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`workload` over `seeds` must find it; `shows`: how the first thing found begins."""
+
+    history: str
+    patches: Callable[[], Sequence[Any]]
+    workload: str = "plain"
+    shows: tuple[str, ...] = ("lost",)
+    seeds: Sequence[int] = range(1, 5)
+    second: float = 0.0
+    settings: Settings = field(default=SETTINGS)
+
+    @contextmanager
+    def switched_on(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for patch in self.patches():
+                stack.enter_context(patch)
+            yield
+
+
+# acknowledge before sync
+
+def _believes_itself_durable(self: JournalWriter) -> None:
+    self.durable_lsn = self.last_lsn
+
+
+# no directory sync
+
+def _rename_only(source: Path, target: Path, *, new: bool = False) -> None:
+    durable.check_latch()
+    durable.current().rename(str(source), str(target))
+
+
+# no truncation, and no new file, behind a torn tail
+
+_open_epoch = JournalWriter.open_epoch.__func__  # type: ignore[attr-defined]
+
+
+def _go_on_behind_the_tail(cls: type[JournalWriter], paths: SpoolPaths, settings: Settings,
+                           uuid: bytes, epoch: int, first_lsn: int, follows_lsn: int,
+                           follows_number: int, next_qpool: int, time_ns: int) -> JournalWriter:
+    writer: JournalWriter = _open_epoch(cls, paths, settings, uuid, epoch, first_lsn, follows_lsn,
+                                        follows_number, next_qpool, time_ns)
+    path = paths.journal / file_name(follows_number)
+    if follows_number and durable.status(path) is not None:
+        durable.unlink(paths.journal / file_name(writer.file_number))
+        page = settings.journal_page_bytes
+        used = len(load_file(path).rstrip(b"\0"))
+        writer._file, writer.file_number = open_file(path, "journal", write=True), follows_number
+        writer.offset, writer._sequence = max(page, -(-used // page) * page), 99
+    return writer
+
+
+# no CRC check
+
+class _FitsAll(int):
+    """A checksum that equals every other one."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+def _any_crc(data: object, before: int = 0) -> int:
+    return _FitsAll(1)
+
+
+# a checkpoint that misses one dirtied pool file (IBM's APAR IC86846)
+
+_sync = File.sync
+
+
+def _all_but_one(self: File) -> None:
+    if self.path.name != "1QP":
+        _sync(self)
+
+
+# delta without image: records are overwritten in place and nowhere else
+
+def _no_double_write(self: PoolFiles, images: list[Image]) -> None:
+    self._pending = images
+
+
+# an old journal generation comes back: old files are removed, but not durably, and replay begins
+# with whatever files there are instead of at the checkpoint
+
+_load_control = poolctrl.load
+_unlink = durable.unlink
+
+
+def _no_position(paths: SpoolPaths, *, settle: bool = False) -> Any:
+    control, findings = _load_control(paths, settle=settle)
+    if control is not None:
+        control = replace(control, lsn=0, journal=0, offset=0)
+    return control, findings
+
+
+def _unlink_only(path: Path, *, sync: bool = True) -> bool:
+    return _unlink(path, sync=False)
+
+
+# a checkpoint that counts before its records do
+
+_take_write = PoolFiles.write
+
+
+def _records_unsynced(self: PoolFiles, changes: Any) -> None:
+    with mock.patch.object(File, "sync", lambda file: None):
+        _take_write(self, changes)
+
+
+MUTANTS: Final[dict[str, Mutant]] = {
+    "ack-before-sync": Mutant(
+        "a block is acknowledged before fdatasync returned",
+        lambda: [mock.patch.object(JournalWriter, "sync", _believes_itself_durable)]),
+    "no-directory-sync": Mutant(
+        "a new journal file is used before its name is on the disk",
+        lambda: [mock.patch.object(durable, "rename", _rename_only)]),
+    "append-behind-torn-tail": Mutant(
+        "after a crash the manager goes on in the old file, behind what was torn",
+        lambda: [mock.patch.object(JournalWriter, "open_epoch",
+                                   classmethod(_go_on_behind_the_tail))],
+        second=1.0, shows=("second life",)),
+    "no-crc": Mutant(
+        "a block and its payloads are believed by their lengths alone",
+        lambda: [mock.patch("omq.format.journal.crc32c", _any_crc),
+                 mock.patch("omq.core.redo_window.crc32c", _any_crc),
+                 mock.patch("omq.core.redo_changes.crc32c", _any_crc)],
+        workload="groups", shows=("damaged", "the start fails", "changed", "invented", "damage")),
+    "missed-pool-file": Mutant(
+        "a checkpoint does not sync one of the pool files that it dirtied (APAR IC86846)",
+        lambda: [mock.patch.object(File, "sync", _all_but_one)],
+        workload="checkpoints", shows=("lost", "changed", "damage", "resurrected")),
+    "delta-without-image": Mutant(
+        "a pool record is overwritten in place with no copy of it anywhere else",
+        lambda: [mock.patch.object(PoolFiles, "_stage", _no_double_write)],
+        workload="checkpoints", shows=("lost", "damage")),
+    "old-generation": Mutant(
+        "removed journal files come back, and replay takes whatever files there are",
+        lambda: [mock.patch.object(poolctrl, "load", _no_position),
+                 mock.patch.object(durable, "unlink", _unlink_only)],
+        workload="generations", shows=("resurrected",),
+        settings=replace(SETTINGS, archive="delete")),
+    "records-unsynced": Mutant(
+        "poolctrl says that a checkpoint counts before its records are on the disk",
+        lambda: [mock.patch.object(PoolFiles, "write", _records_unsynced)],
+        workload="checkpoints", shows=("lost", "changed", "damage", "resurrected")),
+}

@@ -1,0 +1,45 @@
+"""L1: no state that a power cut leaves breaks the promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from omq.storage import durable
+from omq.storage.disk import Disk
+from tests.crash.sim.explore import Count, Explorer, record
+from tests.crash.sim.jobs import Job, carry_out
+from tests.crash.sim.report import describe
+from tests.crash.sim.workloads import WORKLOADS, plain
+
+SEED = 20
+
+
+@pytest.fixture(autouse=True)
+def _real_disk_again() -> Iterator[None]:
+    yield
+    durable.use(Disk())
+
+
+def test_no_state_of_any_short_life_breaks_the_promise() -> None:
+    jobs = [Job(name, SEED + i, second=0.03, nested=0.001, extra=4)
+            for i, name in enumerate(WORKLOADS)]
+    total = Count()
+    for count in carry_out(jobs):
+        assert not count.violations, describe(count.violations[0])
+        total.add(count)
+    print(f"L1: {total}")  # shown by pytest -s: the counts of CRASH-SAFETY.md
+    assert total.lives == len(WORKLOADS)
+    assert total.states > 20_000
+    assert total.second > 0 and total.nested > 0
+
+
+def test_a_life_is_the_same_each_time_so_that_a_failure_can_be_replayed() -> None:
+    one, two = (record("plain", plain, 3) for _ in range(2))
+    assert one.log == two.log
+    cut, label = len(one.log) - 1, "none"
+    count = Explorer(one, second=0, nested=0).run(only=(cut, label))
+    assert count.states == 1
+    assert Random(3).random() == Random(3).random()

@@ -1,0 +1,184 @@
+"""Short lives for L1: each shows the journal, the pool or the bodies one kind of step. All take a
+started instance and chance; what they do depends on the seed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from omq.core.state import IDEL
+from omq.format.wire import Settlement
+from tests.crash.sim.life import SETTINGS, A, B, C, Life
+
+DONE, DEFER, FAIL, RELEASE = Settlement.DONE, Settlement.DEFER, Settlement.FAIL, Settlement.RELEASE
+SIZES: Final = (10, 300, 1500, 3000)
+SMALL_PAGES: Final = replace(SETTINGS, journal_page_bytes=512)
+
+
+def plain(life: Life, random: Random) -> None:
+    """Put, get, done."""
+    for _ in range(2):
+        life.put(A, size=random.choice(SIZES))
+        life.commit()
+    given = life.give(A, 2)
+    life.commit()
+    life.settle(DONE, given[: random.choice((1, 2))])
+    life.commit()
+
+
+def groups(life: Life, random: Random) -> None:
+    """Several requests in one block; a block that is not synced in front of one that is."""
+    for _ in range(3):
+        for _ in range(random.randint(1, 4)):
+            life.put(*random.choice(((A,), (B,), (A, B))), size=random.choice(SIZES),
+                     priority=random.randrange(10), putter=random.randrange(2))
+        life.commit()
+        life.put(A, persistent=False)
+        life.commit()
+    given = life.give(A, 3)
+    life.commit()
+    for verdict in given:
+        life.settle(random.choice((DONE, DEFER, RELEASE, FAIL)), [verdict])
+    life.put(C)
+    life.commit()
+
+
+def checkpoints(life: Life, random: Random) -> None:
+    """Messages of two pool files that live on over checkpoints, and such that do not."""
+    for turn in range(3):
+        for putter in (0, 1):
+            life.put(random.choice((A, B)), size=random.choice(SIZES[:2]), putter=putter)
+        life.put(A, B, putter=turn % 2)
+        life.commit()
+        if turn:
+            given = life.give(A, random.randint(1, 3))
+            life.commit()
+            if given:
+                life.settle(random.choice((DONE, DEFER)), given[:1])
+                life.commit()
+        life.checkpoint()
+
+
+def moves(life: Life, random: Random) -> None:
+    """Moves with and without new messages, over a checkpoint."""
+    for _ in range(3):
+        life.put(A, size=random.choice(SIZES[:2]))
+    life.commit()
+    if random.random() < 0.7:
+        life.checkpoint()
+    given = life.give(A, 3)
+    life.commit()
+    life.move(given[0], [B])
+    life.move(given[1], random.choice(([B, C], [])), [C, B])
+    life.commit()
+    if len(given) > 2:
+        life.move(given[2], [C], [A])
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+
+
+def rotation(life: Life, random: Random) -> None:
+    """Journal files fill up; bodies go to the store, old files to the archive, the store is
+    compacted."""
+    kept = [life.put(A, size=3000) for _ in range(2)]
+    life.commit()
+    for turn in range(2):
+        for _ in range(3):
+            life.put(B, size=5000)
+            life.commit()
+        given = life.give(B, 3)
+        life.commit()
+        life.settle(DONE, given)
+        life.commit()
+        if turn or random.random() < 0.5:
+            life.checkpoint()
+    life.checkpoint()
+    assert kept
+    given = life.give(A, 1)
+    life.commit()
+    life.settle(DONE, given)
+    life.commit()
+    life.checkpoint()
+    life.checkpoint()
+
+
+def generations(life: Life, random: Random) -> None:
+    """A message put in one journal file and done in the next; then both files go. Its pool slot is
+    not used again: else the next message would hide it, should it come back."""
+    life.put(A, size=random.choice(SIZES), putter=1)
+    life.commit()
+    life.rotate()
+    given = life.give(A)
+    life.commit()
+    life.settle(DONE, given)
+    life.commit()
+    life.rotate()
+    for _ in range(3):
+        life.put(B)
+        life.commit()
+        life.checkpoint()
+
+
+def large(life: Life, random: Random) -> None:
+    """Containers, from put to idel."""
+    life.put_container(A)
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+    given = life.give(A, 1)
+    life.commit()
+    life.settle(DONE, given)
+    life.put_container(B, 1000)
+    life.commit()
+    given = life.give(IDEL, 1)
+    life.commit()
+    life.settle(DONE, given)
+    life.commit()
+
+
+def poison(life: Life, random: Random) -> None:
+    """Readers fail and die until POISON."""
+    life.put(A)
+    life.put(A, B)
+    life.commit()
+    for turn in range(3):
+        given = life.give(A, 2)
+        life.commit()
+        if random.random() < 0.5:
+            life.reader_dies()
+        else:
+            life.settle(FAIL, given)
+        life.commit()
+        life.pass_time(31)
+        life.tick()
+        life.commit()
+        if turn == random.randrange(3):
+            life.checkpoint()
+
+
+def restart(life: Life, random: Random) -> None:
+    """An orderly end, and the next start: its cuts are those of a start."""
+    life.put(A, size=300)
+    life.commit()
+    given = life.give(A, 1)
+    life.put(B, putter=1)
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+    if random.random() < 0.5:
+        life.stop()
+    else:
+        life.disk.kill()
+    after = Life(life.disk, life.settings, model=dict(life.model))
+    after.put(C)
+    after.commit()
+    assert given
+
+
+WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
+    "plain": plain, "groups": groups, "checkpoints": checkpoints, "moves": moves,
+    "rotation": rotation,
+    "generations": generations, "large": large, "poison": poison, "restart": restart}
