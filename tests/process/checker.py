@@ -9,9 +9,9 @@
                 earlier one
 
 The order of hand-outs is that of their leases, which are log sequence numbers. A hand-out that died
-with its manager before any reader saw it is taken back unflagged, so across a manager's death the
-order of first sights says nothing: such a pair is not judged. The history must be complete: at its
-end every queue was drained.
+with its manager before any reader saw it is taken back unflagged when that reader comes back: of a
+message that lived through a manager's death the order of first sights says nothing, it is not
+judged. The history must be complete: at its end every queue was drained.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def judge(lines: Iterable[Line]) -> Verdict:
     messages, deaths = _collect(lines)
     for (key, queue), message in messages.items():
         _judge_one(f"{key}@{queue}", message, verdict)
-    _judge_order(messages, sorted(deaths), verdict)
+    _judge_order(messages, deaths, verdict)
     return verdict
 
 
@@ -126,18 +126,18 @@ def _judge_one(name: str, message: _Message, verdict: Verdict) -> None:
 
 
 def _judge_order(messages: dict[Place, _Message], deaths: list[int], verdict: Verdict) -> None:
-    lines: dict[tuple[str, str, int], list[tuple[int, int, int, str]]] = defaultdict(list)
+    lines: dict[tuple[str, str, int], list[tuple[int, int, bool, str]]] = defaultdict(list)
     for (key, queue), message in messages.items():
         producer, _, number = key.rpartition(":")
         first = min(message.got, key=lambda got: got["lease"], default=None)
         # A flagged first sight follows a hand-out that its reader did not live to tell of.
         if first is not None and not first["redelivered"] and message.tried is not None:
+            outlived = any(message.tried["ns"] <= death <= first["ns"] for death in deaths)
             lines[producer, queue, first["priority"]].append(
-                (first["lease"], int(number), first["ns"], f"{key}@{queue}"))
+                (first["lease"], int(number), outlived, f"{key}@{queue}"))
     for given in lines.values():
-        highest, seen_ns = -1, 0
-        for _, number, ns, place in sorted(given):
-            if number < highest and not any(seen_ns <= death <= ns for death in deaths):
+        highest = -1
+        for _, number, outlived, place in sorted(given):
+            if number < highest and not outlived:
                 verdict.disordered.append(place)
-            elif number > highest:
-                highest, seen_ns = number, ns
+            highest = max(highest, number)

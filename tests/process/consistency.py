@@ -12,7 +12,7 @@ import numpy as np
 from omq.base.paths import SpoolPaths
 from omq.core.state import IDEL, PRIORITIES
 from omq.core.tables import Tables
-from omq.format.index import Counter, EntryState
+from omq.format.index import COUNTERS_AT, Counter, EntryState
 from omq.storage.segment import AttachedIndex
 
 WAIT_S = 30.0
@@ -23,17 +23,19 @@ _STATES = {"q_ready": EntryState.READY, "q_active": EntryState.ACTIVE,
 def check_index(paths: SpoolPaths) -> None:
     """Counters, chains and links of the manager that runs on this spool."""
     attached = AttachedIndex(paths)
+    version = attached.buffer[COUNTERS_AT : COUNTERS_AT + 8].cast("Q")
     try:
         # A private copy: Tables wants to write, and a copy can be looked at in peace.
         deadline = time.monotonic() + WAIT_S
         while True:
-            before = attached.counter(Counter.VERSION)
+            before = version[0]
             raw = bytearray(attached.buffer)
-            if before % 2 == 0 and attached.counter(Counter.VERSION) == before:
+            if before % 2 == 0 and version[0] == before:
                 break
             assert time.monotonic() < deadline, "the manager is never between two groups"
         _check(Tables(memoryview(raw), attached.header.layout()))
     finally:
+        version.release()
         attached.close()
 
 
