@@ -87,7 +87,7 @@ def read(work: Work, who: str, queue: str, batch: int, *, auxiliary: bool) -> in
         lost = 0
         while True:
             stopping = work.stop.exists()
-            messages = reader.next(timeout_s=EMPTY_WAIT_S)
+            messages = reader.next(timeout_s=0 if stopping else EMPTY_WAIT_S)
             if reader.lost == lost:  # else nobody knows which of them counted
                 history.say(*({**line, "op": "done"} for line in ended))
             lost = reader.lost

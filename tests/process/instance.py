@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import omq
+from omq.base.errors import ManagerUnavailable
 from omq.storage.spool import create_spool
 from tests.process.consistency import check_index
 from tests.process.ipc_space import IpcSpace, ipc_space
@@ -98,8 +100,15 @@ class Instance:
         return omq.connect(self.root, name=name, timeout_s=timeout_s)
 
     def ready(self) -> None:
-        """Until the manager serves."""
-        self.connect().close()
+        """Until the manager serves; AssertionError as soon as it has ended instead."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                self.connect(timeout_s=0.2).close()
+                return
+            except ManagerUnavailable:
+                assert self.children[MANAGER].running, self.said()
+                assert time.monotonic() < deadline, self.said()
 
     # what they said
 

@@ -31,17 +31,17 @@ class Child:
         self.pid = pid
         self.name = name
         self.code: int | None = None
-        self._pidfd = os.pidfd_open(pid)
+        self.pidfd = os.pidfd_open(pid)
 
     def wait(self, timeout_s: float = WAIT_S) -> int:
         """Its exit code; AssertionError when it does not end in time."""
         if self.code is None:
             poll = select.poll()
-            poll.register(self._pidfd, select.POLLIN)
+            poll.register(self.pidfd, select.POLLIN)
             assert poll.poll(timeout_s * 1000), f"{self.name} (pid {self.pid}) does not end"
             _, status = os.waitpid(self.pid, 0)
             self.code = os.waitstatus_to_exitcode(status)
-            os.close(self._pidfd)
+            os.close(self.pidfd)
         return self.code
 
     @property
@@ -49,14 +49,14 @@ class Child:
         """Looks, without waiting."""
         if self.code is None:
             poll = select.poll()
-            poll.register(self._pidfd, select.POLLIN)
+            poll.register(self.pidfd, select.POLLIN)
             if poll.poll(0):
                 self.wait()
         return self.code is None
 
     def signal(self, number: int) -> None:
         if self.running:
-            signal.pidfd_send_signal(self._pidfd, number)
+            signal.pidfd_send_signal(self.pidfd, number)
 
     def kill(self) -> None:
         """SIGKILL and wait."""
