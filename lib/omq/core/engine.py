@@ -29,6 +29,7 @@ from omq.core.puts import NewMessage
 from omq.core.settle import REASON_DIED, REASON_LEASE, Verdict
 from omq.core.state import Core, Party, Poisoned, QueueRules
 from omq.core.statistics import Statistics
+from omq.core.taking_back import Returning, TakingBack
 from omq.core.waiting import FOREVER, Timeouts, Waiter, Waiters
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FRAME, FrameFlag, FrameType
@@ -59,6 +60,7 @@ class Engine:
         self.limbo_until = FOREVER
         self.limbo_delay_ns = 0
         self.poisoned: list[Poisoned] = []
+        self.back = TakingBack(core, self.poisoned.append)
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.name_everything
 
@@ -192,10 +194,13 @@ class Engine:
         while core.leases and core.leases[0][0] <= now:
             _, entry, lease = heappop(core.leases)
             if t.e_state[entry] == _ACTIVE and t.e_lease[entry] == lease:
-                self._take_back([entry], None, REASON_LEASE)
+                holder = self.parties.get(t.e_reader[entry] - 1)
+                self.back.take([Returning(entry, lease, REASON_LEASE, holder)])
         if self.limbo and self.limbo_until <= now:
-            entries, self.limbo = list(self.limbo), {}
-            self._take_back(entries, None, REASON_DIED, self.limbo_delay_ns)
+            limbo, self.limbo = self.limbo, {}
+            self.back.take(Returning(entry, lease, REASON_DIED, None, self.limbo_delay_ns)
+                           for entry, lease in limbo.items())
+        self.back.retry()
         self.statistics.sample(now, core.now_ns)
 
     def expire(self) -> list[Waiter]:
@@ -214,8 +219,7 @@ class Engine:
             best = min(best, core.due[0][0])
         if core.leases:
             best = min(best, core.leases[0][0])
-        if self.limbo:
-            best = min(best, self.limbo_until)
+        best = min(best, self.back.due, self.limbo_until if self.limbo else FOREVER)
         return best
 
     # scheduling
@@ -267,26 +271,11 @@ class Engine:
         v, high = self.core.t.v, self.core.t.entries.high
         entries = np.flatnonzero((v["e_reader"][:high] == party.slot + 1)
                                  & (v["e_state"][:high] == _ACTIVE)).tolist()
-        if orderly:
-            for entry in entries:
-                self.core.block.reserve(1, 0)
-                settle.give_back(self.core, entry, party, 0, 0)
-        else:
-            self._take_back(entries, party, REASON_DIED, evidence=evidence)
+        reason, leases = 0 if orderly else REASON_DIED, self.core.t.e_lease
+        self.back.take(Returning(entry, leases[entry], reason, party, None, evidence)
+                       for entry in entries)
         party.active = 0
         return len(entries)
-
-    def _take_back(self, entries: Sequence[int], party: Party | None, reason: int,
-                   delay_ns: int | None = None, evidence: dict[str, object] | None = None) -> None:
-        core, t, nobody = self.core, self.core.t, Party(0, 0, 0, 0, 0)
-        for entry in entries:
-            qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
-            holder = party or self.parties.get(t.e_reader[entry] - 1) or nobody
-            holder.active -= 1
-            pid = holder.pid
-            packet: dict[str, object] = {"pid": pid, "time_ns": core.now_ns, **(evidence or {})}
-            if settle.reader_died(core, party or nobody, [entry], reason, packet, delay_ns):
-                self._note_poison(qpool, queue, reason, pid)
 
     def _note_poison(self, qpool: int, queue: int, reason: int, pid: int) -> None:
         self.poisoned.append(Poisoned(qpool, self.core.rules[queue].name, reason, pid))

@@ -23,6 +23,7 @@ from omq.base.errors import (
     NoMessage,
     NotRegistered,
     OmqError,
+    SpoolFull,
     UnknownQueue,
 )
 from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
@@ -237,7 +238,10 @@ class ControlPlane:
     def _note_reader(self, session: Session, kind: FrameType) -> None:
         block, party = self._engine.core.block, session.party
         name = session.name.encode()
-        block.reserve(1, len(name))
+        try:
+            block.reserve(1, len(name))
+        except SpoolFull:  # history lacks a line; a reader must be able to come and go all the same
+            return
         block.frame(kind, 0, session.queue, 0, client=party.client, pid=party.pid, uid=party.uid,
                     payload=name)
 
@@ -296,4 +300,3 @@ class ControlPlane:
     def _free(self, session: Session) -> None:
         self.end(session, died=True)
         self._doors.close(session.door)
-
