@@ -137,7 +137,7 @@ def _judge_order(messages: dict[Place, _Message], deaths: list[int], verdict: Ve
                 (first["lease"], int(number), outlived, f"{key}@{queue}"))
     for given in lines.values():
         highest = -1
-        for _, number, outlived, place in sorted(given):
-            if number < highest and not outlived:
+        for _, ordinal, outlived, place in sorted(given):
+            if ordinal < highest and not outlived:
                 verdict.disordered.append(place)
-            highest = max(highest, number)
+            highest = max(highest, ordinal)
