@@ -180,7 +180,7 @@ class ControlPlane:
                       int.from_bytes(token[:8], "little"),
                       owns=peer.uid in (0, self._owner, os.geteuid()))
         session = Session(party, token, name, peer.gids, door, channel, reply, request,
-                          is_trusted(peer, self._owner, self._group))
+                          is_trusted(peer, self._owner, self._group), self._epoch)
         self._sessions.add(session)
         t, core = self._engine.core.t, self._engine.core
         t.r_pid[row], t.r_uid[row], t.r_client[row] = peer.pid, peer.uid, party.client
@@ -213,7 +213,8 @@ class ControlPlane:
     def _open(self, session: Session, question: Question) -> Question:
         number = self._number(str(question["queue"]))
         rules = self._engine.core.rules[number]
-        return {"queue": number, "max_length": rules.max_length, "max_depth": rules.max_depth}
+        return {"queue": number, "max_length": rules.max_length, "max_depth": rules.max_depth,
+                "priority": rules.priority, "persistent": rules.persistent}
 
     def _reader(self, session: Session, question: Question) -> Question:
         number = self._number(str(question["queue"]))
@@ -237,13 +238,12 @@ class ControlPlane:
 
     def _note_reader(self, session: Session, kind: FrameType) -> None:
         block, party = self._engine.core.block, session.party
-        name = session.name.encode()
         try:
-            block.reserve(1, len(name))
+            block.reserve(1, len(session.name))
         except SpoolFull:  # history lacks a line; a reader must be able to come and go all the same
             return
         block.frame(kind, 0, session.queue, 0, client=party.client, pid=party.pid, uid=party.uid,
-                    payload=name)
+                    payload=session.name.encode())
 
     def _cancel(self, session: Session, question: Question) -> Question:
         if session.waiter is not None:

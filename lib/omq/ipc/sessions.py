@@ -47,6 +47,7 @@ class Session:
     reply: memoryview
     request: memoryview
     trusted: bool  # may read the spool's files itself
+    epoch: int = 0  # of this manager
     sequence: int = 0  # last request taken
     queue: int = 0  # read by this client, 0 = none
     auxiliary: bool = False
@@ -57,11 +58,10 @@ class Session:
     gone: bool = False
 
     def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
-               qpool: int = 0, lsn: int = 0, epoch: int = 0) -> None:
+               qpool: int = 0, lsn: int = 0) -> None:
         """Write the reply header and release the semaphore. Never blocks."""
         REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, self.lost, sequence, count, length,
-        qpool,
-                        lsn, epoch, b"")
+                        qpool, lsn, self.epoch, b"")
         self.lost = 0
         try:
             self.channel.semaphore.release()

@@ -110,7 +110,8 @@ def rules_from(queues: dict[str, QueueConf], known: dict[str, int], settings: Se
         out.append(QueueRules(
             number, name, conf.max_depth or UNLIMITED, conf.max_length or settings.body_bytes_max,
             conf.put_allowed, conf.get_allowed, conf.attempts_max,
-            conf.death_delay_s * clock.NS_PER_S, conf.lease_s * clock.NS_PER_S))
+            conf.death_delay_s * clock.NS_PER_S, conf.lease_s * clock.NS_PER_S,
+            conf.priority_default, conf.persistent_default))
     return out
 
 
