@@ -69,6 +69,7 @@ def test_a_message_that_always_raises_ends_on_poison(omq_instance: Instance) -> 
 
 def test_a_lost_manager_does_not_hide_the_exception(omq_instance: Instance) -> None:
     omq_instance.start()
+    omq_instance.ready()
     with omq_instance.connect(timeout_s=0.5) as c:
         c.put("A", b"x")
         with pytest.raises(Trouble) as caught, c.reader("A") as reader:
