@@ -130,7 +130,7 @@ class Engine:
             raise BadRequest(reason="a settlement of an unknown kind")
         core.block.reserve(len(verdicts), sum(
             TEXT_GROWTH * len(v.text) + EVIDENCE_BYTES for v in verdicts))
-        last, lost, own = len(verdicts) - 1, 0, 0
+        last, lost = len(verdicts) - 1, 0
         for i, verdict in enumerate(verdicts):
             try:
                 verdict.entry = settle.held(core, party, verdict.entry, verdict.qpool,
@@ -138,23 +138,18 @@ class Engine:
             except LeaseLost:
                 lost += 1
                 continue
-            self.limbo.pop(verdict.entry, None)
-            own += core.t.e_reader[verdict.entry] == party.slot + 1
             queue = core.t.e_queue[verdict.entry]
             if settle.apply(core, party, verdict, sequence, ends=i == last):
                 self._note_poison(verdict.qpool, queue, settle.REASON_FAILED, party.pid)
-        party.active -= own
+        party.active -= len(verdicts) - lost
         core.t.counters[_DONES] += len(verdicts) - lost
         return lost
 
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
              new: Sequence[NewMessage], sequence: int) -> int:
         """One atomic disposition; the first new QPoolId, 0 when it made none."""
-        entry = settle.held(self.core, party, verdict.entry, verdict.qpool, verdict.lease)
-        own = self.core.t.e_reader[entry] == party.slot + 1
         first = settle.move(self.core, party, verdict, queues, new, sequence)
-        self.limbo.pop(entry, None)
-        party.active -= own
+        party.active -= 1
         counters = self.core.t.counters
         counters[_DONES] += 1
         counters[_PUTS] += len(new)

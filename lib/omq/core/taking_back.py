@@ -55,6 +55,11 @@ class TakingBack:
             core.t.e_reader[message.entry] = 0
             self._try(message)
 
+    @property
+    def entries(self) -> set[int]:
+        """Those that wait."""
+        return {message.entry for message in self._waiting}
+
     def retry(self) -> None:
         """Once more, those that had to wait and that nobody has taken meanwhile."""
         if self._core.mono_ns < self.due:
