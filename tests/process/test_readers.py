@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,12 +107,11 @@ def test_the_third_death_is_evidence(omq_instance: Instance, tmp_path: Path) -> 
     (packet,) = _evidence(omq_instance)
     assert packet["queue"] == "A" and packet["attempts"] == 3 and packet["pid"] == pids[-1]
     assert packet["cause"] == "reader died" and packet["reader"] == "holder"
-    assert packet["time_ns"] > 0
     omq_instance.start()
     assert [(m.body, m.attempts) for m in omq_instance.drain("POISON")] == [(b"deadly", 3)]
 
 
-def _evidence(instance: Instance) -> list[dict[str, object]]:
+def _evidence(instance: Instance) -> list[dict[str, Any]]:
     """The payloads of all POISON frames in the journal."""
     found = []
     for block in scan_journal(instance.paths, open_spool(instance.root).uuid):
@@ -134,7 +134,7 @@ def test_a_stopped_manager_goes_on(omq_instance: Instance) -> None:
         assert putter.wait() == 0
         c.put("A", b"after")
         assert {m.body for m in omq_instance.drain("A")} == {b"before", b"during", b"after"}
-    assert omq_instance.connect().control({"op": "status"})["epoch"] == 1
+        assert c.control({"op": "status"})["epoch"] == 1
 
 
 def _put_one(root: Path) -> int:

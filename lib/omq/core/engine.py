@@ -214,8 +214,7 @@ class Engine:
             best = min(best, core.due[0][0])
         if core.leases:
             best = min(best, core.leases[0][0])
-        best = min(best, self.back.due, self.limbo_until if self.limbo else FOREVER)
-        return best
+        return min(best, self.back.due, self.limbo_until if self.limbo else FOREVER)
 
     # scheduling
 
