@@ -1,4 +1,4 @@
-"""Strangers, garbage, wrong configurations and spools: a clear error each, and the manager lives."""
+"""Strangers, garbage, wrong configurations and spools: a clear error each; the manager lives."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from omq.base.errors import Exit, IpcLimit, ManagerUnavailable, OmqError
 from omq.storage.segment import read_ids
 from tests.process.instance import MANAGER, WRITER, Instance
 
-KILLS = 100
+KILLS = int(os.environ.get("OMQ_KILLS", "40"))  # 100 and more where there is time
 
 
 def supervise(instance: Instance) -> None:
@@ -36,7 +37,8 @@ def test_ipcrm_under_the_daemons(omq_instance: Instance, kind: str) -> None:
             "channel": ("-m", link._segment.id), "semaphore": ("-s", link._semaphore.id)}[kind]
         subprocess.run(["ipcrm", option, str(number)], check=True)
         if kind == "queue":
-            assert manager.wait() not in (0, -signal.SIGKILL)
+            assert manager.wait() == Exit.TEMPORARY
+            assert "removed" in omq_instance.events(1204)[0]["reason"]
             omq_instance.start()
         c.put("A", b"after")
         supervise(omq_instance)

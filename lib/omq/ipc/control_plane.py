@@ -70,10 +70,9 @@ class ControlPlane:
         self._epoch = epoch
         self._requests = requests
         self._owner, self._group = owner
-        self._channel_bytes = channel_bytes
-        self._threshold = threshold
-        self._answered = answered
-        self._numbers = {r.name: q for q, r in self._engine.core.rules.items()}
+        self._channel_bytes, self._threshold = channel_bytes, threshold
+        self._sessions.answered = answered
+        self.renumber()
         self._operations: dict[str, Callable[[Session, Question], Question]] = {
             "open": self._open, "reader": self._reader, "unread": self._unread,
             "cancel": self._cancel, "locate": self._locate, "bye": self._bye,
@@ -82,8 +81,8 @@ class ControlPlane:
         self._later = {"operate": self.operators.operate, "free": self.operators.free}
 
     def renumber(self) -> None:
-        """After a reload: queues may have been added."""
-        self._numbers = {r.name: q for q, r in self._engine.core.rules.items()}
+        """At the start, and after a reload: queues may have been added."""
+        self._numbers: dict[str, int] = {r.name: q for q, r in self._engine.core.rules.items()}
 
     def drain(self) -> None:
         """All events that the doorkeeper has queued."""
@@ -143,7 +142,7 @@ class ControlPlane:
             raise BadRequest(reason="a token has 16 bytes")
         peer = peer_of(door.connection)
         token = new_token(old or None)
-        known = self._answered.get(int.from_bytes(token[:8], "little")) if old else None
+        known = self._sessions.answered.get(int.from_bytes(token[:8], "little")) if old else None
         if known and known.uid != peer.uid:
             raise BadRequest(reason="the token is another user's")
         if any(s.token[:8] == token[:8] for s in self._sessions.by_id.values()):
@@ -271,8 +270,8 @@ class ControlPlane:
         return {}
 
     def _status(self, session: Session, question: Question) -> Question:
-        counters = self._engine.core.t.counters
-        return {"counters": {c.name.lower(): counters[c] for c in Counter}, "epoch": self._epoch}
+        t = self._engine.core.t
+        return {"counters": {c.name.lower(): t.counters[c] for c in Counter}, "epoch": self._epoch}
 
     # the end of a client
 
@@ -280,6 +279,7 @@ class ControlPlane:
         """A client is gone: what it held comes back; untouched if it left in order."""
         if session.gone:
             return
+        self._server.carry_out(session)
         waiters = [session.waiter] if session.waiter is not None else []
         returned = self._engine.forget(
             session.party, waiters,

@@ -249,6 +249,15 @@ class RequestServer:
 
     # the end of a group
 
+    def carry_out(self, session: Session) -> None:
+        """A client is gone. If its request is in this group it may come back at once and ask what
+        became of it: so that is made durable first."""
+        for ok in self._ok:
+            if ok.session is session:
+                block = self.engine.core.block
+                block.flush(sync=True)
+                session.last = (ok.sequence, ok.count, ok.qpool, block.first_lsn - 1)
+
     def dispatch(self) -> None:
         """Messages to waiting readers; empty answers to those whose time is over."""
         self.engine.tick()

@@ -39,6 +39,7 @@ class QueueManager:
         self._log = context.log
         self._parts: Parts = build(context)
         self._space_due = 0
+        self._space_file = 0
         self._watchdog_due = 0
         self._draining_until = 0
         self._status_due = 0
@@ -94,7 +95,9 @@ class QueueManager:
             self._reload()
         if signals.stopping and not self._draining_until:
             self._begin_drain(now)
-        if now >= self._space_due:
+        # Also with each journal file: a fast client could eat the reserve between two looks.
+        if now >= self._space_due or parts.writer.file_number != self._space_file:
+            self._space_file = parts.writer.file_number
             self._space_due = now + context.settings.disk_check_interval_s * clock.NS_PER_S
             parts.engine.core.space_left = parts.writer.check_space(context.settings)
         interval = context.notifier.watchdog_interval_s
@@ -179,6 +182,10 @@ def _body(context: DaemonContext) -> int:
         context.log.event(events.MANAGER_DIED, FATAL, reason=str(error))
         manager.die(str(error))
         os._exit(error.exit_code)  # no clean-up that could touch the disk again
+    except OmqError as error:
+        context.log.event(events.MANAGER_DIED, FATAL, reason=str(error))
+        manager.die(str(error))
+        raise
     except Exception as error:
         context.log.event(events.BUG, FATAL, traceback=last_trace())
         manager.die(repr(error))
