@@ -94,7 +94,8 @@ class Instance:
             child = self.children.get(program)
             if child is not None and child.running:
                 child.signal(signal.SIGTERM)
-                assert child.wait() in (0, -signal.SIGTERM), f"{child.name}: {child.code}\n{self.said()}"
+                code = child.wait()
+                assert code in (0, -signal.SIGTERM), f"{program}: {code}\n{self.said()}"
 
     def connect(self, name: str = "test", timeout_s: float = WAIT_S) -> omq.Connection:
         return omq.connect(self.root, name=name, timeout_s=timeout_s)

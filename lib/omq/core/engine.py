@@ -31,7 +31,7 @@ from omq.core.state import Core, Party, Poisoned, QueueRules
 from omq.core.statistics import Statistics
 from omq.core.taking_back import Returning, TakingBack
 from omq.core.waiting import FOREVER, Timeouts, Waiter, Waiters
-from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.index import Counter, EntryState, QueueFlag, ReaderFlag
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import Part
 
@@ -100,9 +100,15 @@ class Engine:
         counters[_FILE] = block.writer.file_number
 
     def name_everything(self, flags: FrameFlag = FrameFlag.REPEATED) -> None:
-        """A journal file starts with the names of the queues, so that it reads alone."""
+        """A journal file starts with the names of queues and readers, so that it reads alone."""
         for rules in self.core.rules.values():
             self._name(rules, flags)
+        t = self.core.t
+        high = int(t.counters[Counter.READERS_HIGH])
+        for row in np.flatnonzero(t.v["r_flags"][:high] & int(ReaderFlag.READS)).tolist():
+            self.core.block.frame(FrameType.READER_UP, flags, t.r_queue[row], 0,
+                                  client=t.r_client[row], pid=t.r_pid[row], uid=t.r_uid[row],
+                                  payload=t.reader_name(row).encode())
 
     def _name(self, rules: QueueRules, flags: FrameFlag) -> None:
         self.core.block.frame(FrameType.QUEUE, flags | FrameFlag.PERSISTENT, rules.queue, 0,

@@ -169,8 +169,10 @@ def _wait_for_pool(context: DaemonContext) -> File:
         try:
             return spool.lock(context.paths.pool_lock, "queue.manager, recovering")
         except SpoolLocked:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or context.signals.stopping:
                 raise
+            context.notifier.extend(context.settings.start_timeout_s)
+            context.notifier.status("waiting for pool.writer's last checkpoint")
             context.signals.wait(context.settings.pool_poll_ms / 1000)
 
 

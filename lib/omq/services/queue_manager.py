@@ -170,7 +170,8 @@ class QueueManager:
 
     def die(self, cause: str) -> None:
         """Last words: the tombstone."""
-        write_tombstone(self._context.paths, self._parts.engine.core.t, cause, last_trace())
+        write_tombstone(self._context.paths, self._parts.engine.core.t, cause, last_trace(),
+                        self._context.settings.load_sample_period_s)
 
 
 def _body(context: DaemonContext) -> int:
