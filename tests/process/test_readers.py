@@ -12,7 +12,7 @@ import pytest
 import omq
 from omq.base import fault
 from omq.base.checksum import crc32c
-from omq.format.journal import FrameType
+from omq.format.journal import FrameFlag, FrameType
 from omq.storage.journal_reader import scan_journal
 from omq.storage.spool import open_spool
 from tests.process.checker import judge
@@ -192,3 +192,23 @@ def test_a_client_killed_with_a_container(omq_instance: Instance, tmp_path: Path
             (message,) = reader.next(timeout_s=WAIT_S)
             assert message.body == body
             message.done()
+
+
+def test_each_journal_file_names_queues_and_readers(omq_instance: Instance) -> None:
+    """Every file reads alone (archives do): who reads is said again behind each rotation."""
+    omq_instance.start()
+    with omq_instance.connect("watcher") as c, c.reader("B"):
+        for _ in range(8):
+            c.put_many("A", [bytes(50_000)] * 10)
+    omq_instance.stop()
+    named: dict[int, set[tuple[int, bool]]] = {}
+    for block in scan_journal(omq_instance.paths, open_spool(omq_instance.root).uuid):
+        frames = block.frames[["type", "flags"]].tolist()
+        named.setdefault(block.number, set()).update(
+            (kind, bool(flags & FrameFlag.REPEATED)) for kind, flags in frames)
+    numbers = sorted(named)
+    assert len(numbers) > 2
+    for number in numbers[1:]:
+        assert {(int(FrameType.QUEUE), True), (int(FrameType.READER_UP), True)} <= named[number]
+    omq_instance.start()
+    assert len(omq_instance.drain("A")) == 80

@@ -106,9 +106,11 @@ class Engine:
         t = self.core.t
         high = int(t.counters[Counter.READERS_HIGH])
         for row in np.flatnonzero(t.v["r_flags"][:high] & int(ReaderFlag.READS)).tolist():
+            name = t.reader_name(row).encode()
+            self.core.block.reserve(1, len(name))
             self.core.block.frame(FrameType.READER_UP, flags, t.r_queue[row], 0,
                                   client=t.r_client[row], pid=t.r_pid[row], uid=t.r_uid[row],
-                                  payload=t.reader_name(row).encode())
+                                  payload=name)
 
     def _name(self, rules: QueueRules, flags: FrameFlag) -> None:
         self.core.block.frame(FrameType.QUEUE, flags | FrameFlag.PERSISTENT, rules.queue, 0,
