@@ -43,6 +43,7 @@ class TakingBack:
         self._core = core
         self._note = note
         self._waiting: list[Returning] = []
+        self.ended: list[Poisoned] = []  # leases that were over, for the event log
         self.due = FOREVER
 
     def take(self, messages: Iterable[Returning]) -> None:
@@ -88,6 +89,8 @@ class TakingBack:
             return
         qpool, queue = core.t.m_qpool[core.t.e_message[entry]], core.t.e_queue[entry]
         pid = party.pid if party else 0
+        if message.reason == settle.REASON_LEASE:
+            self.ended.append(Poisoned(qpool, core.rules[queue].name, message.reason, pid))
         packet = {"pid": pid, "time_ns": core.now_ns, **message.evidence}
         if settle.reader_died(core, party or _NOBODY, [entry], message.reason, packet,
                               message.delay_ns):

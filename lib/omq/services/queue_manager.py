@@ -40,6 +40,7 @@ class QueueManager:
         self._parts: Parts = build(context)
         self._space_due = 0
         self._space_file = 0
+        self._space_free = True
         self._watchdog_due = 0
         self._draining_until = 0
         self._status_due = 0
@@ -83,8 +84,8 @@ class QueueManager:
         engine.commit()
         server.release()
         parts.control.operators.release()
-        if engine.poisoned:
-            self._report_poisoned()
+        if engine.poisoned or engine.back.ended:
+            self._report_taken_back()
         self._chores(now)
 
     def _chores(self, now: int) -> None:
@@ -99,13 +100,21 @@ class QueueManager:
         if now >= self._space_due or parts.writer.file_number != self._space_file:
             self._space_file = parts.writer.file_number
             self._space_due = now + context.settings.disk_check_interval_s * clock.NS_PER_S
-            parts.engine.core.space_left = parts.writer.check_space(context.settings)
+            self._note_space(free=parts.writer.check_space(context.settings))
         interval = context.notifier.watchdog_interval_s
         if interval and now >= self._watchdog_due:
             context.notifier.watchdog()
             self._watchdog_due = now + int(interval * clock.NS_PER_S)
         if now >= self._status_due:
             self._say_status(now)
+
+    def _note_space(self, *, free: bool) -> None:
+        """New messages are taken or refused; each change is one event."""
+        self._parts.engine.core.space_left = free
+        if free != self._space_free:
+            self._space_free = free
+            event, level = (events.SPOOL_FREE, REPORT) if free else (events.SPOOL_FULL, ERROR)
+            self._log.event(event, level, path=self._context.paths.root)
 
     def _say_status(self, now: int) -> None:
         self._status_due = now + 10 * clock.NS_PER_S
@@ -114,7 +123,11 @@ class QueueManager:
             f"{t.messages.used} messages, {len(self._parts.sessions.by_id)} clients, "
             f"LSN {t.counters[Counter.LAST_LSN]}")
 
-    def _report_poisoned(self) -> None:
+    def _report_taken_back(self) -> None:
+        for ended in self._parts.engine.back.ended:
+            self._log.event(events.LEASE_ENDED, WARNING, queue=ended.queue, qpool_id=ended.qpool,
+                            pid_of_reader=ended.pid)
+        self._parts.engine.back.ended.clear()
         for poisoned in self._parts.engine.poisoned:
             self._log.event(events.MESSAGE_POISONED, ERROR, queue=poisoned.queue,
                             qpool_id=poisoned.qpool, reason=poisoned.reason,
@@ -137,7 +150,13 @@ class QueueManager:
         engine.begin(clock.wall_ns(), clock.monotonic_ns())
         known = {rules.name: number for number, rules in engine.core.rules.items()}
         for rules in rules_from(queues, known, context.settings):
-            engine.define_queue(rules)
+            before = engine.core.rules.get(rules.queue)
+            if rules != before:
+                engine.define_queue(rules)
+                removed = rules.name not in queues
+                event = (events.QUEUE_DEFINED if before is None else events.QUEUE_REMOVED if removed
+                         else events.QUEUE_CHANGED)
+                self._log.event(event, REPORT, queue=rules.name)
         engine.commit(sync=True)
         parts.control.renumber()
         parts.sessions.new_authority(authority)
