@@ -153,7 +153,6 @@ class ControlPlane:
         self._resume(session, question, known)
         answered = None
         if known and known.sequence == in_doubt:
-            session.sequence = in_doubt
             answered = {"sequence": in_doubt, "qpool": known.qpool, "count": known.count,
                         "lsn": known.lsn}
         return {
@@ -222,9 +221,8 @@ class ControlPlane:
             raise BadRequest(reason="one reader a connection; it reads another queue already")
         session.queue, session.auxiliary = number, bool(question.get("auxiliary"))
         t, row = self._engine.core.t, session.party.slot
-        t.r_queue[row] = number
-        t.r_flags[row] = (ReaderFlag.IN_USE | ReaderFlag.READS
-                          | (ReaderFlag.AUXILIARY if session.auxiliary else 0))
+        kind = ReaderFlag.AUXILIARY if session.auxiliary else ReaderFlag(0)
+        t.r_queue[row], t.r_flags[row] = number, ReaderFlag.IN_USE | ReaderFlag.READS | kind
         self._note_reader(session, FrameType.READER_UP)
         return {"queue": number}
 

@@ -250,13 +250,11 @@ class RequestServer:
     # the end of a group
 
     def carry_out(self, session: Session) -> None:
-        """A client is gone. If its request is in this group it may come back at once and ask what
-        became of it: so that is made durable first."""
+        """A client is gone and may ask at once what became of its request of this group."""
         for ok in self._ok:
             if ok.session is session:
-                block = self.engine.core.block
-                block.flush(sync=True)
-                session.last = (ok.sequence, ok.count, ok.qpool, block.first_lsn - 1)
+                self.engine.core.block.flush(sync=True)
+                session.last = (ok.sequence, ok.count, ok.qpool, 0)
 
     def dispatch(self) -> None:
         """Messages to waiting readers; empty answers to those whose time is over."""

@@ -43,7 +43,7 @@ def claim(world: World, given: list[Verdict]) -> None:
     """The reader registers again and says what it holds."""
     world.begin()
     held = [(verdict.qpool, verdict.lease) for verdict in given]
-    assert world.engine.adopt(world.reader, held, (0, 0)) == len(given)
+    assert world.engine.adopt(world.reader, A, held, (0, 0)) == len(given)
     world.engine.commit()
 
 

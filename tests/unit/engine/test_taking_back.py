@@ -107,10 +107,10 @@ def test_limbo_belongs_to_the_token_that_it_was_given_to(world: World) -> None:
     stranger = Party(3, 2, 103, 0, 13)
     claim = [(given.qpool, given.lease)]
     assert world.settle(DONE, given, reader=stranger) == 1
-    assert world.engine.adopt(stranger, claim, (given.lease, given.lease)) == 0
+    assert world.engine.adopt(stranger, A, claim, (given.lease, given.lease)) == 0
     assert world.settle(DONE, given, reader=stranger) == 1
     assert world.settle(DONE, given) == 1  # not claimed yet
-    assert world.engine.adopt(world.reader, claim, (0, 0)) == 1
+    assert world.engine.adopt(world.reader, A, claim, (0, 0)) == 1
     assert world.settle(DONE, given) == 0
 
 
@@ -118,7 +118,7 @@ def test_what_never_reached_its_reader_is_free_at_once(world: World) -> None:
     world.put()
     (given,) = world.give()
     limbo(world, given)
-    assert world.engine.adopt(world.reader, [], (given.lease, given.lease)) == 0
+    assert world.engine.adopt(world.reader, A, [], (given.lease, given.lease)) == 0
     assert state(world, given) is EntryState.READY and not world.engine.limbo
 
 
@@ -127,7 +127,7 @@ def test_limbo_that_ends_on_a_full_disk(world: World, monkeypatch: pytest.Monkey
     (given,) = world.give()
     limbo(world, given)
     with full_disk(world, monkeypatch):
-        assert world.engine.adopt(world.reader, [], (given.lease, given.lease)) == 0
+        assert world.engine.adopt(world.reader, A, [], (given.lease, given.lease)) == 0
         turn(world, 31)
         assert state(world, given) is EntryState.ACTIVE
     turn(world, 2)
