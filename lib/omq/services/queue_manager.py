@@ -26,6 +26,7 @@ from omq.format.index import Counter
 from omq.services.daemon import DaemonContext, last_trace, run_daemon
 from omq.services.manager_parts import Parts, build, rules_from
 from omq.services.manager_tombstone import write_tombstone
+from omq.storage import durable
 
 REQUESTS_PER_GROUP = 1024
 CLOSE_S = 30.0  # behind the drain: the last block, its sync on a busy disk, the IPC objects
@@ -81,6 +82,7 @@ class QueueManager:
         if parts.doorkeeper.events:
             parts.control.drain()
         server.dispatch()
+        durable.check_latch()  # an error inside a request, as of a new journal file: no answers
         engine.commit()
         server.release()
         parts.control.operators.release()
