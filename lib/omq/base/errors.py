@@ -286,6 +286,13 @@ class ServiceUnknown(OmqError):
     exit_code = Exit.NO_INPUT
 
 
+class IpcRemoved(OmqError):
+    """somebody removed the System V {what} {id} (ipcrm?); the daemon ends, the next one makes another"""
+
+    status = 61
+    exit_code = Exit.TEMPORARY
+
+
 class InputUnreadable(OmqError):
     """{file} cannot be read: {reason}"""
 

@@ -74,6 +74,9 @@ BODY_BYTES_MAX: Final = 2 * GIB - 1
 BATCH_MAX: Final = 1000
 """Messages in one put_many or next: bounds a request's memory and the time it holds the loop."""
 
+DEDUPE_CLIENTS_MAX: Final = 7000
+"""Clients whose last request is remembered: a slot of poolctrl holds them beside all queues."""
+
 AUXILIARIES_MAX: Final = 20
 """Auxiliary readers per service (the original's limit): 21 readers with the main one."""
 

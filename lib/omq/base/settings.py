@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, GIB, KIB, MIB
+from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, DEDUPE_CLIENTS_MAX, GIB, KIB, MIB
 
 YEAR_S: Final = 366 * 86400
 _METADATA: Final = "omq"
@@ -129,7 +129,7 @@ class Settings:
         "how long connecting may take; the manager answers between two group commits")
     reconnect_grace_s: int = _number("ipc", 30, 0, 3600,
         "how long a client tries to reach a restarted manager; recovery usually takes less")
-    dedupe_clients_max: int = _number("ipc", 4096, 16, 1_000_000,
+    dedupe_clients_max: int = _number("ipc", 4096, 16, DEDUPE_CLIENTS_MAX,
         "clients whose last request is remembered, so that a retry is not carried out twice")
     reader_wait_s: int = _number("ipc", 30, 1, 3600,
         "how long a reader without messages waits before it asks again (its idle work runs then)")

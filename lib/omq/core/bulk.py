@@ -176,9 +176,6 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
         return False
     core.block.reserve(count, 0)
     _done_frames(core, party, entries, slots, queue, sequence)
-    if engine.limbo:
-        for entry in entries.tolist():
-            engine.limbo.pop(entry, None)
     _drop(core, entries, slots, queue)
     party.active -= count
     t.counters[Counter.DONES] += count

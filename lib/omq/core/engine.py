@@ -29,8 +29,9 @@ from omq.core.puts import NewMessage
 from omq.core.settle import REASON_DIED, REASON_LEASE, Verdict
 from omq.core.state import Core, Party, Poisoned, QueueRules
 from omq.core.statistics import Statistics
+from omq.core.taking_back import Returning, TakingBack
 from omq.core.waiting import FOREVER, Timeouts, Waiter, Waiters
-from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.index import Counter, EntryState, QueueFlag, ReaderFlag
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import Part
 from omq.storage import durable
@@ -60,6 +61,7 @@ class Engine:
         self.limbo_until = FOREVER
         self.limbo_delay_ns = 0
         self.poisoned: list[Poisoned] = []
+        self.back = TakingBack(core, self.poisoned.append)
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.name_everything
 
@@ -100,9 +102,17 @@ class Engine:
         counters[_FILE] = block.writer.file_number
 
     def name_everything(self, flags: FrameFlag = FrameFlag.REPEATED) -> None:
-        """A journal file starts with the names of the queues, so that it reads alone."""
+        """A journal file starts with the names of queues and readers, so that it reads alone."""
         for rules in self.core.rules.values():
             self._name(rules, flags)
+        t = self.core.t
+        high = int(t.counters[Counter.READERS_HIGH])
+        for row in np.flatnonzero(t.v["r_flags"][:high] & int(ReaderFlag.READS)).tolist():
+            name = t.reader_name(row).encode()
+            self.core.block.reserve(1, len(name))
+            self.core.block.frame(FrameType.READER_UP, flags, t.r_queue[row], 0,
+                                  client=t.r_client[row], pid=t.r_pid[row], uid=t.r_uid[row],
+                                  payload=name)
 
     def _name(self, rules: QueueRules, flags: FrameFlag) -> None:
         self.core.block.frame(FrameType.QUEUE, flags | FrameFlag.PERSISTENT, rules.queue, 0,
@@ -130,7 +140,7 @@ class Engine:
             raise BadRequest(reason="a settlement of an unknown kind")
         core.block.reserve(len(verdicts), sum(
             TEXT_GROWTH * len(v.text) + EVIDENCE_BYTES for v in verdicts))
-        last, lost, own = len(verdicts) - 1, 0, 0
+        last, lost = len(verdicts) - 1, 0
         for i, verdict in enumerate(verdicts):
             try:
                 verdict.entry = settle.held(core, party, verdict.entry, verdict.qpool,
@@ -138,23 +148,18 @@ class Engine:
             except LeaseLost:
                 lost += 1
                 continue
-            self.limbo.pop(verdict.entry, None)
-            own += core.t.e_reader[verdict.entry] == party.slot + 1
             queue = core.t.e_queue[verdict.entry]
             if settle.apply(core, party, verdict, sequence, ends=i == last):
                 self._note_poison(verdict.qpool, queue, settle.REASON_FAILED, party.pid)
-        party.active -= own
+        party.active -= len(verdicts) - lost
         core.t.counters[_DONES] += len(verdicts) - lost
         return lost
 
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
              new: Sequence[NewMessage], sequence: int) -> int:
         """One atomic disposition; the first new QPoolId, 0 when it made none."""
-        entry = settle.held(self.core, party, verdict.entry, verdict.qpool, verdict.lease)
-        own = self.core.t.e_reader[entry] == party.slot + 1
         first = settle.move(self.core, party, verdict, queues, new, sequence)
-        self.limbo.pop(entry, None)
-        party.active -= own
+        party.active -= 1
         counters = self.core.t.counters
         counters[_DONES] += 1
         counters[_PUTS] += len(new)
@@ -194,10 +199,13 @@ class Engine:
         while core.leases and core.leases[0][0] <= now:
             _, entry, lease = heappop(core.leases)
             if t.e_state[entry] == _ACTIVE and t.e_lease[entry] == lease:
-                self._take_back([entry], None, REASON_LEASE)
+                holder = self.parties.get(t.e_reader[entry] - 1)
+                self.back.take([Returning(entry, lease, REASON_LEASE, holder)])
         if self.limbo and self.limbo_until <= now:
-            entries, self.limbo = list(self.limbo), {}
-            self._take_back(entries, None, REASON_DIED, self.limbo_delay_ns)
+            limbo, self.limbo = self.limbo, {}
+            self.back.take(Returning(entry, lease, REASON_DIED, None, self.limbo_delay_ns)
+                           for entry, lease in limbo.items())
+        self.back.retry()
         self.statistics.sample(now, core.now_ns)
 
     def expire(self) -> list[Waiter]:
@@ -216,9 +224,7 @@ class Engine:
             best = min(best, core.due[0][0])
         if core.leases:
             best = min(best, core.leases[0][0])
-        if self.limbo:
-            best = min(best, self.limbo_until)
-        return best
+        return min(best, self.back.due, self.limbo_until if self.limbo else FOREVER)
 
     # scheduling
 
@@ -269,26 +275,11 @@ class Engine:
         v, high = self.core.t.v, self.core.t.entries.high
         entries = np.flatnonzero((v["e_reader"][:high] == party.slot + 1)
                                  & (v["e_state"][:high] == _ACTIVE)).tolist()
-        if orderly:
-            for entry in entries:
-                self.core.block.reserve(1, 0)
-                settle.give_back(self.core, entry, party, 0, 0)
-        else:
-            self._take_back(entries, party, REASON_DIED, evidence=evidence)
+        reason, leases = 0 if orderly else REASON_DIED, self.core.t.e_lease
+        self.back.take(Returning(entry, leases[entry], reason, party, None, evidence)
+                       for entry in entries)
         party.active = 0
         return len(entries)
-
-    def _take_back(self, entries: Sequence[int], party: Party | None, reason: int,
-                   delay_ns: int | None = None, evidence: dict[str, object] | None = None) -> None:
-        core, t, nobody = self.core, self.core.t, Party(0, 0, 0, 0, 0)
-        for entry in entries:
-            qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
-            holder = party or self.parties.get(t.e_reader[entry] - 1) or nobody
-            holder.active -= 1
-            pid = holder.pid
-            packet: dict[str, object] = {"pid": pid, "time_ns": core.now_ns, **(evidence or {})}
-            if settle.reader_died(core, party or nobody, [entry], reason, packet, delay_ns):
-                self._note_poison(qpool, queue, reason, pid)
 
     def _note_poison(self, qpool: int, queue: int, reason: int, pid: int) -> None:
         self.poisoned.append(Poisoned(qpool, self.core.rules[queue].name, reason, pid))

@@ -138,7 +138,7 @@ class EngineChecks:
     def _check_limbo(self) -> None:
         limbo, t = self._engine.limbo, self._t
         lost = np.flatnonzero((self._state == _ACTIVE) & (t.v["e_reader"][: self._high] == 0))
-        for entry in sorted(set(lost.tolist()) - limbo.keys()):
+        for entry in sorted(set(lost.tolist()) - limbo.keys() - self._engine.back.entries):
             self._report.add(Rule.LIMBO, self._row(entry), "active without a reader")
         for entry, lease in limbo.items():
             if entry >= self._high or self._state[entry] != _ACTIVE or t.e_reader[entry]:

@@ -48,7 +48,7 @@ class Loaded:
 
     messages: int = 0
     entries: int = 0
-    limbo: dict[int, int] = field(default_factory=dict)  # active entry -> low half of its lease
+    limbo: dict[int, int] = field(default_factory=dict)  # active entry -> pool.lease_tag
     findings: list[Finding] = field(default_factory=list)
     duplicates: list[tuple[int, int]] = field(default_factory=list)  # (file, record) of the losers
 

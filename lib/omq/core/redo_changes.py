@@ -18,7 +18,7 @@ from omq.base.checksum import crc32c
 from omq.core.state import IDEL
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import PART
-from omq.format.pool import Message, PartState, QueuePart, RecordFlag
+from omq.format.pool import Message, PartState, QueuePart, RecordFlag, lease_tag
 
 NS = 1_000_000_000
 Frame = Sequence[Any]
@@ -33,7 +33,7 @@ class At:
     SIZE, LENGTH, CRC, OFFSET = _at["size"], _at["length"], _at["crc"], _at["offset"]
     PID, UID, FILE, RECORD = _at["pid"], _at["uid"], _at["file"], _at["record"]
     PARTS, LEASE, ARGUMENT = _at["parts"], _at["lease"], _at["argument"]
-    UNIT, REASON, TARGET = _at["unit"], _at["reason"], _at["target"]
+    UNIT, REASON, TARGET, TOKEN = _at["unit"], _at["reason"], _at["target"], _at["token"]
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def _give(message: Message, frame: Frame, _: bytes) -> None:
     part = part_on(message, frame[At.QUEUE])
     if part is not None:
         part.state, part.attempts = PartState.ACTIVE, frame[At.ATTEMPT]
-        part.until = frame[At.LSN] & 0xFFFFFFFF
+        part.until = lease_tag(frame[At.LSN], frame[At.TOKEN])
 
 
 def _done(message: Message, frame: Frame, _: bytes) -> None:

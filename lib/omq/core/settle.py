@@ -3,8 +3,8 @@ a reader.
 
 Each names the entry, the QPoolId and the lease of the hand-out. LeaseLost when they do not match
 what the tables say: the message has been taken back meanwhile, and this reader's word does not
-count. After a restart of the manager the lease still counts (its low half is in the pool), so a
-reader that outlived the manager may finish what it holds.
+count. After a restart of the manager its low half still counts for the reader that claimed the
+message when it registered again (core.limbo), so it may finish what it holds.
 
 Frames: DONE (LAST_PART when the message is gone, TO_IDEL when idel.server has files to remove),
 DEFER (FAILED when the attempt counts), RELEASE_GIVEN, POISON with evidence, MOVE with the new queue

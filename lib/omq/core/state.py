@@ -68,6 +68,8 @@ class QueueRules:
     attempts_max: int = 3
     death_delay_ns: int = 30_000_000_000
     lease_ns: int = 0
+    priority: int = 4  # of a message that does not say it; asked by clients
+    persistent: bool = True  # the same
 
 
 @dataclass(slots=True)

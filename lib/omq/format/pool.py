@@ -11,7 +11,7 @@ than 16 queues goes on in the record of the same file that `next` names (seed: N
 
 Queue part (21 bytes): queue, priority (low 4 bits) with state (high 4 bits), attempts (failed
 ones, up to 255), retries (defers by a reader, up to 255), until, submit time (unix s), sequence.
-`until` is the defer time in unix seconds when DEFERRED, the low half of the lease when ACTIVE.
+`until` is the defer time in unix seconds when DEFERRED, `lease_tag` when ACTIVE.
 
 In the middle of a crash: records are written through the double-write file of a checkpoint
 (storage/pool.py), so a record that fails its CRC after recovery is damage, never a torn write.
@@ -44,6 +44,12 @@ RECORD = Layout(
 )
 PART = Layout("queue:H grade:B attempts:B retries:B until:I submitted:I sequence:Q", 21)
 assert RECORD.size + PARTS_PER_RECORD * PART.size == RECORD_BYTES
+
+
+def lease_tag(lease: int, token: int) -> int:
+    """`until` of an ACTIVE part: the low half of the lease, folded with the token of its reader, so
+    that nobody else can say that it holds the message. Folded once more it is the lease again."""
+    return (lease ^ token ^ token >> 32) & 0xFFFFFFFF
 
 
 class RecordKind(IntEnum):

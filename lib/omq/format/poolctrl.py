@@ -1,6 +1,6 @@
 """`poolctrl`: the checkpoint and the list of queues, in two slots that are written in turn.
 
-    file := slot 0 (128 KiB), slot 1 (128 KiB)
+    file := slot 0 (512 KiB), slot 1 (512 KiB)
     slot := header (128 bytes), queue entry (64 bytes) * queues, client entry (64 bytes) * clients
 
 The slot with the higher `generation` and a right CRC (bytes 8 .. used) counts. A checkpoint writes
@@ -14,12 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntFlag
 
+from omq.base import limits
 from omq.base.checksum import crc32c
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
 
 VERSION = 1
-SLOT_BYTES = 1 << 17
+SLOT_BYTES = 1 << 19
 MAGIC = b"OMQC"
 CRC_FROM = 8
 HEADER = Layout(
@@ -29,7 +30,8 @@ HEADER = Layout(
 )
 QUEUE = Layout("queue:H flags:H spare:I name:24s reserved:32s", 64)
 CLIENT = Layout("token:Q sequence:Q qpool:Q lsn:Q count:I uid:I time:q given:Q given_last:Q", 64)
-CLIENTS_MAX = (SLOT_BYTES - HEADER.size) // CLIENT.size - 1000
+CLIENTS_MAX = (SLOT_BYTES - HEADER.size - limits.QUEUES_MAX * QUEUE.size) // CLIENT.size
+assert CLIENTS_MAX >= limits.DEDUPE_CLIENTS_MAX
 
 
 class ControlFlag(IntFlag):

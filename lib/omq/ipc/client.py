@@ -21,6 +21,7 @@ NoAuthority.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -39,7 +40,7 @@ from omq.format.journal import FRAME, FrameType
 from omq.format.wire import Operation
 from omq.ipc.link import Link
 from omq.ipc.message import Message
-from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing, encode_plain
+from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing, encode_plain, with_defaults
 from omq.ipc.reader import Reader
 from omq.storage import containers
 from omq.storage.payloads import PayloadReader
@@ -58,6 +59,19 @@ def connect(spool: Path | str | None = None, instance: str | None = None, name: 
     return Connection(SpoolPaths(root), names.check_client_name(name), timeout_s)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What a client knows of a queue: its number, and what its messages are that do not say it."""
+
+    number: int
+    priority: int
+    persistent: bool
+
+    @property
+    def plain(self) -> bool:
+        return self.priority == limits.PRIORITY_NORMAL and self.persistent
+
+
 class Connection:
     """A registered client; see the module. Use it as a context manager."""
 
@@ -65,22 +79,25 @@ class Connection:
         self.paths = paths
         self.name = name
         self._link = Link(paths, name, timeout_s)
-        self._queues: dict[str, int] = {}
+        self._queues: dict[str, QueueFacts] = {}
         self._bodies = PayloadReader(paths)
 
     # putting
 
-    def put(self, queues: str | Sequence[str], body: bytes = b"", *, priority: int | str = 4,
-            properties: Mapping[str, str] | None = None, persistent: bool = True,
+    def put(self, queues: str | Sequence[str], body: bytes = b"", *,
+            priority: int | str | None = None, properties: Mapping[str, str] | None = None,
+            persistent: bool | None = None,
             correlation_id: bytes = b"", message_id: bytes = b"", expiry_s: float | None = None,
             reply_to: str = "", delay_s: float = 0.0, outgoing: Outgoing | None = None) -> str:
         """Put one message on one queue, or on several at once; its id (48 hex digits).
 
-        It returns when the message is on the disk (not for persistent=False)."""
+        Priority and persistence are those of queues.conf for the (first) queue unless said.
+        `expiry_s` is kept with the message and not acted on yet. It returns when the message is on
+        the disk (not for persistent=False)."""
         listed = (queues,) if isinstance(queues, str) else tuple(queues)
         message = outgoing or Outgoing(
             body=body, queues=listed,
-            priority=priority if isinstance(priority, int) else names.parse_priority(priority),
+            priority=names.parse_priority(priority) if isinstance(priority, str) else priority,
             properties=properties or {}, persistent=persistent, correlation_id=correlation_id,
             message_id=message_id, expiry_s=expiry_s, reply_to=reply_to, delay_s=delay_s)
         encoded = self.encode(message, listed)
@@ -108,11 +125,12 @@ class Connection:
         """Put many messages on one queue; their ids. Each request of a batch is all or nothing; a
         sequence too long for one request goes in several."""
         number = self.queue_number(queue)
+        plain = self._queues[queue].plain
         ids: list[str] = []
         rows: list[Encoded] = []
         start, room, size, threshold = 0, self._link.room, 0, self._link.threshold
         for i, message in enumerate(messages):
-            if isinstance(message, bytes) and len(message) <= threshold:
+            if plain and isinstance(message, bytes) and len(message) <= threshold:
                 encoded = encode_plain(number, message)
             else:
                 encoded = self._encode_one(queue, message)
@@ -158,6 +176,9 @@ class Connection:
             # Containers are files of the spool, which this user may not write.
             raise MessageTooLong(size=len(message.body), queue=listed[0],
                                  limit=self._link.threshold)
+        if listed and (message.priority is None or message.persistent is None):
+            first = self._queues[listed[0]]
+            message = with_defaults(message, first.priority, persistent=first.persistent)
         return encode_outgoing(message, numbers, reply_to, self.paths, self._link.threshold,
                                self.name)
 
@@ -184,13 +205,14 @@ class Connection:
     # administration
 
     def queue_number(self, queue: str) -> int:
-        """Number of a queue; UnknownQueue. Asked once."""
-        number = self._queues.get(queue)
-        if number is None:
+        """Number of a queue; UnknownQueue. Asked once, with the defaults of queues.conf."""
+        known = self._queues.get(queue)
+        if known is None:
             names.check_queue_name(queue)
-            number = int(self.control({"op": "open", "queue": queue})["queue"])
-            self._queues[queue] = number
-        return number
+            facts = self.control({"op": "open", "queue": queue})
+            known = self._queues[queue] = QueueFacts(
+                int(facts["queue"]), int(facts["priority"]), bool(facts["persistent"]))
+        return known.number
 
     def control(self, question: dict[str, Any]) -> dict[str, Any]:
         """One question over the control connection, for tools; the answer."""

@@ -23,6 +23,7 @@ from omq.base.errors import (
     NoMessage,
     NotRegistered,
     OmqError,
+    SpoolFull,
     UnknownQueue,
 )
 from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
@@ -69,10 +70,9 @@ class ControlPlane:
         self._epoch = epoch
         self._requests = requests
         self._owner, self._group = owner
-        self._channel_bytes = channel_bytes
-        self._threshold = threshold
-        self._answered = answered
-        self._numbers = {r.name: q for q, r in self._engine.core.rules.items()}
+        self._channel_bytes, self._threshold = channel_bytes, threshold
+        self._sessions.answered = answered
+        self.renumber()
         self._operations: dict[str, Callable[[Session, Question], Question]] = {
             "open": self._open, "reader": self._reader, "unread": self._unread,
             "cancel": self._cancel, "locate": self._locate, "bye": self._bye,
@@ -81,8 +81,8 @@ class ControlPlane:
         self._later = {"operate": self.operators.operate, "free": self.operators.free}
 
     def renumber(self) -> None:
-        """After a reload: queues may have been added."""
-        self._numbers = {r.name: q for q, r in self._engine.core.rules.items()}
+        """At the start, and after a reload: queues may have been added."""
+        self._numbers: dict[str, int] = {r.name: q for q, r in self._engine.core.rules.items()}
 
     def drain(self) -> None:
         """All events that the doorkeeper has queued."""
@@ -142,7 +142,7 @@ class ControlPlane:
             raise BadRequest(reason="a token has 16 bytes")
         peer = peer_of(door.connection)
         token = new_token(old or None)
-        known = self._answered.get(int.from_bytes(token[:8], "little")) if old else None
+        known = self._sessions.answered.get(int.from_bytes(token[:8], "little")) if old else None
         if known and known.uid != peer.uid:
             raise BadRequest(reason="the token is another user's")
         if any(s.token[:8] == token[:8] for s in self._sessions.by_id.values()):
@@ -153,7 +153,6 @@ class ControlPlane:
         self._resume(session, question, known)
         answered = None
         if known and known.sequence == in_doubt:
-            session.sequence = in_doubt
             answered = {"sequence": in_doubt, "qpool": known.qpool, "count": known.count,
                         "lsn": known.lsn}
         return {
@@ -179,7 +178,7 @@ class ControlPlane:
                       int.from_bytes(token[:8], "little"),
                       owns=peer.uid in (0, self._owner, os.geteuid()))
         session = Session(party, token, name, peer.gids, door, channel, reply, request,
-                          is_trusted(peer, self._owner, self._group))
+                          is_trusted(peer, self._owner, self._group), self._epoch)
         self._sessions.add(session)
         t, core = self._engine.core.t, self._engine.core
         t.r_pid[row], t.r_uid[row], t.r_client[row] = peer.pid, peer.uid, party.client
@@ -212,7 +211,8 @@ class ControlPlane:
     def _open(self, session: Session, question: Question) -> Question:
         number = self._number(str(question["queue"]))
         rules = self._engine.core.rules[number]
-        return {"queue": number, "max_length": rules.max_length, "max_depth": rules.max_depth}
+        return {"queue": number, "max_length": rules.max_length, "max_depth": rules.max_depth,
+                "priority": rules.priority, "persistent": rules.persistent}
 
     def _reader(self, session: Session, question: Question) -> Question:
         number = self._number(str(question["queue"]))
@@ -221,9 +221,8 @@ class ControlPlane:
             raise BadRequest(reason="one reader a connection; it reads another queue already")
         session.queue, session.auxiliary = number, bool(question.get("auxiliary"))
         t, row = self._engine.core.t, session.party.slot
-        t.r_queue[row] = number
-        t.r_flags[row] = (ReaderFlag.IN_USE | ReaderFlag.READS
-                          | (ReaderFlag.AUXILIARY if session.auxiliary else 0))
+        kind = ReaderFlag.AUXILIARY if session.auxiliary else ReaderFlag(0)
+        t.r_queue[row], t.r_flags[row] = number, ReaderFlag.IN_USE | ReaderFlag.READS | kind
         self._note_reader(session, FrameType.READER_UP)
         return {"queue": number}
 
@@ -236,10 +235,12 @@ class ControlPlane:
 
     def _note_reader(self, session: Session, kind: FrameType) -> None:
         block, party = self._engine.core.block, session.party
-        name = session.name.encode()
-        block.reserve(1, len(name))
+        try:
+            block.reserve(1, len(session.name))
+        except SpoolFull:  # history lacks a line; a reader must be able to come and go all the same
+            return
         block.frame(kind, 0, session.queue, 0, client=party.client, pid=party.pid, uid=party.uid,
-                    payload=name)
+                    payload=session.name.encode())
 
     def _cancel(self, session: Session, question: Question) -> Question:
         if session.waiter is not None:
@@ -267,8 +268,8 @@ class ControlPlane:
         return {}
 
     def _status(self, session: Session, question: Question) -> Question:
-        counters = self._engine.core.t.counters
-        return {"counters": {c.name.lower(): counters[c] for c in Counter}, "epoch": self._epoch}
+        t = self._engine.core.t
+        return {"counters": {c.name.lower(): t.counters[c] for c in Counter}, "epoch": self._epoch}
 
     # the end of a client
 
@@ -276,6 +277,7 @@ class ControlPlane:
         """A client is gone: what it held comes back; untouched if it left in order."""
         if session.gone:
             return
+        self._server.carry_out(session)
         waiters = [session.waiter] if session.waiter is not None else []
         returned = self._engine.forget(
             session.party, waiters,
@@ -296,4 +298,3 @@ class ControlPlane:
     def _free(self, session: Session) -> None:
         self.end(session, died=True)
         self._doors.close(session.door)
-

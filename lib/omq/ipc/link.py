@@ -242,9 +242,9 @@ class Link:
                     self._drop()
                     raise TimedOut(seconds=self._timeout_s, what="the queue manager")
                 continue
-            magic, status, lost, answered, count, length, qpool, lsn, _, _ = REPLY.unpack_from(
-                self.reply)
-            if magic != REQUEST_MAGIC or answered != sequence:
+            (magic, status, lost, answered, count, length, qpool, lsn, epoch, _
+             ) = REPLY.unpack_from(self.reply)
+            if magic != REQUEST_MAGIC or answered != sequence or epoch != self.epoch:
                 continue  # woken by interrupt(), or the reply of a request given up
             if status:
                 raise from_status(status, self._fields(length))

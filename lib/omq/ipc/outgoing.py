@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from omq.base.checksum import crc32c
 from omq.base.errors import BadRequest
@@ -27,16 +27,17 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message to put. `queues` may be empty where the operation names the queue."""
+    """A message to put. `queues` may be empty where the operation names the queue. What is None is
+    as queues.conf has it for the (first) queue."""
 
     body: bytes = b""
     queues: tuple[str, ...] = ()
-    priority: int = 4
+    priority: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    persistent: bool = True
+    persistent: bool | None = None
     correlation_id: bytes = b""  # up to 24 bytes
     message_id: bytes = b""  # up to 24 bytes; empty = the manager's
-    expiry_s: float | None = None  # seconds from now
+    expiry_s: float | None = None  # seconds from now; kept with the message, not acted on yet
     reply_to: str = ""
     delay_s: float = 0.0  # not handed out before that time has passed
 
@@ -78,13 +79,16 @@ def encode_plain(queue: int, body: bytes) -> Encoded:
 
 def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,
                     threshold: int, application: str) -> Encoded:
-    """Encode a message for the queues with these numbers. BadRequest, BadPriority, BadProperty."""
+    """Encode a message for the queues with these numbers; what it leaves open is normal and
+    persistent. BadRequest, BadPriority, BadProperty."""
     body = message.body
+    if message.priority is None or message.persistent is None:
+        message = with_defaults(message, _NORMAL, persistent=True)
     if (len(queues) == 1 and len(body) <= threshold and not message.properties
             and not message.correlation_id and not message.message_id and message.expiry_s is None
             and not reply_to and not message.delay_s):
         payload = b"".join((_PLAIN_HEAD, len(body).to_bytes(8, "little"), _PLAIN_TAIL, body))
-        return Encoded(queues[0], check_priority(message.priority), int(message.persistent),
+        return Encoded(queues[0], _checked_priority(message), int(bool(message.persistent)),
                        len(body), crc32c(payload), 0, 0, 0, 0, payload)
     return _encode_full(message, queues, reply_to, paths, threshold, application)
 
@@ -93,7 +97,7 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, paths:
                  threshold: int, application: str) -> Encoded:
     if not queues:
         raise BadRequest(reason="a message needs a queue")
-    priority = check_priority(message.priority)
+    priority = _checked_priority(message)
     correlation, given = _identifier(message.correlation_id), _identifier(message.message_id)
     now = time.time_ns()
     expiry = now + int(message.expiry_s * NS) if message.expiry_s is not None else 0
@@ -123,6 +127,17 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, paths:
         queues[0], priority, int(flags), size, crc32c(payload),
         message_format.id_hash(correlation), message_format.id_hash(given), expiry, len(parts),
         payload, container)
+
+
+def with_defaults(message: Outgoing, priority: int, *, persistent: bool) -> Outgoing:
+    """The message with these where it says nothing."""
+    return replace(
+        message, priority=priority if message.priority is None else message.priority,
+        persistent=persistent if message.persistent is None else message.persistent)
+
+
+def _checked_priority(message: Outgoing) -> int:
+    return check_priority(_NORMAL if message.priority is None else message.priority)
 
 
 def _identifier(raw: bytes) -> bytes:

@@ -2,8 +2,14 @@
 
 A disposition (done, defer, fail, release) is recorded and travels with the next request for
 messages, so that "done with these and give me more" is one request; `flush` sends what is recorded.
-`move` is sent at once: it is one atomic operation of its own. Leaving the reader sends what is
-recorded and gives back what is still held.
+`move` is sent at once: it is one atomic operation of its own.
+
+Leaving the reader (the end of its `with`, `close`) sends what is recorded and gives back what is
+still held, to its old place and no attempt counted. Leaving it by an exception does the same, but
+the message that the iteration has in hand, if nothing was said of it, has failed: one attempt, so
+that a message whose handling always raises ends on POISON and not in a circle. KeyboardInterrupt
+and its like are nobody's failure. If the manager is away it is not waited for; when it comes back
+what was handed out counts as a dead reader's.
 
 A message that comes again after its reader died is flagged `redelivered`: at least once for
 whatever the reader does outside, exactly once for what happens on queues.
@@ -20,8 +26,10 @@ from omq.base.errors import (
     BadRequest,
     BodyUnavailable,
     LeaseLost,
+    ManagerUnavailable,
     MessageTooLong,
     OmqError,
+    TimedOut,
 )
 from omq.format.journal import FrameType
 from omq.format.message import Part, pack_parts
@@ -53,6 +61,7 @@ class Reader:
         self._ended = False  # interrupted: an iteration ends
         self.lost = 0  # dispositions that came too late: the manager had taken the message back
         self._held: dict[int, Message] = {}
+        self._current: Message | None = None  # what the iteration has given last
         self._records: list[tuple[Settlement, Message, int, bytes]] = []
         self._sending: list[tuple[Settlement, Message, int, bytes]] = []  # not answered yet
         link.control({"op": "reader", "queue": queue, "auxiliary": auxiliary})
@@ -182,6 +191,10 @@ class Reader:
                 raise
             return bodies.read(*moved, length, qpool)
 
+    def holds(self, message: Message) -> bool:
+        """Whether nothing has been said of this message yet."""
+        return self._held.get(message.qpool_id) is message
+
     def interrupt(self) -> None:
         """Callable from a signal handler: the wait under way ends, and the next call of `next`
         returns at once; an iteration ends."""
@@ -192,7 +205,10 @@ class Reader:
             batch = self.next()
             if not batch and (self._link.interrupted or self._ended):
                 return
-            yield from batch
+            for message in batch:
+                self._current = message
+                yield message
+            self._current = None
 
     def close(self) -> None:
         """Send what is recorded and give back what is held."""
@@ -210,5 +226,14 @@ class Reader:
                  trace: TracebackType | None) -> None:
         if error is None:
             self.close()
-        # After an error nothing is settled: closing the connection gives everything back.
+            return
+        current = self._current
+        if isinstance(error, Exception) and current is not None and self.holds(current):
+            current.fail(f"{type(error).__name__}: {error}")
+        if isinstance(error, ManagerUnavailable | TimedOut):
+            return
+        try:
+            self.close()
+        except OmqError as second:
+            error.add_note(f"omq: what was said of the messages could not be sent: {second}")
 

@@ -1,13 +1,14 @@
 """The manager's end of the request queue: waits in one place, then takes all that is there.
 
-A signal ends the wait with an empty batch. If somebody removes the queue (ipcrm) the error goes up:
-the manager ends and the next one makes a new queue, to which the clients come by themselves.
+A signal ends the wait with an empty batch. If somebody removes the queue (ipcrm), IpcRemoved: the
+manager ends and the next one makes a new queue, to which the clients come by themselves.
 """
 
 from __future__ import annotations
 
 import sysv_ipc
 
+from omq.base.errors import IpcRemoved
 from omq.format.wire import REQUEST_TYPE
 
 
@@ -32,8 +33,8 @@ class Requests:
                     add(raw)
         except sysv_ipc.BusyError:
             pass
-        except sysv_ipc.ExistentialError:
-            raise  # somebody removed the queue: the manager starts anew
+        except sysv_ipc.ExistentialError as error:
+            raise IpcRemoved(what="message queue", id=self.queue.id) from error
         except sysv_ipc.Error:  # a signal
             pass
         return out

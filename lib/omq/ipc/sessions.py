@@ -4,8 +4,9 @@ A client connects once over the socket; SO_PEERCRED says who it is. It gets a cl
 128-bit token and a private channel. Every request carries id and token. Authority per queue is
 asked once and remembered; "no" is remembered as well.
 
-A client that lost its manager registers again with its old token: the low half names it in the
-journal, and the uid must be the same. It then learns what became of its request under way.
+A client that lost its manager, or its connection or channel, registers again with its old token:
+the low half names it in the journal, and the uid must be the same. It then learns what became of
+its request under way: of an earlier manager's from the journal, of this one's from `answered`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from typing import Any
 
 import sysv_ipc
 
+from omq.base import limits
 from omq.base.authority import Authority
 from omq.base.errors import NoAuthority, OmqError, TooManyClients
 from omq.core.state import Party
 from omq.core.waiting import Waiter
+from omq.format.poolctrl import Answered
 from omq.format.wire import REPLY, REQUEST_MAGIC, halves
 from omq.ipc.doorkeeper import Door
 from omq.ipc.objects import ServerChannel
@@ -47,22 +50,25 @@ class Session:
     reply: memoryview
     request: memoryview
     trusted: bool  # may read the spool's files itself
+    epoch: int = 0  # of this manager
     sequence: int = 0  # last request taken
     queue: int = 0  # read by this client, 0 = none
     auxiliary: bool = False
     waiter: Waiter | None = None
     rights: dict[tuple[str, int], bool] = field(default_factory=dict)
+    last: tuple[int, int, int, int] = (0, 0, 0, 0)  # carried out: sequence, count, QPoolId, LSN
     lost: int = 0  # settlements of the request under way that did not hold
     deaf: int = 0  # replies that could not be announced
     gone: bool = False
 
     def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
-               qpool: int = 0, lsn: int = 0, epoch: int = 0) -> None:
+               qpool: int = 0, lsn: int = 0) -> None:
         """Write the reply header and release the semaphore. Never blocks."""
         REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, self.lost, sequence, count, length,
-        qpool,
-                        lsn, epoch, b"")
+                        qpool, lsn, self.epoch, b"")
         self.lost = 0
+        if not status:
+            self.last = (sequence, count, qpool, lsn)
         try:
             self.channel.semaphore.release()
         except (sysv_ipc.Error, ValueError):
@@ -86,6 +92,7 @@ class Sessions:
         self.limit = limit
         self.authority = authority
         self._names = names
+        self.answered: dict[int, Answered] = {}  # last request of clients that are not here
         self._next = 1
         self._rows: list[int] = []
         self._gone: list[Session] = []
@@ -120,6 +127,13 @@ class Sessions:
         """Forget a client. Its channel stays until `close_gone`: the group may still hold payloads
         that lie in it."""
         session.gone = True
+        sequence, count, qpool, lsn = session.last
+        if sequence:
+            token, uid = session.party.token, session.party.uid
+            self.answered.pop(token, None)  # the youngest stand last
+            self.answered[token] = Answered(token, sequence, qpool, count, lsn, uid)
+            if len(self.answered) > limits.DEDUPE_CLIENTS_MAX:
+                del self.answered[next(iter(self.answered))]
         self.by_id.pop(session.party.client, None)
         self.by_door.pop(id(session.door), None)
         self._gone.append(session)

@@ -112,6 +112,8 @@ def daemon_options(
     log = EventLog(
         program, location.paths.event_log, level=Level[settings.event_level], stderr=to_stderr
     )
+    if "OMQ_FAULT" in os.environ:
+        log.event(events.FAULT_ARMED, event_log.WARNING, points=os.environ["OMQ_FAULT"])
     signals = Signals()
     signals.install()
     return DaemonContext(

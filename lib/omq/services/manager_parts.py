@@ -110,7 +110,8 @@ def rules_from(queues: dict[str, QueueConf], known: dict[str, int], settings: Se
         out.append(QueueRules(
             number, name, conf.max_depth or UNLIMITED, conf.max_length or settings.body_bytes_max,
             conf.put_allowed, conf.get_allowed, conf.attempts_max,
-            conf.death_delay_s * clock.NS_PER_S, conf.lease_s * clock.NS_PER_S))
+            conf.death_delay_s * clock.NS_PER_S, conf.lease_s * clock.NS_PER_S,
+            conf.priority_default, conf.persistent_default))
     return out
 
 
@@ -132,7 +133,7 @@ def build(context: DaemonContext) -> Parts:
     pool = PoolFiles(paths, info.uuid)
     recovered = recover(paths, settings, info.uuid, pool, progress)
     progress.step("loading the index")
-    memory, core = _index(context, recovered, info.uuid)
+    memory, core = _index(context, recovered, info.uuid, listed)
     loaded = _load(context, core, pool)
     _set_aside(context, recovered, loaded)
     if loaded.duplicates:
@@ -168,17 +169,20 @@ def _wait_for_pool(context: DaemonContext) -> File:
         try:
             return spool.lock(context.paths.pool_lock, "queue.manager, recovering")
         except SpoolLocked:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or context.signals.stopping:
                 raise
+            context.notifier.extend(context.settings.start_timeout_s)
+            context.notifier.status("waiting for pool.writer's last checkpoint")
             context.signals.wait(context.settings.pool_poll_ms / 1000)
 
 
-def _index(context: DaemonContext, recovered: Recovered, uuid: bytes
+def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: ObjectList
            ) -> tuple[sysv_ipc.SharedMemory, Core]:
     settings, paths = context.settings, context.paths
     layout = IndexLayout.of(settings.messages_max, settings.queue_entries_max, 1000,
                             settings.clients_max)
     memory = segment.create(layout.size)
+    listed.note("shm", 0, memory.id)  # ids.json is written much later; a kill may come before it
     memory.gid = paths.root.stat().st_gid
     tables = Tables(memoryview(memory), layout)
     now, pid = clock.wall_ns(), os.getpid()

@@ -1,31 +1,56 @@
 """The tombstone: what a dying queue.manager says of itself, in logs/qmgr.tomb.
 
-Cause, stack and counters, then the text dump of the queues as omqdump's `t` `q` writes it. It is
-for people and is not synced: the disk may be what killed the manager.
+Cause, stack and counters, then the text dump of the memory as omqdump's `t` `q` writes it, cut at
+DUMP_LINES_MAX. It is for people and is not synced: the disk may be what killed the manager. The
+tables may be half changed; what the dump cannot say of them stands at its end.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
 from omq.base import clock
 from omq.base.paths import SpoolPaths
+from omq.core.index_view import IndexView
 from omq.core.tables import Tables
+from omq.core.text_dump import memory_lines
 from omq.format.index import Counter
 
+DUMP_LINES_MAX: Final = 200_000
+"""About 10,000 messages: more would keep the next manager waiting, and nobody reads it."""
 
-def write_tombstone(paths: SpoolPaths, tables: Tables, cause: str, stack: str) -> None:
+
+def write_tombstone(paths: SpoolPaths, tables: Tables, cause: str, stack: str,
+                    sample_period_s: int) -> None:
     """Write it as far as the system allows; the process ends in any case."""
     lines = [f"Queue Manager died at {clock.iso_time(clock.wall_ns())}, pid {os.getpid()}",
              f"Cause: {cause}", "Stack:", stack, "Counters:"]
     lines += [f"  {counter.name.lower()} = {tables.counters[counter]}" for counter in Counter]
-    data = ("\n".join(lines) + "\n").encode()
     try:
         handle = os.open(paths.tombstone, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW,
                          0o640)
     except OSError:  # the log directory is on the disk that failed; the event log has the cause
         return
     try:
-        os.write(handle, data)
+        os.write(handle, ("\n".join(lines) + "\n\n").encode())  # first what cannot fail
+        os.write(handle, ("\n".join(_dump(paths, tables, sample_period_s)) + "\n").encode())
+    except OSError as error:  # a full disk: the event log has the cause, this is the rest of it
+        os.write(2, f"queue.manager: the tombstone is cut: {error.strerror}\n".encode())
     finally:
         os.close(handle)
+
+
+def _dump(paths: SpoolPaths, tables: Tables, sample_period_s: int) -> Iterator[str]:
+    """The dump, as far as the tables allow it; what went wrong is its last line."""
+    try:
+        view = IndexView.of(tables, paths)
+        lines = memory_lines(view, clock.wall_ns(), sample_period_s)
+        yield from islice(lines, DUMP_LINES_MAX)
+        if next(lines, None) is not None:
+            yield f"(cut here: {DUMP_LINES_MAX} lines)"
+        view.close()
+    except Exception as error:  # whatever the tables are in: the cause above must not be hidden
+        yield f"(the dump ends here: {error!r})"

@@ -26,6 +26,7 @@ from omq.format.index import Counter
 from omq.services.daemon import DaemonContext, last_trace, run_daemon
 from omq.services.manager_parts import Parts, build, rules_from
 from omq.services.manager_tombstone import write_tombstone
+from omq.storage import durable
 
 REQUESTS_PER_GROUP = 1024
 CLOSE_S = 30.0  # behind the drain: the last block, its sync on a busy disk, the IPC objects
@@ -39,6 +40,8 @@ class QueueManager:
         self._log = context.log
         self._parts: Parts = build(context)
         self._space_due = 0
+        self._space_file = 0
+        self._space_free = True
         self._watchdog_due = 0
         self._draining_until = 0
         self._status_due = 0
@@ -79,11 +82,12 @@ class QueueManager:
         if parts.doorkeeper.events:
             parts.control.drain()
         server.dispatch()
+        durable.check_latch()  # an error inside a request, as of a new journal file: no answers
         engine.commit()
         server.release()
         parts.control.operators.release()
-        if engine.poisoned:
-            self._report_poisoned()
+        if engine.poisoned or engine.back.ended:
+            self._report_taken_back()
         self._chores(now)
 
     def _chores(self, now: int) -> None:
@@ -94,15 +98,25 @@ class QueueManager:
             self._reload()
         if signals.stopping and not self._draining_until:
             self._begin_drain(now)
-        if now >= self._space_due:
+        # Also with each journal file: a fast client could eat the reserve between two looks.
+        if now >= self._space_due or parts.writer.file_number != self._space_file:
+            self._space_file = parts.writer.file_number
             self._space_due = now + context.settings.disk_check_interval_s * clock.NS_PER_S
-            parts.engine.core.space_left = parts.writer.check_space(context.settings)
+            self._note_space(free=parts.writer.check_space(context.settings))
         interval = context.notifier.watchdog_interval_s
         if interval and now >= self._watchdog_due:
             context.notifier.watchdog()
             self._watchdog_due = now + int(interval * clock.NS_PER_S)
         if now >= self._status_due:
             self._say_status(now)
+
+    def _note_space(self, *, free: bool) -> None:
+        """New messages are taken or refused; each change is one event."""
+        self._parts.engine.core.space_left = free
+        if free != self._space_free:
+            self._space_free = free
+            event, level = (events.SPOOL_FREE, REPORT) if free else (events.SPOOL_FULL, ERROR)
+            self._log.event(event, level, path=self._context.paths.root)
 
     def _say_status(self, now: int) -> None:
         self._status_due = now + 10 * clock.NS_PER_S
@@ -111,7 +125,11 @@ class QueueManager:
             f"{t.messages.used} messages, {len(self._parts.sessions.by_id)} clients, "
             f"LSN {t.counters[Counter.LAST_LSN]}")
 
-    def _report_poisoned(self) -> None:
+    def _report_taken_back(self) -> None:
+        for ended in self._parts.engine.back.ended:
+            self._log.event(events.LEASE_ENDED, WARNING, queue=ended.queue, qpool_id=ended.qpool,
+                            pid_of_reader=ended.pid)
+        self._parts.engine.back.ended.clear()
         for poisoned in self._parts.engine.poisoned:
             self._log.event(events.MESSAGE_POISONED, ERROR, queue=poisoned.queue,
                             qpool_id=poisoned.qpool, reason=poisoned.reason,
@@ -134,7 +152,13 @@ class QueueManager:
         engine.begin(clock.wall_ns(), clock.monotonic_ns())
         known = {rules.name: number for number, rules in engine.core.rules.items()}
         for rules in rules_from(queues, known, context.settings):
-            engine.define_queue(rules)
+            before = engine.core.rules.get(rules.queue)
+            if rules != before:
+                engine.define_queue(rules)
+                removed = rules.name not in queues
+                event = (events.QUEUE_DEFINED if before is None else events.QUEUE_REMOVED if removed
+                         else events.QUEUE_CHANGED)
+                self._log.event(event, REPORT, queue=rules.name)
         engine.commit(sync=True)
         parts.control.renumber()
         parts.sessions.new_authority(authority)
@@ -167,7 +191,8 @@ class QueueManager:
 
     def die(self, cause: str) -> None:
         """Last words: the tombstone."""
-        write_tombstone(self._context.paths, self._parts.engine.core.t, cause, last_trace())
+        write_tombstone(self._context.paths, self._parts.engine.core.t, cause, last_trace(),
+                        self._context.settings.load_sample_period_s)
 
 
 def _body(context: DaemonContext) -> int:
@@ -179,6 +204,10 @@ def _body(context: DaemonContext) -> int:
         context.log.event(events.MANAGER_DIED, FATAL, reason=str(error))
         manager.die(str(error))
         os._exit(error.exit_code)  # no clean-up that could touch the disk again
+    except OmqError as error:
+        context.log.event(events.MANAGER_DIED, FATAL, reason=str(error))
+        manager.die(str(error))
+        raise
     except Exception as error:
         context.log.event(events.BUG, FATAL, traceback=last_trace())
         manager.die(repr(error))

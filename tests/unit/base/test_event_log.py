@@ -58,7 +58,7 @@ def test_hostile_fields_stay_on_their_line(
 ) -> None:
     path = tmp_path / "events.log"
     log = EventLog("x", path)
-    log.event(events.BAD_REQUEST, ERROR, name="a\n\x1b[2J b", raw=b"\n\xff", long="y" * 5000)
+    log.event(events.REQUEST_REFUSED, ERROR, name="a\n\x1b[2J b", raw=b"\n\xff", long="y" * 5000)
     log.close()
     text = path.read_text(encoding="ascii")
     assert text.count("\n") == 1

@@ -24,7 +24,7 @@ from omq.core.tables import Tables
 from omq.format.index import EntryState
 from omq.format.journal import RELOCATION
 from omq.format.message import Descriptor, Part, encode, id_hash
-from omq.format.pool import RECORD_BYTES, Message
+from omq.format.pool import RECORD_BYTES, Message, lease_tag
 from omq.format.wire import Settlement
 from omq.storage import control as poolctrl
 from omq.storage.disk import Disk
@@ -212,7 +212,7 @@ class World:
                 state = t.e_state[e]
                 until = -(-t.e_until[e] // 10**9) if state == EntryState.DEFERRED else 0
                 if state == EntryState.ACTIVE:
-                    until = t.e_lease[e] & 0xFFFFFFFF
+                    until = lease_tag(t.e_lease[e], self.party.token)
                 parts.append((t.e_queue[e], t.e_priority[e], state, t.e_attempts[e], t.e_retries[e],
                               until, t.e_sequence[e]))
             where = (t.m_file[slot], t.m_record[slot], t.m_location[slot], t.m_offset[slot],

@@ -10,6 +10,7 @@ import pytest
 from omq.core.settle import Verdict
 from omq.core.state import QueueRules
 from omq.format.message import Part
+from omq.format.pool import lease_tag
 from omq.format.wire import Settlement
 from tests.unit.engine.test_engine import counters_agree
 from tests.unit.engine.world import NS, A, B, World, make_world
@@ -31,16 +32,26 @@ def in_limbo(world: World, count: int) -> list[Verdict]:
     given = world.give(count)
     for verdict in given:
         world.core.t.e_reader[verdict.entry] = 0
-        world.engine.limbo[verdict.entry] = verdict.lease & 0xFFFFFFFF
+        tag = lease_tag(verdict.lease, world.reader.token)
+        world.core.t.e_lease[verdict.entry] = world.engine.limbo[verdict.entry] = tag
     world.reader.active = 0
     world.engine.parties.clear()
     return given
 
 
+def claim(world: World, given: list[Verdict]) -> None:
+    """The reader registers again and says what it holds."""
+    world.begin()
+    held = [(verdict.qpool, verdict.lease) for verdict in given]
+    assert world.engine.adopt(world.reader, A, held, (0, 0)) == len(given)
+    world.engine.commit()
+
+
 @pytest.mark.parametrize("kind", [Settlement.DONE, Settlement.RELEASE])
-def test_settling_from_limbo_does_not_count_below_nothing(world: World, kind: int) -> None:
+def test_what_came_out_of_limbo_is_counted_once(world: World, kind: int) -> None:
     """Else the reader's next message would be its zeroth, and stay behind when it dies."""
     given = in_limbo(world, 1)
+    claim(world, given)
     assert world.settle(kind, *given) == 0
     assert world.reader.active == 0 and not world.engine.limbo
     world.put()
@@ -50,8 +61,9 @@ def test_settling_from_limbo_does_not_count_below_nothing(world: World, kind: in
     world.engine.commit()
 
 
-def test_moving_from_limbo_does_not_either(world: World) -> None:
+def test_what_came_out_of_limbo_can_be_moved(world: World) -> None:
     (given,) = in_limbo(world, 1)
+    claim(world, [given])
     world.begin()
     world.engine.move(world.reader, given, [Part(B, 4)], [], 7)
     world.engine.commit()
@@ -62,10 +74,7 @@ def test_a_reader_that_came_back_has_a_lease(world: World) -> None:
     world.core.define_queue(QueueRules(A, "A", 1000, 1 << 20, lease_ns=20 * NS))
     given = in_limbo(world, 2)
     world.core.leases.clear()
-    world.begin()
-    held = [(verdict.qpool, verdict.lease) for verdict in given]
-    assert world.engine.adopt(world.reader, A, held, (0, 0)) == 2
-    world.engine.commit()
+    claim(world, given)
     assert world.give(1, seconds=19) == [] and world.reader.active == 2
     world.give(1, seconds=2)
     assert world.reader.active == 0

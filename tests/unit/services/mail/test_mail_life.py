@@ -53,6 +53,7 @@ class Queues:
             assert isinstance(answer, Move)
             self.put(answer.queues, body, properties, priority)
             for new in answer.new:
+                assert new.priority is not None
                 self.put(new.queues, new.body, dict(new.properties), new.priority)
 
 

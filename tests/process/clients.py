@@ -1,0 +1,134 @@
+"""Submitters and readers of the soak: they do random work and write down what they did and saw.
+
+Each runs in a process of its own until its work is done (submitters) or the file `stop` appears and
+its queue is empty (readers); it may be killed at any instruction.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import omq
+from omq.base.checksum import crc32c
+from omq.base.errors import OmqError
+from omq.ipc.outgoing import Outgoing
+from tests.process.history import History, Line
+
+BODY_MAX = 64 * 1024
+BATCH_MAX = 20
+QUEUES = ("A", "B", "C")
+PRIORITIES = (1, 4, 7)
+EMPTY_WAIT_S = 0.2
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What clients share."""
+
+    spool: Path
+    histories: Path
+    stop: Path
+    seed: int
+    gentle: bool  # no dispositions but done, so that order can be judged strictly
+
+
+def submit(work: Work, producer: str, count: int) -> int:
+    """Put `count` messages, one by one and in batches."""
+    rng = random.Random(f"{work.seed} {producer}")
+    history = History(work.histories / producer)
+    with omq.connect(work.spool, name=producer[:16], timeout_s=TIMEOUT_S) as c:
+        number = 0
+        while number < count:
+            queue = rng.choice(QUEUES)
+            batch = rng.choice((1, 1, rng.randint(1, BATCH_MAX)))
+            messages = [_message(rng, f"{producer}:{number + i}") for i in range(batch)]
+            number += batch
+            history.say(*({"op": "try", "key": _key(m.properties, m.body), "queue": queue,
+                           "priority": m.priority, "crc": crc32c(m.body)} for m in messages))
+            ids = _put(c, queue, messages, single=batch == 1)
+            history.say(*({"op": "ok", "key": _key(m.properties, m.body), "id": i}
+                          for m, i in zip(messages, ids, strict=True)))
+    history.close()
+    return 0
+
+
+def _put(c: omq.Connection, queue: str, messages: list[Outgoing], *, single: bool) -> list[str]:
+    if single:
+        return [c.put(queue, outgoing=messages[0])]
+    plain = all(not m.properties and m.priority == 4 for m in messages)
+    return c.put_many(queue, [m.body for m in messages] if plain else messages)
+
+
+def _message(rng: random.Random, key: str) -> Outgoing:
+    """The key is in a property, or begins the body."""
+    size = rng.choice((0, rng.randint(0, 200), rng.randint(0, BODY_MAX)))
+    priority = rng.choice(PRIORITIES)
+    if rng.random() < 0.5:
+        return Outgoing(rng.randbytes(size), priority=priority, properties={"key": key})
+    return Outgoing(key.encode() + b"\n" + rng.randbytes(size), priority=priority)
+
+
+def _key(properties: object, body: bytes) -> str:
+    assert isinstance(properties, dict)
+    named = properties.get("key")
+    return str(named) if named else body.partition(b"\n")[0].decode("ascii", "replace")
+
+
+def read(work: Work, who: str, queue: str, batch: int, *, auxiliary: bool) -> int:
+    """Take messages until told to stop and nothing is left."""
+    rng = random.Random(f"{work.seed} {who}")
+    history = History(work.histories / who)
+    with omq.connect(work.spool, name=who[:16], timeout_s=TIMEOUT_S) as c, \
+            c.reader(queue, batch=batch, auxiliary=auxiliary) as reader:
+        ended: list[Line] = []
+        lost = 0
+        while True:
+            stopping = work.stop.exists()
+            messages = reader.next(timeout_s=0 if stopping else EMPTY_WAIT_S)
+            if reader.lost == lost:  # else nobody knows which of them counted
+                history.say(*({**line, "op": "done"} for line in ended))
+            lost = reader.lost
+            if not messages and stopping:
+                break
+            history.say(*(_got(m, who) for m in messages))
+            ended = [line for m in messages for line in _decide(m, rng, gentle=work.gentle)]
+            history.say(*ended)
+            ended = [line for line in ended if line["op"] == "ending"]
+    history.close()
+    return 0
+
+
+def _got(message: omq.Message, who: str) -> Line:
+    return {"op": "got", "key": _key(message.properties, message.body), "queue": message.queue,
+            "priority": message.priority, "crc": crc32c(message.body), "lease": message.lease,
+            "redelivered": message.redelivered, "who": who}
+
+
+def _decide(message: omq.Message, rng: random.Random, *, gentle: bool) -> list[Line]:
+    """End the work on a message in one of the ways; what is to be written down."""
+    place: Line = {"key": _key(message.properties, message.body), "queue": message.queue,
+                   "lease": message.lease}
+    what = 0.0 if gentle else rng.random()
+    if what < 0.9:
+        message.done()
+        return [{"op": "ending", **place}]
+    if what < 0.94:
+        message.release()
+        return [{"op": "back", **place}]
+    if what < 0.97:
+        message.defer(0.0, "soak")
+    else:
+        message.fail("soak")
+    return []
+
+
+def left(spool: Path) -> int:
+    """Messages of the instance, in every state."""
+    try:
+        with omq.connect(spool, name="count", timeout_s=TIMEOUT_S) as c:
+            return int(c.control({"op": "status"})["counters"]["messages"])
+    except OmqError as error:
+        raise AssertionError("the manager does not answer") from error

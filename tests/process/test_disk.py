@@ -1,0 +1,110 @@
+"""Disk errors and a full disk under running daemons.
+
+EIO comes from the fault points. After a failed sync the manager must end at once: the kernel has
+marked the pages clean, a second sync would say "ok" for bytes that are gone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omq.base.errors import Exit, SpoolFull
+from tests.process.instance import MANAGER, WRITER, Instance, instance
+from tests.process.load import Load
+
+MANAGERS = ["journal.before_write", "journal.after_write", "journal.before_sync",
+            "journal.after_sync"]
+RESERVE = 8 << 20
+WRITERS = ["pool.before_sync", "poolctrl.before_sync"]
+
+
+@pytest.mark.parametrize("point", MANAGERS)
+def test_the_manager_ends_at_the_first_disk_error(omq_instance: Instance, tmp_path: Path,
+                                                  point: str) -> None:
+    load = Load(omq_instance, tmp_path)
+    victim = omq_instance.start(WRITER, MANAGER, fault=f"{point}:eio:30")
+    clients = load.until_dead(victim)
+    load.deaths.say({"op": "death"})
+    assert victim.wait() == Exit.IO
+    assert len(omq_instance.fired()) == 1
+    tomb = omq_instance.paths.tombstone.read_text()
+    assert "Cause:" in tomb and "Stack:" in tomb and "groups = " in tomb
+    sections = [line for line in tomb.splitlines() if line.startswith("====")]
+    assert sections == ["====Active Messages====", "====End Active=====", "====Known messages====",
+                        "====END Messages====", "==== Queues =====", "====Queue Readers====",
+                        "=====End Readers====="]
+    assert "Queue Name=A" in tomb and "the dump ends here" not in tomb
+    (died,) = omq_instance.events(1204)
+    assert "failed" in died["reason"]
+    omq_instance.start()
+    load.join(clients)
+    assert load.verdict().faults == {}
+
+
+@pytest.mark.parametrize("point", WRITERS)
+def test_pool_writer_ends_at_the_first_disk_error(omq_instance: Instance, tmp_path: Path,
+                                                  point: str) -> None:
+    load = Load(omq_instance, tmp_path)
+    omq_instance.settings(checkpoint_journal_bytes_max=1 << 16)
+    omq_instance.start(MANAGER)
+    victim = omq_instance.start(WRITER, fault=f"{point}:eio:1")
+    clients = load.until_dead(victim)
+    assert victim.wait() == Exit.IO
+    load.join(clients)
+    omq_instance.start(WRITER)
+    assert load.verdict().faults == {}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB; left out where mounting is not allowed."""
+    root = tmp_path / "disk"
+    root.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=0755", "tmpfs",
+                              str(root)], check=False, capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"mount: {mounted.stderr.decode().strip()}")
+    yield root
+    subprocess.run(["umount", str(root)], check=True)
+
+
+def test_a_full_disk_refuses_puts_and_takes_done(small_disk: Path) -> None:
+    """Nothing acknowledged is lost; with space again, puts go on."""
+    with instance(small_disk) as made:
+        made.settings(disk_reserve_bytes=RESERVE, archive="keep", journal_files_kept=0)
+        made.start(MANAGER, WRITER)
+        made.ready()
+        filler = small_disk / "filler"
+        with made.connect() as c:
+            kept = [c.put("A", b"%d" % i + bytes(20_000)) for i in range(50)]
+            found = os.statvfs(small_disk)
+            free = found.f_bavail * found.f_frsize
+            filler.write_bytes(bytes(free - (RESERVE * 3 // 4)))
+            with pytest.raises(SpoolFull) as refused:
+                for _ in range(1000):
+                    kept.append(c.put("A", bytes(20_000)))
+            assert refused.value.exit_code == Exit.TEMPORARY
+            with c.reader("A", batch=10) as reader:
+                first = reader.next(timeout_s=30)
+                for message in first:
+                    message.done()
+                reader.flush()
+                assert reader.lost == 0
+        filler.unlink()
+        left = made.drain("A")
+        assert len(left) == len(kept) - len(first)
+        with made.connect() as c:
+            deadline = time.monotonic() + 30
+            while True:  # the manager looks for free space from time to time
+                try:
+                    c.put("A", b"again")
+                    break
+                except SpoolFull:
+                    assert time.monotonic() < deadline
+        assert [m.body for m in made.drain("A")] == [b"again"]
