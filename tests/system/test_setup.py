@@ -64,6 +64,8 @@ def test_units_are_clean_and_hard(machine: Box) -> None:
     for name in machine.sh(f"cd {UNITS}; ls omq-*.service").split():
         unit = name.replace("@", "@a")
         threshold = 15 if re.search("smtp|unix", name) else 5
+        if name == "omq-drain.service":  # no daemon; it must see all of the daemons' processes
+            threshold = 6
         said = machine.run("systemd-analyze", "security", "--no-pager",
                            f"--threshold={threshold}", unit, code=None)
         exposure = re.search(r"Overall exposure level for \S+ (\d+\.\d+)", said)
