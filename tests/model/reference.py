@@ -192,7 +192,7 @@ class Reference:
         place = item.places.get(queue) if item else None
         if item is None or place is None or place.state is not ACTIVE:
             return None
-        if place.client not in (client, None) or (place.lease ^ lease) & 0xFFFFFFFF:
+        if place.client != client or (place.lease ^ lease) & 0xFFFFFFFF:
             return None
         return item, place
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from omq.base.errors import LeaseLost
 from omq.core.settle import Verdict
 from omq.core.state import QueueRules
 from omq.format.message import Part
@@ -38,11 +39,11 @@ def in_limbo(world: World, count: int) -> list[Verdict]:
 
 
 @pytest.mark.parametrize("kind", [Settlement.DONE, Settlement.RELEASE])
-def test_settling_from_limbo_does_not_count_below_nothing(world: World, kind: int) -> None:
-    """Else the reader's next message would be its zeroth, and stay behind when it dies."""
+def test_what_nobody_claimed_cannot_be_settled(world: World, kind: int) -> None:
+    """Nor does it make the reader's count negative: its next message comes back when it dies."""
     given = in_limbo(world, 1)
-    assert world.settle(kind, *given) == 0
-    assert world.reader.active == 0 and not world.engine.limbo
+    assert world.settle(kind, *given) == 1
+    assert world.reader.active == 0 and len(world.engine.limbo) == 1
     world.put()
     world.give(1)
     world.begin()
@@ -50,12 +51,13 @@ def test_settling_from_limbo_does_not_count_below_nothing(world: World, kind: in
     world.engine.commit()
 
 
-def test_moving_from_limbo_does_not_either(world: World) -> None:
+def test_nor_can_it_be_moved(world: World) -> None:
     (given,) = in_limbo(world, 1)
     world.begin()
-    world.engine.move(world.reader, given, [Part(B, 4)], [], 7)
+    with pytest.raises(LeaseLost):
+        world.engine.move(world.reader, given, [Part(B, 4)], [], 7)
     world.engine.commit()
-    assert world.reader.active == 0 and not world.engine.limbo
+    assert world.reader.active == 0 and len(world.engine.limbo) == 1
 
 
 def test_a_reader_that_came_back_has_a_lease(world: World) -> None:
