@@ -209,6 +209,17 @@ class Machine(RuleBasedStateMachine):
         self.world.order(Order(action, (Item(item.qpool, queue),), b"{}", targets, priority,
                                keep * NS, force))
 
+    @rule(pick=numbers)
+    def both_wait(self, pick: int) -> None:
+        """The auxiliary reader waits first, then the main one; a message comes for one of them."""
+        main, auxiliary = self.world.clients[:2]
+        idle = self.world.idle()
+        if len(idle) > 2 and main in idle and auxiliary in idle and not any(
+                place.state is EntryState.READY for _, place in self.world.model.on(A)):
+            for reader in (auxiliary, main):
+                self.world.settle(reader, [], want=3, timeout_s=40)
+            self.world.put(self._client(pick), draft([Part(A, 4)], b"for one"))
+
     @rule(number=clients, pick=numbers)
     def put_off_twice(self, number: int, pick: int) -> None:
         """A deferral that an operator ends, and a longer one behind it."""

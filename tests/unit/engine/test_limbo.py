@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from omq.base.errors import LeaseLost
 from omq.core.settle import Verdict
 from omq.core.state import QueueRules
 from omq.format.message import Part
@@ -54,6 +55,19 @@ def test_what_came_out_of_limbo_is_counted_once(world: World, kind: int) -> None
     claim(world, given)
     assert world.settle(kind, *given) == 0
     assert world.reader.active == 0 and not world.engine.limbo
+    _next_comes_back(world)
+
+
+@pytest.mark.parametrize("kind", [Settlement.DONE, Settlement.RELEASE])
+def test_what_nobody_claimed_cannot_be_settled(world: World, kind: int) -> None:
+    """Nor does it make the reader's count negative: its next message comes back when it dies."""
+    given = in_limbo(world, 1)
+    assert world.settle(kind, *given) == 1
+    assert world.reader.active == 0 and len(world.engine.limbo) == 1
+    _next_comes_back(world)
+
+
+def _next_comes_back(world: World) -> None:
     world.put()
     world.give(1)
     world.begin()
@@ -68,6 +82,15 @@ def test_what_came_out_of_limbo_can_be_moved(world: World) -> None:
     world.engine.move(world.reader, given, [Part(B, 4)], [], 7)
     world.engine.commit()
     assert world.reader.active == 0 and not world.engine.limbo
+
+
+def test_what_nobody_claimed_cannot_be_moved(world: World) -> None:
+    (given,) = in_limbo(world, 1)
+    world.begin()
+    with pytest.raises(LeaseLost):
+        world.engine.move(world.reader, given, [Part(B, 4)], [], 7)
+    world.engine.commit()
+    assert world.reader.active == 0 and len(world.engine.limbo) == 1
 
 
 def test_a_reader_that_came_back_has_a_lease(world: World) -> None:
