@@ -132,7 +132,7 @@ def build(context: DaemonContext) -> Parts:
     pool = PoolFiles(paths, info.uuid)
     recovered = recover(paths, settings, info.uuid, pool, progress)
     progress.step("loading the index")
-    memory, core = _index(context, recovered, info.uuid)
+    memory, core = _index(context, listed, recovered, info.uuid)
     loaded = _load(context, core, pool)
     _set_aside(context, recovered, loaded)
     if loaded.duplicates:
@@ -173,12 +173,13 @@ def _wait_for_pool(context: DaemonContext) -> File:
             context.signals.wait(context.settings.pool_poll_ms / 1000)
 
 
-def _index(context: DaemonContext, recovered: Recovered, uuid: bytes
+def _index(context: DaemonContext, listed: ObjectList, recovered: Recovered, uuid: bytes
            ) -> tuple[sysv_ipc.SharedMemory, Core]:
     settings, paths = context.settings, context.paths
     layout = IndexLayout.of(settings.messages_max, settings.queue_entries_max, 1000,
                             settings.clients_max)
     memory = segment.create(layout.size)
+    listed.note("shm", 0, memory.id)  # a death before the ids are published leaves it
     memory.gid = paths.root.stat().st_gid
     tables = Tables(memoryview(memory), layout)
     now, pid = clock.wall_ns(), os.getpid()
