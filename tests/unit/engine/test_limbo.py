@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from omq.base.errors import LeaseLost
 from omq.core.settle import Verdict
 from omq.core.state import QueueRules
 from omq.format.message import Part
@@ -37,10 +38,33 @@ def in_limbo(world: World, count: int) -> list[Verdict]:
     return given
 
 
-@pytest.mark.parametrize("kind", [Settlement.DONE, Settlement.RELEASE])
-def test_settling_from_limbo_does_not_count_below_nothing(world: World, kind: int) -> None:
-    """Else the reader's next message would be its zeroth, and stay behind when it dies."""
+def claimed(world: World, count: int) -> list[Verdict]:
+    """Messages of a restart that their reader has claimed."""
+    given = in_limbo(world, count)
+    world.begin()
+    held = [(verdict.qpool, verdict.lease) for verdict in given]
+    assert world.engine.adopt(world.reader, A, held, (0, 0)) == count
+    world.engine.commit()
+    return given
+
+
+@pytest.mark.parametrize("kind", list(Settlement))
+def test_what_nobody_has_claimed_nobody_settles(world: World, kind: int) -> None:
+    """The lease stands in an index that the whole group may read: it proves nothing."""
     given = in_limbo(world, 1)
+    assert world.settle(kind, *given) == 1
+    world.begin()
+    with pytest.raises(LeaseLost):
+        world.engine.move(world.reader, given[0], [Part(B, 4)], [], 7)
+    assert world.engine.adopt(world.reader, B, [(given[0].qpool, given[0].lease)], (0, 0)) == 0
+    world.engine.commit()
+    assert len(world.engine.limbo) == 1 and world.reader.active == 0
+
+
+@pytest.mark.parametrize("kind", [Settlement.DONE, Settlement.RELEASE])
+def test_settling_what_was_claimed_counts_right(world: World, kind: int) -> None:
+    """Else the reader's next message would be its zeroth, and stay behind when it dies."""
+    given = claimed(world, 1)
     assert world.settle(kind, *given) == 0
     assert world.reader.active == 0 and not world.engine.limbo
     world.put()
@@ -50,8 +74,8 @@ def test_settling_from_limbo_does_not_count_below_nothing(world: World, kind: in
     world.engine.commit()
 
 
-def test_moving_from_limbo_does_not_either(world: World) -> None:
-    (given,) = in_limbo(world, 1)
+def test_moving_what_was_claimed_does_too(world: World) -> None:
+    (given,) = claimed(world, 1)
     world.begin()
     world.engine.move(world.reader, given, [Part(B, 4)], [], 7)
     world.engine.commit()
