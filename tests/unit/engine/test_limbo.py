@@ -89,6 +89,7 @@ def test_what_nobody_claimed_cannot_be_moved(world: World) -> None:
     world.begin()
     with pytest.raises(LeaseLost):
         world.engine.move(world.reader, given, [Part(B, 4)], [], 7)
+    assert world.engine.adopt(world.reader, B, [(given.qpool, given.lease)], (0, 0)) == 0
     world.engine.commit()
     assert world.reader.active == 0 and len(world.engine.limbo) == 1
 
