@@ -9,7 +9,7 @@ Errors: FileNotFoundError, DiskError. Damage inside is a finding of the scan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omq.format.findings import Finding
@@ -44,11 +44,20 @@ def open_archived(directory: Path, number: int) -> ArchivedFile:
     return ArchivedFile(number, path, decode_file_header(read_file(path, FILE_HEADER.size)))
 
 
-def list_archived(directories: list[Path]) -> list[ArchivedFile]:
-    """All files of these directories by number; of equal numbers the first directory counts."""
+def list_archived(directories: list[Path], uuid: bytes = b"") -> list[ArchivedFile]:
+    """All files of these directories by number; of equal numbers the first directory counts. A file
+    of this instance under a wrong name counts as what its header says, if the right name is free.
+    """
     found: dict[int, ArchivedFile] = {}
+    renamed: list[ArchivedFile] = []
     for directory in directories:
         for number in numbers_in(directory):
-            if number not in found:
-                found[number] = open_archived(directory, number)
+            file = open_archived(directory, number)
+            header = file.follows
+            if header is not None and header.uuid == uuid and header.number != number:
+                renamed.append(replace(file, number=header.number))
+            else:
+                found.setdefault(number, file)
+    for file in renamed:
+        found.setdefault(file.number, file)
     return [found[number] for number in sorted(found)]

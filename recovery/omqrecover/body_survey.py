@@ -26,10 +26,11 @@ from omq.base.paths import SpoolPaths
 from omq.format import message as message_format
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FrameType
-from omq.format.location import LocationKind, location
+from omq.format.location import LocationKind, location, number_of
 from omq.format.pool import RecordFlag
 from omq.storage import durable
 from omq.storage.containers import open_item
+from omq.storage.journal import file_name as journal_name
 from omq.storage.journal_scan import Block
 from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.store import file_name, scan_store_file, store_numbers
@@ -141,16 +142,23 @@ def find_copies(blocks: Iterator[Block], state: BodyState) -> dict[int, tuple[in
 
 
 def with_copies(found: list[Found], copies: dict[int, tuple[int, int]]) -> list[Found]:
-    """Damaged bodies of which there is a copy, marked so."""
+    """Damaged bodies of which there is a copy, marked so. One that is whole where it belongs, in a
+    journal file that only has a wrong name, is no finding."""
     out = []
     for each in found:
         copy = copies.get(each.qpool) if each.case is Case.BODY_DAMAGED else None
+        if copy is not None and (each.file, each.offset) == (_journal_name(copy[0]), copy[1]):
+            continue
         if copy is not None:
             fields = each.fields() | {"source": Source.WHOLE.name,
                                       "target": f"{copy[0]}:{copy[1]}"}
             each = Found.from_fields(fields)
         out.append(each)
     return out
+
+
+def _journal_name(word: int) -> str:
+    return f"journal/{journal_name(number_of(word))}"
 
 
 # files

@@ -188,7 +188,8 @@ def combinations() -> Iterator[tuple[Case, Source, Place]]:
 
 def table_lines() -> list[str]:
     """The table as Markdown, as RECOVERY.md holds it."""
-    lines = ["| found | history | its place | verdict | `apply` | why |", "|---|---|---|---|---|---|"]
+    lines = ["| found | history | its place | verdict | `apply` | why |",
+             "|---|---|---|---|---|---|"]
     for row in TABLE:
         cells = (row.case.value, _names(row.sources), _names(row.places), row.verdict.value,
                  row.action.value, row.why)

@@ -1,7 +1,7 @@
 """Bodies out of a dead spool: one file a body, one with everything else that is known of it.
 
     DIR/QPOOL.body    the body, byte for byte
-    DIR/QPOOL.json    id, queues, priorities, states, times, properties, and whether the CRC is right
+    DIR/QPOOL.json    id, queues, priorities, states, times, properties, damage
 
 What counts is what the next start would see: pool and journal, nothing is written in the spool. A
 body that is damaged or gone is reported and leaves only its .json.
@@ -44,9 +44,11 @@ class Extracted:
 
 def messages_of(made: Survey) -> Iterator[Message]:
     """Every live message, by QPoolId."""
+    source = made.redo.pool
     for qpool, file, record in sorted(made.live[["qpool", "file", "record"]].tolist()):
-        found = made.redo.find(qpool, file, record)
-        if found is not None:
+        changed = qpool in made.redo.dirty or qpool in made.redo.images
+        found = made.redo.find(qpool, file, record) if changed else source.read_record(file, record)
+        if isinstance(found, Message):
             yield found
 
 

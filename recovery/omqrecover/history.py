@@ -27,7 +27,7 @@ class History:
     """Iterate for the blocks; afterwards the other attributes tell the rest."""
 
     def __init__(self, directories: list[Path], uuid: bytes, progress: Progress) -> None:
-        self.files = [each for each in list_archived(directories) if _is_usable(each, uuid)]
+        self.files = [each for each in list_archived(directories, uuid) if _is_usable(each, uuid)]
         self.findings: list[Finding] = []
         self.ends: dict[int, Finding] = {}  # how each file ended
         self.gaps: list[tuple[int, int]] = []  # (first LSN, last LSN) missing

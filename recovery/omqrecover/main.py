@@ -218,13 +218,14 @@ def _parser() -> argparse.ArgumentParser:
     media.add_argument("spool", type=Path, metavar="SPOOL")
     media.add_argument("--from-archive", type=Path, metavar="DIR", required=True)
     point = media.add_mutually_exclusive_group()
-    point.add_argument("--until-lsn", type=int, metavar="N", help="to the group commit at or before")
-    point.add_argument("--until-time", type=_time, metavar="T", help="ISO time, local or with offset")
+    point.add_argument("--until-lsn", type=int, metavar="N", help="the group commit at or before")
+    point.add_argument("--until-time", type=_time, metavar="T",
+                       help="the same by time, like 2026-11-21T08:00")
     _accepting(media, _rebuild)
     take = commands.add_parser("extract", help="write bodies and properties to a directory")
     take.add_argument("spool", type=Path, metavar="SPOOL")
     take.add_argument("--where", action="append", default=[], metavar="CONDITION",
-                      help="like queue=ORDERS, 'priority>=5', 'property.customer~42'; all must hold")
+                      help="like queue=ORDERS or 'priority>=5'; all must hold")
     take.add_argument("--to", type=Path, metavar="DIR", required=True)
     take.set_defaults(run=_extract)
     return parser

@@ -30,7 +30,8 @@ class Found:
         return decide(self.case, self.source, self.place)
 
     @classmethod
-    def of(cls, case: Case, directory: str, finding: Finding, source: Source = Source.NONE) -> Found:
+    def of(cls, case: Case, directory: str, finding: Finding, source: Source = Source.NONE
+           ) -> Found:
         """From a decoder's finding."""
         return cls(case, f"{directory}/{finding.file}", finding.reason, finding.offset,
                    finding.length, finding.record, 0, finding.lsn, source)

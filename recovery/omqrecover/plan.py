@@ -98,21 +98,20 @@ def load_plan(path: Path) -> Plan:
 def decode_plan(data: bytes, path: Path) -> Plan:
     """Damaged with the line, NewerFormat."""
     lines = data.decode("utf-8", "replace").splitlines()
-    number = 0
+    findings: list[Found] = []
     try:
         head = json.loads(lines[0])
         if int(head["omqrecover"]) > FORMAT:
             raise NewerFormat(file=path, version=head["omqrecover"], known=FORMAT)
         stamp = Stamp(**head["stamp"])
-        findings = []
-        for number, line in enumerate(lines[1:], 1):
+        for line in lines[1:]:
             fields: dict[str, Any] = json.loads(line)
             del fields["decision"]
             findings.append(Found.from_fields(fields))
         return Plan(stamp, int(head["time_ns"]), int(head["highest_lsn"]), int(head["next_qpool"]),
                     findings)
     except (IndexError, KeyError, TypeError, ValueError) as error:
-        reason = f"line {number + 1} is not that of a plan: {error}"
+        reason = f"line {len(findings) + 1} or the next is not that of a plan: {error}"
         raise Damaged(file=path, offset=0, reason=reason) from error
 
 

@@ -165,7 +165,7 @@ class RecordRepair:
         listed = sorted(self.changes.items())
         for first in range(0, len(listed), COUNT_MAX):
             self.pool.write(dict(listed[first : first + COUNT_MAX]))
-            self.progress(f"writing records: {min(first + COUNT_MAX, len(listed))} of {len(listed)}")
+            self.progress(f"writing records: {first} of {len(listed)}")
 
 
 def _slot(found: Found) -> Slot:

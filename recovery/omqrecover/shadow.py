@@ -62,7 +62,8 @@ class Shadow:
             keep = mine | np.isin(frames["unit"], units[units != 0])
             keep |= np.isin(frames["type"], _NAMED)
             if keep.any():
-                parts.append(Part(block.number, block.offset, frames[keep], block.payload_at, block))
+                parts.append(
+                    Part(block.number, block.offset, frames[keep], block.payload_at, block))
         self._redo.apply(parts)
         self._redo.clears.clear()
 

@@ -195,7 +195,7 @@ def _bodies(made: Survey, progress: Progress) -> None:
     made.lines += lines
     made.lines.append({"part": "bodies", "name": "of live messages", "read": state.bodies,
                        "damaged": len(state.damaged)})
-    unknown = any(each.case in _UNKNOWN for each in made.found)
+    unknown = bool(state.damaged) or any(each.case in _UNKNOWN for each in made.found)
     found, count = body_survey.orphans(paths, state.refs)
     made.lines.append({"part": "containers", "name": "data/", "files": count,
                        "named": state.containers, "orphans": None if unknown else len(found)})

@@ -47,7 +47,8 @@ def create_spool(path: Path, identity: bytes = b"") -> SpoolInfo:
     if durable.status(paths.uuid) is None:
         for directory in paths.directories():
             durable.make_directory(directory)
-        text = json.dumps({"format": FORMAT, "uuid": identity.hex() or uuid_module.uuid4().hex}) + "\n"
+        chosen = identity.hex() or uuid_module.uuid4().hex
+        text = json.dumps({"format": FORMAT, "uuid": chosen}) + "\n"
         write_new_file(paths.uuid, [text.encode()]).close()
     info = open_spool(path, writer=True)
     for directory in paths.directories():  # run/ and temp/ may be lost at a reboot
