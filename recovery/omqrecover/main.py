@@ -198,8 +198,8 @@ def _parser() -> argparse.ArgumentParser:
         NAME, "Look into a spool that does not run, repair it, rebuild it, take bodies out of it.",
         """
         omqrecover scan /var/lib/omq
-        omqrecover plan /var/lib/omq --save /root/repair
-        omqrecover apply /var/lib/omq /root/repair
+        omqrecover plan /var/lib/omq --save repair.plan
+        omqrecover apply /var/lib/omq repair.plan
         omqrecover rebuild /var/lib/omq --from-archive /backup/archive
         omqrecover rebuild /var/lib/omq --from-archive /backup/archive --until-time 2026-11-21T08:00
         omqrecover extract /var/lib/omq --where queue=ORDERS --where 'priority>=5' --to /tmp/out

@@ -104,18 +104,13 @@ def every_cut(job: Callable[[Path], None], before: Path, work: Path, first: int)
     return cuts
 
 
-COMBINED = (damages._lost_records, damages._renamed_file, damages._file_header,
-            damages._extra_file, damages._orphan, damages._duplicate)
-
-
 @pytest.mark.parametrize("first", range(STEP))
 def test_a_repair_may_be_killed_anywhere(dead: Dead, tmp_path: Path, first: int) -> None:
     """Records, headers, cut files, files that are moved and renamed."""
-    damages._extra_file(dead)
-    damages._lost_records(dead)
-    damages._duplicate(dead)
-    damages._renamed_file(dead)
-    damages._orphan(dead)
+    for damage in (damages._extra_file, damages._lost_records, damages._duplicate,
+                   damages._file_header, damages._cut_file, damages._orphan,
+                   damages._renamed_journal):
+        damage(dead)
     run("plan", dead.root, "--save", tmp_path / "plan")
     plan = load_plan(tmp_path / "plan")
 

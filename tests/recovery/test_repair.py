@@ -282,7 +282,7 @@ def test_damage_is_found_and_repaired(dead: Dead, name: str) -> None:
         assert damaged(recovered) == []
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("name", list(DAMAGES)[::4])
 def test_a_scan_changes_nothing(dead: Dead, name: str) -> None:
     DAMAGES[name][0](dead)
     before = contents(dead.root)

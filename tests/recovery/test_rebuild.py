@@ -1,0 +1,143 @@
+"""The pool is lost entirely: it is built again from the archived journal."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from omq.base import clock
+from omq.base.errors import NeedsRepair
+from omq.storage.journal import numbers_in
+from tests.recovery.conftest import Dead
+from tests.recovery.spool import Spool, damaged, run, scan, start
+from tests.unit.core.redo_world import TIME_NS, Known
+
+
+def test_the_pool_is_lost(dead: Dead) -> None:
+    """Journal and archive are there: to the last acknowledged message."""
+    shutil.rmtree(dead.paths.msgpool)
+    code, out, _ = run("rebuild", dead.root, "--from-archive", dead.paths.archive)
+    assert code == 0 and f"rebuilt {len(dead.known)} messages" in out
+    assert scan(dead.root) == (0, [])
+    recovered, messages = start(dead.root, dead.uuid)
+    assert messages == dead.known and damaged(recovered) == []
+
+
+def test_the_old_pool_is_kept(dead: Dead) -> None:
+    before = (dead.paths.msgpool / "0QP").read_bytes()
+    run("rebuild", dead.root, "--from-archive", dead.paths.archive)
+    (kept,) = dead.paths.quarantine.glob("rebuild-*/moved-msgpool/0QP")
+    assert kept.read_bytes() == before
+    assert start(dead.root, dead.uuid)[1] == dead.known
+
+
+def test_all_is_lost_but_a_copy_of_the_journal(dead: Dead, tmp_path: Path) -> None:
+    """A new disk: the spool is made again with its identity, bodies come from the copy."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in [*dead.paths.archive.iterdir(), *dead.paths.journal.iterdir()]:
+        shutil.copy(path, copy)
+    data = tmp_path / "data"
+    dead.paths.data.rename(data)
+    shutil.rmtree(dead.root)
+    code, out, err = run("rebuild", dead.root, "--from-archive", copy)
+    assert code == 0, err
+    assert f"rebuilt {len(dead.known)} messages" in out
+    shutil.rmtree(dead.paths.data)
+    data.rename(dead.paths.data)
+    assert scan(dead.root) == (0, [])
+    recovered, messages = start(dead.root, dead.uuid)
+    assert damaged(recovered) == []
+    assert places_aside(messages) == places_aside(dead.known)
+    assert recovered.first_lsn > dead.end_lsn
+
+
+def places_aside(known: Known) -> Known:
+    return {qpool: (where[:2] + where[4:], parts) for qpool, (where, parts) in known.items()}
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> tuple[Spool, list[tuple[int, int, Known]]]:
+    """A spool, and what it knew after each of its group commits: LSN, time, messages."""
+    made = Spool(tmp_path / "lived")
+    then: list[tuple[int, int, Known]] = []
+    for step in range(12):
+        now = TIME_NS + step * 60 * 10**9
+        made.engine.begin(now, 1)
+        for i in range(6):
+            made.put([3 + i % 2], b"%d" % step * 6_000)
+        if step % 3 == 2:
+            for entry in made.give(3, 4):
+                made.settle(entry)
+        made.engine.commit(sync=True)
+        made.lsn = made.writer.last_lsn
+        then.append((made.lsn, now, made.expected()))
+        made.begin()
+    made.stop()
+    return made, then
+
+
+@pytest.mark.parametrize("step", [2, 7, 10])
+def test_until_an_lsn(history: tuple[Spool, list[tuple[int, int, Known]]], step: int) -> None:
+    """What came behind it is gone, from the journal too, and no number is given again."""
+    spool, then = history
+    lsn, _, known = then[step]
+    code, _, err = run("rebuild", spool.paths.root, "--from-archive", spool.paths.archive,
+                       "--until-lsn", str(lsn))
+    assert code == 0, err
+    assert scan(spool.paths.root) == (0, [])
+    recovered, messages = start(spool.paths.root, spool.info.uuid)
+    assert messages == known and damaged(recovered) == []
+    assert recovered.first_lsn > then[-1][0]
+    assert recovered.next_qpool > max(then[-1][2])
+    # From here on the history is that of the chosen point: rebuilt again it is the same.
+    code, _, err = run("rebuild", spool.paths.root, "--from-archive", spool.paths.archive)
+    assert code == 0, err
+    assert start(spool.paths.root, spool.info.uuid)[1] == known
+
+
+def test_until_a_time(history: tuple[Spool, list[tuple[int, int, Known]]]) -> None:
+    spool, then = history
+    time = clock.iso_time(then[4][1] + 10 * 10**9)
+    code, _, err = run("rebuild", spool.paths.root, "--from-archive", spool.paths.archive,
+                       "--until-time", time)
+    assert code == 0, err
+    assert start(spool.paths.root, spool.info.uuid)[1].keys() == then[4][2].keys()
+
+
+def test_a_history_that_does_not_begin_at_the_beginning(dead: Dead) -> None:
+    (dead.paths.archive / "0000000001.jnl").unlink()
+    shutil.rmtree(dead.paths.msgpool)
+    code, _, err = run("rebuild", dead.root, "--from-archive", dead.paths.archive)
+    assert code == 65 and "--accept-loss" in err
+    code, _, _ = run("rebuild", dead.root, "--from-archive", dead.paths.archive, "--accept-loss")
+    assert code == 0
+    assert scan(dead.root)[0] == 0
+
+
+def test_a_gap_in_the_history(dead: Dead) -> None:
+    (dead.paths.archive / "0000000002.jnl").unlink()
+    code, _, err = run("rebuild", dead.root, "--from-archive", dead.paths.archive)
+    assert code == 65 and "gaps" in err
+    assert numbers_in(dead.paths.journal) == [4, 5], "nothing was changed"
+
+
+def test_no_start_before_it_is_finished(dead: Dead) -> None:
+    dead.paths.rebuilding.mkdir()
+    with pytest.raises(NeedsRepair, match="omqrecover rebuild"):
+        start(dead.root, dead.uuid)
+
+
+def test_a_journal_of_another_instance_is_refused(dead: Dead, tmp_path: Path) -> None:
+    other = Spool(tmp_path / "other")
+    other.put([3])
+    other.commit()
+    other.stop()
+    shutil.rmtree(dead.paths.journal)
+    dead.paths.journal.mkdir()
+    shutil.rmtree(dead.paths.archive)
+    dead.paths.archive.mkdir()
+    code, _, err = run("rebuild", dead.root, "--from-archive", other.paths.journal)
+    assert code == 65 and "uuid" in err
