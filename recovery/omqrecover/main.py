@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from omq.base import clock
@@ -170,27 +170,23 @@ def _extract(options: argparse.Namespace) -> int:
 @contextmanager
 def _shared(paths: SpoolPaths) -> Iterator[None]:
     """Nobody may write while we look. SpoolLocked names who does."""
-    held = [spool.lock_shared(path) for path in (paths.manager_lock, paths.pool_lock)]
-    try:
-        yield
-    finally:
-        for file in held:
+    with ExitStack() as held:
+        for path in (paths.manager_lock, paths.pool_lock):
+            file = spool.lock_shared(path)
             if file is not None:
-                file.close()
+                held.callback(file.close)
+        yield
 
 
 @contextmanager
 def _exclusive(paths: SpoolPaths) -> Iterator[None]:
     """Nobody may use the spool while we change it."""
     durable.make_directory(paths.run)
-    held = [spool.lock(paths.manager_lock, "omqrecover")]
-    try:
+    with ExitStack() as held:
+        held.callback(spool.lock(paths.manager_lock, NAME).close)
         if durable.status(paths.msgpool) is not None:
-            held.append(spool.lock(paths.pool_lock, "omqrecover"))
+            held.callback(spool.lock(paths.pool_lock, NAME).close)
         yield
-    finally:
-        for file in held:
-            file.close()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from omq.core.recovery import recover
 from omq.storage import spool
+from omq.storage.pool import PoolFiles
 from omqrecover.where import parse
 from tests.recovery import test_repair as damages
 from tests.recovery.conftest import Dead
-from tests.recovery.spool import repair, run, scan
+from tests.recovery.spool import SMALL, repair, run, scan
 
 
 def written(target: Path) -> dict[int, dict[str, object]]:
@@ -93,9 +95,9 @@ def test_a_plan_is_for_one_state_of_one_spool(dead: Dead) -> None:
     damages._torn_record(dead)
     plan = dead.root.parent / "plan"
     run("plan", dead.root, "--save", plan)
-    from tests.recovery.spool import start
-
-    start(dead.root, dead.uuid)  # recovery: the checkpoint moves
+    pool = PoolFiles(dead.paths, dead.uuid)
+    recover(dead.paths, SMALL, dead.uuid, pool, lambda _: None)  # the checkpoint moves
+    pool.close()
     code, _, err = run("apply", dead.root, plan)
     assert code == 65 and "changed since" in err
 
