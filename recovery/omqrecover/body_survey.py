@@ -75,14 +75,14 @@ def read_bodies(paths: SpoolPaths, live: Rows, progress: Callable[[str], None]) 
 def _one(paths: SpoolPaths, reader: PayloadReader, row: tuple[int, ...], state: BodyState) -> None:
     qpool, word, offset, length, crc, flags, parts, _ = row
     state.bodies += 1
-    where = payload_paths(paths, word)
-    name = f"{where[0].parent.name}/{where[0].name}" if where else f"location {word:#010x}"
     try:
         data = reader.read(word, offset, length, qpool)
         reason = "" if crc32c(data) == crc else f"payload of message {qpool} fails its CRC"
     except BodyUnavailable as error:
         data, reason = b"", str(error)
     if reason:
+        where = payload_paths(paths, word)
+        name = f"{where[0].parent.name}/{where[0].name}" if where else f"location {word:#010x}"
         state.damaged[qpool] = crc
         state.found.append(Found(Case.BODY_DAMAGED, name, reason, offset, length, -1, qpool))
     elif flags & RecordFlag.CONTAINER:

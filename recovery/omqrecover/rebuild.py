@@ -33,6 +33,7 @@ from omq.core.checkpoint import Checkpointer
 from omq.core.redo import Redo
 from omq.core.redo_changes import At, Frame
 from omq.core.redo_window import JournalBlock
+from omq.format.double_write import Image
 from omq.format.journal import RELOCATION, FileHeader
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.storage import durable
@@ -61,6 +62,13 @@ class _Building(SpoolPaths):
     @property
     def msgpool(self) -> Path:
         return self.rebuilding
+
+
+class _NewPool(PoolFiles):
+    """Written without the double-write file: a build that is cut begins anew."""
+
+    def _stage(self, images: list[Image]) -> None:
+        self._pending = images
 
 
 class _MediaRedo(Redo):
@@ -122,6 +130,7 @@ class Mark:
 def rebuild(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, progress: Progress,
             *, accept_loss: bool) -> Mark:
     """See the module. The caller holds the manager's lock and the pool's, if there is a pool."""
+
     mark = _mark(paths.rebuilding) or _mark(paths.msgpool)
     if mark is not None and mark.name != wanted.name:
         raise NotRepairable(what="another rebuild is not finished",
@@ -152,7 +161,7 @@ def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, p
     building = _Building(paths.root)
     _empty(building.msgpool)
     durable.make_directory(building.msgpool)
-    pool = PoolFiles(building, uuid)
+    pool = _NewPool(building, uuid)
     try:
         redo = _MediaRedo(pool, settled=True)
         redo.stores = frozenset(store_numbers(paths))
