@@ -31,6 +31,7 @@ class History:
         self.findings: list[Finding] = []
         self.ends: dict[int, Finding] = {}  # how each file ended
         self.gaps: list[tuple[int, int]] = []  # (first LSN, last LSN) missing
+        self.needed_lsn = 0  # LSN up to which the caller knows that there were frames
         self.first_lsn = 0  # of the first block
         self.last_lsn = 0
         self.durable_lsn = 0  # highest LSN that some block or file says was durable
@@ -46,11 +47,11 @@ class History:
     def complete(self) -> bool:
         """Does it begin with the first frame of the instance, with nothing missing? After the
         iteration."""
-        return self.first_lsn == 1 and not self.gaps
+        return self.first_lsn == 1 and not self.missing_since(0)
 
     def missing_since(self, lsn: int) -> bool:
-        """Is any LSN behind this one missing?"""
-        return any(last > lsn for _, last in self.gaps)
+        """Is any LSN behind this one missing, in the middle or at the end?"""
+        return self.last_lsn < self.needed_lsn or any(last > lsn for _, last in self.gaps)
 
     def __iter__(self) -> Iterator[Block]:
         for i, file in enumerate(self.files):

@@ -15,7 +15,7 @@ from omqrecover.cases import Case, Verdict
 from omqrecover.model import Found, worst
 from omqrecover.survey import Survey
 
-SHOWN_MAX: Final = 20
+SHOWN_MAX: Final = 5
 """Findings of one case shown as text; JSON and a saved plan have all."""
 EXITS: Final = {Verdict.NORMAL: Exit.OK, Verdict.REPAIR: Exit.NO, Verdict.LOSS: Exit.DATA}
 ADVICE: Final = {

@@ -76,6 +76,7 @@ def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: Pending
     current = control.control
     state = read_pool(pool, current.pool_files if current else 0, progress)
     history = History([paths.archive, paths.journal], uuid, progress)
+    history.needed_lsn = max(current.lsn if current else 0, int(state.rows["lsn"].max(initial=0)))
     redo = Redo(pool)
     then, now = _pass(paths, history, control, redo, state)
     found += journal_survey.judge(paths, history, current)

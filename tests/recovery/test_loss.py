@@ -113,7 +113,10 @@ def test_the_journal_behind_the_checkpoint_is_gone(dead: Dead) -> None:
         (dead.paths.journal / file_name(number)).unlink()
     with pytest.raises(NeedsRepair, match="omqrecover plan"):
         start(dead.root, dead.uuid)
-    assert "journal_gap" in names(dead)
+    assert names(dead) == {"journal_gap", "body_damaged", "record_missing"}
+    _, findings = scan(dead.root)
+    assert {each["action"] for each in findings if each["finding"] == "record_missing"} == \
+        {"leave"}, "what ended in the lost part must not come again"
     assert "the checkpoint" in refused(dead)
     checkpoint = control_of(dead.paths).lsn
     repair(dead.root, "--accept-loss")
