@@ -1,6 +1,7 @@
 """Media recovery: a new Message Pool from the archived journal, to the end or to a point in time.
 
-    1. build    msgpool.rebuild/ from all frames, by the redo of every start, with checkpoints
+    1. look     history once through: who is alive at the point, is anything missing
+       build    msgpool.rebuild/ from all frames, by the redo of every start, with checkpoints
     2. complete the file msgpool.rebuild/complete says what was built: from here on it is finished
     3. bodies   archived files that hold bodies of live messages are copied to archive/
     4. cut      journal files behind the point are moved to quarantine/, a new journal file is made
@@ -33,7 +34,6 @@ from omq.core.checkpoint import Checkpointer
 from omq.core.redo import Redo
 from omq.core.redo_changes import At, Frame
 from omq.core.redo_window import JournalBlock
-from omq.format.double_write import Image
 from omq.format.journal import RELOCATION, FileHeader
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.storage import durable
@@ -43,7 +43,9 @@ from omq.storage.journal_scan import Block
 from omq.storage.pool import PoolFiles
 from omq.storage.store import store_numbers
 from omqrecover.history import History, Progress
+from omqrecover.ledger import Ledger
 from omqrecover.originals import Originals, copy_file
+from omqrecover.plain import NewPool, PlainBirths
 from omqrecover.repairs import SKIPPED, write_epoch_file
 from omqrecover.survey import windows
 
@@ -62,13 +64,6 @@ class _Building(SpoolPaths):
     @property
     def msgpool(self) -> Path:
         return self.rebuilding
-
-
-class _NewPool(PoolFiles):
-    """Written without the double-write file: a build that is cut begins anew."""
-
-    def _stage(self, images: list[Image]) -> None:
-        self._pending = images
 
 
 class _MediaRedo(Redo):
@@ -158,34 +153,48 @@ def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, p
     directories = [wanted.archive, paths.archive, paths.journal]
     history = History(directories, uuid, progress)
     _check_begin(history, wanted, accept_loss=accept_loss)
+    ledger, end = _look_through(history, wanted, progress)
+    now = clock.wall_ns()
+    mark = _describe(paths, history, wanted, end, now)
+    if mark.missing and not accept_loss:
+        raise LossNotAccepted(what=f"history has gaps: LSN {mark.missing}")
     building = _Building(paths.root)
     _empty(building.msgpool)
     durable.make_directory(building.msgpool)
-    pool = _NewPool(building, uuid)
+    pool = NewPool(building, uuid)
     try:
         redo = _MediaRedo(pool, settled=True)
         redo.stores = frozenset(store_numbers(paths))
         keeper = Checkpointer(pool, redo, building, uuid, settings)
-        now = clock.wall_ns()
-        end = _Point()
-        for window in windows(_until(iter(history), wanted, end)):
-            redo.apply(window)
+        plain = PlainBirths(pool, ledger)
+        frames = 0
+        again = History(directories, uuid, progress)
+        for window in windows(_until(iter(again), wanted, _Point())):
+            frames += plain.apply(redo, window)
             if len(redo.images) + len(redo.dirty) >= CHANGES_MAX:
-                keeper.take(history.epoch, 0, 0, now)
-            progress(f"LSN {redo.lsn}, {redo.frames_seen} frames")
-        mark = _describe(paths, history, redo, wanted, end, now)
-        if mark.missing and not accept_loss:
-            raise LossNotAccepted(what=f"history has gaps: LSN {mark.missing}")
-        redo.next_qpool = mark.next_qpool
+                plain.guard(redo)
+                keeper.take(mark.epoch, 0, 0, now)
+            progress(f"LSN {window[-1].header.last_lsn} of {mark.lsn}, {frames} frames")
+        plain.guard(redo)
+        pool.settle()
+        redo.lsn, redo.next_qpool, redo.clean_stop = mark.lsn, mark.next_qpool, False
         number, offset = (mark.epoch_file, 0) if mark.epoch_file else (end.number, end.offset)
-        redo.clean_stop = False
         keeper.take(mark.epoch, number, offset, now)
-        mark = _with_bodies(pool, mark)
+        mark = replace(_with_bodies(pool, mark), frames=frames)
     finally:
         pool.close()
     text = json.dumps(asdict(mark)) + "\n"
     write_new_file(building.msgpool / COMPLETE, [text.encode()]).close()
     return mark
+
+
+def _look_through(history: History, wanted: Wanted, progress: Progress) -> tuple[Ledger, _Point]:
+    """Who is alive at the point, and where it is; read to the end, for the numbers and the gaps."""
+    ledger, end = Ledger(), _Point()
+    for window in windows(_until(iter(history), wanted, end)):
+        ledger.apply(window)
+        progress(f"looking through history: LSN {ledger.lsn}")
+    return ledger, end
 
 
 @dataclass(slots=True)
@@ -194,7 +203,7 @@ class _Point:
 
     number: int = 0
     offset: int = 0
-    epoch: int = 0
+    lsn: int = 0
     cut: bool = False
 
 
@@ -204,7 +213,7 @@ def _until(blocks: Iterator[Block], wanted: Wanted, end: _Point) -> Iterator[Blo
         end.cut = end.cut or wanted.ends_before(block)
         if not end.cut:
             end.number, end.offset = block.number, block.offset + block.header.length
-            end.epoch = block.header.epoch
+            end.lsn = block.header.last_lsn
             yield block
 
 
@@ -219,15 +228,14 @@ def _check_begin(history: History, wanted: Wanted, *, accept_loss: bool) -> None
                  "messages from before it are lost")
 
 
-def _describe(paths: SpoolPaths, history: History, redo: Redo, wanted: Wanted, end: _Point,
-              now: int) -> Mark:
+def _describe(paths: SpoolPaths, history: History, wanted: Wanted, end: _Point, now: int) -> Mark:
     goes_on = not end.cut and end.number in numbers_in(paths.journal) \
         and end.number == history.files[-1].number
     numbers = [*(file.number for file in history.files), *numbers_in(paths.journal),
                *numbers_in(paths.archive)]
-    missing = [[first, last] for first, last in history.gaps if first <= redo.lsn]
+    missing = [[first, last] for first, last in history.gaps if first <= end.lsn]
     return Mark(
-        wanted.name, redo.lsn, redo.frames_seen, 0, missing, history.first_lsn, end.cut,
+        wanted.name, end.lsn, 0, 0, missing, history.first_lsn, end.cut,
         0 if goes_on else max(numbers, default=0) + 1, end.number, history.last_lsn,
         history.epoch, history.next_qpool + (0 if goes_on else SKIPPED), now, [])
 
