@@ -25,6 +25,7 @@ class Case(Enum):
     JOURNAL_BLOCK = "damaged place in the journal"
     JOURNAL_GAP = "journal file or LSNs missing"
     JOURNAL_HEADER = "header of a journal file damaged"
+    JOURNAL_CUT = "journal file shorter than it was made"
     JOURNAL_RENAMED = "journal file under another name"
     JOURNAL_FOREIGN = "journal file of another instance"
     JOURNAL_ARCHIVED = "journal file behind the checkpoint is in archive/"
@@ -134,6 +135,8 @@ TABLE: tuple[Row, ...] = (
     Row(C.JOURNAL_GAP, V.LOSS, A.GO_ON,
         "all behind the checkpoint is lost: put the files back if you have them", _NONE),
     Row(C.JOURNAL_HEADER, V.REPAIR, A.SAVE, "its blocks are read all the same"),
+    Row(C.JOURNAL_CUT, V.LOSS, A.LEAVE,
+        "it is the last one: what was behind its end cannot be told from what was never written"),
     Row(C.JOURNAL_RENAMED, V.REPAIR, A.RENAME, "its header says which it is", (), _FREE),
     Row(C.JOURNAL_RENAMED, V.REPAIR, A.SET_ASIDE, "the right one is there", (), _TAKEN),
     Row(C.JOURNAL_FOREIGN, V.REPAIR, A.SET_ASIDE, "nothing of this instance is in it"),

@@ -17,6 +17,7 @@ from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FileHeader
 from omq.format.poolctrl import PoolControl
+from omq.storage import durable
 from omq.storage.journal import file_name, numbers_in
 from omqrecover.archive import ArchivedFile, open_archived
 from omqrecover.cases import Case, Place, Source
@@ -100,6 +101,10 @@ def _ends(history: History) -> list[Found]:
     if not history.files:
         return []
     last = history.files[-1]
+    header, found = last.follows, durable.status(last.path)
+    if header is not None and found is not None and found.st_size < header.size:
+        return [Found(Case.JOURNAL_CUT, f"journal/{last.path.name}",
+                      f"{found.st_size} bytes instead of {header.size}", found.st_size)]
     end = history.ends.get(last.number)
     if end is None or end.kind is not Kind.TORN:
         return []

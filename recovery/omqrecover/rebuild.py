@@ -40,7 +40,6 @@ from omq.storage import durable
 from omq.storage.files import read_file, write_new_file
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_scan import Block
-from omq.storage.pool import PoolFiles
 from omq.storage.store import store_numbers
 from omqrecover.history import History, Progress
 from omqrecover.ledger import Ledger
@@ -180,7 +179,9 @@ def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, p
         redo.lsn, redo.next_qpool, redo.clean_stop = mark.lsn, mark.next_qpool, False
         number, offset = (mark.epoch_file, 0) if mark.epoch_file else (end.number, end.offset)
         keeper.take(mark.epoch, number, offset, now)
-        mark = replace(_with_bodies(pool, mark), frames=frames)
+        words, messages = pool.locations()
+        bodies = sorted(number_of(w) for w in words if kind_of(w) == LocationKind.JOURNAL)
+        mark = replace(mark, frames=frames, messages=messages, bodies=bodies)
     finally:
         pool.close()
     text = json.dumps(asdict(mark)) + "\n"
@@ -238,19 +239,6 @@ def _describe(paths: SpoolPaths, history: History, wanted: Wanted, end: _Point, 
         wanted.name, end.lsn, 0, 0, missing, history.first_lsn, end.cut,
         0 if goes_on else max(numbers, default=0) + 1, end.number, history.last_lsn,
         history.epoch, history.next_qpool + (0 if goes_on else SKIPPED), now, [])
-
-
-def _with_bodies(pool: PoolFiles, mark: Mark) -> Mark:
-    """The journal files that bodies lie in, and how many messages there are."""
-    words: set[int] = set()
-    count = 0
-    for file in pool.files():
-        for chunk in pool.scan(file):
-            rows = chunk.records[chunk.live]
-            words.update(np.unique(rows["location"]).tolist())
-            count += len(rows)
-    numbers = sorted(number_of(w) for w in words if kind_of(w) == LocationKind.JOURNAL)
-    return replace(mark, messages=count, bodies=numbers)
 
 
 def _empty(directory: Path) -> None:

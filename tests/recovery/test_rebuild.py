@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import random
 import shutil
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 from omq.base import clock
 from omq.base.errors import NeedsRepair
 from omq.storage.journal import numbers_in
+from omqrecover import rebuild as rebuild_module
+from omqrecover.survey import windows
 from tests.recovery.conftest import Dead
 from tests.recovery.spool import Spool, damaged, run, scan, start
 from tests.unit.core.redo_world import TIME_NS, Known
@@ -122,6 +126,40 @@ def test_a_gap_in_the_history(dead: Dead) -> None:
     code, _, err = run("rebuild", dead.root, "--from-archive", dead.paths.archive)
     assert code == 65 and "gaps" in err
     assert numbers_in(dead.paths.journal) == [4, 5], "nothing was changed"
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_slots_that_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+                                   ) -> None:
+    """Windows and checkpoints of a few messages: what was written for one message must not take the
+    place of the next owner of its slot, nor be cleared with it."""
+    monkeypatch.setattr(rebuild_module, "CHANGES_MAX", 3)
+    small = functools.partial(windows, size=9_000)
+    monkeypatch.setattr(rebuild_module, "windows", small)
+    chance = random.Random(seed)
+    made = Spool(tmp_path / "lived")
+    for _ in range(60):
+        made.party = chance.choice(made.parties)
+        for _ in range(chance.randrange(5)):
+            made.put([chance.randrange(3, 6)], b"x" * chance.randrange(3_000))
+        if chance.random() < 0.2:
+            made.put(range(3, 3 + chance.choice((2, 20, 37))))
+        made.commit()
+        entries = made.give(chance.randrange(3, 6), chance.randrange(6))
+        for entry in entries:
+            chosen = chance.random()
+            if chosen < 0.6:
+                made.settle(entry)
+            elif chosen < 0.8:
+                made.move(entry, range(6, 6 + chance.choice((1, 3, 20))), new=[[3], [4]])
+        made.commit()
+    known = made.stop()
+    code, _, err = run("rebuild", made.paths.root, "--from-archive", made.paths.archive)
+    assert code == 0, err
+    assert scan(made.paths.root) == (0, [])
+    recovered, messages = start(made.paths.root, made.info.uuid)
+    assert messages == known and damaged(recovered) == []
+    assert len(known) > 30
 
 
 def test_no_start_before_it_is_finished(dead: Dead) -> None:

@@ -40,7 +40,8 @@ def test_what_loses_nothing_is_never_said_to_lose() -> None:
     """Where history has everything, only a body that never was in it can be lost."""
     lossy = {row.case for row in TABLE for source in (Source.WHOLE,)
              if row.verdict is Verdict.LOSS and row.covers(row.case, source, Place.FREE)}
-    assert lossy == {Case.CONTROL_FOREIGN, Case.JOURNAL_BEHIND, Case.CONTAINER_DAMAGED}
+    assert lossy == {Case.CONTROL_FOREIGN, Case.JOURNAL_BEHIND, Case.CONTAINER_DAMAGED,
+                     Case.JOURNAL_CUT}
 
 
 def test_recovery_md_has_the_table() -> None:
