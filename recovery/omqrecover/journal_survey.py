@@ -19,7 +19,7 @@ from omq.format.journal import FileHeader
 from omq.format.poolctrl import PoolControl
 from omq.storage import durable
 from omq.storage.journal import file_name, numbers_in
-from omqrecover.archive import ArchivedFile, open_archived
+from omqrecover.archive import ArchivedFile, all_numbers, open_archived
 from omqrecover.cases import Case, Place, Source
 from omqrecover.history import History
 from omqrecover.model import Found
@@ -114,9 +114,9 @@ def _ends(history: History) -> list[Found]:
 def _position(paths: SpoolPaths, history: History, control: PoolControl) -> list[Found]:
     """Is the journal there where the checkpoint wants to go on?"""
     current = set(numbers_in(paths.journal))
-    archived = [n for n in numbers_in(paths.archive) if n >= control.journal > 0]
+    archived = [n for n in all_numbers(paths.archive) if n >= control.journal > 0]
     if archived:
-        return [_archived(number, current, history, control) for number in archived]
+        return [_archived(paths, number, current, history, control) for number in archived]
     if history.last_lsn >= control.lsn:
         return []
     if not any(number >= control.journal for number in current):
@@ -128,11 +128,13 @@ def _position(paths: SpoolPaths, history: History, control: PoolControl) -> list
                   lsn=history.last_lsn)]
 
 
-def _archived(number: int, current: set[int], history: History, control: PoolControl) -> Found:
+def _archived(paths: SpoolPaths, number: int, current: set[int], history: History,
+              control: PoolControl) -> Found:
     behind = [gap for gap in history.gaps if gap[1] > control.lsn]
     starts_late = history.first_lsn > control.lsn + 1
     source = Source.NONE if starts_late else Source.PART if behind else Source.WHOLE
-    return Found(Case.JOURNAL_ARCHIVED, f"archive/{file_name(number)}",
+    name = open_archived(paths.archive, number).path.name
+    return Found(Case.JOURNAL_ARCHIVED, f"archive/{name}",
                  f"the checkpoint at LSN {control.lsn} does not cover it", source=source,
                  place=Place.TAKEN if number in current else Place.FREE,
                  target=f"journal/{file_name(number)}")

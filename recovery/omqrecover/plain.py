@@ -85,7 +85,12 @@ class PlainBirths:
         if whole is None:
             return 0
         clients = dict(redo.clients)
-        redo.apply(self._rest(whole, window, self._write(whole)))
+        born, good = self._plain(whole)
+        taken = np.zeros(len(whole.frames), dtype=bool)
+        taken[born.rows[good]] = True
+        redo.apply(self._rest(whole, window, taken))
+        # Behind redo: it may still have to read an earlier owner of the slot.
+        self._write(whole, born, good)
         redo.clients = clients
         update_answers(redo.clients, whole.frames)
         return len(whole.frames)
@@ -94,22 +99,21 @@ class PlainBirths:
         """Before a checkpoint: what belongs to a plain birth is not cleared."""
         redo.clears = {slot for slot in redo.clears if slot[0] << 32 | slot[1] not in self._slots}
 
-    def _write(self, window: Window) -> Frames:
-        """Write the records of the plain births; mask of their frames."""
+    def _plain(self, window: Window) -> tuple[Births, Frames]:
+        """The plain births of a window, and which of them are whole."""
         frames = window.frames
         rows, known = self._ledger.of(frames["qpool"])
         mine = (known & (frames["type"] == FrameType.PUT) & (frames["parts"] == 0)
                 & (frames["unit"] == 0) & (frames["flags"] & FrameFlag.PERSISTENT != 0)
                 & (rows["born"] == frames["lsn"]) & (rows["last"] == rows["born"]))
         born = Births.of(window, mine)
-        good = np.flatnonzero(born.good)
+        return born, np.flatnonzero(born.good)
+
+    def _write(self, window: Window, born: Births, good: Frames) -> None:
         for first in range(0, len(good), CHUNK):
             part = good[first : first + CHUNK]
             self._pool.write_records(
                 bulk.sealed_records(window, born.rows[part], born.heads[part]))
-        taken = np.zeros(len(frames), dtype=bool)
-        taken[born.rows[good]] = True
-        return taken
 
     @staticmethod
     def _rest(window: Window, blocks: list[Block], taken: Frames) -> list[Block]:

@@ -21,8 +21,7 @@ from typing import Any, Final
 from omq.base.errors import Damaged, DiskError, InputUnreadable, NewerFormat, PlanOutdated
 from omq.base.paths import SpoolPaths
 from omq.storage.files import read_file
-from omq.storage.journal import numbers_in
-from omqrecover.archive import open_archived
+from omqrecover.archive import all_numbers, open_archived
 from omqrecover.control_survey import read_control
 from omqrecover.model import Found
 from omqrecover.survey import Survey
@@ -45,7 +44,7 @@ class Stamp:
     @classmethod
     def of(cls, paths: SpoolPaths, uuid: bytes) -> Stamp:
         control = read_control(paths, uuid).control
-        numbers = [(n, d) for d in (paths.archive, paths.journal) for n in numbers_in(d)]
+        numbers = [(n, d) for d in (paths.archive, paths.journal) for n in all_numbers(d)]
         number, directory = max(numbers, key=lambda pair: pair[0], default=(0, paths.journal))
         last = 0
         if number:

@@ -41,9 +41,10 @@ from omq.storage.files import read_file, write_new_file
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_scan import Block
 from omq.storage.store import store_numbers
+from omqrecover.archive import all_numbers, fetch, names_of
 from omqrecover.history import History, Progress
 from omqrecover.ledger import Ledger
-from omqrecover.originals import Originals, copy_file
+from omqrecover.originals import Originals
 from omqrecover.plain import NewPool, PlainBirths
 from omqrecover.repairs import SKIPPED, write_epoch_file
 from omqrecover.survey import windows
@@ -232,8 +233,8 @@ def _check_begin(history: History, wanted: Wanted, *, accept_loss: bool) -> None
 def _describe(paths: SpoolPaths, history: History, wanted: Wanted, end: _Point, now: int) -> Mark:
     goes_on = not end.cut and end.number in numbers_in(paths.journal) \
         and end.number == history.files[-1].number
-    numbers = [*(file.number for file in history.files), *numbers_in(paths.journal),
-               *numbers_in(paths.archive)]
+    numbers = [*(file.number for file in history.files), *all_numbers(paths.journal),
+               *all_numbers(paths.archive)]
     missing = [[first, last] for first, last in history.gaps if first <= end.lsn]
     return Mark(
         wanted.name, end.lsn, 0, 0, missing, history.first_lsn, end.cut,
@@ -259,7 +260,8 @@ def _finish(paths: SpoolPaths, uuid: bytes, wanted: Wanted, mark: Mark) -> None:
     there = {*numbers_in(paths.archive), *numbers_in(paths.journal)}
     for number in mark.bodies:
         if number not in there:
-            copy_file(wanted.archive / file_name(number), paths.archive / file_name(number))
+            target = paths.archive / file_name(number)
+            fetch(wanted.archive, number, target) or fetch(paths.archive, number, target)
     if mark.epoch_file:
         if mark.cut:
             _set_aside_behind(paths, originals, mark)
@@ -276,6 +278,7 @@ def _finish(paths: SpoolPaths, uuid: bytes, wanted: Wanted, mark: Mark) -> None:
 def _set_aside_behind(paths: SpoolPaths, originals: Originals, mark: Mark) -> None:
     """Journal files that lie wholly behind the point: their frames are void from now on."""
     for directory in (paths.journal, paths.archive):
-        for number in numbers_in(directory):
+        for number in all_numbers(directory):
             if mark.last_number < number != mark.epoch_file:
-                originals.set_aside(directory / file_name(number))
+                for name in names_of(number):
+                    originals.set_aside(directory / name)

@@ -16,9 +16,11 @@ from typing import Final
 
 from omq.base.paths import SpoolPaths
 from omq.format.double_write import COUNT_MAX
+from omq.format.location import LocationKind, kind_of, number_of
 from omq.format.pool import RECORD_BYTES, Message, Record, decode_record
 from omq.storage.files import open_file, read_salvaged
 from omq.storage.pool import PoolFiles
+from omqrecover.archive import readable
 from omqrecover.cases import Action, Case
 from omqrecover.history import History, Progress
 from omqrecover.ledger import Ledger
@@ -116,6 +118,7 @@ class RecordRepair:
             self.result.refused.append(
                 f"message {message.qpool}: slot {record} of {file}QP holds another message")
             return
+        self._reach(message.location)
         self.changes.update(images)
         self.result.rebuilt += 1
 
@@ -138,11 +141,17 @@ class RecordRepair:
             opened.close()
         return decode_record(data, 0, file, record) if len(data) == RECORD_BYTES else None
 
+    def _reach(self, word: int) -> None:
+        """The body must be readable where the record says."""
+        if kind_of(word) == LocationKind.JOURNAL:
+            readable(self.paths, number_of(word))
+
     # bodies
 
     def _body(self, found: Found) -> None:
         """Let the record name the copy in the journal; its LSN stays, so redo goes on from it."""
         word, _, offset = found.target.partition(":")
+        self._reach(int(word))
         for file in self.pool.files():
             for chunk in self.pool.scan(file):
                 rows = chunk.records[chunk.live]

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from omq.base.errors import NotRepairable
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FileHeader
@@ -26,6 +27,7 @@ from omq.storage.files import open_file, write_new_file
 from omq.storage.journal import file_name
 from omq.storage.pool import PoolFiles
 from omq.storage.quarantine import save_found
+from omqrecover.archive import fetch, names_of
 from omqrecover.cases import Action
 from omqrecover.control_survey import read_control
 from omqrecover.history import History, Progress
@@ -86,9 +88,17 @@ def _rename(shop: Workshop, found: Found) -> None:
 
 def _fetch(shop: Workshop, found: Found) -> None:
     source, target = shop.path(found.file), shop.path(found.target)
-    if durable.status(source) is not None:
-        shop.originals.set_aside(target)
+    if durable.status(source) is None:
+        return
+    shop.originals.set_aside(target)
+    if source.suffix == target.suffix:
         durable.rename(source, target)
+        return
+    number = int(target.stem)
+    if not fetch(source.parent, number, target):
+        raise NotRepairable(what=f"{source} cannot be read", reason="take it from a backup")
+    for name in names_of(number)[1:]:
+        shop.originals.set_aside(source.parent / name)
 
 
 def _header(shop: Workshop, found: Found) -> None:

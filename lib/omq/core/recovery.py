@@ -130,7 +130,8 @@ def _check_place(paths: SpoolPaths, uuid: bytes, control: PoolControl, findings:
                           command=command)
     if any(f.kind is Kind.CORRUPT and f.file == poolctrl.NAME for f in findings):
         return
-    if any(number >= control.journal > 0 for number in numbers_in(paths.archive)):
+    archived = (*numbers_in(paths.archive), *numbers_in(paths.archive, ".oma"))
+    if any(number >= control.journal > 0 for number in archived):
         raise NeedsRepair(
             path=paths.archive, reason="it has journal files that the checkpoint does not cover: "
             "the Message Pool comes from an older backup", command=command)
