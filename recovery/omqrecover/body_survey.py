@@ -141,13 +141,15 @@ def find_copies(blocks: Iterator[Block], state: BodyState) -> dict[int, tuple[in
     return out
 
 
-def with_copies(found: list[Found], copies: dict[int, tuple[int, int]]) -> list[Found]:
-    """Damaged bodies of which there is a copy, marked so. One that is whole where it belongs, in a
-    journal file that only has a wrong name, is no finding."""
+def with_copies(found: list[Found], copies: dict[int, tuple[int, int]], coming: set[str]
+                ) -> list[Found]:
+    """Damaged bodies of which there is a copy, marked so. One that lies whole in a journal file
+    which another repair brings to its place (`coming`) is no finding."""
     out = []
     for each in found:
         copy = copies.get(each.qpool) if each.case is Case.BODY_DAMAGED else None
-        if copy is not None and (each.file, each.offset) == (_journal_name(copy[0]), copy[1]):
+        if copy is not None and each.file in coming and each.offset == copy[1] \
+                and each.file == _journal_name(copy[0]):
             continue
         if copy is not None:
             fields = each.fields() | {"source": Source.WHOLE.name,

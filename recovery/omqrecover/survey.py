@@ -188,8 +188,10 @@ def _bodies(made: Survey, progress: Progress) -> None:
     state = body_survey.read_bodies(paths, made.live, progress)
     if state.damaged:
         again = History([paths.archive, paths.journal], made.uuid, progress)
+        coming = {each.target for each in made.found
+                  if each.case in (Case.JOURNAL_RENAMED, Case.JOURNAL_ARCHIVED)}
         state.found = body_survey.with_copies(
-            state.found, body_survey.find_copies(iter(again), state))
+            state.found, body_survey.find_copies(iter(again), state), coming)
     made.found += state.found
     stores, lines = body_survey.read_stores(paths, made.uuid, made.live, progress)
     made.found += stores
