@@ -28,7 +28,7 @@ def test_the_pool_is_lost(dead: Dead) -> None:
     assert code == 0 and f"rebuilt {len(dead.known)} messages" in out
     assert scan(dead.root) == (0, [])
     recovered, messages = start(dead.root, dead.uuid)
-    assert messages == dead.known and damaged(recovered) == []
+    assert places_aside(messages) == places_aside(dead.known) and damaged(recovered) == []
 
 
 def test_the_old_pool_is_kept(dead: Dead) -> None:
@@ -36,7 +36,7 @@ def test_the_old_pool_is_kept(dead: Dead) -> None:
     run("rebuild", dead.root, "--from-archive", dead.paths.archive)
     (kept,) = dead.paths.quarantine.glob("rebuild-*/moved-msgpool/0QP")
     assert kept.read_bytes() == before
-    assert start(dead.root, dead.uuid)[1] == dead.known
+    assert places_aside(start(dead.root, dead.uuid)[1]) == places_aside(dead.known)
 
 
 def test_all_is_lost_but_a_copy_of_the_journal(dead: Dead, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_from_archive_files(dead: Dead) -> None:
     code, out, err = run("rebuild", dead.root, "--from-archive", dead.paths.archive)
     assert code == 0 and f"rebuilt {len(dead.known)} messages" in out, err
     assert scan(dead.root) == (0, [])
-    assert start(dead.root, dead.uuid)[1] == dead.known
+    assert places_aside(start(dead.root, dead.uuid)[1]) == places_aside(dead.known)
 
 
 def test_records_from_archive_files(dead: Dead) -> None:
