@@ -14,7 +14,8 @@ STRUCT_USERS = {
 }
 
 OFFLINE = ("recovery/omqrecover/",)
-OFFLINE_MAY_USE = ("omq.base", "omq.format", "omq.storage", "omq.core.redo")
+OFFLINE_MAY_USE = ("omq.base", "omq.format", "omq.storage", "omq.core.redo",
+                   "omq.core.births", "omq.core.answers", "omq.core.checkpoint", "omq.cli.common")
 """Repair works without a daemon, on the files alone."""
 
 

@@ -398,6 +398,27 @@ class SysctlTooLow(OmqError):
     exit_code = Exit.CONFIG
 
 
+class PlanOutdated(OmqError):
+    """the plan is not for this spool as it is now: {reason}; make a new one: 'omqrecover plan'"""
+
+    status = 70
+    exit_code = Exit.DATA
+
+
+class LossNotAccepted(OmqError):
+    """{what}; nothing was changed; say --accept-loss if you have no better copy of the spool"""
+
+    status = 71
+    exit_code = Exit.DATA
+
+
+class NotRepairable(OmqError):
+    """{what}; nothing was changed: {reason}"""
+
+    status = 72
+    exit_code = Exit.DATA
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -38,6 +38,11 @@ class SpoolPaths:
         return self.root / "msgpool"
 
     @property
+    def rebuilding(self) -> Path:
+        """The message pool that `omqrecover rebuild` makes; there only until it is complete."""
+        return self.root / "msgpool.rebuild"
+
+    @property
     def store(self) -> Path:
         return self.root / "store"
 

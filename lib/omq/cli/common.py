@@ -18,8 +18,10 @@ from omq.services.options import Location, add_location, locate
 __all__ = ["Location", "add_json", "locate", "print_json", "say", "seconds", "tool_parser"]
 
 
-def tool_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """A parser with the common options; `examples` has one command a line."""
+def tool_parser(name: str, description: str, examples: str, *, location: bool = True
+                ) -> argparse.ArgumentParser:
+    """A parser with the common options; `examples` has one command a line. `location`: False for a
+    tool that is told its spool."""
     shown = "\n".join(f"  {line.strip()}" for line in examples.strip().splitlines())
     parser = argparse.ArgumentParser(
         prog=name,
@@ -28,7 +30,8 @@ def tool_parser(name: str, description: str, examples: str) -> argparse.Argument
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"{name} (omq) {omq.__version__}")
-    add_location(parser)
+    if location:
+        add_location(parser)
     return parser
 
 

@@ -40,6 +40,7 @@ COMMANDS: Final[dict[str, str]] = {
     "omq-archive": "omq.cli.omq_archive:main",
     "omq-spark": "omqspark.main:main",
     "omqtest": "omqtest.main:main",
+    "omqrecover": "omqrecover.main:main",
 }
 
 INTERRUPTED: Final = 130  # what a shell gives for a process that SIGINT ended

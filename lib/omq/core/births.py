@@ -60,11 +60,22 @@ def images(window: Window, births: Births, chosen: Frames) -> dict[int, Image]:
     index = np.flatnonzero(chosen)
     for first in range(0, len(index), CHUNK):
         part = index[first : first + CHUNK]
-        records = _records(window, births.rows[part], births.heads[part])
-        made = zip(records["file"].tolist(), records["record"].tolist(), _sealed(records),
-                   strict=True)
+        records = sealed_records(window, births.rows[part], births.heads[part])
+        whole = records.tobytes()
+        pieces = [whole[at : at + RECORD_BYTES] for at in range(0, len(whole), RECORD_BYTES)]
+        made = zip(records["file"].tolist(), records["record"].tolist(), pieces, strict=True)
         out.update(zip(records["qpool"].tolist(), made, strict=True))
     return out
+
+
+def sealed_records(window: Window, rows: Frames, heads: Frames) -> Frames:
+    """The records (storage.pool_scan.DTYPE) of the births in these rows of the window, each with
+    its CRC; `heads` are the descriptors of their payloads."""
+    records = _records(window, rows, heads)
+    view = memoryview(records.view("u1").reshape(-1))  # type: ignore[arg-type]
+    starts = range(0, len(records) * RECORD_BYTES, RECORD_BYTES)
+    records["crc"] = [crc32c(view[at + CRC_FROM : at + USED]) for at in starts]
+    return records
 
 
 def _records(window: Window, rows: Frames, heads: Frames) -> Frames:
@@ -102,12 +113,3 @@ def _first_bytes(column: Frames, count: int) -> Frames:
     size = column.dtype.itemsize
     flat = np.ascontiguousarray(column).view("u1").reshape(len(column), size)
     return np.ascontiguousarray(flat[:, :count]).view(f"V{count}").reshape(len(column))
-
-
-def _sealed(records: Frames) -> list[bytes]:
-    """The records as bytes, each with its CRC."""
-    view = memoryview(records.view("u1").reshape(-1))  # type: ignore[arg-type]
-    starts = range(0, len(records) * RECORD_BYTES, RECORD_BYTES)
-    records["crc"] = [crc32c(view[at + CRC_FROM : at + USED]) for at in starts]
-    whole = records.tobytes()
-    return [whole[at : at + RECORD_BYTES] for at in starts]

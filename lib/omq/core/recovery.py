@@ -12,7 +12,10 @@ and safe for the same reason; it is reported. What was accepted is on the disk w
 After an unclean end numbers that were given but may not have reached the disk (at most one block
 and the unsynced frames before it) are skipped: no LSN or QPoolId is ever given twice.
 
-Errors: NewerFormat, DiskError, NeedsRepair (what lies there cannot be this instance's).
+What cannot be decided here without losing more than is lost is refused, with the command to run: a
+pool and a journal of different times, lost names of queues, an unfinished rebuild.
+
+Errors: NewerFormat, DiskError, NeedsRepair.
 """
 
 from __future__ import annotations
@@ -61,14 +64,16 @@ class Recovered:
 def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
             progress: Progress) -> Recovered:
     """See the module. The caller holds the manager's and the pool's lock."""
+    if durable.status(paths.rebuilding) is not None:
+        raise NeedsRepair(path=paths.root, reason="a rebuild of the Message Pool is not finished",
+                          command=f"omqrecover rebuild {paths.root} again, as it was begun")
     point("recovery.before_pool")
     pool.recover_double_write()
     control, findings = poolctrl.load(paths, settle=True)
     findings = [f for f in [*findings, *pool.findings] if f.kind is not Kind.END]
     _refuse_newer(paths.msgpool, findings)
-    if control is not None and control.uuid != uuid:
-        raise NeedsRepair(path=paths.msgpool, reason="poolctrl belongs to another instance",
-                          command=f"omqrecover scan {paths.root}")
+    if control is not None:
+        _check_place(paths, uuid, control, findings)
     point("recovery.after_pool")
     redo = Redo(pool)
     number = offset = 0
@@ -93,9 +98,13 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     headers = [read_entry(paths, n, uuid).header for n in files[-8:]]
     epoch = max([epoch, control.epoch if control else 0, *(h.epoch for h in headers if h)]) + 1
     next_qpool = max([redo.next_qpool, *(h.next_qpool for h in headers if h)])
-    first = redo.lsn + 1
+    first = max([redo.lsn + 1, *(h.first_lsn for h in headers if h)])
     if control is None:
         known_lsn, known_qpool = _highest(pool)
+        if known_qpool and not redo.queues:
+            raise NeedsRepair(
+                path=paths.msgpool, reason="poolctrl and the names of the queues are lost",
+                command=f"omqrecover plan {paths.root}")
         first, next_qpool = max(first, known_lsn + 1), max(next_qpool, known_qpool + 1)
     if not redo.clean_stop and first > 1:
         void = settings.block_frames_max + UNSYNCED_FRAMES_MAX
@@ -107,6 +116,29 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
                                                             clock.wall_ns())
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
                      redo.queues, redo.clients, findings, redo.frames_seen)
+
+
+def _check_place(paths: SpoolPaths, uuid: bytes, control: PoolControl, findings: list[Finding]
+                 ) -> None:
+    """Is this the journal that the checkpoint goes on in? If not, pool and journal come from
+    different times, and only an operator knows which is the better one. With one slot damaged the
+    other is older, and its journal file may have been retired: redo then goes on with the next.
+    """
+    command = f"omqrecover plan {paths.root}"
+    if control.uuid != uuid:
+        raise NeedsRepair(path=paths.msgpool, reason="poolctrl belongs to another instance",
+                          command=command)
+    if any(f.kind is Kind.CORRUPT and f.file == poolctrl.NAME for f in findings):
+        return
+    archived = (*numbers_in(paths.archive), *numbers_in(paths.archive, ".oma"))
+    if any(number >= control.journal > 0 for number in archived):
+        raise NeedsRepair(
+            path=paths.archive, reason="it has journal files that the checkpoint does not cover: "
+            "the Message Pool comes from an older backup", command=command)
+    if control.journal and control.journal not in numbers_in(paths.journal):
+        raise NeedsRepair(
+            path=paths.journal, reason=f"the checkpoint at LSN {control.lsn} goes on in "
+            f"{file_name(control.journal)}, which is missing", command=command)
 
 
 def _highest(pool: PoolFiles) -> tuple[int, int]:

@@ -53,6 +53,7 @@ class IndexFlag(IntFlag):
 
     CLEAN = 1  # the manager stopped in order; the tables equal the journal's end
     POOL_NOT_READ = 2  # started with qm_dont_read_messages_at_start
+    POOL_DAMAGED = 4  # the pool has what could not be read: bodies may be needed that none names
 
 
 class Counter(IntEnum):

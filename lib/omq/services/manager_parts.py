@@ -32,7 +32,14 @@ from omq.core.state import FIRST_QUEUE, SPECIAL_QUEUES, Core, QueueRules
 from omq.core.statistics import Statistics
 from omq.core.tables import Tables
 from omq.format.findings import Finding, Kind
-from omq.format.index import Counter, IndexFlag, IndexHeader, IndexLayout, write_header
+from omq.format.index import (
+    Counter,
+    IndexFlag,
+    IndexHeader,
+    IndexLayout,
+    read_header,
+    write_header,
+)
 from omq.format.journal import FrameFlag, FrameType
 from omq.ipc.control_plane import ControlPlane
 from omq.ipc.doorkeeper import Doorkeeper
@@ -231,6 +238,10 @@ def _load(context: DaemonContext, core: Core, pool: PoolFiles) -> Loaded:
     for finding in loaded.findings:
         if finding.kind is Kind.NEWER:
             raise NewerFormat(file=finding.file, version=finding.reason, known=1)
+    if any(finding.kind is not Kind.DUPLICATE for finding in loaded.findings):
+        header = read_header(core.t.buffer)
+        assert isinstance(header, IndexHeader)
+        write_header(core.t.buffer, replace(header, flags=header.flags | IndexFlag.POOL_DAMAGED))
     return loaded
 
 

@@ -12,6 +12,10 @@ bodies are only put into the newest journal file and into the store file that is
 Journal files go oldest first and never leave a gap: with both slots of poolctrl lost, everything
 that is kept is redone over the pool, and redo must see every frame behind the first that it sees.
 
+While the pool has a record that the manager could not read at its start, nothing that may hold its
+body is deleted: retired journal files go to archive/ whatever the configuration says, store files
+stay. omqrecover makes the record again, or clears it; the next start ends this.
+
 A body that fails its CRC is copied to quarantine and stays where it is. A file in which nothing
 else is live goes to archive/ even if retired files are deleted: bodies are found there, too. A
 request whose answer never came may still be carried out: the store files that it names are not
@@ -115,7 +119,12 @@ class BodyKeeper:
             elif blocked:
                 self.empty[word] = self._before[word]
             else:
-                self._retire(number, keep=lame or self.settings.archive == "keep")
+                self._retire(number, keep=lame or self._keeps)
+
+    @property
+    def _keeps(self) -> bool:
+        """Do retired files go to archive/?"""
+        return self.settings.archive == "keep" or self.index.pool_damaged
 
     def _retire(self, number: int, *, keep: bool) -> None:
         if retire(self.paths, number, keep=keep):
@@ -139,7 +148,8 @@ class BodyKeeper:
             if live:
                 if live * 100 < size * self.settings.store_compact_percent:
                     yield word
-            elif size > HEADER_BYTES and self._may_go(word, look, checkpoint_lsn):
+            elif (size > HEADER_BYTES and not self.index.pool_damaged
+                  and self._may_go(word, look, checkpoint_lsn)):
                 remove_store_file(self.paths, number)
                 self.log.event(events.STORE_COMPACTED, file=file_name(number), bytes=size)
 

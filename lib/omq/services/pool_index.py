@@ -85,6 +85,13 @@ class LiveIndex:
         header = read_header(self._attached.buffer)
         return not isinstance(header, Finding) and not header.flags & IndexFlag.POOL_NOT_READ
 
+    @property
+    def pool_damaged(self) -> bool:
+        """Did the manager meet pool records or files that it could not read? Nobody can say where
+        the bodies of these messages lie."""
+        header = read_header(self._attached.buffer)
+        return isinstance(header, Finding) or bool(header.flags & IndexFlag.POOL_DAMAGED)
+
     def counter(self, which: Counter) -> int:
         return int(self._counters[which])
 

@@ -93,9 +93,9 @@ class Disk:
     def fstat(self, fd: int) -> os.stat_result:
         return os.fstat(fd)
 
-    def lock(self, fd: int) -> None:
-        """flock(2), exclusive; BlockingIOError when another process holds it."""
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def lock(self, fd: int, *, shared: bool = False) -> None:
+        """flock(2), exclusive or shared; BlockingIOError when another process is in the way."""
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
     def lstat(self, path: str) -> os.stat_result:
         return os.lstat(path)

@@ -39,13 +39,16 @@ class SpoolInfo:
     paths: SpoolPaths
 
 
-def create_spool(path: Path) -> SpoolInfo:
-    """Make the spool, or complete one that a crash left unfinished; else leave it as it is."""
+def create_spool(path: Path, identity: bytes = b"") -> SpoolInfo:
+    """Make the spool, or complete one that a crash left unfinished; else leave it as it is.
+
+    `identity`: the uuid to give it, for an instance that comes back on another disk."""
     paths = SpoolPaths(path)
     if durable.status(paths.uuid) is None:
         for directory in paths.directories():
             durable.make_directory(directory)
-        text = json.dumps({"format": FORMAT, "uuid": uuid_module.uuid4().hex}) + "\n"
+        chosen = identity.hex() or uuid_module.uuid4().hex
+        text = json.dumps({"format": FORMAT, "uuid": chosen}) + "\n"
         write_new_file(paths.uuid, [text.encode()]).close()
     info = open_spool(path, writer=True)
     for directory in paths.directories():  # run/ and temp/ may be lost at a reboot
@@ -102,9 +105,28 @@ def lock(path: Path, what: str) -> File:
     try:
         durable.current().lock(file.fd)
     except BlockingIOError as error:
-        pid, _, holder = file.read(_LOCK_BYTES_MAX, 0).decode("ascii", "replace").partition(" ")
-        file.close()
-        raise SpoolLocked(path=path, pid=escape(pid), what=escape(holder.strip())) from error
+        raise _locked(file) from error
     text = f"{os.getpid()} {what}\n".encode()
     file.write([text.ljust(_LOCK_BYTES_MAX)], 0, new=True)
     return file
+
+
+def lock_shared(path: Path) -> File | None:
+    """For tools that only look: keeps an exclusive holder out, writes nothing. None when there is
+    no lock file, so nobody holds it. SpoolLocked names the holder."""
+    try:
+        file = open_file(path)
+    except FileNotFoundError:
+        return None
+    try:
+        durable.current().lock(file.fd, shared=True)
+    except BlockingIOError as error:
+        raise _locked(file) from error
+    return file
+
+
+def _locked(file: File) -> SpoolLocked:
+    """The error that names the holder; the file is closed."""
+    pid, _, holder = file.read(_LOCK_BYTES_MAX, 0).decode("ascii", "replace").partition(" ")
+    file.close()
+    return SpoolLocked(path=file.path, pid=escape(pid), what=escape(holder.strip()))

@@ -169,6 +169,24 @@ def test_a_damaged_body_stays_and_its_file_is_kept_for_it(world: ManagerWorld) -
     assert len(list(world.paths.quarantine.glob("*.bin"))) == 1
 
 
+def test_the_body_of_an_unreadable_record_is_never_deleted(world: ManagerWorld) -> None:
+    """The manager could not read a record: nobody can say where its body lies. Journal files go to
+    archive/, store files stay."""
+    world.settings = replace(world.settings, archive="delete")
+    world.fill_journal(4)
+    world.rounds(3)  # bodies are in the store now
+    stores = [n for n in store_numbers(world.paths)
+              if (world.paths.store / file_name(n)).stat().st_size > HEADER_BYTES]
+    assert stores and archive(world) == []
+    world.fill_journal(2)
+    write_header(world.core.t.buffer, replace(world.header, flags=int(IndexFlag.POOL_DAMAGED)))
+    world.finish()
+    world.rounds(5)
+    assert archive(world), "kept, although retired files are to be deleted"
+    assert set(stores) <= set(store_numbers(world.paths))
+    assert all((world.paths.store / file_name(n)).stat().st_size > HEADER_BYTES for n in stores)
+
+
 def test_a_refused_relocation_is_tried_again(world: ManagerWorld) -> None:
     qpools = world.fill_journal(4)
     before = bodies(world, qpools)

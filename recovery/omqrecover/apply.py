@@ -1,0 +1,96 @@
+"""Carry a plan out. It may be killed at any point and run again: the result is the same.
+
+Order: 1. the plan goes to quarantine/repair-NAME: the repair has begun; 2. files are moved away,
+renamed, fetched, their headers written, damaged bytes copied; 3. a checkpoint that was cut is
+finished, then records are changed in batches that are whole or not at all; 4. poolctrl, if it must
+be; 5. the mark that it is done.
+
+Every file is copied before it is changed. Each step finds out itself whether it is done.
+
+Errors: PlanOutdated, LossNotAccepted, NotRepairable before anything is changed; DiskError and
+SpoolFull in between: run it again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from omq.base.errors import LossNotAccepted, NotRepairable
+from omq.base.paths import SpoolPaths
+from omq.storage import durable
+from omq.storage.pool import PoolFiles
+from omqrecover.cases import Action, Verdict
+from omqrecover.history import Progress
+from omqrecover.model import Found
+from omqrecover.originals import Originals
+from omqrecover.plan import Plan, Stamp, check_stamp
+from omqrecover.records import RecordRepair, Result
+from omqrecover.repairs import REPAIRS, Workshop, go_on, new_journal_number
+
+ORDER: Final = (Action.SET_ASIDE, Action.RENAME, Action.FETCH, Action.HEADER, Action.CUT,
+                Action.SAVE, Action.LEAVE)  # fmt: skip
+RECORDS: Final = (Action.CLEAR, Action.REBUILD, Action.BODY)
+LAST: Final = (Action.CONTROL, Action.GO_ON)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was done, by action, and what could not be."""
+
+    counts: dict[str, int]
+    refused: list[str]
+    folder: str
+    already: bool = False
+
+
+def apply(paths: SpoolPaths, uuid: bytes, plan: Plan, progress: Progress, *, accept_loss: bool
+          ) -> Applied:
+    """The caller holds the manager's and the pool's lock."""
+    originals = Originals(paths, plan.name)
+    folder = originals.folder.relative_to(paths.root).as_posix()
+    if originals.done:
+        return Applied({}, [], folder, already=True)
+    shop = Workshop(paths, uuid, plan, originals, progress)
+    number = new_journal_number(shop)
+    check_stamp(plan, Stamp.of(paths, uuid), begun=originals.begun, new_file=number)
+    _refuse(plan.findings, accept_loss=accept_loss)
+    originals.begin(plan.encode())
+    for action in ORDER:
+        for found in plan.findings:
+            if found.row.action is action:
+                durable.step("recover.before_step", paths.root)
+                REPAIRS[action](shop, found)
+    result = _records(shop)
+    durable.step("recover.before_control", paths.root)
+    if any(found.row.action in LAST for found in plan.findings):
+        go_on(shop, number)
+    counts = Counter(found.row.action.value for found in plan.findings)
+    counts["records rebuilt"] = result.rebuilt
+    originals.finish("".join(f"{line}\n" for line in result.refused))
+    return Applied(dict(counts), result.refused, folder)
+
+
+def _records(shop: Workshop) -> Result:
+    findings = [found for found in shop.plan.findings if found.row.action in RECORDS]
+    if not findings:
+        return Result()
+    pool = PoolFiles(shop.paths, shop.uuid)
+    try:
+        pool.recover_double_write()
+        repair = RecordRepair(shop.paths, shop.uuid, pool, shop.originals, shop.progress)
+        return repair.run(findings)
+    finally:
+        pool.close()
+
+
+def _refuse(findings: list[Found], *, accept_loss: bool) -> None:
+    for found in findings:
+        if found.row.action is Action.REFUSE:
+            raise NotRepairable(what=f"{found.file}: {found.reason}", reason=found.row.why)
+    losses = [found for found in findings if found.row.verdict is Verdict.LOSS]
+    if losses and not accept_loss:
+        first = losses[0]
+        raise LossNotAccepted(what=f"{len(losses)} findings mean loss, the first: {first.file}: "
+                                   f"{first.case.value}: {first.reason}")

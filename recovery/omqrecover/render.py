@@ -1,0 +1,83 @@
+"""What the operator reads: counts, findings with their decisions, one verdict; or JSON lines.
+
+A JSON line has `part` (a count) or `finding` (the name of the case); the last one has `verdict`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from omq.base.errors import Exit
+from omq.base.names import escape
+from omqrecover.cases import Case, Verdict
+from omqrecover.model import Found, worst
+from omqrecover.survey import Survey
+
+SHOWN_MAX: Final = 5
+"""Findings of one case shown as text; JSON and a saved plan have all."""
+EXITS: Final = {Verdict.NORMAL: Exit.OK, Verdict.REPAIR: Exit.NO, Verdict.LOSS: Exit.DATA}
+ADVICE: Final = {
+    Verdict.NORMAL: "clean: start the instance",
+    Verdict.REPAIR: "repairable: no message is lost; 'omqrecover plan' says what would be done",
+    Verdict.LOSS: "loss: something that was acknowledged is missing; look for a better copy first",
+}
+
+
+def text_lines(made: Survey) -> Iterator[str]:
+    """Counts and findings."""
+    for line in made.lines:
+        facts = ", ".join(f"{key} {value}" for key, value in line.items()
+                          if key not in ("part", "name") and value is not None)
+        yield f"{line['part']:<13} {escape(str(line['name'])):<30} {facts}"
+    yield f"{'messages':<13} {'alive at the next start':<30} {len(made.live)}"
+    yield ""
+    yield from finding_lines(made.found)
+
+
+def finding_lines(found: list[Found]) -> Iterator[str]:
+    """Findings, worst first, each with what apply does; many of one case are counted."""
+    order = {Verdict.LOSS: 0, Verdict.REPAIR: 1, Verdict.NORMAL: 2}
+    total = Counter(each.case for each in found)
+    shown: Counter[Case] = Counter()
+    for each in sorted(found, key=lambda each: order[each.row.verdict]):
+        shown[each.case] += 1
+        if shown[each.case] > SHOWN_MAX:
+            continue
+        row = each.row
+        yield f"{row.verdict.value}: {_place(each)}: {row.case.value}"
+        yield f"    {escape(each.reason, 300)}"
+        yield f"    {row.action.value}: {row.why}"
+        if shown[each.case] == SHOWN_MAX < total[each.case]:
+            yield f"    ... and {total[each.case] - SHOWN_MAX} more of these"
+    verdict = worst(found)
+    yield f"{len(found)} findings; {ADVICE[verdict]}" if found else ADVICE[verdict]
+
+
+def _place(each: Found) -> str:
+    where = escape(each.file)
+    if each.record >= 0:
+        return f"{where} record {each.record}"
+    return f"{where} offset {each.offset:#x}" if each.length else where
+
+
+def json_records(made: Survey) -> Iterator[dict[str, Any]]:
+    """One object a line."""
+    yield from made.lines
+    yield {"part": "messages", "name": "alive", "live": len(made.live)}
+    for each in made.found:
+        yield finding_record(each)
+    yield verdict_record(made.found)
+
+
+def finding_record(each: Found) -> dict[str, Any]:
+    """A finding with its decision."""
+    fields = each.fields()
+    return {"finding": fields.pop("case").lower(), **fields, "verdict": each.row.verdict.value,
+            "action": each.row.action.value, "why": each.row.why}
+
+
+def verdict_record(found: list[Found]) -> dict[str, Any]:
+    counts = Counter(each.row.verdict.value for each in found)
+    return {"verdict": worst(found).value, "findings": len(found), **counts}

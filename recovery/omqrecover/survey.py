@@ -1,0 +1,206 @@
+"""The scan of a spool: every part read once, findings put together, nothing written.
+
+Order: poolctrl, headers of the journal, pool records; then ONE pass over history, which feeds the
+ledger (up to the checkpoint, then to the end) and redo behind the checkpoint, as the next start
+would do it; then bodies, store and containers of what is alive.
+
+Memory: the columns of the live messages and of the ledger, about 150 bytes each, and what happened
+behind the checkpoint. Errors: DiskError, SpoolMissing, SpoolLocked, Damaged, NewerFormat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from omq.base.paths import SpoolPaths
+from omq.core.redo import Redo
+from omq.format.findings import Kind
+from omq.format.pool import Message, Record, decode_record
+from omq.storage.journal_scan import Block
+from omqrecover import body_survey, journal_survey
+from omqrecover.cases import Case, Source
+from omqrecover.control_survey import ControlState, read_control, read_double_write
+from omqrecover.history import History
+from omqrecover.ledger import Ledger
+from omqrecover.model import Found
+from omqrecover.pending import PendingPool
+from omqrecover.pool_survey import COLUMNS, PoolState, Rows, compare, read_pool
+
+Progress = Callable[[str], None]
+WINDOW_BYTES: Final = 64 << 20
+"""Journal for one step of ledger and redo: bounds memory."""
+_UNKNOWN: Final = frozenset({
+    Case.RECORD_DAMAGED, Case.RECORD_MISSING, Case.POOL_FILE_MISSING, Case.POOL_FILE_FOREIGN,
+    Case.POOL_FILE_RENAMED, Case.CONTROL_LOST, Case.CONTROL_FOREIGN, Case.NEWER,
+    Case.JOURNAL_ARCHIVED, Case.JOURNAL_BEHIND, Case.JOURNAL_GAP, Case.JOURNAL_BLOCK,
+    Case.BODY_DAMAGED})  # fmt: skip
+"""While one of these is there, a container may belong to a message that is not known."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """The result. `highest_lsn`, `next_qpool`: no number that was ever given is above them, as far
+    as the spool knows."""
+
+    paths: SpoolPaths
+    uuid: bytes
+    control: ControlState
+    history: History
+    redo: Redo
+    live: Rows
+    highest_lsn: int = 0
+    next_qpool: int = 1
+    found: list[Found] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    pool: PoolState | None = None
+    ledger: Ledger | None = None
+
+
+def survey(paths: SpoolPaths, uuid: bytes, progress: Progress, *, bodies: bool = True) -> Survey:
+    """Scan the spool. The caller keeps every daemon out."""
+    control = read_control(paths, uuid)
+    pool = PendingPool(paths, uuid)
+    try:
+        return _survey(paths, uuid, control, pool, progress, bodies=bodies)
+    finally:
+        pool.close()
+
+
+def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: PendingPool,
+            progress: Progress, *, bodies: bool) -> Survey:
+    found = [*control.found, *read_double_write(pool), *journal_survey.read_headers(paths, uuid)]
+    current = control.control
+    state = read_pool(pool, current.pool_files if current else 0, progress)
+    history = History([paths.archive, paths.journal], uuid, progress)
+    history.needed_lsn = max(current.lsn if current else 0, int(state.rows["lsn"].max(initial=0)))
+    redo = Redo(pool)
+    then, now = _pass(paths, history, control, redo, state)
+    found += journal_survey.judge(paths, history, current)
+    found += _redo_findings(redo, history)
+    found += state.found
+    if current is not None:
+        found += compare(state, then, now, history)
+    else:
+        found += compare(state, Ledger(state.rows["qpool"]), now, history)
+        found += _control_lost(control, state, history, redo)
+    made = Survey(paths, uuid, control, history, redo, _effective(state.rows, redo), found=found,
+                  pool=state, ledger=now)
+    made.lines = [*control.slots, *state.files, *journal_survey.counts(history)]
+    _numbers(made)
+    if bodies:
+        _bodies(made, progress)
+    return made
+
+
+def _pass(paths: SpoolPaths, history: History, control: ControlState, redo: Redo,
+          state: PoolState) -> tuple[Ledger, Ledger]:
+    """Read history once; the ledger at the checkpoint and at the end."""
+    now = Ledger(state.rows["qpool"])
+    checkpoint = control.control.lsn if control.control else 0
+    if control.control is not None:
+        redo.lsn = checkpoint
+        redo.queues = dict(control.control.queues)
+        redo.clients = dict(control.control.clients)
+        redo.next_qpool = control.control.next_qpool
+    current = {file.number for file in history.files if file.path.parent == paths.journal}
+    then: Ledger | None = None
+    for window in windows(iter(history)):
+        if then is None and window[-1].header.last_lsn > checkpoint:
+            now.apply(window, checkpoint)
+            then = now.copy()
+        now.apply(window)
+        if control.control is not None:
+            redo.apply(window)
+        else:
+            redo.apply([block for block in window if block.number in current])
+    return then or now, now
+
+
+def windows(blocks: Iterator[Block], size: int = WINDOW_BYTES) -> Iterator[list[Block]]:
+    """Blocks in lists of about `size` bytes."""
+    out: list[Block] = []
+    held = 0
+    for block in blocks:
+        out.append(block)
+        held += block.header.length
+        if held >= size:
+            yield out
+            out, held = [], 0
+    if out:
+        yield out
+
+
+def _redo_findings(redo: Redo, history: History) -> list[Found]:
+    """Damage inside frames that redo met; what lies above all that was durable was cut."""
+    return [Found.of(Case.JOURNAL_BLOCK, "journal", each, Source.PART) for each in redo.findings
+            if each.record < 0 and each.kind is Kind.CORRUPT and each.lsn <= history.durable_lsn]
+
+
+def _control_lost(control: ControlState, state: PoolState, history: History, redo: Redo
+                  ) -> list[Found]:
+    """No valid slot: fine in a spool that never was used, or when the journal has it all."""
+    if any(each.case is Case.CONTROL_FOREIGN for each in control.found):
+        return []
+    if not control.written and not len(state.rows) and not history.last_lsn:
+        return []
+    source = Source.WHOLE if redo.queues else Source.NONE
+    if source is Source.NONE and history.last_lsn:
+        source = Source.PART  # the archive has names
+    if not control.written and source is Source.WHOLE and not len(state.rows):
+        return []  # the first checkpoint was not taken yet
+    return [Found(Case.CONTROL_LOST, "msgpool/poolctrl", "no slot is valid", source=source)]
+
+
+def _effective(rows: Rows, redo: Redo) -> Rows:
+    """The live messages behind redo: those of the pool that it did not change, and its own."""
+    changed = np.array([*redo.dirty, *redo.images], dtype="<u8")
+    kept = rows[~np.isin(rows["qpool"], changed)]
+    messages = [each for each in redo.dirty.values() if each is not None]
+    for file, record, image in redo.images.values():
+        made = decode_record(image, 0, file, record)
+        assert isinstance(made, Record)
+        messages.append(made.message)
+    added = np.zeros(len(messages), dtype=[(name, "<u8") for name in COLUMNS])
+    for i, message in enumerate(messages):
+        added[i] = _columns(message)
+    return np.concatenate((kept, added))
+
+
+def _columns(m: Message) -> tuple[int, ...]:
+    return (m.qpool, m.lsn, m.file, m.record, m.location, m.offset, m.length, m.crc, m.size,
+            m.flags, len(m.parts), 0)
+
+
+def _numbers(made: Survey) -> None:
+    control = made.control.control
+    made.highest_lsn = max(made.history.last_lsn, control.lsn if control else 0,
+                           int(made.live["lsn"].max(initial=0)))
+    made.next_qpool = max(made.history.next_qpool, control.next_qpool if control else 1,
+                          made.redo.next_qpool, int(made.live["qpool"].max(initial=0)) + 1)
+
+
+def _bodies(made: Survey, progress: Progress) -> None:
+    paths = made.paths
+    state = body_survey.read_bodies(paths, made.live, progress)
+    if state.damaged:
+        again = History([paths.archive, paths.journal], made.uuid, progress)
+        coming = {each.target for each in made.found
+                  if each.case in (Case.JOURNAL_RENAMED, Case.JOURNAL_ARCHIVED)}
+        state.found = body_survey.with_copies(
+            state.found, body_survey.find_copies(iter(again), state), coming)
+    made.found += state.found
+    stores, lines = body_survey.read_stores(paths, made.uuid, made.live, progress)
+    made.found += stores
+    made.lines += lines
+    made.lines.append({"part": "bodies", "name": "of live messages", "read": state.bodies,
+                       "damaged": len(state.damaged)})
+    unknown = bool(state.damaged) or any(each.case in _UNKNOWN for each in made.found)
+    found, count = body_survey.orphans(paths, state.refs)
+    made.lines.append({"part": "containers", "name": "data/", "files": count,
+                       "named": state.containers, "orphans": None if unknown else len(found)})
+    if not unknown:
+        made.found += found

@@ -1,0 +1,49 @@
+"""The decision table: total, without overlap, and the same in RECOVERY.md."""
+
+from __future__ import annotations
+
+from omqrecover.apply import LAST, ORDER, RECORDS
+from omqrecover.cases import (
+    TABLE,
+    Action,
+    Case,
+    Place,
+    Source,
+    Verdict,
+    combinations,
+    decide,
+    table_lines,
+)
+from omqrecover.repairs import REPAIRS
+from tests.tidy.tree import ROOT
+
+
+def test_every_combination_has_exactly_one_row() -> None:
+    for case, source, place in combinations():
+        rows = [row for row in TABLE if row.covers(case, source, place)]
+        assert rows == [decide(case, source, place)], (case, source, place)
+
+
+def test_no_row_is_out_of_use() -> None:
+    used = {decide(*each) for each in combinations()}
+    assert used == set(TABLE)
+    assert {row.action for row in TABLE} == set(Action)
+
+
+def test_apply_knows_every_action_once() -> None:
+    listed = [*ORDER, *RECORDS, *LAST, Action.REFUSE]
+    assert sorted(action.name for action in listed) == sorted(action.name for action in Action)
+    assert set(REPAIRS) == set(ORDER)
+
+
+def test_what_loses_nothing_is_never_said_to_lose() -> None:
+    """Where history has everything, only a body that never was in it can be lost."""
+    lossy = {row.case for row in TABLE for source in (Source.WHOLE,)
+             if row.verdict is Verdict.LOSS and row.covers(row.case, source, Place.FREE)}
+    assert lossy == {Case.CONTROL_FOREIGN, Case.JOURNAL_BEHIND, Case.CONTAINER_DAMAGED,
+                     Case.JOURNAL_CUT}
+
+
+def test_recovery_md_has_the_table() -> None:
+    text = (ROOT / "lib/omq/docs/RECOVERY.md").read_text(encoding="utf-8")
+    assert "\n".join(table_lines()) in text, "\n".join(table_lines())
