@@ -48,6 +48,15 @@ def process_start_ticks(pid: int) -> int | None:
     return int(after_name[19])
 
 
+def process_state(pid: int) -> str:
+    """The state letter of process `pid` (proc(5): R, S, D, T, ...); empty when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return chr(stat[stat.rindex(b")") + 2])
+
+
 def seed_time(wall: int) -> str:
     """`05.18.99 13:30:03`; 0 is the original's `01.01.70 00:00:00`, in every time zone."""
     return _seed(wall, " ")

@@ -78,6 +78,31 @@ class IndexCopies:
         numbers = np.flatnonzero(self._vector("e_state")[:high] == state)
         return numbers, self._vector("e_sequence")[numbers]
 
+    def slots_of(self, qpool: int) -> list[int]:
+        """Slots of the messages with this QPoolId: one, none, or in a half changed table more."""
+        high = self.high(Counter.MESSAGES_HIGH, self.layout.messages)
+        found: list[int] = np.flatnonzero(self._vector("m_qpool")[:high] == qpool).tolist()
+        return found if qpool else []
+
+    def slots_with_key(self, key: int) -> Vector:
+        """Slots of the messages whose id has this key."""
+        high = self.high(Counter.MESSAGES_HIGH, self.layout.messages)
+        return np.flatnonzero(self._vector("m_key")[:high] == np.uint64(key))
+
+    def of_slot(self, slot: int) -> tuple[Vector, Vector]:
+        """(entry numbers, sequences) of a message, by number."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        used = (self._vector("e_message")[:high] == slot) & (self._vector("e_state")[:high] != 0)
+        numbers = np.flatnonzero(used)
+        return numbers, self._vector("e_sequence")[numbers]
+
+    def submitted(self, queue: int, states: Sequence[EntryState]) -> Vector:
+        """Submit times (wall ns) of the entries of a queue in these states."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        state = self._vector("e_state")[:high]
+        mine = (self._vector("e_queue")[:high] == queue) & np.isin(state, list(map(int, states)))
+        return np.asarray(self._vector("e_submitted")[:high][mine])
+
     def held(self) -> dict[int, list[tuple[int, int]]]:
         """Row of a reader -> (lease, entry number) of each message in its hands."""
         numbers, _ = self.in_state(EntryState.ACTIVE)

@@ -76,6 +76,9 @@ class MessageRow:
     created_ns: int
     pid: int  # of its submitter
     item_ref: str
+    word: int = 0  # where its payload lies: location word, offset and bytes
+    offset: int = 0
+    length: int = 0
 
     @property
     def persistent(self) -> bool:

@@ -17,7 +17,7 @@ Errors: ManagerUnavailable (nothing to attach), UnknownQueue; never those of Sys
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Final, Self
@@ -62,6 +62,7 @@ _MESSAGE: Final = (
 _ENTRY: Final = (
     "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
     "e_until", "e_lease", "e_reader")
+RawEntry = tuple[int, tuple[int, ...], int, tuple[int, ...]]
 _STATES: Final = {int(state): state for state in EntryState if state is not EntryState.FREE}
 _READS: Final = ReaderFlag.IN_USE | ReaderFlag.READS
 
@@ -77,10 +78,12 @@ class IndexView:
         self._refs = ItemRefs(paths)
 
     @classmethod
-    def attach(cls, paths: SpoolPaths) -> Self:
-        """The index of a running manager, or the one that a dead manager left (see `alive`)."""
+    def attach(cls, paths: SpoolPaths, segment: int | None = None) -> Self:
+        """The index of a running manager, or the one that a dead manager left (see `alive`).
+
+        `segment`: the id of a segment, instead of the one in run/ids.json."""
         try:
-            attached = AttachedIndex(paths)
+            attached = AttachedIndex(paths, segment)
         except (OSError, TypeError, ValueError, OverflowError) as error:
             # ids.json or the spool cannot be read, or holds what no manager wrote there.
             raise ManagerUnavailable(spool=paths.root, reason=escape(str(error))) from error
@@ -150,12 +153,41 @@ class IndexView:
     def entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[EntryRow]:
         """The messages on one queue (None: on all, queue by queue), in every state, in the order in
         which they are handed out: priority, then sequence. At most `limit` rows."""
+        names = self._copies.queue_names()
+        return (self._entry(number, entry, names, self._message(slot, message))
+                for number, entry, slot, message in self.raw_entries(queue, limit))
+
+    def raw_entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[RawEntry]:
+        """The same as plain numbers, for listings of a million: entry number, ENTRY columns, slot
+        of the message, MESSAGE columns."""
         rows = [row for row in self.queues() if queue is None or row.name == queue]
         if queue is not None and not rows:
             raise UnknownQueue(queue=escape(queue))
-        found = (entry for row in rows for entry in self._entries(self._copies.on_queue(row.number))
-                 if entry.queue == row.name)
+        found = (raw for row in rows for raw in self._raw(self._copies.on_queue(row.number))
+                 if raw[1][0] == row.number)
         return islice(found, limit)
+
+    def item_ref(self, message: tuple[int, ...]) -> str:
+        """The item reference of a message by its MESSAGE columns."""
+        return self._refs.of(message[8], message[9], message[10], message[4])
+
+    def of_message(self, qpool: int) -> list[EntryRow]:
+        """The places of one message on queues, by entry number; empty: there is no such message."""
+        slots = self._copies.slots_of(qpool)
+        return sorted(
+            (row for slot in slots for row in self._entries(self._copies.of_slot(slot))
+             if row.message.qpool == qpool), key=lambda row: row.number)
+
+    def with_key(self, key: int) -> list[MessageRow]:
+        """The messages whose id has this key (format.message.id_hash): more than one only if two
+        ids have the same hash."""
+        slots = self._copies.slots_with_key(key)
+        rows = zip(slots.tolist(), self._copies.rows(_MESSAGE, slots), strict=True)
+        return [self._message(slot, values) for slot, values in rows if values[0]]
+
+    def ages(self, queue: int, states: Sequence[EntryState]) -> Vector:
+        """When the messages on a queue that are in one of these states were put there, wall ns."""
+        return self._copies.submitted(queue, states)
 
     def active(self) -> Iterator[EntryRow]:
         """The messages in the hands of readers, by entry number."""
@@ -200,13 +232,16 @@ class IndexView:
 
     def _entries(self, selected: tuple[Vector, Vector]) -> Iterator[EntryRow]:
         names = self._copies.queue_names()
+        for number, entry, slot, message in self._raw(selected):
+            yield self._entry(number, entry, names, self._message(slot, message))
+
+    def _raw(self, selected: tuple[Vector, Vector]) -> Iterator[RawEntry]:
         numbers, sequences = selected
         for first in range(0, len(numbers), CHUNK_ROWS):
             some = slice(first, first + CHUNK_ROWS)
-            yield from self._entry_chunk(numbers[some], sequences[some], names)
+            yield from self._raw_chunk(numbers[some], sequences[some])
 
-    def _entry_chunk(self, numbers: Vector, sequences: Vector, names: list[str]
-                     ) -> Iterator[EntryRow]:
+    def _raw_chunk(self, numbers: Vector, sequences: Vector) -> Iterator[RawEntry]:
         entries = self._copies.rows(_ENTRY, numbers)
         slots = np.array(self._copies.rows(("e_message",), numbers), dtype=np.int64)[:, 0]
         inside = slots < self._layout.messages
@@ -214,9 +249,9 @@ class IndexView:
         whole = self._copies.same(numbers, sequences)  # read last: see invariant 2
         rows = zip(numbers.tolist(), entries, slots.tolist(), messages, inside.tolist(), whole,
                    strict=True)
-        for number, entry, slot, message, is_inside, is_whole in rows:
-            if is_inside and is_whole and message[0] and entry[1] in _STATES:
-                yield self._entry(number, entry, names, self._message(slot, message))
+        return ((number, entry, slot, message)
+                for number, entry, slot, message, is_inside, is_whole in rows
+                if is_inside and is_whole and message[0] and entry[1] in _STATES)
 
     def _entry(self, number: int, values: tuple[int, ...], names: list[str], message: MessageRow
                ) -> EntryRow:
@@ -234,7 +269,8 @@ class IndexView:
         return MessageRow(
             number=number, qpool=qpool, file=file if has_record else None,
             record=record if has_record else None, parts=parts, flags=flags, size=size,
-            created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags))
+            created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags),
+            word=word, offset=offset, length=length)
 
 
 def _at(names: list[str], queue: int) -> str:
