@@ -79,6 +79,9 @@ class MessageRow:
     word: int = 0  # where its payload lies: location word, offset and bytes
     offset: int = 0
     length: int = 0
+    lsn: int = 0  # of the last frame that changed it
+    crc: int = 0  # CRC-32C of its payload
+    expiry_ns: int = 0
 
     @property
     def persistent(self) -> bool:

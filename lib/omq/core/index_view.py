@@ -58,7 +58,7 @@ _READER: Final = (
     "r_response", "r_timeout")
 _MESSAGE: Final = (
     "m_qpool", "m_file", "m_record", "m_parts", "m_flags", "m_size", "m_time", "m_pid",
-    "m_location", "m_offset", "m_length")
+    "m_location", "m_offset", "m_length", "m_lsn", "m_crc", "m_expiry")
 _ENTRY: Final = (
     "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
     "e_until", "e_lease", "e_reader")
@@ -154,8 +154,16 @@ class IndexView:
         """The messages on one queue (None: on all, queue by queue), in every state, in the order in
         which they are handed out: priority, then sequence. At most `limit` rows."""
         names = self._copies.queue_names()
-        return (self._entry(number, entry, names, self._message(slot, message))
-                for number, entry, slot, message in self.raw_entries(queue, limit))
+        return (self.entry_of(raw, names) for raw in self.raw_entries(queue, limit))
+
+    def queue_names(self) -> list[str]:
+        """Names by queue number."""
+        return self._copies.queue_names()
+
+    def entry_of(self, raw: RawEntry, names: list[str]) -> EntryRow:
+        """The record of plain numbers; `names` as queue_names gives them."""
+        number, entry, slot, message = raw
+        return self._entry(number, entry, names, self._message(slot, message))
 
     def raw_entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[RawEntry]:
         """The same as plain numbers, for listings of a million: entry number, ENTRY columns, slot
@@ -177,6 +185,11 @@ class IndexView:
         return sorted(
             (row for slot in slots for row in self._entries(self._copies.of_slot(slot))
              if row.message.qpool == qpool), key=lambda row: row.number)
+
+    def raw_of_message(self, qpool: int) -> list[RawEntry]:
+        """The same as plain numbers."""
+        return [raw for slot in self._copies.slots_of(qpool)
+                for raw in self._raw(self._copies.of_slot(slot)) if raw[3][0] == qpool]
 
     def with_key(self, key: int) -> list[MessageRow]:
         """The messages whose id has this key (format.message.id_hash): more than one only if two
@@ -264,13 +277,14 @@ class IndexView:
             until_ns=until_ns, lease=lease, reader=reader - 1 if reader else None, message=message)
 
     def _message(self, number: int, values: tuple[int, ...]) -> MessageRow:
-        qpool, file, record, parts, flags, size, created_ns, pid, word, offset, length = values
+        (qpool, file, record, parts, flags, size, created_ns, pid, word, offset, length, lsn, crc,
+         expiry_ns) = values
         has_record = record != NO_RECORD
         return MessageRow(
             number=number, qpool=qpool, file=file if has_record else None,
             record=record if has_record else None, parts=parts, flags=flags, size=size,
             created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags),
-            word=word, offset=offset, length=length)
+            word=word, offset=offset, length=length, lsn=lsn, crc=crc, expiry_ns=expiry_ns)
 
 
 def _at(names: list[str], queue: int) -> str:
