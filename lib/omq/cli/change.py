@@ -18,10 +18,11 @@ from typing import Any, Final
 
 import omq
 from omq.base.config import load_settings
-from omq.base.errors import MessagesRefused, NotConfirmed, OmqError
+from omq.base.errors import ManagerUnavailable, MessagesRefused, NotConfirmed, OmqError
 from omq.base.names import escape
 from omq.cli.plan import Change, Doing, Target
 from omq.core.index_rows import EntryRow
+from omq.core.index_view import IndexView
 from omq.core.stored import Stored, StoredMessages
 from omq.format.message import Descriptor
 from omq.ipc.client import Connection, Outgoing
@@ -61,7 +62,10 @@ def confirm(location: Location, change: Change, count: int, ask: Ask, *, yes: bo
 
 
 def connect(location: Location, name: str) -> Connection:
-    """A connection for an operator: one that hangs is told soon."""
+    """A connection for an operator: a manager that is gone or hangs is told soon."""
+    with IndexView.attach(location.paths) as view:
+        if not view.alive:
+            raise ManagerUnavailable(spool=location.paths.root, reason="it does not run")
     timeout_s = load_settings(location.conf_dir).connect_timeout_s
     return omq.connect(location.paths.root, name=name[:16], timeout_s=timeout_s)
 
@@ -111,7 +115,7 @@ def copy(location: Location, command: str, change: Change, rows: Sequence[EntryR
     try:
         with connect(location, name) as connection:
             report.lsns.append(Operator(connection, command).note(
-                change.text(), len(rows), reason=reason))
+                change.targets, len(rows), reason=reason))
             for at, row in enumerate(rows):
                 try:
                     found = stored.read(row.message)

@@ -58,7 +58,7 @@ _READER: Final = (
     "r_response", "r_timeout")
 _MESSAGE: Final = (
     "m_qpool", "m_file", "m_record", "m_parts", "m_flags", "m_size", "m_time", "m_pid",
-    "m_location", "m_offset", "m_length", "m_lsn", "m_crc", "m_expiry")
+    "m_location", "m_offset", "m_length", "m_lsn", "m_crc", "m_expiry", "m_origin")
 _ENTRY: Final = (
     "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
     "e_until", "e_lease", "e_reader")
@@ -278,13 +278,14 @@ class IndexView:
 
     def _message(self, number: int, values: tuple[int, ...]) -> MessageRow:
         (qpool, file, record, parts, flags, size, created_ns, pid, word, offset, length, lsn, crc,
-         expiry_ns) = values
+         expiry_ns, origin) = values
         has_record = record != NO_RECORD
         return MessageRow(
             number=number, qpool=qpool, file=file if has_record else None,
             record=record if has_record else None, parts=parts, flags=flags, size=size,
             created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags),
-            word=word, offset=offset, length=length, lsn=lsn, crc=crc, expiry_ns=expiry_ns)
+            word=word, offset=offset, length=length, lsn=lsn, crc=crc, expiry_ns=expiry_ns,
+            origin=origin)
 
 
 def _at(names: list[str], queue: int) -> str:
