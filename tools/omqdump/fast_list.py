@@ -17,38 +17,53 @@ from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 from omqdump import render
 
-_STATES: Final = {int(state): state.name.lower() for state in EntryState}
+_STATES: Final = {int(state): f"{state.name.lower():<9}" for state in EntryState}
 _ACTIVE: Final = int(EntryState.ACTIVE)
 _CONTAINER: Final = int(RecordFlag.CONTAINER)
 _PERSISTENT: Final = int(RecordFlag.PERSISTENT)
 _SECONDS_KEPT: Final = 100_000
 
 
-def table_lines(view: IndexView, raws: Iterable[RawEntry]) -> Iterator[str]:
-    """l as a table."""
+_ENTRY: Final = ("e_priority", "e_state", "e_attempts", "e_submitted")
+_MESSAGE: Final = ("m_qpool", "m_flags", "m_size", "m_location", "m_offset", "m_length")
+
+
+def table_lines(view: IndexView, queues: Iterable[int]) -> Iterator[str]:
+    """l as a table, of the queues with these numbers."""
     yield render.ENTRY_TITLE
-    times: dict[int, str] = {}
+    times = _Times()
     files: dict[int, str] = {}
-    for _, entry, _, message in raws:
-        second = entry[6] // NS_PER_S
-        shown = times.get(second)
-        if shown is None:
-            if len(times) > _SECONDS_KEPT:
-                times.clear()
-            shown = times[second] = seed_time(entry[6])
-        state, attempts, flags = entry[1], entry[4], message[4]
+    for queue in queues:
+        for columns in view.columns(queue, _ENTRY, _MESSAGE):
+            yield from _chunk(view, columns, times, files)
+
+
+class _Times(dict[int, str]):
+    """Seconds since 1970 as listings show them, padded."""
+
+    def __missing__(self, second: int) -> str:
+        if len(self) > _SECONDS_KEPT:
+            self.clear()
+        shown = self[second] = f"{seed_time(second * NS_PER_S):<18}"
+        return shown
+
+
+def _chunk(view: IndexView, columns: list[list[int]], times: _Times, files: dict[int, str]
+           ) -> Iterator[str]:
+    for priority, state, attempts, submitted, qpool, flags, size, word, offset, length in zip(
+            *columns, strict=True):
         if state == _ACTIVE and attempts:
             attempts -= 1
         if flags & _CONTAINER:
-            ref = view.item_ref(message)
+            ref = view.item_ref(word, offset, length, flags)
         else:
-            file = files.get(message[8])
+            file = files.get(word)
             if file is None:
-                file = files[message[8]] = place(message[8], 0)[:-1]
-            ref = f"{file}{message[9]}"
-        yield (f"{message[0]:<11} {entry[2]:<4} {_STATES[state]:<9} "
-               f"{'y' if flags & _PERSISTENT else 'n':<5} {attempts:<7} {message[5]:<11} "
-               f"{shown:<18} {ref}")
+                file = files[word] = place(word, 0)[:-1]
+            ref = f"{file}{offset}"
+        yield (f"{qpool:<11} {priority:<4} {_STATES[state]} "
+               f"{'y' if flags & _PERSISTENT else 'n'}     {attempts:<7} {size:<11} "
+               f"{times[submitted // NS_PER_S]} {ref}")
 
 
 def json_lines(view: IndexView, raws: Iterable[RawEntry]) -> Iterator[str]:

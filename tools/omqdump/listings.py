@@ -6,6 +6,7 @@ Errors: UnknownQueue, BadRequest, and those of the sources.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from omq.base import clock
@@ -57,19 +58,21 @@ def browse(desk: Desk) -> None:
     limit = _number(desk.answers.word())
     chosen = None if queue == "*" else queue
     with desk.sources.index() as view:
-        if chosen is not None and chosen not in {row.name for row in view.queues()}:
-            raise UnknownQueue(queue=escape(chosen))
-        flags = desk.answers.flags
-        if flags.where:
+        numbers = [row.number for row in view.queues() if chosen in (None, row.name)]
+        if not numbers:
+            raise UnknownQueue(queue=escape(queue))
+        if desk.answers.flags.where:
             _browse_chosen(desk, view, chosen, limit)
+        elif desk.json:
+            desk.print(json_lines(view, view.raw_entries(chosen, limit)))
         else:
-            raws = view.raw_entries(chosen, limit)
-            desk.print((json_lines if desk.json else table_lines)(view, raws))
+            desk.print(islice(table_lines(view, numbers), None if limit is None else limit + 1))
 
 
 def _browse_chosen(desk: Desk, view: IndexView, queue: str | None, limit: int | None) -> None:
     selection = parse(*desk.answers.flags.where)
-    rows = selection.rows(view, desk.sources.paths, desk.sources.uuid, clock.wall_ns(), queue)
+    rows = islice(selection.rows(
+        view, desk.sources.paths, desk.sources.uuid, clock.wall_ns(), queue), limit)
     if desk.answers.flags.count:
         count = sum(1 for _ in rows)
         desk.print([f'{{"messages": {count}}}' if desk.json else str(count)])

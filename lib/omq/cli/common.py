@@ -12,10 +12,12 @@ import sys
 from typing import Any
 
 import omq
+from omq.base.errors import SpoolMissing
 from omq.base.settings import YEAR_S
 from omq.services.options import Location, add_location, locate
 
-__all__ = ["Location", "add_json", "locate", "print_json", "say", "seconds", "tool_parser"]
+__all__ = ["Location", "add_json", "existing", "locate", "print_json", "say", "seconds",
+           "tool_parser"]
 
 
 def tool_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
@@ -30,6 +32,14 @@ def tool_parser(name: str, description: str, examples: str) -> argparse.Argument
     parser.add_argument("--version", action="version", version=f"{name} (omq) {omq.__version__}")
     add_location(parser)
     return parser
+
+
+def existing(options: argparse.Namespace) -> Location:
+    """The instance that the options name; SpoolMissing when it has no spool."""
+    location = locate(options)
+    if not location.paths.root.is_dir():
+        raise SpoolMissing(path=location.paths.root)
+    return location
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -26,6 +26,7 @@ from omq.format.index import (
 
 _FIGURE_MAX: Final = 1e12  # above every real load; keeps columns readable
 _KNOWN_STATES: Final = frozenset(int(state) for state in EntryState if state)
+_KNOWN_VECTOR: Final = np.array(sorted(_KNOWN_STATES), dtype="u1")
 
 
 def figure(value: float) -> float:
@@ -119,6 +120,22 @@ class IndexCopies:
         states = self._vector("e_state")[numbers].tolist()
         return [bool(equal) and state in _KNOWN_STATES
                 for equal, state in zip(again.tolist(), states, strict=True)]
+
+    def columns(self, numbers: Vector, sequences: Vector, entry: Sequence[str],
+                message: Sequence[str]) -> list[list[int]]:
+        """These columns of the entries that are in use and still the same, and of their messages:
+        a list a column."""
+        slots = self._vector("e_message")[numbers]
+        inside = slots < self.layout.messages
+        slots = np.where(inside, slots, 0)
+        found = [self._vector(name)[numbers] for name in entry]
+        found += [self._vector(name)[slots] for name in message]
+        good = inside & (self._vector("m_qpool")[slots] != 0)
+        good &= np.isin(self._vector("e_state")[numbers], _KNOWN_VECTOR)
+        good &= self._vector("e_sequence")[numbers] == sequences  # read last, as in `same`
+        if not good.all():
+            found = [column[good] for column in found]
+        return [column.tolist() for column in found]
 
     def queue_names(self) -> list[str]:
         """Names by queue number; `#n` where there is none."""

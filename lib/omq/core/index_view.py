@@ -175,16 +175,22 @@ class IndexView:
                  if raw[1][0] == row.number)
         return islice(found, limit)
 
-    def item_ref(self, message: tuple[int, ...]) -> str:
-        """The item reference of a message by its MESSAGE columns."""
-        return self._refs.of(message[8], message[9], message[10], message[4])
+    def columns(self, queue: int, entry: Sequence[str], message: Sequence[str]
+                ) -> Iterator[list[list[int]]]:
+        """For long listings: these columns of a queue's entries and messages, a list a column."""
+        numbers, sequences = self._copies.on_queue(queue)
+        for first in range(0, len(numbers), CHUNK_ROWS):
+            some = slice(first, first + CHUNK_ROWS)
+            yield self._copies.columns(numbers[some], sequences[some], entry, message)
+
+    def item_ref(self, word: int, offset: int, length: int, flags: int) -> str:
+        """The item reference of a message."""
+        return self._refs.of(word, offset, length, flags)
 
     def of_message(self, qpool: int) -> list[EntryRow]:
         """The places of one message on queues, by entry number; empty: there is no such message."""
-        slots = self._copies.slots_of(qpool)
-        return sorted(
-            (row for slot in slots for row in self._entries(self._copies.of_slot(slot))
-             if row.message.qpool == qpool), key=lambda row: row.number)
+        names = self._copies.queue_names()
+        return [self.entry_of(raw, names) for raw in self.raw_of_message(qpool)]
 
     def raw_of_message(self, qpool: int) -> list[RawEntry]:
         """The same as plain numbers."""
