@@ -15,8 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from omq.base.errors import BadRequest
+
 NS_PER_S: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
+
+STOPPED: Final = ("T", "t")
+"""States of a process that a signal or a debugger stopped (`process_state`)."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -84,3 +89,13 @@ def iso_time(wall: int) -> str:
     seconds, rest = divmod(wall, NS_PER_S)
     moment = datetime.fromtimestamp(seconds, UTC).astimezone()
     return moment.replace(microsecond=rest // 1000).isoformat(timespec="microseconds")
+
+
+def parse_iso(text: str) -> int:
+    """Wall ns of a time such as `2026-11-21T08:00`, in local time when no zone stands there."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadRequest(reason=f"{text[:64]!r} is no time such as 2026-11-21T08:00") from error
+    whole = moment.replace(microsecond=0)
+    return int(whole.timestamp()) * NS_PER_S + moment.microsecond * 1000

@@ -154,6 +154,8 @@ class Settings:
         "tools ask before they change more messages than this, unless --yes is given")
     operator_undo_s: int = _number("daemons", 3600, 0, 30 * 86400,
         "how long a message that an operator deleted can be brought back; 0: it is gone at once")
+    operator_requeue_max: int = _number("daemons", 100, 1, 1_000_000,
+        "most messages that one omrequeue sends back: a cause that is still there shows soon")
     qm_dont_read_messages_at_start: bool = _flag("daemons",
         "start without the messages of the pool, which stay there: when the pool must be looked at",
         default=False)

@@ -40,6 +40,17 @@ COMMANDS: Final[dict[str, str]] = {
     "omq-archive": "omq.cli.omq_archive:main",
     "omq-spark": "omqspark.main:main",
     "omqtest": "omqtest.main:main",
+    "omqlog": "omq.cli.omqlog:main",
+    "omqwhy": "omq.cli.omqwhy:main",
+    "omqshape": "omq.cli.omqshape:main",
+    "omqadvise": "omq.cli.omqadvise:main",
+    "omqcheck": "omq.cli.omqcheck:main",
+    "omscan": "omq.cli.omscan:main",
+    "omshowlog": "omq.cli.omshowlog:main",
+    "omfreeq": "omq.cli.omfreeq:main",
+    "omhold": "omq.cli.order_command:hold",
+    "omrelease": "omq.cli.order_command:release",
+    "omrequeue": "omq.cli.order_command:requeue",
 }
 
 INTERRUPTED: Final = 130  # what a shell gives for a process that SIGINT ended

@@ -27,7 +27,6 @@ from omq.format.index import IndexFlag
 
 HUNG_AFTER_S: Final = 20
 """A manager with nothing to do still takes a load sample every few seconds, and says so."""
-_STOPPED: Final = ("T", "t")
 
 
 class Origin(Enum):
@@ -88,7 +87,7 @@ def _segment(view: IndexView) -> Look:
     header = view.header
     state = clock.process_state(header.pid) if header is not None else ""
     still_s = (clock.wall_ns() - view.counters()["heartbeat"]) // clock.NS_PER_S
-    if header is not None and state in _STOPPED:
+    if header is not None and state in clock.STOPPED:
         origin, note = Origin.HUNG, f"the queue manager (pid {header.pid}) is stopped by a signal"
     elif header is not None and view.counters()["heartbeat"] > 0 and still_s > HUNG_AFTER_S:
         origin = Origin.HUNG

@@ -1,0 +1,168 @@
+"""omqcheck: audit of index, Message Pool and journal; what is damaged, and which of them is wrong.
+
+Exit code 0: they agree and nothing is damaged; 1: something is wrong, the first of it is printed
+(--all: everything). Without a segment pool and journal alone are checked. --bodies reads every
+payload and container against its CRC. Nothing is written and the manager is not asked, so it can
+run at any time; a busy manager only makes it take its copy again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from omq.base import clock
+from omq.base.errors import Exit, ManagerUnavailable, OmqError, TimedOut
+from omq.base.paths import SpoolPaths
+from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.core.audit import Divergence, Side, audit
+from omq.core.index_copies import snapshot
+from omq.core.index_view import IndexView
+from omq.core.offline_index import OfflineIndex, read_files
+from omq.core.stored import StoredMessages
+from omq.core.tables import Tables
+from omq.format.findings import Finding
+from omq.format.index import EntryState
+from omq.storage.segment import AttachedIndex
+
+NAME: Final = "omqcheck"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    options = parser().parse_args(argv)
+    paths = existing(options).paths
+    problems: list[dict[str, Any]] = []
+    with _index(paths, options.segment) as view:
+        files = read_files(paths, clock.wall_ns())
+        problems += [_damage(finding) for finding in files.findings]
+        if view is None:
+            say(NAME, "no segment: pool and journal alone are checked")
+        else:
+            problems += [record(each) for each in audit(paths, view, files)]
+            problems += _counts(view)
+    if options.bodies:
+        problems += _bodies(paths, files)
+    return _tell(problems, files, everything=options.all, as_json=options.json)
+
+
+def _tell(problems: list[dict[str, Any]], files: OfflineIndex, *, everything: bool, as_json: bool
+          ) -> int:
+    for problem in problems if everything else problems[:1]:
+        if as_json:
+            print_json(problem)
+        else:
+            sys.stdout.write(problem["text"] + "\n")
+    if as_json:
+        print_json({"kind": "summary", "lsn": files.lsn, "problems": len(problems)})
+    elif problems:
+        sys.stdout.write(f"{len(problems)} problems, up to LSN {files.lsn}\n")
+    else:
+        sys.stdout.write(f"index, pool and journal agree, up to LSN {files.lsn}\n")
+    return Exit.NO if problems else Exit.OK
+
+
+@contextmanager
+def _index(paths: SpoolPaths, segment: int | None) -> Iterator[IndexView | None]:
+    """A copy of the index between two groups; None without a segment."""
+    try:
+        attached = AttachedIndex(paths, segment)
+    except ManagerUnavailable:
+        if segment is not None:
+            raise
+        yield None
+        return
+    try:
+        moves = attached.alive and clock.process_state(attached.header.pid) not in clock.STOPPED
+        copy = snapshot(attached.buffer, attached.header.size, settled=not moves)
+        if copy is None:
+            raise TimedOut(seconds=0, what="a moment between two groups; the manager is too busy")
+        tables = Tables(copy, attached.header.layout())
+    finally:
+        attached.close()
+    try:
+        with IndexView.of(tables, paths) as view:
+            yield view
+    finally:
+        tables.release()
+
+
+def _damage(finding: Finding) -> dict[str, Any]:
+    return {"kind": "damage", "text": f"damage: {finding}", "file": finding.file,
+            "offset": finding.offset, "record": finding.record, "reason": finding.reason}
+
+
+def _counts(view: IndexView) -> Iterator[dict[str, Any]]:
+    """The counters of each queue against its entries."""
+    for queue in view.queues():
+        states = dict.fromkeys(("ready", "active", "deferred", "held", "idel"), 0)
+        for raw in view.raw_entries(queue.name):
+            states[EntryState(raw[1][1]).name.lower()] += 1
+        counted = {"ready": queue.ready, "active": queue.active, "deferred": queue.deferred,
+                   "held": queue.held, "idel": 0}
+        if states != counted or sum(counted.values()) != queue.messages:
+            yield {"kind": "count", "queue": queue.name, "wrong": "index", "entries": states,
+                   "counters": counted,
+                   "text": f"index is wrong: {queue.name} has {states}, its counters say {counted}"}
+
+
+def _bodies(paths: SpoolPaths, files: OfflineIndex) -> Iterator[dict[str, Any]]:
+    stored = StoredMessages(paths)
+    try:
+        with IndexView.of(files.tables, paths) as view:
+            for message in view.messages():
+                try:
+                    stored.body(message, stored.read(message))
+                except OmqError as error:
+                    yield {"kind": "body", "qpool_id": message.qpool, "text": f"body: {error}"}
+    finally:
+        stored.close()
+
+
+def record(each: Divergence) -> dict[str, Any]:
+    """The JSON object of a divergence: a contract, keys are only added."""
+    return {"kind": "divergence", "qpool_id": each.qpool, "wrong": each.wrong.value,
+            "why": each.why, "index": _side(each.index), "pool": _side(each.pool),
+            "journal": None if each.journal is None else _side(each.journal),
+            "last_lsn": each.last_lsn, "text": "\n".join(_lines(each))}
+
+
+def _side(side: Side) -> dict[str, Any] | None:
+    if not side.there:
+        return None
+    return {"lsn": side.lsn, "size": side.size, "queues": {
+        name: dict(zip(("state", "priority", "sequence", "failed_attempts", "retries"), entry,
+                       strict=True)) for name, entry in side.queues.items()}}
+
+
+def _lines(each: Divergence) -> Iterator[str]:
+    yield f"{each.wrong.value} is wrong about message {each.qpool}: {each.why}"
+    sides = {"index": each.index, "pool": each.pool, "journal": each.journal}
+    for name, side in sides.items():
+        if side is None:
+            yield f"    {name:<8} last frame LSN {each.last_lsn or 'none'}; its PUT is in no file"
+        elif not side.there:
+            yield f"    {name:<8} does not have it"
+        else:
+            queues = "; ".join(f"{queue} {entry[0]} priority {entry[1]} sequence {entry[2]} "
+                               f"failed {entry[3]} deferred {entry[4]}"
+                               for queue, entry in side.queues.items())
+            yield f"    {name:<8} LSN {side.lsn}, {side.size} bytes: {queues}"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Its options."""
+    found = tool_parser(NAME, "Check that index, Message Pool and journal agree.", """
+        omqcheck
+        omqcheck --all --bodies
+        omqcheck --json
+        """)
+    found.add_argument("--all", action="store_true", help="tell every problem, not the first one")
+    found.add_argument("--bodies", action="store_true", help="read every message against its CRC")
+    found.add_argument("--segment", metavar="SHMID", type=int,
+                       help="the id of a left-over segment (ipcs -m), when run/ is lost")
+    add_json(found)
+    return found
