@@ -222,8 +222,8 @@ def test_the_event_log(live: Instance) -> None:
     assert live.run("omshowlog", "--since", "2999-01-01T00:00").code == 1
     with live.paths.event_log.open("ab") as log:
         log.write(b'{"half": ')
-    said = live.run("omshowlog", "--json")
-    assert rows(said.out)[-1]["event"] == 1251 and "1 lines are no events" in said.err
+    found = live.run("omshowlog", "--json")
+    assert rows(found.out)[-1]["event"] == 1251 and "1 lines are no events" in found.err
 
 
 @pytest.mark.parametrize("name", LOOKING)

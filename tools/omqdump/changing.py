@@ -253,7 +253,7 @@ def _report(desk: Desk, change: Change, rows: list[EntryRow]) -> None:
 def _tell(desk: Desk, change: Change, report: Report, count: int) -> None:
     if desk.json:
         desk.record(changes.report_record(change, report))
-    elif count > 1 or desk.answers.flags.where:
+    elif count > 1 or getattr(desk.answers.flags, "where", None):
         desk.out.write(f"{len(report.done)} of {count} messages: {change.text()}\n")
     for refusal in report.refused:
         desk.note(refusal.text)

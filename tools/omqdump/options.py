@@ -26,26 +26,36 @@ class Needs(Enum):
     MANAGER = "manager"
 
 
+class Takes(Enum):
+    """Which words an option takes besides its answers."""
+
+    NOTHING = ()
+    LISTING = ("where", "count")
+    ORDER = ("yes", "force", "reason")
+    MANY = ("where", "count", "dry-run", "yes", "force", "priority", "reason")
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One line of the menu. `many`: it takes --where and the other words for many messages."""
+    """One line of the menu."""
 
     letter: str
     title: str
     action: Callable[[Desk], None] | None = None  # None: Quit
     answers_max: int = 0
     needs: Needs = Needs.FILES
-    many: bool = False
+    takes: Takes = Takes.NOTHING
 
 
 _MANAGER: Final = Needs.MANAGER
+_ORDER, _MANY = Takes.ORDER, Takes.MANY
 _TABLE: Final = (
     Option("s", "Show summary of queues", listings.show_summary),
-    Option("l", "List (browse) msgs on queue", listings.browse, 2, many=True),
-    Option("m", "Move opened msg between queues", changing.move_opened, 2, _MANAGER, many=True),
-    Option("M", "Move msgs between queues", changing.move_many, 4, _MANAGER, many=True),
-    Option("d", "Delete opened msg from queue", changing.delete_opened, 1, _MANAGER, many=True),
-    Option("D", "Delete msgs from queue", changing.delete_many, 3, _MANAGER, many=True),
+    Option("l", "List (browse) msgs on queue", listings.browse, 2, takes=Takes.LISTING),
+    Option("m", "Move opened msg between queues", changing.move_opened, 2, _MANAGER, _ORDER),
+    Option("M", "Move msgs between queues", changing.move_many, 4, _MANAGER, _MANY),
+    Option("d", "Delete opened msg from queue", changing.delete_opened, 1, _MANAGER, _ORDER),
+    Option("D", "Delete msgs from queue", changing.delete_many, 3, _MANAGER, _MANY),
     Option("v", "View status of queue", walking.status, 1),
     Option("a", "Access opened msgs info", walking.access, 0, Needs.NOTHING),
     Option("O", "Open message file", exchange.open_file, 1, Needs.NOTHING),
@@ -58,14 +68,14 @@ _TABLE: Final = (
     Option("r", "Read (browse) opened msg", walking.read, 2),
     Option("c", "Close opened msg", walking.close, 1, Needs.NOTHING),
     Option("f", "Find (priority open) next msg", walking.find, 2),
-    Option("p", "Put opened msg on a queue", changing.put_opened, 2, _MANAGER, many=True),
+    Option("p", "Put opened msg on a queue", changing.put_opened, 2, _MANAGER, _ORDER),
     Option("t", "Text dump", listings.dump_text, 2),
-    Option("C", "Copy msgs", changing.copy_many, 4, _MANAGER, many=True),
-    Option("Z", "Zap (forcefully delete) msg", changing.zap, 3, _MANAGER, many=True),
+    Option("C", "Copy msgs", changing.copy_many, 4, _MANAGER, _MANY),
+    Option("Z", "Zap (forcefully delete) msg", changing.zap, 3, _MANAGER, _MANY),
 )
 _MORE: Final = (
-    Option("u", "Undo deletes", changing.undo, 1, _MANAGER, many=True),
-    Option("A", "Apply a plan", changing.apply_plan, 1, _MANAGER, many=True),
+    Option("u", "Undo deletes", changing.undo, 1, _MANAGER, _MANY),
+    Option("A", "Apply a plan", changing.apply_plan, 1, _MANAGER, _ORDER),
 )
 MENU: Final = {option.letter: option for option in (*_TABLE, Option(QUIT, "Quit"))}
 """By letter, in the order of the menu: the left column, the right one, and Quit."""

@@ -16,7 +16,7 @@ from omq.base.errors import BadRequest, OmqError
 from omq.base.names import escape
 from omq.cli.common import say
 from omqdump.desk import Desk
-from omqdump.options import MENU, MORE, OPTIONS, QUIT, Option
+from omqdump.options import MENU, MORE, OPTIONS, QUIT, Option, Takes
 
 _MENU_WIDTH: Final = 35
 _MENU_ROWS: Final = 11  # of two options; Quit stands alone below
@@ -33,15 +33,11 @@ class _Words(argparse.ArgumentParser):
 def words_parser(option: Option) -> argparse.ArgumentParser:
     """The words that an option takes behind its letter."""
     parser = _Words(prog=option.letter, add_help=False, allow_abbrev=False)
-    if option.many:
-        parser.add_argument("--where", action="append", metavar="TERMS")
-        parser.add_argument("--count", action="store_true")
-    if option.many and option.letter != "l":
-        parser.add_argument("--dry-run", metavar="PLAN")
-        parser.add_argument("--yes", action="store_true")
-        parser.add_argument("--force", action="store_true")
-        parser.add_argument("--priority", metavar="N")
-        parser.add_argument("--reason", metavar="TEXT")
+    for word in option.takes.value:
+        if word in ("count", "yes", "force"):
+            parser.add_argument(f"--{word}", action="store_true")
+        else:
+            parser.add_argument(f"--{word}", action="append" if word == "where" else "store")
     parser.add_argument("words", nargs="*")
     return parser
 
@@ -104,11 +100,10 @@ def parse(text: str) -> tuple[Option, list[str], argparse.Namespace]:
     if option is None:
         raise BadRequest(reason=f"there is no option {escape(letter)!r}; "
                          f"there are {' '.join(OPTIONS)}")
-    if option.many:
+    flags = argparse.Namespace()
+    if option.takes is not Takes.NOTHING:
         flags = words_parser(option).parse_intermixed_args(words)
         words = flags.words
-    else:
-        flags = argparse.Namespace()
     if len(words) > option.answers_max:
         raise BadRequest(reason=f"option {letter} takes {option.answers_max} answers, "
                          f"not {len(words)}")
