@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import io
+import json
 import os
 import signal
 import subprocess
@@ -22,7 +24,7 @@ WAIT_S = 30.0
 QUEUES = "[*]\ndeath_delay_s = 0\n\n[A]\n\n[B]\n\n[LOCAL]\n\n[ERROR]\n\n[SHUT]\nput = inhibited\n"
 SETTINGS = ("[index]\nmessages_max = 20000\nqueue_entries_max = 25000\n"
             "[journal]\njournal_file_bytes = 4194304\nblock_bytes_max = 1048576\n"
-            "[ipc]\nconnect_timeout_s = 2\nclients_max = 20\n"
+            "[ipc]\nconnect_timeout_s = 1\nclients_max = 20\n"
             "[store]\ndisk_reserve_bytes = 0\n")
 
 
@@ -118,6 +120,31 @@ class Instance:
         said = self.run("omqdump", *arguments, stdin=stdin)
         assert said.code == 0, said
         return said
+
+    def run_as(self, uid: int, name: str, *arguments: str) -> Said:
+        """The same as another user of the spool's group, in a child that has everything loaded."""
+        self.run(name, *arguments, "--help")
+        self.run("omqwhy", "1")
+        codecs.lookup("ascii")
+        group = self.root.stat().st_gid
+        receive, send = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            code = 99
+            try:
+                os.setgroups([])
+                os.setresgid(group, group, group)
+                os.setresuid(uid, uid, uid)
+                said = self.run(name, *arguments)
+                os.write(send, json.dumps([said.code, said.out, said.err]).encode())
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(send)
+        with open(receive, "rb") as stream:
+            found = json.loads(stream.read())
+        assert os.waitpid(pid, 0)[1] == 0
+        return Said(*found)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

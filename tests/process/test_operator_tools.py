@@ -248,3 +248,36 @@ def test_looking_works_live_hung_killed_and_stopped(live: Instance, name: str) -
     damaged = live.run(name, *words)
     assert damaged.code in (0, 1, 65), damaged
     assert "Traceback" not in damaged.err
+
+
+NOBODY = 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_without_authority_nothing_is_changed(tmp_path: Path) -> None:
+    live = Instance(tmp_path / "spool")
+    (live.conf / "authority.conf").write_text(f"[B]\nuser:{NOBODY} = admin put\n")
+    live.start()
+    (qpool,) = live.put("A", b"1")
+    live.put("B", b"2")
+    said = live.run_as(NOBODY, "omqshape")
+    assert said.code == 77 and "cannot be entered" in said.err
+    for folder in (live.root, *live.root.parents[:3]):
+        folder.chmod(0o755)
+    assert live.run_as(NOBODY, "omqshape").code == 0
+    assert f"{qpool} " in live.run_as(NOBODY, "omqdump", "-e", "l A").out
+    for name, words in (("omhold", [str(qpool)]), ("omqdump", ["-e", "D A 1 1"]),
+                        ("omqdump", ["-e", "M B A 1 1"]), ("omqdump", ["-e", "C B A 1 1"]),
+                        ("omfreeq", ["A", "-p", "1"])):
+        said = live.run_as(NOBODY, name, *words)
+        assert said.code == 77, said
+        assert f"uid {NOBODY} has no authority to " in said.err
+    assert (live.on("A"), len(live.on("B"))) == ([qpool], 1)
+    assert live.run_as(NOBODY, "omqdump", "--reason", "mine", "-e", "D B 1 1").code == 0
+    assert live.on("B") == []
+    assert live.run_as(NOBODY, "omqdump", "-e", f"O {__file__}", "-e", "p 2000 B").code == 0
+    assert len(live.on("B")) == 1
+    last, put = rows(live.run("omqlog", "--operator", "--json").out)
+    assert "omqdump p B" in put["operator"]["command"]
+    assert last["operator"]["uid"] == NOBODY and last["operator"]["reason"] == "mine"
+    live.end()

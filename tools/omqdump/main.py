@@ -12,8 +12,7 @@ import argparse
 import io
 import sys
 
-from omq.base.errors import SpoolMissing
-from omq.cli.common import add_json, locate, say, tool_parser
+from omq.cli.common import add_json, existing, say, tool_parser
 from omq.core.look import Source
 from omqdump.answers import Answers
 from omqdump.desk import Desk, Orders
@@ -26,9 +25,7 @@ NAME = "omqdump"
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     options = parser().parse_args(argv)
-    location = locate(options)
-    if not location.paths.root.is_dir():
-        raise SpoolMissing(path=location.paths.root)
+    location = existing(options)
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")  # a file name may have any bytes
     scripted: list[str] | None = options.execute

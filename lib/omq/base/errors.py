@@ -426,6 +426,13 @@ class NoSuchHandle(OmqError):
     exit_code = Exit.NO
 
 
+class SpoolForbidden(OmqError):
+    """{path} cannot be entered: {reason}; tools need the group that owns the spool"""
+
+    status = 124
+    exit_code = Exit.NO_PERMISSION
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import omq
-from omq.base.errors import SpoolMissing
+from omq.base.errors import SpoolForbidden, SpoolMissing
 from omq.base.settings import YEAR_S
 from omq.services.options import Location, add_location, locate
 
@@ -37,7 +37,11 @@ def tool_parser(name: str, description: str, examples: str) -> argparse.Argument
 def existing(options: argparse.Namespace) -> Location:
     """The instance that the options name; SpoolMissing when it has no spool."""
     location = locate(options)
-    if not location.paths.root.is_dir():
+    try:
+        there = location.paths.root.is_dir() and any(location.paths.root.iterdir())
+    except PermissionError as error:
+        raise SpoolForbidden(path=location.paths.root, reason=error.strerror) from error
+    if not there:
         raise SpoolMissing(path=location.paths.root)
     return location
 
