@@ -187,7 +187,7 @@ def test_a_wrong_index_is_told_from_a_wrong_pool(live: Instance) -> None:
     assert first["index"]["queues"]["A"]["state"] == "held"
     assert first["journal"]["queues"]["A"]["state"] == "ready"
     assert f"index is wrong about message {qpool}" in live.run("omqcheck").out
-    assert any(row["kind"] == "count" for row in rows(said.out))
+    assert any(row["kind"] == "index" and row["rule"] == "queue" for row in rows(said.out))
 
 
 def test_orphan_containers_are_found_and_removed(live: Instance) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from omq.base import clock
@@ -19,13 +19,14 @@ from omq.base.errors import Exit, ManagerUnavailable, OmqError, TimedOut
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.core.audit import Divergence, Side, audit
-from omq.core.index_copies import snapshot
+from omq.core.index_copies import IndexCopies
 from omq.core.index_view import IndexView
+from omq.core.invariants import check_index, snapshot
 from omq.core.offline_index import OfflineIndex, read_files
 from omq.core.stored import StoredMessages
 from omq.core.tables import Tables
 from omq.format.findings import Finding
-from omq.format.index import EntryState
+from omq.format.index import Counter, IndexLayout
 from omq.storage.segment import AttachedIndex
 
 NAME: Final = "omqcheck"
@@ -36,14 +37,21 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     paths = existing(options).paths
     problems: list[dict[str, Any]] = []
-    with _index(paths, options.segment) as view:
-        files = read_files(paths, clock.wall_ns())
-        problems += [_damage(finding) for finding in files.findings]
-        if view is None:
-            say(NAME, "no segment: pool and journal alone are checked")
-        else:
+    copy = _copy(paths, options.segment)
+    files = read_files(paths, clock.wall_ns())
+    problems += [_damage(finding) for finding in files.findings]
+    if copy is None:
+        say(NAME, "no segment: pool and journal alone are checked")
+    elif copy.torn:
+        say(NAME, "the manager stands in the middle of a group of changes, which nobody was "
+            "promised: pool and journal alone are checked")
+    else:
+        by_itself = list(_itself(copy))
+        tables = Tables(copy.buffer, copy.layout)
+        with IndexView.of(tables, paths) as view:
             problems += [record(each) for each in audit(paths, view, files)]
-            problems += _counts(view)
+        tables.release()
+        problems += by_itself
     if options.bodies:
         problems += _bodies(paths, files)
     return _tell(problems, files, everything=options.all, as_json=options.json)
@@ -65,29 +73,34 @@ def _tell(problems: list[dict[str, Any]], files: OfflineIndex, *, everything: bo
     return Exit.NO if problems else Exit.OK
 
 
-@contextmanager
-def _index(paths: SpoolPaths, segment: int | None) -> Iterator[IndexView | None]:
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An index, copied. `torn`: its manager died or was stopped within a group."""
+
+    buffer: memoryview
+    layout: IndexLayout
+    torn: bool
+
+
+def _copy(paths: SpoolPaths, segment: int | None) -> Copy | None:
     """A copy of the index between two groups; None without a segment."""
     try:
         attached = AttachedIndex(paths, segment)
     except ManagerUnavailable:
         if segment is not None:
             raise
-        yield None
-        return
+        return None
     try:
-        moves = attached.alive and clock.process_state(attached.header.pid) not in clock.STOPPED
-        copy = snapshot(attached.buffer, attached.header.size, settled=not moves)
+        header, size = attached.header, attached.header.size
+        moves = attached.alive and clock.process_state(header.pid) not in clock.STOPPED
+        copy = snapshot(attached.buffer, size) if moves else memoryview(
+            bytes(attached.buffer[:size]))
         if copy is None:
             raise TimedOut(seconds=0, what="a moment between two groups; the manager is too busy")
-        tables = Tables(copy, attached.header.layout())
     finally:
         attached.close()
-    try:
-        with IndexView.of(tables, paths) as view:
-            yield view
-    finally:
-        tables.release()
+    version = IndexCopies(copy, header.layout()).counter(Counter.VERSION)
+    return Copy(copy, header.layout(), bool(version % 2))
 
 
 def _damage(finding: Finding) -> dict[str, Any]:
@@ -95,18 +108,11 @@ def _damage(finding: Finding) -> dict[str, Any]:
             "offset": finding.offset, "record": finding.record, "reason": finding.reason}
 
 
-def _counts(view: IndexView) -> Iterator[dict[str, Any]]:
-    """The counters of each queue against its entries."""
-    for queue in view.queues():
-        states = dict.fromkeys(("ready", "active", "deferred", "held", "idel"), 0)
-        for raw in view.raw_entries(queue.name):
-            states[EntryState(raw[1][1]).name.lower()] += 1
-        counted = {"ready": queue.ready, "active": queue.active, "deferred": queue.deferred,
-                   "held": queue.held, "idel": 0}
-        if states != counted or sum(counted.values()) != queue.messages:
-            yield {"kind": "count", "queue": queue.name, "wrong": "index", "entries": states,
-                   "counters": counted,
-                   "text": f"index is wrong: {queue.name} has {states}, its counters say {counted}"}
+def _itself(copy: Copy) -> Iterator[dict[str, Any]]:
+    """What the index contradicts by itself (core.invariants)."""
+    for broken in check_index(copy.buffer, copy.layout):
+        yield {"kind": "index", "wrong": "index", "rule": broken.rule.name.lower(),
+               "text": f"index is wrong: {broken}"}
 
 
 def _bodies(paths: SpoolPaths, files: OfflineIndex) -> Iterator[dict[str, Any]]:

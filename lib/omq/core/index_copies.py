@@ -34,24 +34,6 @@ def figure(value: float) -> float:
     return min(max(value, 0.0), _FIGURE_MAX) if math.isfinite(value) else 0.0
 
 
-def snapshot(buffer: memoryview, size: int, *, settled: bool, tries: int = 200
-             ) -> memoryview | None:
-    """A copy of an index between two groups of its manager; None when it was never idle for as long
-    as copying takes. `settled`: nobody writes it any more, whatever its version says."""
-    for _ in range(tries):
-        before = _version(buffer)
-        if before % 2 and not settled:
-            continue
-        copy = memoryview(bytearray(buffer[:size]))
-        if settled or _version(buffer) == before:
-            return copy
-    return None
-
-
-def _version(buffer: memoryview) -> int:
-    return int(np.frombuffer(buffer, "<u8", 1, COUNTERS_AT + 8 * Counter.VERSION)[0])
-
-
 class IndexCopies:
     """See the module."""
 

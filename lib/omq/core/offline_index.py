@@ -13,6 +13,7 @@ Errors: SpoolMissing, SpoolOwner, Damaged, NewerFormat, DiskError.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -122,8 +123,7 @@ def _damage(redo: Redo, scan: JournalScan) -> list[Finding]:
 def _fill(pool: OverlaidPool, uuid: bytes, now_ns: int, findings: list[Finding]) -> Core:
     slots = pool.record_slots() + _SPARE
     for entries in (2 * slots, _PARTS_MAX * slots):
-        core = Core(_private(slots, entries), None, SlotAllocator(),  # type: ignore[arg-type]
-                    None, uuid)  # type: ignore[arg-type]
+        core = Core(_private(slots, entries), SlotAllocator(), _NoBodies(), uuid)
         core.now_ns = now_ns
         try:
             loaded = load(core, pool, SlotAllocator())
@@ -133,6 +133,16 @@ def _fill(pool: OverlaidPool, uuid: bytes, now_ns: int, findings: list[Finding])
         core.t.publish()
         return core
     raise AssertionError("a record has no more parts than it has room for")
+
+
+class _NoBodies:
+    """Non-persistent messages are not on the disk, so a load has none."""
+
+    def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]:
+        raise AssertionError("nothing is put here")
+
+    def release(self, number: int, count: int = 1) -> None:
+        raise AssertionError("nothing ends here")
 
 
 def _private(messages: int, entries: int) -> Tables:
