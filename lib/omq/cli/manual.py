@@ -215,7 +215,8 @@ def main(argv: list[str]) -> int:
     for name, text in files().items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        with path.open("w", encoding="utf-8") as file:
+            file.write(text)
     return Exit.OK
 
 

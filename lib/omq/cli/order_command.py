@@ -19,8 +19,8 @@ from typing import Final
 
 from omq.base import clock
 from omq.base.config import load_settings
-from omq.base.errors import BadRequest, Exit
-from omq.base.names import IDEL, POISON
+from omq.base.errors import BadRequest, Exit, FileNotWritten
+from omq.base.names import IDEL, POISON, escape
 from omq.cli import change as changes
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.plan import Change, Doing, plan_lines, target
@@ -110,8 +110,11 @@ def _write_plan(name: str, lines: Iterator[str]) -> None:
     if name == "-":
         sys.stdout.writelines(line + "\n" for line in lines)
         return
-    with Path(name).open("x", encoding="ascii") as file:
-        file.writelines(line + "\n" for line in lines)
+    try:
+        with Path(name).open("x", encoding="ascii") as file:
+            file.writelines(line + "\n" for line in lines)
+    except OSError as error:
+        raise FileNotWritten(path=escape(name), reason=error.strerror) from error
 
 
 def _selection(options: argparse.Namespace) -> Selection:
