@@ -40,6 +40,7 @@ COMMANDS: Final[dict[str, str]] = {
     "omq-archive": "omq.cli.omq_archive:main",
     "omq-spark": "omqspark.main:main",
     "omqtest": "omqtest.main:main",
+    "omqconv": "omq.cli.omqconv:main",
     "omqlog": "omq.cli.omqlog:main",
     "omqwhy": "omq.cli.omqwhy:main",
     "omqshape": "omq.cli.omqshape:main",
