@@ -49,6 +49,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     ("omqlog", "omqlog", ["--message", "3"]), ("omqlog", "omqlog", ["--operator"]),
     ("omqshape", "omqshape", []), ("omqadvise", "omqadvise", []),
     ("omqcheck", "omqcheck", []), ("omscan", "omscan", ["--older", "0"]),
+    ("omtop", "omtop", ["--interval", "0.2"]),
     ("omfreeq", "omfreeq", ["A", "-p", str(os.getpid())])])
 def test_keys(live: Instance, tmp_path: Path, title: str, command: str, words: list[str]) -> None:
     file = tmp_path / "file"

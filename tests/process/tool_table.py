@@ -50,6 +50,7 @@ TABLE: Final[dict[str, Cell]] = {
     "omqlog --message": ("omqlog", ("--message", "@"), LOOKS),
     "omqlog --operator": ("omqlog", ("--operator",), LOOKS),
     "omqshape": ("omqshape", (), LOOKS),
+    "omtop --once": ("omtop", ("--once", "--interval", "0.2"), LOOKS),
     "omqadvise": ("omqadvise", (), LOOKS),
     "omqcheck": ("omqcheck", (), {**LOOKS, "damaged": int(Exit.NO)}),
     "omscan": ("omscan", (), LOOKS),

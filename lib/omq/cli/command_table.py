@@ -30,6 +30,7 @@ TITLES: Final = {
     "omread": "take messages from a queue",
     "omqdump": "look into the queues and change them",
     "omqconv": "convert an old-style queues directory",
+    "omtop": "show the queues live",
     "omqlog": "tell what happened to a message",
     "omqwhy": "tell why a message does not move",
     "omqshape": "show how old the messages on the queues are",

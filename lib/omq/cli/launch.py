@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, str]] = {
     "omq-spark": "omqspark.main:main",
     "omqtest": "omqtest.main:main",
     "omqconv": "omq.cli.omqconv:main",
+    "omtop": "omq.cli.omtop:main",
     "omqlog": "omq.cli.omqlog:main",
     "omqwhy": "omq.cli.omqwhy:main",
     "omqshape": "omq.cli.omqshape:main",
