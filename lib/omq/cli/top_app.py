@@ -47,10 +47,10 @@ class Question(ModalScreen[bool]):
         yield Label(f"{self._text} (y/n) ?", markup=False)
 
     def action_yes(self) -> None:
-        self.dismiss(True)
+        self.dismiss(result=True)
 
     def action_no(self) -> None:
-        self.dismiss(False)
+        self.dismiss(result=False)
 
 
 class TopApp(App[int]):

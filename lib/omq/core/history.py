@@ -1,8 +1,8 @@
 """What the journal and its archive say of messages: frames, in order, with the names they need.
 
-Files are read one after another, the retired ones of archive/ first; a frame is looked at by numpy
-before anything is made of it, so a year of files costs reading them and little more. Names of
-queues stand at the start of each file; names of readers are known from where they registered.
+Files are read one after another, retired and archived ones first, two in memory; a frame is looked
+at by numpy before anything is made of it, so a year of files costs reading them and little more.
+Names of queues stand at the start of each file, names of readers where they registered.
 
 Invariants: 1. nothing is written; 2. blocks that recovery declared void do not come out; 3. what
 cannot be read is in `findings`, and the rest is told.
@@ -14,20 +14,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
+from omq.core.archived import ArchivedFile, archived_numbers, read_archived
 from omq.core.redo_changes import At, Unusable, checked, targets
 from omq.core.slots import Vector
 from omq.core.state import SPECIAL_QUEUES
 from omq.format.findings import Finding
 from omq.format.journal import FILE_HEADER, FRAME, FileHeader, FrameType, decode_file_header
 from omq.format.message import DESCRIPTOR, PART
-from omq.storage.files import read_file
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import load_file
 from omq.storage.journal_scan import Block, FileScan
@@ -36,6 +35,7 @@ from omq.storage.spool import open_spool
 Choose = Callable[[Vector], Vector]
 _CLIENT: Final = FRAME.names.index("client")
 _NAMED: Final = (FrameType.QUEUE, FrameType.READER_UP, FrameType.OPERATOR)
+_TEXT_PARTS: Final = 1024  # a payload that is a text is not longer than so many queue parts
 _KINDS: Final = {int(kind): kind for kind in FrameType}
 
 
@@ -86,6 +86,7 @@ class History:
     queues: dict[int, str] = field(default_factory=dict)
     clients: dict[int, str] = field(default_factory=dict)
     commands: dict[int, Command] = field(default_factory=dict)  # of the block under way
+    _texts: dict[int, bytes] = field(default_factory=dict)  # of the archive file under way
 
     def read(self, choose: Choose) -> Iterator[Happening]:
         """The frames that `choose` picks: it gets frame headers and gives a mask."""
@@ -111,40 +112,49 @@ class History:
         return self.read(lambda frames: frames["type"] == FrameType.OPERATOR)
 
     def blocks(self) -> Iterator[Block]:
-        """All valid blocks that are not void, file by file."""
+        """All valid blocks that are not void, file by file; their payloads by `_payload`."""
         uuid = open_spool(self.paths.root).uuid
-        files = self._files()
-        headers = [self._header(path) for _, path in files]
-        for at, (number, path) in enumerate(files):
-            follower = next((each for each in headers[at + 1 :] if each is not None), None)
-            limit = follower.follows_lsn if follower else None
-            try:
-                data = load_file(path)
-            except FileNotFoundError:  # retired while we looked
-                data = load_file(self.paths.archive / path.name)
-            scan = FileScan(data, number, uuid, name=path.name, limit=limit)
+        numbers = sorted({*numbers_in(self.paths.archive), *numbers_in(self.paths.journal),
+                          *archived_numbers(self.paths)})
+        loaded = self._load(numbers[0]) if numbers else None
+        for number, following in zip(numbers, [*numbers[1:], 0], strict=True):
+            now, loaded = loaded, self._load(following) if following else None
+            if now is None:
+                continue
+            limit = None
+            if loaded is not None:
+                header = decode_file_header(loaded.data[: FILE_HEADER.size])
+                limit = header.follows_lsn if isinstance(header, FileHeader) else None
+            scan = FileScan(now.data, number, uuid, name=file_name(number), limit=limit)
+            self._texts = now.payloads
             yield from scan
             self.findings += scan.findings
 
-    def _files(self) -> list[tuple[int, Path]]:
-        found = {number: self.paths.archive / file_name(number)
-                 for number in numbers_in(self.paths.archive)}
-        found |= {number: self.paths.journal / file_name(number)
-                  for number in numbers_in(self.paths.journal)}
-        return sorted(found.items())
-
-    @staticmethod
-    def _header(path: Path) -> FileHeader | None:
-        try:
-            header = decode_file_header(read_file(path, FILE_HEADER.size))
-        except FileNotFoundError:
+    def _load(self, number: int) -> ArchivedFile | None:
+        """A file of the journal, retired or archived."""
+        for folder in (self.paths.journal, self.paths.archive):
+            try:
+                return ArchivedFile(load_file(folder / file_name(number)))
+            except FileNotFoundError:
+                continue
+        found = read_archived(self.paths, number)
+        if isinstance(found, Finding):
+            self.findings.append(found)
             return None
-        return header if isinstance(header, FileHeader) else None
+        return found
+
+    def _payload(self, block: Block, frame: tuple[Any, ...]) -> bytes:
+        """A frame's payload; of an archive without bodies what was kept of it."""
+        kept = self._texts.get(frame[At.LSN])
+        if kept is None:
+            return block.payload(frame[At.OFFSET], frame[At.LENGTH])
+        moved = frame[At.TYPE] == FrameType.MOVE
+        return kept[DESCRIPTOR.size :] if moved else kept
 
     def _learn(self, block: Block, rows: Vector) -> None:
         for row in rows.tolist():
             frame = block.frames[row].item()
-            raw = block.payload(frame[At.OFFSET], frame[At.LENGTH])
+            raw = self._payload(block, frame)
             if frame[At.TYPE] == FrameType.QUEUE:
                 self.queues[frame[At.QUEUE]] = escape(raw)
             elif frame[At.TYPE] == FrameType.READER_UP:
@@ -157,10 +167,9 @@ class History:
         if kind is None:
             return None
         raw = b""
-        if kind is not FrameType.PUT:
-            raw = block.payload(frame[At.OFFSET], frame[At.LENGTH])
-        elif frame[At.PARTS]:
-            raw = block.payload(frame[At.OFFSET], DESCRIPTOR.size + frame[At.PARTS] * PART.size)
+        if kind is not FrameType.PUT or frame[At.PARTS]:
+            raw = self._payload(block, frame)[: DESCRIPTOR.size + PART.size * max(
+                frame[At.PARTS], _TEXT_PARTS)]
         return Happening(
             kind=kind, lsn=frame[At.LSN], time_ns=frame[At.TIME], qpool=frame[At.QPOOL],
             queue=self._queue(frame[At.QUEUE]), flags=frame[At.FLAGS],
@@ -180,7 +189,7 @@ class History:
         if kind is FrameType.POISON:
             return (self._queue(frame[At.TARGET]),)
         if kind is FrameType.PUT and len(raw) >= DESCRIPTOR.size:
-            ends = range(DESCRIPTOR.size, len(raw) - PART.size + 1, PART.size)
+            ends = range(DESCRIPTOR.size, DESCRIPTOR.size + frame[At.PARTS] * PART.size, PART.size)
             return tuple(self._queue(PART.unpack_from(raw, at)[0]) for at in ends)
         if kind is not FrameType.MOVE:
             return ()
