@@ -59,8 +59,17 @@ def command_page(name: str) -> Page:
     for extra in _EXTRA.get(name, ()):
         extra(page)
     page.heading("OPTIONS")
+    commands: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
-        page.item(_tag(action), _help(action))
+        if isinstance(action, argparse._SubParsersAction):
+            commands = dict(action.choices)
+        else:
+            page.item(_tag(action), _help(action))
+    for command, own in commands.items():
+        page.heading(f"{name} {command}".upper())
+        page.paragraph(own.description or "")
+        for action in own._actions:
+            page.item(_tag(action), _help(action))
     if parser.epilog:
         page.heading("EXAMPLES")
         page.literal(line for line in parser.epilog.splitlines() if line.startswith("  "))

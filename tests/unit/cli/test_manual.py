@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -40,7 +41,12 @@ def test_every_option_stands_in_the_page(made: dict[str, str], name: str) -> Non
     page = made[f"man/man{section}/{name}.{section}"]
     parser = parser_of(name)
     assert parser.prog == name
-    for action in parser._actions:
+    commands = [action for action in parser._actions
+                if isinstance(action, argparse._SubParsersAction)]
+    actions = [action for action in parser._actions if action not in commands]
+    actions += [action for each in commands for own in each.choices.values()
+                for action in own._actions]
+    for action in actions:
         assert action.help, f"{name} {action.option_strings or action.dest} has no help"
         for option in action.option_strings:
             assert text(option) in page
