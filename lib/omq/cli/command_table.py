@@ -32,6 +32,8 @@ TITLES: Final = {
     "omqconv": "convert an old-style queues directory",
     "omtop": "show the queues live",
     "omqlog": "tell what happened to a message",
+    "omq-archive": "archive retired journal files, remove old ones",
+    "omq-spark": "analytics of the journal archive",
     "omqwhy": "tell why a message does not move",
     "omqshape": "show how old the messages on the queues are",
     "omqadvise": "tell how many readers a queue needs",
