@@ -24,7 +24,7 @@ WAIT_S = 30.0
 QUEUES = "[*]\ndeath_delay_s = 0\n\n[A]\n\n[B]\n\n[LOCAL]\n\n[ERROR]\n\n[SHUT]\nput = inhibited\n"
 SETTINGS = ("[index]\nmessages_max = 20000\nqueue_entries_max = 25000\n"
             "[journal]\njournal_file_bytes = 4194304\nblock_bytes_max = 1048576\n"
-            "[ipc]\nconnect_timeout_s = 1\nclients_max = 20\n"
+            "[ipc]\nconnect_timeout_s = 30\nclients_max = 20\n"
             "[store]\ndisk_reserve_bytes = 0\n")
 
 
@@ -63,9 +63,14 @@ class Instance:
             assert self.manager.wait(WAIT_S) == 0
 
     def kill(self) -> None:
+        """SIGKILL between two groups, so that the segment it leaves is whole."""
         assert self.manager is not None
-        self.manager.kill()
-        self.manager.wait(WAIT_S)
+        while True:
+            with self.stopped(), IndexView.attach(self.paths) as view:
+                if view.counters()["version"] % 2 == 0:
+                    self.manager.kill()
+                    self.manager.wait(WAIT_S)
+                    return
 
     def end(self) -> None:
         """Leave no process and no System V object."""
@@ -148,11 +153,15 @@ class Instance:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """The manager does not move meanwhile (SIGSTOP)."""
+        """The manager does not move meanwhile (SIGSTOP), and tools do not wait long for it."""
         assert self.manager is not None
+        settings = (self.conf / "omq.conf").read_text()
+        (self.conf / "omq.conf").write_text(
+            settings.replace("connect_timeout_s = 30", "connect_timeout_s = 1"))
         self.manager.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.manager.pid, os.WSTOPPED | os.WNOWAIT)
         try:
             yield
         finally:
+            (self.conf / "omq.conf").write_text(settings)
             self.manager.send_signal(signal.SIGCONT)

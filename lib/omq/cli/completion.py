@@ -72,6 +72,11 @@ _TAIL: Final = r"""    *) return ;;
 """
 
 
+BY_NAME: Final = """# Completion of the omq commands: all of them stand in one file.
+. "${BASH_SOURCE[0]%/*}/omq"
+"""
+
+
 def bash() -> str:
     """The file for bash."""
     lines = [_HEAD]

@@ -214,6 +214,8 @@ def files() -> dict[str, str]:
         for page in pages():
             found[f"man/man{page.section}/{page.name}.{page.section}"] = page.render()
         found["bash-completion/completions/omq"] = completion.bash()
+        for name in COMMANDS:  # bash-completion looks for a file by the name of the command
+            found[f"bash-completion/completions/{name}"] = completion.BY_NAME
         found["zsh/site-functions/_omq"] = completion.zsh()
     return found
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from omq.base import clock
+from omq.base.config import load_settings
 from omq.base.errors import Exit, ManagerUnavailable, OmqError, TimedOut
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
@@ -30,14 +32,16 @@ from omq.format.index import Counter, IndexLayout
 from omq.storage.segment import AttachedIndex
 
 NAME: Final = "omqcheck"
+_PAUSE_S: Final = 0.002  # a group is over when the disk has answered
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     options = parser().parse_args(argv)
-    paths = existing(options).paths
+    location = existing(options)
+    paths = location.paths
     problems: list[dict[str, Any]] = []
-    copy = _copy(paths, options.segment)
+    copy = _copy(paths, options.segment, load_settings(location.conf_dir).connect_timeout_s)
     files = read_files(paths, clock.wall_ns())
     problems += [_damage(finding) for finding in files.findings]
     if copy is None:
@@ -82,7 +86,7 @@ class Copy:
     torn: bool
 
 
-def _copy(paths: SpoolPaths, segment: int | None) -> Copy | None:
+def _copy(paths: SpoolPaths, segment: int | None, wait_s: int) -> Copy | None:
     """A copy of the index between two groups; None without a segment."""
     try:
         attached = AttachedIndex(paths, segment)
@@ -93,10 +97,14 @@ def _copy(paths: SpoolPaths, segment: int | None) -> Copy | None:
     try:
         header, size = attached.header, attached.header.size
         moves = attached.alive and clock.process_state(header.pid) not in clock.STOPPED
+        deadline = time.monotonic() + wait_s
         copy = snapshot(attached.buffer, size) if moves else memoryview(
             bytes(attached.buffer[:size]))
-        if copy is None:
-            raise TimedOut(seconds=0, what="a moment between two groups; the manager is too busy")
+        while copy is None:
+            if time.monotonic() >= deadline:
+                raise TimedOut(seconds=wait_s, what="a moment between two groups of the manager")
+            time.sleep(_PAUSE_S)
+            copy = snapshot(attached.buffer, size)
     finally:
         attached.close()
     version = IndexCopies(copy, header.layout()).counter(Counter.VERSION)
