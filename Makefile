@@ -21,8 +21,7 @@ SPARK_STAMP := $(VENV)/.setup-spark-done
 ANALYTICS ?= build/analytics
 TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
 
-.PHONY: setup setup-spark run test check crash analytics bench wheel deb clean
-.PHONY: setup setup-spark run test check analytics manual bench clean
+.PHONY: setup setup-spark run test check crash analytics manual bench wheel deb clean
 
 setup: $(STAMP)
 
