@@ -73,7 +73,7 @@ _TAIL: Final = r"""    *) return ;;
 
 
 BY_NAME: Final = """# Completion of the omq commands: all of them stand in one file.
-. "${BASH_SOURCE[0]%/*}/omq"
+. "${BASH_SOURCE[0]%/*}/_omq"
 """
 
 

@@ -213,7 +213,7 @@ def files() -> dict[str, str]:
     with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
         for page in pages():
             found[f"man/man{page.section}/{page.name}.{page.section}"] = page.render()
-        found["bash-completion/completions/omq"] = completion.bash()
+        found["bash-completion/completions/_omq"] = completion.bash()
         for name in COMMANDS:  # bash-completion looks for a file by the name of the command
             found[f"bash-completion/completions/{name}"] = completion.BY_NAME
         found["zsh/site-functions/_omq"] = completion.zsh()
