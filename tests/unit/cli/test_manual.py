@@ -47,7 +47,8 @@ def test_every_option_stands_in_the_page(made: dict[str, str], name: str) -> Non
     actions += [action for each in commands for own in each.choices.values()
                 for action in own._actions]
     for action in actions:
-        assert action.help or not action.option_strings or commands, f"{name} {action.option_strings or action.dest} has no help"
+        named = action.help or not action.option_strings or commands
+        assert named, f"{name} {action.option_strings or action.dest} has no help"
         for option in action.option_strings:
             assert text(option) in page
     assert ".SH \"EXAMPLES\"" in page or section == 8 or commands
