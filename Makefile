@@ -10,6 +10,7 @@
 #   make bench              speed and memory, as a table and JSON
 #   make wheel              dist/omq-VERSION-py3-none-any.whl
 #   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python
+#   make manual             manual pages and completions in share/, anew from the parsers
 #   make clean              takes away what these made
 
 PYTHON ?= python3
@@ -20,7 +21,7 @@ SPARK_STAMP := $(VENV)/.setup-spark-done
 ANALYTICS ?= build/analytics
 TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
 
-.PHONY: setup setup-spark run test check crash analytics bench wheel deb clean
+.PHONY: setup setup-spark run test check crash analytics manual bench wheel deb clean
 
 setup: $(STAMP)
 
@@ -75,6 +76,9 @@ else
 	$(BIN)/python -m tests.crash.sim.run --hours $(HOURS)
 	OMQ_CRASH_LONG=1 $(BIN)/python -m pytest -s tests/crash/daemons $(ARGS)
 endif
+	OMQ_CRASH_LONG=1 $(BIN)/python -m pytest -s tests/crash $(ARGS)
+manual: setup
+	$(BIN)/python -m omq.cli.manual .
 
 bench: setup
 	$(BIN)/python tests/bench/bench.py $(ARGS)

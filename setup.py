@@ -27,7 +27,12 @@ packages = [
     for package in (name, *(f"{name}.{part}" for part in find_packages(folder)))
 ]
 
+SHARE = Path("share")  # manual pages and completions, made by python -m omq.cli.manual
+shared = [(str(folder), [str(path) for path in sorted(folder.iterdir()) if path.is_file()])
+          for folder in sorted(SHARE.rglob("*")) if folder.is_dir()]
+
 setup(
+    data_files=[(folder, files) for folder, files in shared if files],
     packages=[*packages, *DATA],
     package_dir={**present, **DATA},
     package_data={

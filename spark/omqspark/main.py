@@ -187,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--to", type=Path, required=True, help="directory to make it in")
     made.add_argument("--messages", type=int, default=100_000, help="(default: %(default)s)")
     made.add_argument("--faults", type=int, default=0, help="how many of each kind to plant")
-    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--seed", type=int, default=1, help="another seed, other traffic")
     made.add_argument("--rate", type=float, default=60.0, help="messages a second, on average")
     made.add_argument("--file-frames", type=int, default=400_000, help="frames of one file")
     for name, text in (("run", "make or continue the tables"),
@@ -207,10 +207,12 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
         one.add_argument("--archive", required=True, help="directory of the archive files")
     if name == "run":
         one.add_argument("--incremental", action="store_true", help="go on after the last run")
-        one.add_argument("--files-per-batch", type=int, default=200)
+        one.add_argument("--files-per-batch", type=int, default=200,
+                         help="archive files that one batch reads (%(default)s)")
     elif name == "audit":
         one.add_argument("--pool", type=Path, help="spool whose pool holds what is still open")
-        one.add_argument("--attempts-max", type=int, default=3)
+        one.add_argument("--attempts-max", type=int, default=3,
+                         help="attempts_max of the queues (%(default)s)")
         one.add_argument("--fail-on", default="any", help="any, none, or kinds by comma: "
                          f"{', '.join(FAIL_ON)}")
     elif name == "state":
@@ -220,7 +222,8 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
         one.add_argument("--where", help="condition over the table messages")
         one.add_argument("--json", action="store_true", help="one JSON object a line")
     elif name == "whatif":
-        one.add_argument("--readers", nargs="+", default=[], metavar="QUEUE=NUMBER")
+        one.add_argument("--readers", nargs="+", default=[], metavar="QUEUE=NUMBER",
+                         help="how many readers a queue is to have")
         one.add_argument("--day", help="only messages that arrived on this day, 2026-01-31")
 
 

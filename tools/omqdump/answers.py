@@ -6,6 +6,7 @@ line takes the default; 2. prompts are shown on a terminal only.
 
 from __future__ import annotations
 
+import argparse
 from collections import deque
 from collections.abc import Iterable
 from typing import TextIO
@@ -18,13 +19,15 @@ class Answers:
 
     def __init__(self, lines: TextIO | None, out: TextIO, *, interactive: bool) -> None:
         self.interactive = interactive
+        self.flags = argparse.Namespace()  # of options for many messages
         self._lines = lines
         self._out = out
         self._words: deque[str] = deque()
 
-    def give(self, words: Iterable[str]) -> None:
+    def give(self, words: Iterable[str], flags: argparse.Namespace) -> None:
         """The words behind the letter of the next option."""
         self._words = deque(words)
+        self.flags = flags
 
     def word(self) -> str:
         """An answer that is never asked for; empty when it was not given."""
@@ -38,6 +41,17 @@ class Answers:
         if not answer:
             raise BadRequest(reason=f"no answer to '{prompt.strip()}'")
         return answer
+
+    def number(self, prompt: str, default: int | None = None) -> int:
+        """A number of at least 0."""
+        text = self.ask(prompt, "" if default is None else str(default))
+        if not text.isascii() or not text.isdigit():
+            raise BadRequest(reason=f"{text[:64]!r} is no number")
+        return int(text)
+
+    def yes(self, prompt: str) -> bool:
+        """Whether the next line agrees; never taken from the words of the option."""
+        return (self.line(prompt) or "").strip().lower() in ("y", "yes")
 
     def line(self, prompt: str) -> str | None:
         """The next line; None at the end."""

@@ -12,29 +12,35 @@ import argparse
 import io
 import sys
 
-from omq.base.errors import SpoolMissing
-from omq.cli.common import add_json, locate, say, tool_parser
+from omq.cli.common import add_json, existing, say, tool_parser
+from omq.core.look import Source
 from omqdump.answers import Answers
-from omqdump.options import Desk
+from omqdump.desk import Desk, Orders
 from omqdump.session import Session
-from omqdump.sources import Sources
+from omqdump.sources import Choice, Sources
 
 NAME = "omqdump"
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
-    options = _parser().parse_args(argv)
-    location = locate(options)
-    if not location.paths.root.is_dir():
-        raise SpoolMissing(path=location.paths.root)
+    options = parser().parse_args(argv)
+    location = existing(options)
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")  # a file name may have any bytes
     scripted: list[str] | None = options.execute
+    if options.apply:
+        scripted = [*(scripted or []), f"A '{options.apply}'"]
+    if options.undo:
+        scripted = [*(scripted or []), f"u '{options.undo}'"]
     interactive = scripted is None and sys.stdin.isatty()
     answers = Answers(None if scripted else sys.stdin, sys.stdout, interactive=interactive)
-    sources = Sources(location, note=lambda text: say(NAME, text))
-    session = Session(Desk(sources, answers, sys.stdout, json=options.json), NAME)
+    choice = Choice(Source(options.source), options.segment)
+    sources = Sources(location, lambda text: say(NAME, text), choice)
+    desk = Desk(sources, answers, sys.stdout, location, json=options.json,
+                orders=Orders(options.reason, options.yes, NAME),
+                note=lambda text: say(NAME, text))
+    session = Session(desk, NAME)
     if scripted is not None:
         session.commands(scripted)
     elif interactive:
@@ -44,22 +50,35 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = tool_parser(
+def parser() -> argparse.ArgumentParser:
+    """Its options."""
+    found = tool_parser(
         NAME,
-        "Look into the queues: from a menu on a terminal, by a script from standard input.",
+        "Look into the queues, and move, copy, delete and export messages: from a menu on a "
+        "terminal, by a script from standard input.",
         """
         omqdump
         omqdump -e s -e T
         omqdump -e 'l LOCAL 20'
+        omqdump -e "M LOCAL ERROR --where 'age>2d attempts>0' --dry-run plan.txt"
+        omqdump --apply plan.txt --reason 'ticket 4711' --yes
+        omqdump --undo 956
         omqdump -e 't m /tmp/pool.txt' --instance test
         printf 's\\nt\\nq\\n/tmp/queues.txt\\n' | omqdump
         omqdump -e s --json
         """,
     )
-    parser.add_argument(
+    found.add_argument(
         "-e", dest="execute", action="append", metavar="'LETTER ANSWER...'",
         help="an option of the menu with its answers; may be given several times",
     )  # fmt: skip
-    add_json(parser)
-    return parser
+    found.add_argument("--apply", metavar="PLAN", help="carry out a plan that --dry-run wrote")
+    found.add_argument("--undo", metavar="ID", help="take back the delete of a message, or 'all'")
+    found.add_argument("--reason", metavar="TEXT", default="", help="why; kept in the journal")
+    found.add_argument("--yes", action="store_true", help="do not ask before many are changed")
+    found.add_argument("--source", choices=[source.value for source in Source], default="auto",
+                       help="where to look: the manager's segment, the files (default: auto)")
+    found.add_argument("--segment", metavar="SHMID", type=int,
+                       help="the id of a left-over segment (ipcs -m), when run/ is lost")
+    add_json(found)
+    return found

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from omq.base.clock import iso_time, seed_time
-from omq.core.index_rows import Averages, EntryRow, QueueRow
-from omq.format.index import EntryState
+from omq.base.names import escape
+from omq.core.index_rows import Averages, EntryRow, QueueRow, ReaderRow
+from omq.format.index import EntryState, QueueFlag
 
 Table = Callable[[Sequence[QueueRow]], Iterator[str]]
 _NAME_WIDTH: Final = 17  # the longest queue name and a space
@@ -55,16 +56,62 @@ def _cell(text: str, width: int) -> str:
     return f"{text:<{width - 1}} "
 
 
+ENTRY_TITLE: Final = (f"{'QPoolId':<12}{'Pri':<5}{'State':<10}{'Pers':<6}{'Failed':<8}"
+                      f"{'Size':<12}{'Submitted':<19}Item Ref")
+
+
 def entry_table(entries: Iterable[EntryRow]) -> Iterator[str]:
     """l: a line a message, in the order of hand-out. `Pers` n: it does not outlive the manager."""
-    yield (f"{'QPoolId':<12}{'Pri':<5}{'State':<10}{'Pers':<6}{'Failed':<8}{'Size':<12}"
-           f"{'Submitted':<19}Item Ref")
+    yield ENTRY_TITLE
     for entry in entries:
         message = entry.message
         persistent = "y" if message.persistent else "n"
         yield (f"{message.qpool:<11} {entry.priority:<4} {entry.state.name.lower():<9} "
                f"{persistent:<5} {entry.attempts:<7} {message.size:<11} "
                f"{seed_time(entry.submitted_ns):<18} {message.item_ref}")
+
+
+def status_lines(row: QueueRow, readers: Sequence[ReaderRow], walked: int) -> Iterator[str]:
+    """v: one queue. The words are those of the text dump, as far as it has them."""
+    yield f"Queue Name={row.name}"
+    yield f"Flags=0x{row.flags:08X}{_flag_words(row.flags)}"
+    yield f"Messages={row.messages}"
+    yield f"Ready Messages={row.ready}"
+    yield f"Active Messages={row.active}"
+    yield f"Deferred Messages={row.deferred}"
+    yield f"Held Messages={row.held}"
+    yield f"Messages ever={row.ever}"
+    yield f"Messages processed={row.processed}"
+    yield f"Messages this hour={row.hour}"
+    yield f"Messages last hour={row.last_hour}"
+    yield f"Maximum depth={row.max_depth}"
+    yield f"Maximum message length={row.max_length}"
+    yield "Load=" + " ".join(f"{figure:.2f}" for figure in row.load)
+    yield "Throughput=" + " ".join(f"{figure:.2f}" for figure in row.throughput)
+    yield f"Queue Readers={len(readers)}"
+    for reader in readers:
+        kind = "auxiliary" if reader.auxiliary else "main"
+        yield f"Reader Pid={reader.pid} {kind} active={reader.active} {escape(reader.name)}"
+    yield f"Walked={walked}"
+
+
+def _flag_words(flags: int) -> str:
+    shown = [word for flag, word in _FLAG_WORDS.items() if flags & flag]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+_FLAG_WORDS: Final = {
+    QueueFlag.SUSPENDED: "get inhibited", QueueFlag.SHUTDOWN: "shutdown",
+    QueueFlag.LOCKED: "locked by reader", QueueFlag.PUT_INHIBITED: "put inhibited"}
+
+
+def status_record(row: QueueRow, readers: Sequence[ReaderRow], walked: int) -> dict[str, object]:
+    """The JSON object of v."""
+    return {**queue_record(row), "flags": row.flags, "this_hour": row.hour,
+            "last_hour": row.last_hour, "max_depth": row.max_depth, "max_length": row.max_length,
+            "walked": walked, "readers": [
+                {"pid": reader.pid, "name": reader.name, "auxiliary": reader.auxiliary,
+                 "active": reader.active} for reader in readers]}
 
 
 def queue_record(row: QueueRow) -> dict[str, object]:
@@ -105,6 +152,8 @@ def entry_record(entry: EntryRow) -> dict[str, object]:
         "pool_file": message.file,
         "pool_record": message.record,
         "item_ref": message.item_ref,
+        "lsn": message.lsn,
+        "replayed": message.replayed,
     }
 
 

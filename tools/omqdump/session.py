@@ -6,19 +6,40 @@ its options; 2. an error ends a script but not a session on a terminal.
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Iterable
 from itertools import zip_longest
-from typing import Final
+from typing import Final, NoReturn
 
 from omq.base.errors import BadRequest, OmqError
 from omq.base.names import escape
 from omq.cli.common import say
-from omqdump.options import OPTIONS, QUIT, Desk, Option
+from omqdump.desk import Desk
+from omqdump.options import MENU, MORE, OPTIONS, QUIT, Option, Takes
 
 _MENU_WIDTH: Final = 35
 _MENU_ROWS: Final = 11  # of two options; Quit stands alone below
 _ERROR_CHARACTERS_MAX: Final = 2000
+
+
+class _Words(argparse.ArgumentParser):
+    """Parses the words behind a letter; says what is wrong instead of ending the program."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadRequest(reason=f"option {self.prog}: {escape(message)}")
+
+
+def words_parser(option: Option) -> argparse.ArgumentParser:
+    """The words that an option takes behind its letter."""
+    parser = _Words(prog=option.letter, add_help=False, allow_abbrev=False)
+    for word in option.takes.value:
+        if word in ("count", "yes", "force"):
+            parser.add_argument(f"--{word}", action="store_true")
+        else:
+            parser.add_argument(f"--{word}", action="append" if word == "where" else "store")
+    parser.add_argument("words", nargs="*")
+    return parser
 
 
 class Session:
@@ -58,13 +79,10 @@ class Session:
 
     def run(self, text: str) -> bool:
         """One option with the answers behind it; False when it is time to go."""
-        option, words = parse(text)
-        if option.letter == QUIT:
-            return False
+        option, words, flags = parse(text)
         if option.action is None:
-            raise BadRequest(reason=f"option {option.letter} ({option.title}) is not available "
-                             "in this version")
-        self._desk.answers.give(words)
+            return False
+        self._desk.answers.give(words, flags)
         option.action(self._desk)
         if not self._desk.json:
             self._desk.out.write("Done\n")
@@ -72,8 +90,8 @@ class Session:
         return True
 
 
-def parse(text: str) -> tuple[Option, list[str]]:
-    """(option, answers) of a line such as `t q /tmp/file`; BadRequest."""
+def parse(text: str) -> tuple[Option, list[str], argparse.Namespace]:
+    """(option, answers, other words) of a line such as `t q /tmp/file`; BadRequest."""
     try:
         letter, *words = shlex.split(text)
     except ValueError as error:  # an open quotation, or nothing but an empty line
@@ -82,19 +100,22 @@ def parse(text: str) -> tuple[Option, list[str]]:
     if option is None:
         raise BadRequest(reason=f"there is no option {escape(letter)!r}; "
                          f"there are {' '.join(OPTIONS)}")
+    flags = argparse.Namespace()
+    if option.takes is not Takes.NOTHING:
+        flags = words_parser(option).parse_intermixed_args(words)
+        words = flags.words
     if len(words) > option.answers_max:
         raise BadRequest(reason=f"option {letter} takes {option.answers_max} answers, "
                          f"not {len(words)}")
-    return option, words
+    return option, words, flags
 
 
 def menu() -> str:
-    """All options in two columns, as the original has them, and which are not there yet."""
-    shown = [f"{option.letter}: {option.title}" for option in OPTIONS.values()]
+    """All options in two columns, as the original has them; what it had not stands below."""
+    shown = [f"{option.letter}: {option.title}" for option in MENU.values()]
     left, right = [*shown[:_MENU_ROWS], shown[-1]], shown[_MENU_ROWS:-1]
     rows = zip_longest(left, right, fillvalue="")
     lines = [f"{one:<{_MENU_WIDTH}}{other}".rstrip() for one, other in rows]
-    missing = [option.letter for option in OPTIONS.values()
-               if option.action is None and option.letter != QUIT]
-    note = f"Not available in this version: {' '.join(missing)}"
-    return "\n".join(["Please select an option:", "", *lines, "", note, ""])
+    assert shown[-1].startswith(QUIT)
+    more = "Also: " + "   ".join(f"{option.letter}: {option.title}" for option in MORE.values())
+    return "\n".join(["Please select an option:", "", *lines, "", more, ""])

@@ -1,26 +1,29 @@
 """Where omqdump's facts come from: the index of the queue manager, or the files alone.
 
-    index              s T l, t q    attached read-only; a dead manager's is used too, and said so
-    poolctrl           L             works with no manager
-    pool files         t m           work with no manager
+    index              s T l v g G f, t q    see core.look: living, hung, left over, or the files
+    poolctrl           L                     works with no manager
+    pool files         t m                   works with no manager
 
-Nothing here asks the queue manager anything or writes in the spool. Errors: ManagerUnavailable,
-SpoolMissing, SpoolOwner, NeedsRepair, Damaged, NewerFormat, DiskError.
+Nothing here asks the queue manager anything or writes in the spool. What was read from the files is
+kept for the session while they do not change. Errors: ManagerUnavailable, SpoolMissing, SpoolOwner,
+NeedsRepair, Damaged, NewerFormat, DiskError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from omq.base import clock, config
-from omq.base.errors import ConfigError, Damaged, NeedsRepair, NewerFormat
+from omq.base.errors import ConfigError, Damaged, ManagerUnavailable, NeedsRepair, NewerFormat
 from omq.base.names import SPECIAL_QUEUES, escape
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.cli.common import Location
 from omq.core.index_view import IndexView
 from omq.core.item_refs import ItemRefs
+from omq.core.look import Look, Origin, Source, look
 from omq.core.pool_dump import pool_lines
 from omq.core.text_dump import memory_lines
 from omq.format import poolctrl
@@ -29,22 +32,73 @@ from omq.storage import control
 from omq.storage.pool import PoolFiles
 from omq.storage.spool import open_spool
 
+Signature = list[tuple[str, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which source the user wants; `segment`: the id of a System V segment."""
+
+    source: Source = Source.AUTO
+    segment: int | None = None
+
 
 class Sources:
     """The facts of one instance. `note` takes what the operator should know beside the answer."""
 
-    def __init__(self, location: Location, note: Callable[[str], None]) -> None:
+    def __init__(self, location: Location, note: Callable[[str], None],
+                 choice: Choice | None = None) -> None:
         self.paths: SpoolPaths = location.paths
+        self.origin = Origin.LIVING  # of the last look
         self._conf_dir = location.conf_dir
+        self._choice = choice or Choice()
         self._note = note
+        self._noted = ""
+        self._uuid = b""
+        self._files: Look | None = None
+        self._signature: Signature = []
+
+    @property
+    def uuid(self) -> bytes:
+        if not self._uuid:
+            self._uuid = open_spool(self.paths.root).uuid
+        return self._uuid
 
     @contextmanager
     def index(self) -> Iterator[IndexView]:
         """A look at the index, let go at the end."""
-        with IndexView.attach(self.paths) as view:
-            if not view.alive:
-                self._note("the queue manager does not run; this is what its memory held")
-            yield view
+        seen = self._look()
+        self.origin = seen.origin
+        if seen.note and seen.note != self._noted:
+            self._note(seen.note)
+        self._noted = seen.note
+        try:
+            yield seen.view
+        finally:
+            if seen is not self._files:
+                seen.close()
+
+    def _look(self) -> Look:
+        if self._choice.source is not Source.FILES:
+            try:
+                return look(self.paths, Source.SEGMENT, self._choice.segment)
+            except ManagerUnavailable:
+                if self._choice.source is Source.SEGMENT or self._choice.segment is not None:
+                    raise
+        signature = self._look_at_files()
+        if self._files is None or signature != self._signature:
+            self._signature = signature
+            self._files = look(self.paths, Source.FILES)
+        return self._files
+
+    def _look_at_files(self) -> Signature:
+        """Size and time of what the state is read from."""
+        found = []
+        for folder in (self.paths.journal, self.paths.msgpool):
+            for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+                status = path.lstat()
+                found.append((path.name, status.st_size, status.st_mtime_ns))
+        return found
 
     def configured_queues(self) -> list[str]:
         """Names of the configured queues, sorted; the special ones are not among them."""
@@ -67,27 +121,26 @@ class Sources:
     @contextmanager
     def memory_text(self) -> Iterator[Iterator[str]]:
         """The lines of `t q`."""
-        period_s = self._settings().load_sample_period_s
+        period_s = self.settings().load_sample_period_s
         with self.index() as view:
             yield memory_lines(view, clock.wall_ns(), period_s)
 
-    def _settings(self) -> Settings:
+    def settings(self) -> Settings:
+        """omq.conf; a broken one is not in the way of looking."""
         try:
             return config.load_settings(self._conf_dir)
         except ConfigError as error:
-            # The dump is for trouble: a broken conf must not be in its way.
             self._note(f"{error}; default settings are used")
             return Settings()
 
     @contextmanager
     def pool_text(self) -> Iterator[Iterator[str]]:
         """The lines of `t m`."""
-        info = open_spool(self.paths.root)
         found, findings = control.load(self.paths)
         if found is None:
             for finding in findings:
                 self._note(f"{finding}; queues are shown by number")
-        pool = PoolFiles(self.paths, info.uuid, write=False)
+        pool = PoolFiles(self.paths, self.uuid, write=False)
         refs = ItemRefs(self.paths)
         try:
             queues = {} if found is None else found.queues

@@ -1,4 +1,4 @@
-"""The file of a text dump: where it may lie, and how it appears there.
+"""The file of a dump or of an exported message: where it may lie, and how it appears there.
 
 Invariants: 1. it is written under a new name and renamed when it is whole, mode 0640; what stood
 there is replaced if it is a regular file, and a link is never written through; 2. inside the spool
@@ -50,6 +50,20 @@ def dump_path(paths: SpoolPaths, answer: str) -> Path:
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
     """Write the lines; how many. Memory does not depend on their number."""
+    counted = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal counted
+        for chunk in _chunks(lines):
+            counted += len(chunk)
+            yield "\n".join((*chunk, "")).encode()
+
+    write_bytes(path, chunks())
+    return counted
+
+
+def write_bytes(path: Path, chunks: Iterable[bytes]) -> int:
+    """Write these bytes; how many."""
     try:
         found = durable.status(path)
         temporary = path.with_name(f".{secrets.token_hex(8)}.omqdump")
@@ -60,7 +74,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
         raise _failure(path, error) from error
     complete = False
     try:
-        count = _write(file, path, lines)
+        count = _write(file, path, chunks)
         _rename(temporary, path)
         complete = True
     finally:
@@ -78,16 +92,15 @@ def _rename(temporary: Path, path: Path) -> None:
         raise _failure(path, error) from error
 
 
-def _write(file: File, path: Path, lines: Iterable[str]) -> int:
-    count = at = 0
-    for chunk in _chunks(lines):
-        data = "".join(line + "\n" for line in chunk).encode()
+def _write(file: File, path: Path, chunks: Iterable[bytes]) -> int:
+    at = 0
+    for data in chunks:
         try:
             file.write([data], at, new=True)
         except (DiskError, SpoolFull) as error:
             raise _failure(path, error) from error
-        count, at = count + len(chunk), at + len(data)
-    return count
+        at += len(data)
+    return at
 
 
 def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -15,8 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from omq.base.errors import BadRequest
+
 NS_PER_S: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
+
+STOPPED: Final = ("T", "t")
+"""States of a process that a signal or a debugger stopped (`process_state`)."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -48,6 +53,15 @@ def process_start_ticks(pid: int) -> int | None:
     return int(after_name[19])
 
 
+def process_state(pid: int) -> str:
+    """The state letter of process `pid` (proc(5): R, S, D, T, ...); empty when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return chr(stat[stat.rindex(b")") + 2])
+
+
 def seed_time(wall: int) -> str:
     """`05.18.99 13:30:03`; 0 is the original's `01.01.70 00:00:00`, in every time zone."""
     return _seed(wall, " ")
@@ -75,3 +89,13 @@ def iso_time(wall: int) -> str:
     seconds, rest = divmod(wall, NS_PER_S)
     moment = datetime.fromtimestamp(seconds, UTC).astimezone()
     return moment.replace(microsecond=rest // 1000).isoformat(timespec="microseconds")
+
+
+def parse_iso(text: str) -> int:
+    """Wall ns of a time such as `2026-11-21T08:00`, in local time when no zone stands there."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadRequest(reason=f"{text[:64]!r} is no time such as 2026-11-21T08:00") from error
+    whole = moment.replace(microsecond=0)
+    return int(whole.timestamp()) * NS_PER_S + moment.microsecond * 1000

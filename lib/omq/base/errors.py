@@ -419,6 +419,41 @@ class NotRepairable(OmqError):
     exit_code = Exit.DATA
 
 
+class NotConfirmed(OmqError):
+    """{count} messages would be changed ({action}) and nobody said yes; look first, then use --yes"""
+
+    status = 120
+    exit_code = Exit.USAGE
+
+
+class PlanUnusable(OmqError):
+    """plan {file} cannot be applied: {reason}; make a new one with --dry-run"""
+
+    status = 121
+    exit_code = Exit.DATA
+
+
+class MessagesRefused(OmqError):
+    """{refused} of {count} messages were left as they are; the first: {text}"""
+
+    status = 122
+    exit_code = Exit.TEMPORARY
+
+
+class NoSuchHandle(OmqError):
+    """no message is open under handle {handle}; option a lists the open ones"""
+
+    status = 123
+    exit_code = Exit.NO
+
+
+class SpoolForbidden(OmqError):
+    """{path} cannot be entered: {reason}; tools need the group that owns the spool"""
+
+    status = 124
+    exit_code = Exit.NO_PERMISSION
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -101,6 +101,8 @@ class EventLog:
             return
         assert _RESERVED.isdisjoint(fields), "a field must not hide one of the log's own keys"
         shown = {name: _plain(value) for name, value in fields.items() if value is not None}
+        if level <= ERROR and "errno" not in shown:
+            shown.update(_errno())
         pid = os.getpid()  # asked each time: services fork
         if self._descriptor >= 0:
             self._append(event, level, pid, shown)
@@ -170,6 +172,17 @@ def journal_fields(
         "OMQ_SERVICE": service,
     }
     return found | {f"OMQ_{name.upper()}": str(value) for name, value in fields.items()}
+
+
+def _errno() -> dict[str, str | float]:
+    """The errno of the error that is being handled, if it is one of a system call: the original
+    told it at level error and worse."""
+    error = sys.exception()
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            return {"errno": error.errno}
+        error = error.__cause__
+    return {}
 
 
 def _plain(value: str | bytes | float | Path) -> str | float:

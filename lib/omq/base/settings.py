@@ -150,6 +150,12 @@ class Settings:
         "longest such pause; a process that lived this long starts again from the shortest")
     event_level: str = _choice("daemons", "REPORT", _LEVELS,
         "most detail that goes to logs/events.log")
+    operator_confirm_messages: int = _number("daemons", 10, 0, 1_000_000,
+        "tools ask before they change more messages than this, unless --yes is given")
+    operator_undo_s: int = _number("daemons", 3600, 0, 30 * 86400,
+        "how long a message that an operator deleted can be brought back; 0: it is gone at once")
+    operator_requeue_max: int = _number("daemons", 100, 1, 1_000_000,
+        "most messages that one omrequeue sends back: a cause that is still there shows soon")
     qm_dont_read_messages_at_start: bool = _flag("daemons",
         "start without the messages of the pool, which stay there: when the pool must be looked at",
         default=False)

@@ -12,10 +12,12 @@ import sys
 from typing import Any
 
 import omq
+from omq.base.errors import SpoolForbidden, SpoolMissing
 from omq.base.settings import YEAR_S
 from omq.services.options import Location, add_location, locate
 
-__all__ = ["Location", "add_json", "locate", "print_json", "say", "seconds", "tool_parser"]
+__all__ = ["Location", "add_json", "existing", "locate", "print_json", "say", "seconds",
+           "tool_parser"]
 
 
 def tool_parser(name: str, description: str, examples: str, *, location: bool = True
@@ -33,6 +35,18 @@ def tool_parser(name: str, description: str, examples: str, *, location: bool = 
     if location:
         add_location(parser)
     return parser
+
+
+def existing(options: argparse.Namespace) -> Location:
+    """The instance that the options name; SpoolMissing when it has no spool."""
+    location = locate(options)
+    try:
+        there = location.paths.root.is_dir() and any(location.paths.root.iterdir())
+    except PermissionError as error:
+        raise SpoolForbidden(path=location.paths.root, reason=error.strerror) from error
+    if not there:
+        raise SpoolMissing(path=location.paths.root)
+    return location
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -41,6 +41,19 @@ COMMANDS: Final[dict[str, str]] = {
     "omq-spark": "omqspark.main:main",
     "omqtest": "omqtest.main:main",
     "omqrecover": "omqrecover.main:main",
+    "omqconv": "omq.cli.omqconv:main",
+    "omtop": "omq.cli.omtop:main",
+    "omqlog": "omq.cli.omqlog:main",
+    "omqwhy": "omq.cli.omqwhy:main",
+    "omqshape": "omq.cli.omqshape:main",
+    "omqadvise": "omq.cli.omqadvise:main",
+    "omqcheck": "omq.cli.omqcheck:main",
+    "omscan": "omq.cli.omscan:main",
+    "omshowlog": "omq.cli.omshowlog:main",
+    "omfreeq": "omq.cli.omfreeq:main",
+    "omhold": "omq.cli.order_command:hold",
+    "omrelease": "omq.cli.order_command:release",
+    "omrequeue": "omq.cli.order_command:requeue",
 }
 
 INTERRUPTED: Final = 130  # what a shell gives for a process that SIGINT ended

@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterable
 
 from omq.base import clock
-from omq.base.errors import SpoolMissing
-from omq.cli.common import add_json, locate, print_json, tool_parser
+from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.service_status import Status, all_status, is_service
 
 NAME = "omstat"
@@ -25,9 +24,7 @@ _SINCE_WIDTH = 17
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     options = _parser().parse_args(argv)
-    location = locate(options)
-    if not location.paths.root.is_dir():
-        raise SpoolMissing(path=location.paths.root)
+    location = existing(options)
     found = all_status(location)
     if options.services or options.auxiliaries:
         found = [each for each in found if is_service(each)]

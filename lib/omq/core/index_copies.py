@@ -26,6 +26,7 @@ from omq.format.index import (
 
 _FIGURE_MAX: Final = 1e12  # above every real load; keeps columns readable
 _KNOWN_STATES: Final = frozenset(int(state) for state in EntryState if state)
+_KNOWN_VECTOR: Final = np.array(sorted(_KNOWN_STATES), dtype="u1")
 
 
 def figure(value: float) -> float:
@@ -78,6 +79,31 @@ class IndexCopies:
         numbers = np.flatnonzero(self._vector("e_state")[:high] == state)
         return numbers, self._vector("e_sequence")[numbers]
 
+    def slots_of(self, qpool: int) -> list[int]:
+        """Slots of the messages with this QPoolId: one, none, or in a half changed table more."""
+        high = self.high(Counter.MESSAGES_HIGH, self.layout.messages)
+        found: list[int] = np.flatnonzero(self._vector("m_qpool")[:high] == qpool).tolist()
+        return found if qpool else []
+
+    def slots_with_key(self, key: int) -> Vector:
+        """Slots of the messages whose id has this key."""
+        high = self.high(Counter.MESSAGES_HIGH, self.layout.messages)
+        return np.flatnonzero(self._vector("m_key")[:high] == np.uint64(key))
+
+    def of_slot(self, slot: int) -> tuple[Vector, Vector]:
+        """(entry numbers, sequences) of a message, by number."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        used = (self._vector("e_message")[:high] == slot) & (self._vector("e_state")[:high] != 0)
+        numbers = np.flatnonzero(used)
+        return numbers, self._vector("e_sequence")[numbers]
+
+    def submitted(self, queue: int, states: Sequence[EntryState]) -> Vector:
+        """Submit times (wall ns) of the entries of a queue in these states."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        state = self._vector("e_state")[:high]
+        mine = (self._vector("e_queue")[:high] == queue) & np.isin(state, list(map(int, states)))
+        return np.asarray(self._vector("e_submitted")[:high][mine])
+
     def held(self) -> dict[int, list[tuple[int, int]]]:
         """Row of a reader -> (lease, entry number) of each message in its hands."""
         numbers, _ = self.in_state(EntryState.ACTIVE)
@@ -94,6 +120,22 @@ class IndexCopies:
         states = self._vector("e_state")[numbers].tolist()
         return [bool(equal) and state in _KNOWN_STATES
                 for equal, state in zip(again.tolist(), states, strict=True)]
+
+    def columns(self, numbers: Vector, sequences: Vector, entry: Sequence[str],
+                message: Sequence[str]) -> list[list[int]]:
+        """These columns of the entries that are in use and still the same, and of their messages:
+        a list a column."""
+        slots = self._vector("e_message")[numbers]
+        inside = slots < self.layout.messages
+        slots = np.where(inside, slots, 0)
+        found = [self._vector(name)[numbers] for name in entry]
+        found += [self._vector(name)[slots] for name in message]
+        good = inside & (self._vector("m_qpool")[slots] != 0)
+        good &= np.isin(self._vector("e_state")[numbers], _KNOWN_VECTOR)
+        good &= self._vector("e_sequence")[numbers] == sequences  # read last, as in `same`
+        if not good.all():
+            found = [column[good] for column in found]
+        return [column.tolist() for column in found]
 
     def queue_names(self) -> list[str]:
         """Names by queue number; `#n` where there is none."""

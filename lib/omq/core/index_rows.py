@@ -76,10 +76,22 @@ class MessageRow:
     created_ns: int
     pid: int  # of its submitter
     item_ref: str
+    word: int = 0  # where its payload lies: location word, offset and bytes
+    offset: int = 0
+    length: int = 0
+    lsn: int = 0  # of the last frame that changed it
+    crc: int = 0  # CRC-32C of its payload
+    expiry_ns: int = 0
+    origin: int = 0  # number of the queue that it came to POISON or IDEL from; 0 = none
 
     @property
     def persistent(self) -> bool:
         return bool(self.flags & RecordFlag.PERSISTENT)
+
+    @property
+    def replayed(self) -> bool:
+        """An operator sent it back from POISON."""
+        return bool(self.flags & RecordFlag.REPLAYED)
 
 
 @dataclass(frozen=True, slots=True)

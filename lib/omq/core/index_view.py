@@ -17,7 +17,7 @@ Errors: ManagerUnavailable (nothing to attach), UnknownQueue; never those of Sys
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Final, Self
@@ -58,10 +58,11 @@ _READER: Final = (
     "r_response", "r_timeout")
 _MESSAGE: Final = (
     "m_qpool", "m_file", "m_record", "m_parts", "m_flags", "m_size", "m_time", "m_pid",
-    "m_location", "m_offset", "m_length")
+    "m_location", "m_offset", "m_length", "m_lsn", "m_crc", "m_expiry", "m_origin")
 _ENTRY: Final = (
     "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
     "e_until", "e_lease", "e_reader")
+RawEntry = tuple[int, tuple[int, ...], int, tuple[int, ...]]
 _STATES: Final = {int(state): state for state in EntryState if state is not EntryState.FREE}
 _READS: Final = ReaderFlag.IN_USE | ReaderFlag.READS
 
@@ -77,10 +78,12 @@ class IndexView:
         self._refs = ItemRefs(paths)
 
     @classmethod
-    def attach(cls, paths: SpoolPaths) -> Self:
-        """The index of a running manager, or the one that a dead manager left (see `alive`)."""
+    def attach(cls, paths: SpoolPaths, segment: int | None = None) -> Self:
+        """The index of a running manager, or the one that a dead manager left (see `alive`).
+
+        `segment`: the id of a segment, instead of the one in run/ids.json."""
         try:
-            attached = AttachedIndex(paths)
+            attached = AttachedIndex(paths, segment)
         except (OSError, TypeError, ValueError, OverflowError) as error:
             # ids.json or the spool cannot be read, or holds what no manager wrote there.
             raise ManagerUnavailable(spool=paths.root, reason=escape(str(error))) from error
@@ -150,12 +153,60 @@ class IndexView:
     def entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[EntryRow]:
         """The messages on one queue (None: on all, queue by queue), in every state, in the order in
         which they are handed out: priority, then sequence. At most `limit` rows."""
+        names = self._copies.queue_names()
+        return (self.entry_of(raw, names) for raw in self.raw_entries(queue, limit))
+
+    def queue_names(self) -> list[str]:
+        """Names by queue number."""
+        return self._copies.queue_names()
+
+    def entry_of(self, raw: RawEntry, names: list[str]) -> EntryRow:
+        """The record of plain numbers; `names` as queue_names gives them."""
+        number, entry, slot, message = raw
+        return self._entry(number, entry, names, self._message(slot, message))
+
+    def raw_entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[RawEntry]:
+        """The same as plain numbers, for listings of a million: entry number, ENTRY columns, slot
+        of the message, MESSAGE columns."""
         rows = [row for row in self.queues() if queue is None or row.name == queue]
         if queue is not None and not rows:
             raise UnknownQueue(queue=escape(queue))
-        found = (entry for row in rows for entry in self._entries(self._copies.on_queue(row.number))
-                 if entry.queue == row.name)
+        found = (raw for row in rows for raw in self._raw(self._copies.on_queue(row.number))
+                 if raw[1][0] == row.number)
         return islice(found, limit)
+
+    def columns(self, queue: int, entry: Sequence[str], message: Sequence[str]
+                ) -> Iterator[list[list[int]]]:
+        """For long listings: these columns of a queue's entries and messages, a list a column."""
+        numbers, sequences = self._copies.on_queue(queue)
+        for first in range(0, len(numbers), CHUNK_ROWS):
+            some = slice(first, first + CHUNK_ROWS)
+            yield self._copies.columns(numbers[some], sequences[some], entry, message)
+
+    def item_ref(self, word: int, offset: int, length: int, flags: int) -> str:
+        """The item reference of a message."""
+        return self._refs.of(word, offset, length, flags)
+
+    def of_message(self, qpool: int) -> list[EntryRow]:
+        """The places of one message on queues, by entry number; empty: there is no such message."""
+        names = self._copies.queue_names()
+        return [self.entry_of(raw, names) for raw in self.raw_of_message(qpool)]
+
+    def raw_of_message(self, qpool: int) -> list[RawEntry]:
+        """The same as plain numbers."""
+        return [raw for slot in self._copies.slots_of(qpool)
+                for raw in self._raw(self._copies.of_slot(slot)) if raw[3][0] == qpool]
+
+    def with_key(self, key: int) -> list[MessageRow]:
+        """The messages whose id has this key (format.message.id_hash): more than one only if two
+        ids have the same hash."""
+        slots = self._copies.slots_with_key(key)
+        rows = zip(slots.tolist(), self._copies.rows(_MESSAGE, slots), strict=True)
+        return [self._message(slot, values) for slot, values in rows if values[0]]
+
+    def ages(self, queue: int, states: Sequence[EntryState]) -> Vector:
+        """When the messages on a queue that are in one of these states were put there, wall ns."""
+        return self._copies.submitted(queue, states)
 
     def active(self) -> Iterator[EntryRow]:
         """The messages in the hands of readers, by entry number."""
@@ -200,13 +251,16 @@ class IndexView:
 
     def _entries(self, selected: tuple[Vector, Vector]) -> Iterator[EntryRow]:
         names = self._copies.queue_names()
+        for number, entry, slot, message in self._raw(selected):
+            yield self._entry(number, entry, names, self._message(slot, message))
+
+    def _raw(self, selected: tuple[Vector, Vector]) -> Iterator[RawEntry]:
         numbers, sequences = selected
         for first in range(0, len(numbers), CHUNK_ROWS):
             some = slice(first, first + CHUNK_ROWS)
-            yield from self._entry_chunk(numbers[some], sequences[some], names)
+            yield from self._raw_chunk(numbers[some], sequences[some])
 
-    def _entry_chunk(self, numbers: Vector, sequences: Vector, names: list[str]
-                     ) -> Iterator[EntryRow]:
+    def _raw_chunk(self, numbers: Vector, sequences: Vector) -> Iterator[RawEntry]:
         entries = self._copies.rows(_ENTRY, numbers)
         slots = np.array(self._copies.rows(("e_message",), numbers), dtype=np.int64)[:, 0]
         inside = slots < self._layout.messages
@@ -214,9 +268,9 @@ class IndexView:
         whole = self._copies.same(numbers, sequences)  # read last: see invariant 2
         rows = zip(numbers.tolist(), entries, slots.tolist(), messages, inside.tolist(), whole,
                    strict=True)
-        for number, entry, slot, message, is_inside, is_whole in rows:
-            if is_inside and is_whole and message[0] and entry[1] in _STATES:
-                yield self._entry(number, entry, names, self._message(slot, message))
+        return ((number, entry, slot, message)
+                for number, entry, slot, message, is_inside, is_whole in rows
+                if is_inside and is_whole and message[0] and entry[1] in _STATES)
 
     def _entry(self, number: int, values: tuple[int, ...], names: list[str], message: MessageRow
                ) -> EntryRow:
@@ -229,12 +283,15 @@ class IndexView:
             until_ns=until_ns, lease=lease, reader=reader - 1 if reader else None, message=message)
 
     def _message(self, number: int, values: tuple[int, ...]) -> MessageRow:
-        qpool, file, record, parts, flags, size, created_ns, pid, word, offset, length = values
+        (qpool, file, record, parts, flags, size, created_ns, pid, word, offset, length, lsn, crc,
+         expiry_ns, origin) = values
         has_record = record != NO_RECORD
         return MessageRow(
             number=number, qpool=qpool, file=file if has_record else None,
             record=record if has_record else None, parts=parts, flags=flags, size=size,
-            created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags))
+            created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags),
+            word=word, offset=offset, length=length, lsn=lsn, crc=crc, expiry_ns=expiry_ns,
+            origin=origin)
 
 
 def _at(names: list[str], queue: int) -> str:

@@ -117,7 +117,7 @@ def operate(core: Core, party: Party, order: Order, take_back: Callable[[int], N
                        len(order.text) + parts * len(order.items))
     for item in order.items:
         try:
-            one = _choose(core, order, item)
+            one = _choose(core, order, item, outcome.lsn)
             _may_go(core, one)
         except OmqError as error:
             outcome.refused.append((item.qpool, error))
@@ -139,14 +139,17 @@ def _say_who(core: Core, party: Party, order: Order) -> int:
         payload=order.text)
 
 
-def _choose(core: Core, order: Order, item: Item) -> _Chosen:
-    """The entry that is meant, if the order may be carried out on it."""
+def _choose(core: Core, order: Order, item: Item, own_lsn: int) -> _Chosen:
+    """The entry that is meant, if the order may be carried out on it.
+
+    `own_lsn`: of this order, if it has changed something: the message on another of its queues."""
     t = core.t
     slot = t.slot_of(item.qpool) if item.qpool > 0 else -1
     name = core.rules[item.queue].name if item.queue in core.rules else str(item.queue)
     if slot < 0:
         raise NoMessage(queue=name)
-    if item.lsn and t.m_lsn[slot] != item.lsn:
+    ours = own_lsn and t.m_lsn[slot] > own_lsn
+    if item.lsn and t.m_lsn[slot] != item.lsn and not ours:
         raise MessageChanged(qpool_id=item.qpool, then=item.lsn, now=t.m_lsn[slot])
     if order.action is Action.RESTORE:
         return _choose_restored(core, order, item, slot, name)

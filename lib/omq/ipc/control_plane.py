@@ -78,7 +78,8 @@ class ControlPlane:
             "cancel": self._cancel, "locate": self._locate, "bye": self._bye,
             "checkpoint": self._checkpoint, "status": self._status}
         self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free)
-        self._later = {"operate": self.operators.operate, "free": self.operators.free}
+        self._later = {"operate": self.operators.operate, "free": self.operators.free,
+                       "note": self.operators.note}
 
     def renumber(self) -> None:
         """At the start, and after a reload: queues may have been added."""

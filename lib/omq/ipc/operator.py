@@ -75,6 +75,13 @@ class Operator:
         """On these queues again, after a delete."""
         return self._order(Action.RESTORE, items, reason, (), priority)
 
+    def note(self, targets: Sequence[str], messages: int, *, reason: str = "") -> int:
+        """Say in the journal who puts the messages that follow on these queues; its LSN."""
+        answer = self._connection.control({
+            "op": "note", "targets": list(targets), "messages": messages,
+            "command": self._command, "reason": reason})
+        return int(answer["lsn"])
+
     def free_reader(self, queue: str, pid: int, *, reason: str = "") -> int:
         """Let go of the readers of a queue with this pid; how many there were."""
         answer = self._connection.control({

@@ -3,6 +3,7 @@
     operate  {"action", "items": [[qpool, queue, lsn], ...], "targets": [queue, ...], "priority",
               "keep_s", "force", "command", "reason"}
              -> {"done": [qpool, ...], "lsn": of the command, "refused": [[qpool, status, text]]}
+    note     {"targets", "messages", "command", "reason"}: what follows is puts (a copy)  -> {"lsn"}
     free     {"queue", "pid", "command", "reason"}: let go of a reader  -> {"freed": clients}
 
 The answers wait for the commit of their group, as every acknowledgement does: `release`.
@@ -65,6 +66,19 @@ class OperatorPlane:
         refused = [[qpool, error.status, str(error)] for qpool, error in outcome.refused]
         self._answers.append((session.door, {
             "done": outcome.done, "lsn": outcome.lsn, "refused": refused}))
+
+    def note(self, session: Session, question: Question) -> None:
+        """Say in the journal who puts the messages that follow, and why."""
+        for queue in {self._number(str(queue)) for queue in question["targets"]}:
+            self._sessions.check(session, "put", queue)
+        text, count = _text(question), min(max(0, int(question["messages"])), 1 << 40)
+        block, party = self._engine.core.block, session.party
+        block.reserve(1, len(text))
+        lsn = block.frame(FrameType.OPERATOR, FrameFlag.PERSISTENT, 0, 0, client=party.client,
+                          pid=party.pid, uid=party.uid, reason=REASON_OPERATOR, argument=count,
+                          payload=text)
+        self._say(session, text, action="put", messages=count)
+        self._answers.append((session.door, {"lsn": lsn}))
 
     def free(self, session: Session, question: Question) -> None:
         """Let go of the readers of a queue that have this pid: as if they had died."""

@@ -218,6 +218,17 @@ def rebuild(oma: ArchiveFile, omb: ArchiveFile | None) -> bytes | Finding:
     return bytes(out)
 
 
+def rebuild_without_bodies(oma: ArchiveFile) -> bytes | Finding:
+    """The same with zeros for payloads and for what is no block: what the frames alone say."""
+    header = oma.header
+    heads, places = oma.rows(Section.HEADS), oma.rows(Section.PLACES)
+    frames = oma.rows(Section.FRAMES)
+    if oma.findings:
+        return oma.findings[0]
+    stream = bytes(header.payload)
+    return bytes(_assemble(header, heads, places, frames, oma.rows(Section.EXTENTS)[:0], stream))
+
+
 def _assemble(header: ArchiveHeader, heads: Rows, places: Rows, frames: Rows, extents: Rows,
               stream: bytes) -> bytearray:
     out = bytearray(header.journal_bytes)

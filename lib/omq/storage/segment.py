@@ -24,6 +24,7 @@ from omq.base.errors import IpcLimit, ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
 from omq.format.index import IndexHeader, read_header
+from omq.storage.spool import open_spool
 
 SEGMENT_MODE = 0o640
 _REFUSALS = (sysv_ipc.Error, OSError, MemoryError, ValueError)
@@ -101,11 +102,32 @@ def remove(identifier: int, owner: int) -> bool:
         segment.detach()
 
 
-class AttachedIndex:
-    """A read-only view of a running (or left-over) index."""
+def _ids_of(paths: SpoolPaths, identifier: int) -> RuntimeIds:
+    """What `run/ids.json` would say, from the header of the segment itself."""
+    uuid = open_spool(paths.root).uuid
+    try:
+        memory = attach(identifier)
+    except _REFUSALS as error:
+        raise ManagerUnavailable(spool=paths.root, reason=f"no segment {identifier}: {error}"
+                                 ) from error
+    buffer = memoryview(memory).toreadonly()
+    header = read_header(buffer)
+    buffer.release()
+    memory.detach()
+    if isinstance(header, Finding) or header.uuid != uuid:
+        reason = header.reason if isinstance(header, Finding) else "it is another instance's"
+        raise ManagerUnavailable(spool=paths.root, reason=f"segment {identifier}: {reason}")
+    return RuntimeIds(header.epoch, header.boot.hex(), header.uuid.hex(), header.pid,
+                      header.started, identifier, (0, 0), header.time_ns)
 
-    def __init__(self, paths: SpoolPaths) -> None:
-        ids = read_ids(paths)
+
+class AttachedIndex:
+    """A read-only view of a running (or left-over) index.
+
+    `identifier`: the id of a segment that is known from elsewhere (ipcs), when run/ is lost."""
+
+    def __init__(self, paths: SpoolPaths, identifier: int | None = None) -> None:
+        ids = read_ids(paths) if identifier is None else _ids_of(paths, identifier)
         if ids is None:
             raise ManagerUnavailable(spool=paths.root, reason="run/ids.json is missing")
         if ids.boot != clock.boot_id().hex():

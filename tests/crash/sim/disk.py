@@ -330,7 +330,8 @@ class SimDisk(Disk):
         mode = node.kind | (DIRECTORY_MODE if node.kind == stat.S_IFDIR else FILE_MODE)
         return os.stat_result((mode, node.number, 1, 1, self._uid, 0, len(node.data), 0, 0, 0))
 
-    def lock(self, fd: int) -> None:
+    def lock(self, fd: int, *, shared: bool = False) -> None:
+        """Shared counts as exclusive: one process at a time is simulated."""
         number = self._files[fd].number
         if self._locks.get(number, fd) != fd:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")

@@ -15,10 +15,13 @@ import pytest
 from omq.base.errors import (
     BadItemRef,
     BadRequest,
+    BodyDamaged,
+    BodyUnavailable,
     Damaged,
     FileNotWritten,
     ManagerUnavailable,
     NeedsRepair,
+    NoMessage,
     OmqError,
     SpoolMissing,
     UnknownQueue,
@@ -29,7 +32,7 @@ from omq.storage import control
 from omq.storage.segment import read_ids
 from omq.storage.spool import SpoolInfo
 from omqdump.main import main
-from omqdump.options import OPTIONS
+from omqdump.options import MENU, MORE, OPTIONS, Needs
 from omqdump.session import menu
 from omqdump.text_file import dump_path, write_lines
 from tests.unit.omqdump import world
@@ -37,7 +40,6 @@ from tests.unit.omqdump.world import golden
 
 Run = Callable[..., str]
 SEED_LETTERS = "slmMdDvaOLToigGrcfptCZq"
-AVAILABLE = "slLTtq"
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def script(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_menu(request: pytest.FixtureRequest) -> None:
     golden(request, "menu.txt", menu())
-    assert "".join(OPTIONS) == SEED_LETTERS
+    assert ("".join(MENU), "".join(MORE)) == (SEED_LETTERS, "uA")
 
 
 @pytest.mark.usefixtures("running")
@@ -97,11 +99,39 @@ def test_the_end_of_the_script_is_the_end(script: Run) -> None:
     assert script("L") == "DESK\nLOCAL\nROUTER\nUNIX\nDone\n"
 
 
-@pytest.mark.usefixtures("running")
-@pytest.mark.parametrize("letter", sorted(set(SEED_LETTERS) - set(AVAILABLE)))
-def test_options_that_are_not_there_yet_end_a_script(script: Run, letter: str) -> None:
-    with pytest.raises(BadRequest, match=f"option {letter} .* is not available in this version"):
-        script(f"{letter}\nLOCAL\nq\n")
+CHANGES = {"m": "g DESK|m 2000 LOCAL", "d": "g DESK|d 2000", "p": "g DESK|p 2000 LOCAL",
+           "M": "M LOCAL UNIX 1 1", "D": "D DESK 1 1", "C": "C DESK LOCAL 1 1", "Z": "Z LOCAL 1 1",
+           "u": "u 990", "A": "A PLAN"}
+
+
+def test_every_letter_that_changes_is_tried_without_a_manager() -> None:
+    assert {letter for letter, each in OPTIONS.items() if each.needs is Needs.MANAGER} == set(
+        CHANGES)
+
+
+@pytest.mark.parametrize("letter", CHANGES)
+def test_changes_need_a_manager(
+        script: Run, info: SpoolInfo, tmp_path: Path, letter: str) -> None:
+    """A dead manager's segment, or no segment at all: refused at once, and nothing is changed."""
+    plan = tmp_path / "plan"
+    with world.indexed(info, alive=False) as tables:
+        world.fill(tables)
+        if letter == "u":  # as after a delete
+            set_deleted(tables)
+        script("", "-e", f"M LOCAL UNIX 1 1 --dry-run {plan}")
+        text = CHANGES[letter].replace("PLAN", str(plan))
+        before = bytes(tables.buffer)
+        with pytest.raises(ManagerUnavailable):
+            script(text.replace("|", "\n") + "\n")
+        assert bytes(tables.buffer) == before
+    with pytest.raises((ManagerUnavailable, NoMessage, BodyDamaged, BodyUnavailable)):
+        script(text.replace("|", "\n") + "\n")
+
+
+def set_deleted(tables: Tables) -> None:
+    """Message 990 is on IDEL, deleted from LOCAL."""
+    world.set_row(tables, 10, e_queue=1, e_state=world.DEFERRED, e_until=world.NOW_NS * 2)
+    world.set_row(tables, 6, m_origin=4)
 
 
 @pytest.mark.usefixtures("running")
@@ -145,7 +175,8 @@ def test_without_a_manager(run: Run, info: SpoolInfo, tmp_path: Path) -> None:
     assert run("-e", "t m -") == golden_text + "Done\n"
     for letter in ("s", "T", "l LOCAL", "t q"):
         with pytest.raises(ManagerUnavailable):
-            run("-e", letter)
+            run("-e", letter, "--source", "segment")
+    assert "LOCAL            2           1         0" in run("-e", "s")
     assert list(info.paths.temp.iterdir()) == []
 
 
@@ -209,13 +240,13 @@ def test_spool_that_does_not_exist(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("running")
 def test_exit_codes(info: SpoolInfo, capsys: pytest.CaptureFixture[str]) -> None:
     spool = ["--spool", str(info.paths.root)]
-    assert launch.run("omqdump", [*spool, "-e", "m"]) == 64
+    assert launch.run("omqdump", [*spool, "-e", "m"]) == 1
     assert launch.run("omqdump", [*spool, "-e", "l NOWHERE"]) == 66
     assert launch.run("omqdump", [*spool, "-e", "t m /"]) == 73
     assert launch.run("omqdump", [*spool, "--nonsense"]) == 64
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == ("omqdump: the request was refused: option m (Move opened msg between "
-                        "queues) is not available in this version")
+    assert lines[0] == ("omqdump: no message is open under handle 2000; "
+                        "option a lists the open ones")
 
 
 @pytest.mark.usefixtures("running")

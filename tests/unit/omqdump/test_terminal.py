@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import select
@@ -70,7 +71,18 @@ def test_session(terminal: Terminal, tmp_path: Path) -> None:
     assert "LOCAL            6           2         6         96.68" in terminal.until("Done\n")
     terminal.until("Option?")
     terminal.type("m\n")
-    assert "option m (Move opened msg between queues) is not available" in terminal.until("Option?")
+    terminal.until("Msg Handle (2000):")
+    terminal.type("\n")
+    assert "no message is open under handle 2000" in terminal.until("Option?")
+    terminal.type("g\n")
+    terminal.until("Queue Name:")
+    terminal.type("desk\n")
+    assert "Msg Handle = 2000" in terminal.until("Done\n")
+    terminal.type("r\n\n")
+    assert "Msg File = ~/data/000000a/0000b94" in terminal.until("Done\n")
+    terminal.type("g DESK\n")
+    assert "TIME_OUT" in terminal.until("Done\n")
+    terminal.until("Option?")
     terminal.type("t\n")
     terminal.until("Message pool (m) or queues (q) ? ")
     terminal.type("m\n")
@@ -106,5 +118,8 @@ def test_return_takes_the_default(terminal: Terminal, info: SpoolInfo) -> None:
 
 def test_interrupt_ends_it(terminal: Terminal) -> None:
     terminal.until("Option?")
-    terminal.process.send_signal(2)
+    while terminal.process.poll() is None:  # a signal just before a read is seen after it only
+        terminal.process.send_signal(2)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            terminal.process.wait(1)
     assert terminal.end() == 130

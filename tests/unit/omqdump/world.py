@@ -71,7 +71,7 @@ def add_queue(t: Tables, number: int, name: str) -> None:
 def add_message(t: Tables, slot: int, qpool: int, record: int, *, word: int = JOURNAL,
                 offset: int = 4224, length: int = 230, flags: int = KEPT) -> None:
     set_row(t, slot, m_qpool=qpool, m_record=record, m_location=word, m_offset=offset,
-            m_length=length, m_flags=flags, m_size=512, m_file=21, m_pid=16650,
+            m_length=length, m_flags=flags, m_size=512, m_file=21, m_pid=16650, m_lsn=400 + qpool,
             m_time=927_030_603 * NS_PER_S)
     t.counters[Counter.MESSAGES] += 1
     t.counters[Counter.MESSAGES_HIGH] = max(t.counters[Counter.MESSAGES_HIGH], slot + 1)

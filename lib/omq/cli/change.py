@@ -1,0 +1,153 @@
+"""Carry out a change of messages: ask first, then order it from the queue manager, then report.
+
+What was looked at is what is changed: each message goes with the LSN that the look saw. Every order
+is journaled with uid, pid, command and reason. A copy is a put of new messages; its command is
+journaled first. Ids go out in orders of a few hundred, each all or nothing with its journal block;
+an interrupted command has done whole orders.
+
+Errors: NotConfirmed, MessagesRefused (after all others were carried out), ManagerUnavailable,
+TimedOut, NoAuthority, UnknownQueue, and those of a put for a copy.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import omq
+from omq.base.config import load_settings
+from omq.base.errors import ManagerUnavailable, MessagesRefused, NotConfirmed, OmqError
+from omq.base.names import escape
+from omq.cli.plan import Change, Doing, Target
+from omq.core.index_rows import EntryRow
+from omq.core.index_view import IndexView
+from omq.core.stored import Stored, StoredMessages
+from omq.format.message import Descriptor
+from omq.ipc.client import Connection, Outgoing
+from omq.ipc.operator import Operator, Refusal, Report
+from omq.services.options import Location
+
+Ask = Callable[[str], bool]
+PROGRESS_S: Final = 1.0
+_ID_BYTES: Final = 24
+
+
+class Progress:
+    """`1200 of 40000` on a terminal, once a second, for what takes longer than that."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self._name, self._total = name, total
+        self._next = time.monotonic() + PROGRESS_S
+        self._shown = False
+
+    def __call__(self, done: int) -> None:
+        if sys.stderr.isatty() and time.monotonic() >= self._next:
+            self._next, self._shown = time.monotonic() + PROGRESS_S, True
+            sys.stderr.write(f"\r{self._name}: {done} of {self._total}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._shown:
+            sys.stderr.write("\n")
+
+
+def confirm(location: Location, change: Change, count: int, ask: Ask, *, yes: bool) -> None:
+    """Ask before more than operator_confirm_messages are changed. NotConfirmed."""
+    if yes or count <= load_settings(location.conf_dir).operator_confirm_messages:
+        return
+    if not ask(f"{change.text()}: {count} messages. Are you sure (y/n) ? "):
+        raise NotConfirmed(count=count, action=change.text())
+
+
+def connect(location: Location, name: str) -> Connection:
+    """A connection for an operator: a manager that is gone or hangs is told soon."""
+    with IndexView.attach(location.paths) as view:
+        if not view.alive:
+            raise ManagerUnavailable(spool=location.paths.root, reason="it does not run")
+    timeout_s = load_settings(location.conf_dir).connect_timeout_s
+    return omq.connect(location.paths.root, name=name[:16], timeout_s=timeout_s)
+
+
+def carry_out(location: Location, command: str, change: Change, items: Sequence[Target],
+              reason: str) -> Report:
+    """Order it. The report tells what was done and refused; see `check`."""
+    name = command.split(" ", 1)[0]
+    with connect(location, name) as connection:
+        progress = Progress(name, len(items))
+        operator = Operator(connection, command, progress)
+        try:
+            return _order(operator, change, items, reason)
+        finally:
+            progress.end()
+
+
+def _order(operator: Operator, change: Change, items: Iterable[Target], reason: str) -> Report:
+    if change.doing is Doing.HOLD:
+        return operator.hold(items, reason=reason, force=change.force)
+    if change.doing is Doing.RELEASE:
+        return operator.release(items, reason=reason)
+    if change.doing is Doing.MOVE:
+        return operator.move(items, change.targets, priority=change.priority, reason=reason,
+                             force=change.force)
+    if change.doing is Doing.RESTORE:
+        return operator.restore(items, priority=change.priority, reason=reason)
+    assert change.doing is Doing.DELETE, "copies have their own way"
+    return operator.delete(items, keep_s=change.keep_s, reason=reason, force=change.force)
+
+
+def check(report: Report, count: int) -> None:
+    """MessagesRefused when the queue manager left some as they are."""
+    if report.refused:
+        raise MessagesRefused(refused=len(report.refused), count=count,
+                              text=escape(report.refused[0].text, 500))
+
+
+def copy(location: Location, command: str, change: Change, rows: Sequence[EntryRow],
+         names: Sequence[str], reason: str) -> Report:
+    """New messages with the same properties and bytes; each put is acknowledged by itself.
+
+    `names`: of the queues by number."""
+    report, name = Report(), command.split(" ", 1)[0]
+    stored = StoredMessages(location.paths)
+    progress = Progress(name, len(rows))
+    try:
+        with connect(location, name) as connection:
+            report.lsns.append(Operator(connection, command).note(
+                change.targets, len(rows), reason=reason))
+            for at, row in enumerate(rows):
+                try:
+                    found = stored.read(row.message)
+                    new = outgoing(found, stored.body(row.message, found), row.priority
+                                   if change.priority is None else change.priority, names,
+                                   persistent=row.message.persistent)
+                except OmqError as error:
+                    report.refused.append(Refusal(row.message.qpool, error.status, str(error)))
+                    continue
+                connection.put(change.targets, outgoing=new)
+                report.done.append(row.message.qpool)
+                progress(at + 1)
+    finally:
+        stored.close()
+        progress.end()
+    return report
+
+
+def outgoing(stored: Stored, body: bytes, priority: int, names: Sequence[str], *,
+             persistent: bool = True) -> Outgoing:
+    """The same message once more, with an id of its own."""
+    found: Descriptor = stored.descriptor
+    reply_to = names[found.reply_to] if 0 < found.reply_to < len(names) else ""
+    expiry_s = (found.expiry - time.time_ns()) / 1e9 if found.expiry else None
+    return Outgoing(body=body, priority=priority, properties=stored.properties,
+                    persistent=persistent, correlation_id=found.correlation_id.rstrip(b"\0"),
+                    expiry_s=expiry_s, reply_to=reply_to)
+
+
+def report_record(change: Change, report: Report) -> dict[str, Any]:
+    """The JSON object of a change: a contract, keys are only added."""
+    return {"action": change.doing.value, "targets": list(change.targets),
+            "done": len(report.done), "refused": [
+                {"qpool_id": each.qpool, "status": each.status, "reason": each.text}
+                for each in report.refused], "lsns": report.lsns}

@@ -1,0 +1,235 @@
+"""The manual pages, from what the programs themselves say.
+
+    python -m omq.cli.manual DIRECTORY      writes share/man and the completions below DIRECTORY
+
+    1 and 8   options, choices and examples from the parsers; exit codes from omq.base.errors
+    5         omq.conf from the table of settings, the others from the shipped files' own comments
+    7         omq, omq-events (the catalogue), omq-where (the terms of --where)
+
+Nothing is written twice: a test compares what is shipped with what this makes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from unittest import mock
+
+import omq
+from omq.base import events
+from omq.base.errors import Exit
+from omq.base.paths import shipped_conf
+from omq.base.settings import DEFAULTS, KEYS
+from omq.cli import completion
+from omq.cli.command_table import parser_of, section_of, title_of
+from omq.cli.launch import COMMANDS
+from omq.cli.roff import Page
+from omq.core import selection
+
+CONF_FILES: Final = {
+    "queues.conf": "the queues of an omq instance", "services.conf": "the services of an instance",
+    "authority.conf": "who may do what", "routes.conf": "where mail goes"}
+_MEANINGS: Final = {
+    Exit.OK: "success", Exit.NO: "the answer is no: nothing found, a check failed",
+    Exit.USAGE: "wrong options or arguments", Exit.DATA: "the input or the spool's bytes are wrong",
+    Exit.NO_INPUT: "a queue, file or spool that does not exist",
+    Exit.UNAVAILABLE: "the queue manager does not run or does not answer",
+    Exit.SOFTWARE: "a bug of ours", Exit.OS: "the system refuses: IPC limits, memory",
+    Exit.CANT_CREATE: "a file cannot be made", Exit.IO: "a disk said no",
+    Exit.TEMPORARY: "try again later: full, inhibited, busy, changed meanwhile",
+    Exit.NO_PERMISSION: "no authority", Exit.CONFIG: "the configuration is wrong"}
+
+
+def _page(name: str, section: int, title: str) -> Page:
+    return Page(name, section, title, omq.__version__)
+
+
+def command_page(name: str) -> Page:
+    """The page of a command or daemon."""
+    parser = parser_of(name)
+    page = _page(name, section_of(name), title_of(name))
+    page.heading("SYNOPSIS")
+    page.literal(parser.format_usage().removeprefix("usage: ").rstrip().splitlines())
+    page.heading("DESCRIPTION")
+    page.paragraph(parser.description or title_of(name))
+    for extra in _EXTRA.get(name, ()):
+        extra(page)
+    page.heading("OPTIONS")
+    commands: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            commands = dict(action.choices)
+        else:
+            page.item(_tag(action), _help(action))
+    for command, own in commands.items():
+        page.heading(f"{name} {command}".upper())
+        page.paragraph(own.description or "")
+        for action in own._actions:
+            page.item(_tag(action), _help(action))
+    if parser.epilog:
+        page.heading("EXAMPLES")
+        page.literal(line for line in parser.epilog.splitlines() if line.startswith("  "))
+    page.heading("EXIT STATUS")
+    for code in Exit:
+        page.item(str(int(code)), _MEANINGS[code])
+    page.heading("SEE ALSO")
+    page.paragraph("omq(7), omq.conf(5), omq-events(7)")
+    return page
+
+
+def _tag(action: argparse.Action) -> str:
+    value = action.metavar or action.dest.upper()
+    if action.choices and not action.metavar:
+        value = "{" + ",".join(map(str, action.choices)) + "}"
+    shown = " ".join(value) if isinstance(value, tuple) else str(value)
+    if not action.option_strings:
+        return shown
+    takes = action.nargs != 0
+    return ", ".join(f"{each} {shown}" if takes else each for each in action.option_strings)
+
+
+def _help(action: argparse.Action) -> str:
+    words = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
+    return words[:1].upper() + words[1:] + ("." if words and not words.endswith(".") else "")
+
+
+def _letters(page: Page) -> None:
+    """The table of omqdump's options, from its own table."""
+    from omqdump.options import OPTIONS, Needs
+
+    page.heading("OPTIONS OF THE MENU")
+    for option in OPTIONS.values():
+        said = (option.action.__doc__ or "").partition(":")[2].strip() if option.action else ""
+        words = ", ".join(f"--{word}" for word in option.takes.value)
+        more = f" Takes {words}." if words else ""
+        if option.needs is Needs.MANAGER:
+            more += " Needs a running queue manager."
+        page.item(option.letter, f"{option.title}: {said}{more}" if said else f"{option.title}.")
+
+
+def _terms(page: Page) -> None:
+    page.heading("CHOOSING MESSAGES")
+    page.paragraph("The terms of --where are explained in omq-where(7).")
+
+
+_EXTRA: Final = {"omqdump": (_letters, _terms), "omhold": (_terms,), "omrelease": (_terms,),
+                 "omrequeue": (_terms,)}
+
+
+def settings_page() -> Page:
+    """omq.conf(5)."""
+    page = _page("omq.conf", 5, "settings of an omq instance")
+    page.heading("DESCRIPTION")
+    page.paragraph("Sections with keys and values, KEY = VALUE. A key that is missing has its "
+                   "default. Sizes may end in KiB, MiB or GiB. An unknown key or a value out of "
+                   "range is refused.")
+    sections: dict[str, list[str]] = {}
+    for name, key in KEYS.items():
+        sections.setdefault(key.section, []).append(name)
+    for section, keys in sections.items():
+        page.heading(f"[{section}]")
+        for name in keys:
+            page.item(f"{name} = {_value(getattr(DEFAULTS, name))}", f"{KEYS[name].reason}.")
+    return page
+
+
+def _value(value: object) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def file_page(name: str) -> Page:
+    """A configuration file, by the comments at its start."""
+    page = _page(name, 5, CONF_FILES[name])
+    page.heading("DESCRIPTION")
+    shown = []
+    for line in (shipped_conf() / name).read_text(encoding="ascii").splitlines():
+        if not line.startswith("#"):
+            break
+        shown.append(line.removeprefix("#").removeprefix(" "))
+    page.literal(shown)
+    return page
+
+
+def overview_page() -> Page:
+    """omq(7)."""
+    page = _page("omq", 7, "durable message queues for one host")
+    page.heading("DESCRIPTION")
+    page.paragraph("A queue manager holds the queues in shared memory; a journal with group commit "
+                   "makes every acknowledged operation safe; readers work in parallel, in "
+                   "processes of their own. Tools look at the queues without asking the manager.")
+    for title, section in (("COMMANDS", 1), ("DAEMONS", 8)):
+        page.heading(title)
+        for name in sorted(COMMANDS):
+            if section_of(name) == section:
+                page.item(f"{name}({section})", title_of(name))
+    page.heading("FILES")
+    for name in ("omq.conf", *CONF_FILES):
+        page.item(f"{name}(5)", CONF_FILES.get(name, "settings"))
+    page.heading("ENVIRONMENT")
+    page.item("OMQ_SPOOL", "The spool, when --spool is not given; else /var/lib/omq.")
+    page.item("OMQ_CONF", "The configuration directory, when --conf is not given.")
+    page.heading("EXIT STATUS")
+    for code in Exit:
+        page.item(f"{int(code)} {code.name}", _MEANINGS[code])
+    return page
+
+
+def events_page() -> Page:
+    """omq-events(7)."""
+    page = _page("omq-events", 7, "the events that omq logs")
+    page.heading("DESCRIPTION")
+    page.paragraph("Every line of the event log has one of these numbers. Numbers never change "
+                   "their meaning. omshowlog(1) shows the log.")
+    page.heading("EVENTS")
+    for event in sorted(events.CATALOGUE.values(), key=lambda each: each.number):
+        page.item(f"[OM {event.number:04d}]", event.text)
+    return page
+
+
+def where_page() -> Page:
+    """omq-where(7), from the module that parses the terms."""
+    page = _page("omq-where", 7, "how messages are chosen")
+    page.heading("DESCRIPTION")
+    page.literal((selection.__doc__ or "").split("Errors:")[0].rstrip().splitlines())
+    return page
+
+
+def pages() -> Iterator[Page]:
+    """All of them."""
+    yield from (command_page(name) for name in COMMANDS)
+    yield settings_page()
+    yield from (file_page(name) for name in CONF_FILES)
+    yield from (overview_page(), events_page(), where_page())
+
+
+def files() -> dict[str, str]:
+    """Every file below share/, by its path."""
+    found: dict[str, str] = {}
+    # argparse folds its lines at the width of the terminal
+    with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
+        for page in pages():
+            found[f"man/man{page.section}/{page.name}.{page.section}"] = page.render()
+        found["bash-completion/completions/_omq"] = completion.bash()
+        for name in COMMANDS:  # bash-completion looks for a file by the name of the command
+            found[f"bash-completion/completions/{name}"] = completion.BY_NAME
+        found["zsh/site-functions/_omq"] = completion.zsh()
+    return found
+
+
+def main(argv: list[str]) -> int:
+    """Write them below a directory."""
+    root = Path(argv[0]) / "share"
+    for name, text in files().items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8") as file:
+            file.write(text)
+    return Exit.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""omtop: the queues live, on a terminal; --once: the same figures as text, once.
+
+Keys: s sorts by the next column, r turns the order, Enter goes into a queue and from there into a
+message, Escape back; h holds, l releases, u sends back from POISON (each asks first); p pauses, x
+ends it. Looking asks the queue manager nothing, so it shows a hung one too. The screen needs the
+package textual (`pip install 'omq[top]'`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from typing import Final
+
+from omq.base import clock
+from omq.base.errors import BadRequest, CommandUnusable, Exit
+from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.top_facts import SORTS, Moment, QueueLine, moment, text
+from omq.core.look import look
+from omq.services.options import Location
+
+NAME: Final = "omtop"
+_INTERVAL_MIN_S: Final = 0.2
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    options = parser().parse_args(argv)
+    location = existing(options)
+    if options.interval < _INTERVAL_MIN_S:
+        raise BadRequest(reason=f"--interval is at least {_INTERVAL_MIN_S} s")
+    if options.once or options.json:
+        _once(location, options)
+        return Exit.OK
+    if importlib.util.find_spec("textual") is None:
+        raise CommandUnusable(command=NAME, reason="the package textual is not installed "
+                              "(pip install 'omq[top]'); --once works without it")
+    from omq.cli.top_app import TopApp
+
+    return TopApp(location, options.interval, options.sort).run() or Exit.OK
+
+
+def _once(location: Location, options: argparse.Namespace) -> None:
+    before = _moment(location, None)
+    time.sleep(options.interval)
+    now = _moment(location, before)
+    lines = now.sorted(options.sort)
+    if options.json:
+        for line in lines:
+            print_json(record(line))
+    else:
+        sys.stdout.write("\n".join((*text(now, lines), "")))
+
+
+def _moment(location: Location, before: Moment | None) -> Moment:
+    with look(location.paths) as seen:
+        return moment(seen, clock.wall_ns(), before)
+
+
+def record(line: QueueLine) -> dict[str, object]:
+    """The JSON object of a queue: a contract, keys are only added."""
+    row = line.row
+    return {"queue": row.name, "messages": row.messages, "active": row.active,
+            "deferred": row.deferred, "held": row.held, "in_per_s": line.arriving,
+            "out_per_s": line.leaving, "load": list(row.load), "oldest_s": line.oldest_s,
+            "readers": line.readers}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Its options."""
+    found = tool_parser(NAME, "Show the queues live.", """
+        omtop
+        omtop --sort messages --interval 5
+        omtop --once
+        """)
+    found.add_argument("--interval", type=float, default=2.0, metavar="SECONDS",
+                       help="time between two looks (2)")
+    found.add_argument("--sort", choices=SORTS, default="name", help="order of the queues (name)")
+    found.add_argument("--once", action="store_true", help="print the figures once, as text")
+    add_json(found)
+    return found

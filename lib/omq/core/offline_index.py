@@ -1,0 +1,175 @@
+"""The index made from the files alone, in private memory: what a start would load, without one.
+
+The steps are those of core.recovery and core.rebuild, and the code is theirs; but nothing is
+locked, settled or written. So it works beside a manager that lives, hangs or is dead.
+
+Beside a living instance the files move on: if the checkpoint moved while they were read, they are
+read again. What comes out is the state at `lsn`, which may be a moment old.
+
+Invariants: 1. nothing in the spool changes; 2. what cannot be read is a finding, all else is there;
+3. only what is on the disk: no readers, no averages, no non-persistent messages.
+Errors: SpoolMissing, SpoolOwner, Damaged, NewerFormat, DiskError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from omq.base.errors import IndexFull
+from omq.base.names import escape
+from omq.base.paths import SpoolPaths
+from omq.core.rebuild import load
+from omq.core.recovery import WINDOW_BYTES
+from omq.core.redo import Redo
+from omq.core.slots import Vector
+from omq.core.state import SPECIAL_QUEUES, Core
+from omq.core.tables import Tables
+from omq.format.findings import Finding, Kind
+from omq.format.index import Counter, IndexLayout, QueueFlag
+from omq.format.poolctrl import PoolControl
+from omq.storage import control as poolctrl
+from omq.storage.journal_reader import JournalScan
+from omq.storage.journal_scan import Block
+from omq.storage.pool import PoolFiles
+from omq.storage.pool_overlay import OverlaidPool
+from omq.storage.slots import SlotAllocator
+from omq.storage.spool import open_spool
+
+_QUEUES: Final = 1000  # rows of the queue table, as the manager has them
+_READERS: Final = 1
+_SPARE: Final = 1024
+_PARTS_MAX: Final = 17  # queue parts a pool record has at most, and one for IDEL
+_TRIES: Final = 3
+
+
+@dataclass(slots=True)
+class OfflineIndex:
+    """The tables, and what was met on the way."""
+
+    tables: Tables
+    lsn: int  # last LSN of the journal
+    durable_lsn: int  # highest that the journal says was on the disk
+    control: PoolControl | None
+    queues: dict[int, str]
+    findings: list[Finding] = field(default_factory=list)
+    clean: bool = False  # the last manager stopped in order
+    moved: bool = False  # the checkpoint moved while the files were read
+
+
+def read_files(paths: SpoolPaths, now_ns: int) -> OfflineIndex:
+    """See the module. `now_ns`: wall clock; deferred messages that are due then are ready."""
+    info = open_spool(paths.root)
+    found = _read(paths, info.uuid, now_ns)
+    for _ in range(_TRIES - 1):
+        if not found.moved:
+            break
+        found = _read(paths, info.uuid, now_ns)
+    return found
+
+
+def _read(paths: SpoolPaths, uuid: bytes, now_ns: int) -> OfflineIndex:
+    control, findings = poolctrl.load(paths)
+    pool = OverlaidPool(paths, uuid)
+    try:
+        pool.lay_double_write()
+        redo, scan = _redo(paths, uuid, pool, control)
+        pool.lay(redo.changes())
+        core = _fill(pool, uuid, now_ns, findings)
+    finally:
+        pool.close()
+    again, _ = poolctrl.load(paths)
+    findings += [*pool.findings, *scan.findings, *_damage(redo, scan)]
+    _name_queues(core.t, redo.queues)
+    _count(core.t, redo, control)
+    moved = (again.generation if again else 0) != (control.generation if control else 0)
+    kept = [f for f in findings if f.kind not in (Kind.END, Kind.TORN)]
+    return OfflineIndex(core.t, redo.lsn, scan.durable_lsn, control, redo.queues, kept,
+                        redo.clean_stop, moved)
+
+
+def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl | None
+          ) -> tuple[Redo, JournalScan]:
+    """The journal behind the checkpoint, redone in memory."""
+    redo = Redo(pool)
+    number = offset = 0
+    if control is not None:
+        redo.queues, redo.lsn = dict(control.queues), control.lsn
+        redo.next_qpool = control.next_qpool
+        number, offset = control.journal, control.offset
+    scan = JournalScan(paths, uuid, number, offset, redo.lsn)
+    window: list[Block] = []
+    size = 0
+    for block in scan:
+        window.append(block)
+        size += block.header.length
+        redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
+        if size >= WINDOW_BYTES:
+            redo.apply(window)
+            window, size = [], 0
+    redo.apply(window)
+    return redo, scan
+
+
+def _damage(redo: Redo, scan: JournalScan) -> list[Finding]:
+    """What redo could not believe; above what was durable it is a torn append."""
+    return [replace(f, kind=Kind.TORN) if f.kind is Kind.CORRUPT and f.lsn > scan.durable_lsn else f
+            for f in redo.findings]
+
+
+def _fill(pool: OverlaidPool, uuid: bytes, now_ns: int, findings: list[Finding]) -> Core:
+    slots = pool.record_slots() + _SPARE
+    for entries in (2 * slots, _PARTS_MAX * slots):
+        core = Core(_private(slots, entries), SlotAllocator(), _NoBodies(), uuid)
+        core.now_ns = now_ns
+        try:
+            loaded = load(core, pool, SlotAllocator())
+        except IndexFull:
+            continue  # messages on many queues: once more with room for all
+        findings += loaded.findings
+        core.t.publish()
+        return core
+    raise AssertionError("a record has no more parts than it has room for")
+
+
+class _NoBodies:
+    """Non-persistent messages are not on the disk, so a load has none."""
+
+    def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]:
+        raise AssertionError("nothing is put here")
+
+    def release(self, number: int, count: int = 1) -> None:
+        raise AssertionError("nothing ends here")
+
+
+def _private(messages: int, entries: int) -> Tables:
+    """Tables in memory that the kernel gives when it is touched, however large they may get."""
+    layout = IndexLayout.of(messages, entries, _QUEUES, _READERS)
+    memory: Vector = np.zeros(layout.size, dtype="u1")
+    return Tables(memoryview(memory), layout)  # type: ignore[arg-type]
+
+
+def _name_queues(t: Tables, queues: dict[int, str]) -> None:
+    high = t.counters[Counter.ENTRIES_HIGH]
+    used = np.unique(t.v["e_queue"][:high][t.v["e_state"][:high] != 0]).tolist()
+    unnamed = {number: f"#{number}" for number in used}  # whose name is lost with its journal file
+    for number, name in (unnamed | queues | SPECIAL_QUEUES).items():
+        if number >= t.layout.queues:
+            continue
+        flags = QueueFlag.IN_USE
+        if number in SPECIAL_QUEUES:
+            flags |= QueueFlag.SPECIAL
+        t.q_flags[number] = flags
+        t.set_queue_name(number, escape(name))
+        t.counters[Counter.QUEUES_HIGH] = max(t.counters[Counter.QUEUES_HIGH], number + 1)
+
+
+def _count(t: Tables, redo: Redo, control: PoolControl | None) -> None:
+    c = t.counters
+    c[Counter.LAST_LSN] = c[Counter.DURABLE_LSN] = redo.lsn
+    c[Counter.NEXT_QPOOL] = redo.next_qpool
+    if control is not None:
+        c[Counter.CHECKPOINT_LSN], c[Counter.CHECKPOINT_TIME] = control.lsn, control.time_ns

@@ -1,0 +1,109 @@
+"""The Message Pool as it will be: its files, read only, with records laid over them in memory.
+
+What is laid over: the images of a checkpoint that was cut (`checkpoint.dw`), then what redo makes
+of the journal. So a tool sees the pool that a start would see, and writes nothing.
+
+Invariants: 1. no file is opened for writing; 2. an image hides the slot of the file, and what the
+file says of that slot, damage included; 3. memory depends on the images, not on the pool.
+Errors: DiskError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from omq.base.paths import SpoolPaths
+from omq.format.double_write import decode
+from omq.format.findings import Finding, Kind
+from omq.format.pool import RECORD_BYTES, Record, RecordKind, decode_record
+from omq.storage.files import open_file
+from omq.storage.pool import DOUBLE_WRITE, PoolFiles
+from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE, PoolChunk, Rows
+
+_FREE: Final = bytes(RECORD_BYTES)
+
+
+class OverlaidPool(PoolFiles):
+    """See the module. The images are whole records of this instance, or None for a free slot."""
+
+    def __init__(self, paths: SpoolPaths, uuid: bytes) -> None:
+        super().__init__(paths, uuid, write=False)
+        self._images: dict[int, dict[int, bytes]] = {}  # file -> record -> 512 bytes
+
+    def lay(self, changes: Mapping[tuple[int, int], bytes | None]) -> None:
+        """Lay these records over the pool; later ones hide earlier ones."""
+        for (file, record), image in changes.items():
+            self._images.setdefault(file, {})[record] = _FREE if image is None else image
+
+    def lay_double_write(self) -> int:
+        """Lay the images of a checkpoint that was cut; how many."""
+        try:
+            file = open_file(self._paths.msgpool / DOUBLE_WRITE, "pool")
+        except FileNotFoundError:
+            return 0
+        try:
+            found = decode(file.read(file.size(), 0), self._uuid)
+        finally:
+            file.close()
+        if isinstance(found, Finding):
+            if found.kind not in (Kind.END, Kind.TORN):
+                self.findings.append(replace(found, file=DOUBLE_WRITE))
+            return 0
+        self.lay({(file, record): image for file, record, image in found.images})
+        return len(found.images)
+
+    def files(self) -> list[int]:
+        """Numbers of the pool files there are, or will be."""
+        return sorted({*super().files(), *self._images})
+
+    def record_slots(self) -> int:
+        """Slots of all files: no more messages than these."""
+        slots = 0
+        for number in self.files():
+            opened = self._look(number)
+            size = 0 if opened is None or isinstance(opened, Finding) else opened.size()
+            highest = max(self._images.get(number, {}), default=-1)
+            slots += max(size // RECORD_BYTES, highest + 1)
+        return slots
+
+    def _decode(self, file: int, record: int) -> Record | Finding | None:
+        image = self._images.get(file, {}).get(record)
+        if image is None:
+            return super()._decode(file, record)
+        return decode_record(image, 0, file, record)
+
+    def scan(self, file: int) -> Iterator[PoolChunk]:
+        """All records of a pool file in bulk, those laid over it included."""
+        images = self._images.get(file)
+        if not images:
+            yield from super().scan(file)
+            return
+        numbers = np.array(sorted(images), dtype=np.int64)
+        rows = np.frombuffer(b"".join(images[n] for n in numbers.tolist()), dtype=DTYPE)
+        end = 0
+        for chunk in super().scan(file):
+            end = max(end, chunk.first + len(chunk.records))
+            yield _patched(chunk, images, numbers, rows)
+        last = int(numbers[-1]) + 1
+        for first in range(end, last, CHUNK_RECORDS):
+            count = min(CHUNK_RECORDS, last - first)
+            none = np.zeros(count, dtype=bool)
+            empty = PoolChunk(file, first, np.zeros(count, dtype=DTYPE), none, none.copy())
+            yield _patched(empty, images, numbers, rows)
+
+
+def _patched(chunk: PoolChunk, images: dict[int, bytes], numbers: Rows, rows: Rows) -> PoolChunk:
+    begin, end = np.searchsorted(numbers, [chunk.first, chunk.first + len(chunk.records)])
+    if begin == end:
+        return chunk
+    at = numbers[begin:end] - chunk.first
+    records, live, more = chunk.records.copy(), chunk.live.copy(), chunk.more.copy()
+    records[at] = rows[begin:end]
+    live[at] = rows["kind"][begin:end] == RecordKind.LIVE
+    more[at] = rows["kind"][begin:end] == RecordKind.MORE
+    findings = [f for f in chunk.findings if f.record not in images]
+    return PoolChunk(chunk.file, chunk.first, records, live, more, findings)

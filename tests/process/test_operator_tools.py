@@ -1,0 +1,283 @@
+"""The tools beside omqdump on a running, hung, killed and stopped instance."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omq.core.index_view import IndexView
+from omq.format.index import EntryState
+from omq.storage.segment import attach, read_ids
+from tests.process.operator_world import WAIT_S, Instance
+
+LOOKING = {
+    "omqdump": ["-e", "s", "-e", "T", "-e", "L", "-e", "l A", "-e", "v A", "-e", "t q -"],
+    "omqwhy": [], "omqlog": ["--operator"], "omqshape": [], "omqadvise": [], "omqcheck": [],
+    "omscan": [], "omshowlog": [], "omstat": ["-a"]}
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Instance]:
+    made = Instance(tmp_path / "spool")
+    made.start()
+    yield made
+    made.end()
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def poison(live: Instance, body: bytes) -> int:
+    """A message on POISON: three attempts failed."""
+    (qpool,) = live.put("A", body)
+    with live.connect("bad") as connection, connection.reader("A") as reader:
+        for _ in range(3):
+            (message,) = reader.next(timeout_s=WAIT_S)
+            message.fail("it is green")
+    assert live.on("POISON") == [qpool]
+    return qpool
+
+
+def test_hold_release_and_why(live: Instance) -> None:
+    first, second = live.put("A", b"1", b"22")
+    assert live.run("omhold", str(first), "--reason", "look").out == "1 of 1 messages: hold\n"
+    assert live.run("omqwhy", str(first), str(second), "--json").code == 0
+    found = rows(live.run("omqwhy", str(first), str(second), "--json").out)
+    assert [row["why"] for row in found] == ["held", "no_reader"]
+    with live.connect() as connection, connection.reader("A") as reader:
+        (message,) = reader.next(timeout_s=WAIT_S)
+        assert message.qpool_id == second
+        (why,) = rows(live.run("omqwhy", str(second), "--json").out)
+        assert why["why"] == "active" and f"pid {os.getpid()}" in why["text"]
+        message.defer(3600)
+        assert reader.next(timeout_s=0) == []
+    assert rows(live.run("omqwhy", str(second), "--json").out)[0]["why"] == "deferred"
+    assert live.run("omrelease", "--where", "queue=A").out == "2 of 2 messages: release\n"
+    assert live.bodies("A") == [b"1", b"22"]
+    said = live.run("omqwhy", str(first))
+    assert said.code == 1 and "omqlog --message" in said.err
+    assert live.run("omrelease", "--where", "queue=A").code == 1
+    assert live.run("omhold").code == 64
+
+
+def test_poison_goes_back_marked_and_within_a_limit(live: Instance) -> None:
+    first, second = poison(live, b"one"), None
+    (why,) = rows(live.run("omqwhy", str(first), "--json").out)
+    assert why["why"] == "poison" and why["evidence"]["queue"] == "A"
+    assert why["evidence"]["reason"] == "it is green"
+    assert live.run("omrequeue", "--where", "replayed=no", "--count").out == "1\n"
+    assert live.run("omrequeue", str(first), "--reason", "fixed").code == 0
+    assert live.on("A") == [first]
+    (row,) = rows(live.dump("-e", "l A --where replayed=yes", "--json").out)
+    assert row["replayed"] is True
+    with live.connect("bad") as connection, connection.reader("A") as reader:
+        for _ in range(3):
+            (message,) = reader.next(timeout_s=WAIT_S)
+            message.fail("still green")
+    assert "replayed from POISON before" in live.run("omqwhy", str(first)).out
+    assert second is None
+    live.run("omrequeue", str(first), "--to", "b")
+    assert live.on("B") == [first]
+
+
+def test_the_biography_of_a_message(live: Instance) -> None:
+    qpool = poison(live, b"story")
+    live.run("omrequeue", str(qpool), "--to", "B", "--reason", "ticket 9")
+    with live.connect("good") as connection, connection.reader("B") as reader:
+        (message,) = reader.next(timeout_s=WAIT_S)
+        message.move(["LOCAL", "ERROR"])
+    live.bodies("LOCAL")
+    live.bodies("ERROR")
+    found = rows(live.run("omqlog", "--message", str(qpool), "--json").out)
+    assert [row["event"] for row in found] == [
+        "put", "give", "defer", "give", "defer", "give", "poison", "move", "give", "move", "give",
+        "done", "give", "done"]
+    assert found[7]["operator"]["reason"] == "ticket 9" and found[7]["operator"]["uid"] == 0
+    assert found[7]["targets"] == ["B"] and found[9]["targets"] == ["LOCAL", "ERROR"]
+    assert found[1]["client"] == "bad" and found[8]["client"] == "good"
+    assert found[-1]["gone"] is True
+    said = live.run("omqlog", "--operator").out
+    assert "operator command, 1 messages" in said and "reason: ticket 9" in said
+    assert live.run("omqlog", "--message", "999999").code == 1
+    assert live.run("omqlog").code == 64
+
+
+def test_a_reader_is_freed(live: Instance) -> None:
+    live.put("A", b"stuck")
+    with live.connect("hangs") as connection, connection.reader("A") as reader:
+        assert len(reader.next(timeout_s=WAIT_S)) == 1
+        assert live.run("omfreeq", "A", "-p", "1").code == 1
+        said = live.run("omfreeq", "-q", "a", "-p", str(os.getpid()), "--reason", "hangs")
+        assert said.out == f"reader {os.getpid()} is released from A\n"
+    assert live.bodies("A") == [b"stuck"]
+    assert live.run("omfreeq", "NOWHERE", "-p", "1").code == 66
+
+
+def test_shape_counts_ages(live: Instance) -> None:
+    live.put("A", b"1", b"2")
+    live.put("B", b"3")
+    (row,) = rows(live.run("omqshape", "a", "--json", "-b", "3").out)
+    assert (row["messages"], row["counts"], row["minutes"]) == (2, [2, 0, 0], [5, 10])
+    out = live.run("omqshape").out.splitlines()
+    assert out[0].split() == [
+        "T", "5", "10", "20", "40", "80", "160", "320", "640", "1280", "1280+"]
+    assert out[1].split() == ["TOTAL", "3", "3", *["0"] * 9]
+    assert max(map(len, out)) <= 80
+    assert live.run("omqshape", "NOWHERE").code == 66
+    assert live.run("omqshape", "-b", "1").code == 64
+
+
+def test_advice_from_measured_times(live: Instance) -> None:
+    live.put("A", *(b"%d" % n for n in range(30)))
+    live.bodies("A")
+    found = {row["queue"]: row for row in rows(live.run("omqadvise", "--json").out)}
+    assert found["A"]["service_s"] > 0 and found["A"]["needed"] >= 1
+    assert found["A"]["arrivals_per_s"] > 0
+    assert "QUEUE" in live.run("omqadvise").out
+    assert live.run("omqadvise", "--busy", "0").code == 64
+
+
+def test_index_pool_and_journal_agree(live: Instance) -> None:
+    live.put("A", b"1", b"2", b"3")
+    live.put(["A", "B"], b"both", b"L" * 300_000)
+    poison_free = live.on("A")
+    live.dump("-e", f"M A LOCAL --where id={poison_free[0]}", "-e", "D A 1 1")
+    live.run("omhold", str(poison_free[2]))
+    with live.connect() as connection, connection.reader("A") as reader:
+        assert reader.next(timeout_s=WAIT_S)
+        said = live.run("omqcheck", "--all", "--bodies")
+        assert (said.code, said.out[:37]) == (0, "index, pool and journal agree, up to "), said
+    with live.stopped():
+        assert live.run("omqcheck").code == 0
+    live.kill()
+    assert live.run("omqcheck", "--bodies").code == 0
+    live.start()
+    live.stop()
+    said = live.run("omqcheck", "--bodies")
+    assert said.code == 0 and "pool and journal alone" in said.err
+
+
+def test_a_wrong_index_is_told_from_a_wrong_pool(live: Instance) -> None:
+    (qpool,) = live.put("A", b"1")
+    live.put("B", b"2")
+    live.kill()
+    ids = read_ids(live.paths)
+    assert ids is not None
+    memory = attach(ids.segment, write=True)
+    buffer = memoryview(memory)
+    with IndexView.attach(live.paths) as view:
+        header = view.header
+        assert header is not None
+        (entry,) = [row.number for row in view.entries("A")]
+    states = header.layout().column(buffer, "e_state")
+    states[entry] = int(EntryState.HELD)
+    states.release()
+    buffer.release()
+    memory.detach()
+    said = live.run("omqcheck", "--all", "--json")
+    first = rows(said.out)[0]
+    assert said.code == 1
+    assert (first["qpool_id"], first["wrong"]) == (qpool, "index")
+    assert first["index"]["queues"]["A"]["state"] == "held"
+    assert first["journal"]["queues"]["A"]["state"] == "ready"
+    assert f"index is wrong about message {qpool}" in live.run("omqcheck").out
+    assert any(row["kind"] == "index" and row["rule"] == "queue" for row in rows(said.out))
+
+
+def test_orphan_containers_are_found_and_removed(live: Instance) -> None:
+    live.put("A", b"L" * 300_000)
+    kept = next(live.paths.data.glob("*/*"))
+    orphan = live.paths.data / "0000001" / "000000a"
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"lost")
+    (live.paths.data / "0000001" / "README").write_bytes(b"not ours")
+    assert live.run("omscan").out.startswith("0 orphan containers"), "it is young"
+    said = live.run("omscan", "--older", "0")
+    assert said.code == 1 and "~/data/0000001/000000a" in said.out and orphan.exists()
+    assert live.run("omscan", "--older", "0", "--remove").code == 64
+    assert live.run("omscan", "--older", "0", "--remove", "--yes", "--reason", "clean").code == 0
+    assert kept.exists() and not orphan.exists()
+    assert "reason: clean" in live.run("omqlog", "--operator").out
+    assert live.run("omscan", "--older", "0").code == 0
+
+
+def test_the_event_log(live: Instance) -> None:
+    live.put("A", b"1")
+    live.run("omhold", "--where", "queue=A", "--reason", "why not")
+    assert live.manager is not None
+    said = live.run("omshowlog", "-l", "9", "-P", "-i", str(live.manager.pid), "-e", "1251",
+                    "-p", "10").out
+    assert said.startswith("REPORT      Queue Manager(queue.manager ) ")
+    assert "[OM 1251] Operator command carried out\n" in said
+    assert "      reason = why not\n" in said
+    assert f"Pid of logging process: {live.manager.pid}\n\n" in said
+    assert live.run("omshowlog", "-l", "fatal").code == 1
+    assert live.run("omshowlog", "-l", "loud").code == 64
+    assert live.run("omshowlog", "--since", "2999-01-01T00:00").code == 1
+    with live.paths.event_log.open("ab") as log:
+        log.write(b'{"half": ')
+    found = live.run("omshowlog", "--json")
+    assert rows(found.out)[-1]["event"] == 1251 and "1 lines are no events" in found.err
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_looking_works_live_hung_killed_and_stopped(live: Instance, name: str) -> None:
+    """Every cell of the table in TOOLS.md for the tools that only look."""
+    (qpool,) = live.put("A", b"1")
+    live.run("omhold", str(qpool))
+    words = LOOKING[name] or ([str(qpool)] if name == "omqwhy" else [])
+    expected = live.run(name, *words)
+    assert expected.code == 0, expected
+    with live.stopped():
+        assert live.run(name, *words).code == 0
+    live.kill()
+    assert live.run(name, *words).code == 0
+    live.start()
+    live.stop()
+    assert live.run(name, *words).code == 0
+    for file in live.paths.journal.glob("0*.jnl"):
+        raw = bytearray(file.read_bytes())
+        raw[9000:9100] = b"\xa5" * 100
+        file.write_bytes(raw)
+    damaged = live.run(name, *words)
+    assert damaged.code in (0, 1, 65), damaged
+    assert "Traceback" not in damaged.err
+
+
+NOBODY = 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_without_authority_nothing_is_changed(tmp_path: Path) -> None:
+    live = Instance(tmp_path / "spool")
+    (live.conf / "authority.conf").write_text(f"[B]\nuser:{NOBODY} = admin put\n")
+    live.start()
+    (qpool,) = live.put("A", b"1")
+    live.put("B", b"2")
+    said = live.run_as(NOBODY, "omqshape")
+    assert said.code == 77 and "cannot be entered" in said.err
+    for folder in (live.root, *live.root.parents[:3]):
+        folder.chmod(0o755)
+    assert live.run_as(NOBODY, "omqshape").code == 0
+    assert f"{qpool} " in live.run_as(NOBODY, "omqdump", "-e", "l A").out
+    for name, words in (("omhold", [str(qpool)]), ("omqdump", ["-e", "D A 1 1"]),
+                        ("omqdump", ["-e", "M B A 1 1"]), ("omqdump", ["-e", "C B A 1 1"]),
+                        ("omfreeq", ["A", "-p", "1"])):
+        said = live.run_as(NOBODY, name, *words)
+        assert said.code == 77, said
+        assert f"uid {NOBODY} has no authority to " in said.err
+    assert (live.on("A"), len(live.on("B"))) == ([qpool], 1)
+    assert live.run_as(NOBODY, "omqdump", "--reason", "mine", "-e", "D B 1 1").code == 0
+    assert live.on("B") == []
+    assert live.run_as(NOBODY, "omqdump", "-e", f"O {__file__}", "-e", "p 2000 B").code == 0
+    assert len(live.on("B")) == 1
+    last, put = rows(live.run("omqlog", "--operator", "--json").out)
+    assert "omqdump p B" in put["operator"]["command"]
+    assert last["operator"]["uid"] == NOBODY and last["operator"]["reason"] == "mine"
+    live.end()

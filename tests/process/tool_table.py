@@ -1,0 +1,72 @@
+"""The table of lib/omq/docs/TOOLS.md: each tool and letter, and what it does in each state.
+
+    live      a manager that works        hung      stopped by SIGSTOP
+    killed    its segment is left over    stopped   only the files are there
+    damaged   the same with a damaged journal
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from omq.base.errors import Exit
+
+STATES: Final = ("live", "hung", "killed", "stopped", "damaged")
+LOOKS: Final = dict.fromkeys(STATES, int(Exit.OK))
+_GONE: Final = int(Exit.UNAVAILABLE)
+CHANGES: Final = {"live": 0, "hung": _GONE, "killed": _GONE, "stopped": _GONE, "damaged": _GONE}
+
+Cell = tuple[str, tuple[str, ...], dict[str, int]]
+"""Command, its words (@: a QPoolId on queue A, %: a free file name), exit code by state."""
+
+
+def _letters() -> dict[str, Cell]:
+    looks = {"s": ["s"], "l": ["l A"], "v": ["v A"], "a": ["g A", "a"], "L": ["L"], "T": ["T"],
+             "o": ["g A", "o 2000 %"], "g": ["g A"], "G": ["G A 0"], "r": ["g A", "r 2000 body"],
+             "c": ["g A", "c 2000"], "f": ["f A"], "t m": ["t m %"], "t q": ["t q %"],
+             "O": ["g A", "o 2000 %", "O %"], "i": ["g A", "o 2000 %", "i %"], "q": ["q"]}
+    changes = {"m": ["f A @", "m 2000 B"], "M": ["M A B --where id=@"], "d": ["f A @", "d 2000"],
+               "D": ["D A --where id=@"], "p": ["f A @", "p 2000 B"],
+               "C": ["C A B --where id=@"], "Z": ["Z A --where id=@"],
+               "u": ["D A --where id=@", "u @"], "A": ["M A B --where id=@ --dry-run %", "A %"]}
+    cells = {f"omqdump {letter}": ("omqdump", _scripted(script), LOOKS)
+             for letter, script in looks.items()}
+    cells |= {f"omqdump {letter}": ("omqdump", _scripted(script), CHANGES)
+              for letter, script in changes.items()}
+    return cells
+
+
+def _scripted(options: list[str]) -> tuple[str, ...]:
+    return tuple(word for option in options for word in ("-e", option))
+
+
+TABLE: Final[dict[str, Cell]] = {
+    **_letters(),
+    "omstat -a": ("omstat", ("-a",), LOOKS),
+    "omstat -s": ("omstat", ("-s",), LOOKS),
+    "omstat -p": ("omstat", ("-p",), LOOKS),
+    "omshowlog": ("omshowlog", ("-l", "9", "-P"), LOOKS),
+    "omqwhy": ("omqwhy", ("@",), LOOKS),
+    "omqlog --message": ("omqlog", ("--message", "@"), LOOKS),
+    "omqlog --operator": ("omqlog", ("--operator",), LOOKS),
+    "omqshape": ("omqshape", (), LOOKS),
+    "omtop --once": ("omtop", ("--once", "--interval", "0.2"), LOOKS),
+    "omqadvise": ("omqadvise", (), LOOKS),
+    "omqcheck": ("omqcheck", (), {**LOOKS, "damaged": int(Exit.NO)}),
+    "omscan": ("omscan", (), LOOKS),
+    "omhold": ("omhold", ("@",), CHANGES),
+    "omrelease": ("omrelease", ("--where", "state=held"), CHANGES),
+    "omrequeue": ("omrequeue", ("@", "--queue", "A", "--to", "B"), CHANGES),
+    "omfreeq": ("omfreeq", ("A", "-p", "1"), {**CHANGES, "live": int(Exit.NO)}),
+}
+
+_WORDS: Final = {int(Exit.OK): "yes", int(Exit.NO): "says no (1)", _GONE: "refuses (69)"}
+
+
+def lines() -> list[str]:
+    """The table for TOOLS.md."""
+    out = ["| command | " + " | ".join(STATES) + " | test |", "|---|" + "---|" * (len(STATES) + 1)]
+    for name, (_, _, codes) in TABLE.items():
+        cells = " | ".join(_WORDS[codes[state]] for state in STATES)
+        out.append(f"| `{name}` | {cells} | `test_cell[STATE-{name}]` |")
+    return out

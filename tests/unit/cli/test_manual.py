@@ -1,0 +1,114 @@
+"""Manual pages and completions: shipped as they are made, whole, and clean roff."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from omq.base import events
+from omq.base.settings import KEYS
+from omq.cli import manual
+from omq.cli.command_table import TITLES, parser_of, section_of, title_of
+from omq.cli.launch import COMMANDS
+from omq.cli.roff import Page, text
+from omqdump.options import OPTIONS
+from tests.tidy.tree import ROOT
+
+SHARE = ROOT / "share"
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    return manual.files()
+
+
+def test_what_is_shipped_is_what_the_programs_say(made: dict[str, str]) -> None:
+    shipped = {str(path.relative_to(SHARE)): path.read_text(encoding="utf-8")
+               for path in SHARE.rglob("*") if path.is_file()}
+    assert set(shipped) == set(made), "run: python -m omq.cli.manual ."
+    wrong = [name for name, words in made.items() if shipped[name] != words]
+    assert not wrong, "run: python -m omq.cli.manual ."
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_stands_in_the_page(made: dict[str, str], name: str) -> None:
+    section = section_of(name)
+    page = made[f"man/man{section}/{name}.{section}"]
+    parser = parser_of(name)
+    assert parser.prog == name
+    commands = [action for action in parser._actions
+                if isinstance(action, argparse._SubParsersAction)]
+    actions = [action for action in parser._actions if action not in commands]
+    actions += [action for each in commands for own in each.choices.values()
+                for action in own._actions]
+    for action in actions:
+        named = action.help or not action.option_strings or commands
+        assert named, f"{name} {action.option_strings or action.dest} has no help"
+        for option in action.option_strings:
+            assert text(option) in page
+    assert ".SH \"EXAMPLES\"" in page or section == 8 or commands
+    assert title_of(name) and len(title_of(name)) < 70
+
+
+def test_titles_are_of_commands() -> None:
+    assert set(TITLES) <= set(COMMANDS)
+
+
+def test_letters_settings_and_events_are_all_there(made: dict[str, str]) -> None:
+    page = made["man/man1/omqdump.1"]
+    assert all(f"\n.TP\n\\fB{letter}\\fP\n" in page for letter in OPTIONS)
+    assert all(text(f"{key} = ") in made["man/man5/omq.conf.5"] for key in KEYS)
+    assert all(f"[OM {number:04d}]" in made["man/man7/omq-events.7"] for number in events.CATALOGUE)
+    assert set(re.findall(r"\\fB(\S+)\(\d\)\\fP", made["man/man7/omq.7"])) >= {
+        text(name) for name in COMMANDS}
+
+
+def test_text_cannot_become_a_request() -> None:
+    page = Page("x", 1, "y", "0")
+    page.literal([".so /etc/passwd", "'br", "a\\fBb", ""])
+    assert "\n.so" not in page.render() and "\n'br" not in page.render()
+    assert "a\\efBb" in page.render()
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="no groff")
+def test_roff_is_clean(made: dict[str, str]) -> None:
+    for name, words in made.items():
+        if name.startswith("man/"):
+            found = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-z"], input=words,
+                                   capture_output=True, text=True, check=False)
+            assert (found.returncode, found.stderr) == (0, ""), name
+
+
+def complete(folder: Path, words: str) -> list[str]:
+    """What bash would offer at the end of these words."""
+    script = folder / "try"
+    listed = words.split(" ")
+    script.write_text(
+        f"source {SHARE}/bash-completion/completions/_omq\nomqdump() {{ printf "
+        "'QPoolId  Pri\\n956  4\\n957  4\\nLOCAL\\nROUTER\\nDone\\n'; }\nomstat() { printf "
+        "'{\"service\": \"local\", \"title\": 1}\\n'; }\n"
+        f"COMP_WORDS=({' '.join(repr(word) for word in listed)})\n"
+        f"COMP_CWORD={len(listed) - 1}\n_omq_complete\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n")
+    found = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=True)
+    return found.stdout.split()
+
+
+def test_bash_completes_options_queues_ids_and_choices(tmp_path: Path) -> None:
+    assert complete(tmp_path, "omqdump --so") == ["--source"]
+    assert complete(tmp_path, "omqdump --source s") == ["segment"]
+    assert complete(tmp_path, "omfreeq LO") == ["LOCAL"]
+    assert complete(tmp_path, "omhold 95") == ["956", "957"]
+    assert "--reason" in complete(tmp_path, "omhold --re")
+    assert complete(tmp_path, "omqshape --state h") == ["held"]
+    assert complete(tmp_path, "notours x") == []
+
+
+def test_zsh_gets_the_same_functions(made: dict[str, str]) -> None:
+    zsh = made["zsh/site-functions/_omq"]
+    assert zsh.startswith("#compdef queue.manager ")
+    assert "bashcompinit" in zsh and "_omq_complete()" in zsh

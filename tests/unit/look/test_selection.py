@@ -1,0 +1,125 @@
+"""The terms of --where: what each chooses, what is refused, and the rule of ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omq.base.errors import BadRequest, InputUnreadable
+from omq.core.index_view import IndexView
+from omq.core.look import look
+from omq.core.puts import NewMessage
+from omq.core.selection import parse
+from omq.core.stored import StoredMessages, message_id
+from omq.format.wire import Settlement
+from omq.ipc.outgoing import Outgoing, encode_outgoing
+from tests.unit.engine.world import NS, A, B, World, make_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = make_world(tmp_path / "spool")
+    made.begin()
+    made.engine.name_everything()
+    made.engine.commit()
+    made.put(A, body=b"x" * 10, priority=9)
+    made.put(A, body=b"x" * 2000, priority=4)
+    made.put(A, B, body=b"both", priority=4)
+    put(made, Outgoing(body=b"named", priority=2, properties={"customer": "42", "kind": "a b"},
+                       message_id=b"my own id"))
+    (first,) = made.give(1)
+    made.settle(Settlement.FAIL, first)
+    made.wall += 7200 * NS
+    made.put(B, body=b"young")
+    return made
+
+
+def put(world: World, message: Outgoing) -> int:
+    encoded = encode_outgoing(message, (A,), 0, world.info.paths, 1 << 18, "test")
+    world.sequence += 1
+    world.begin()
+    qpool = world.engine.put(world.putter, NewMessage(
+        encoded.queue, encoded.priority, encoded.flags, encoded.size, encoded.crc,
+        encoded.correlation, encoded.key, encoded.expiry, encoded.parts,
+        memoryview(encoded.payload)), world.sequence)
+    world.engine.commit()
+    return qpool
+
+
+def chosen(world: World, *terms: str, queue: str | None = None) -> list[tuple[int, str]]:
+    """(QPoolId, queue) by the tables; the files must say the same."""
+    out = []
+    with IndexView.of(world.core.t, world.info.paths) as view:
+        out.append([(row.message.qpool, row.queue) for row in parse(*terms).rows(
+            view, world.info.paths, world.info.uuid, world.wall, queue)])
+    with look(world.info.paths) as seen:
+        out.append([(row.message.qpool, row.queue) for row in parse(*terms).rows(
+            seen.view, world.info.paths, world.info.uuid, world.wall, queue)])
+    assert out[0] == out[1]
+    return out[0]
+
+
+@pytest.mark.parametrize(("terms", "expected"), [
+    ("", [1, 2, 3, 4, 3, 5]), ("queue=B", [3, 5]), ("queue!=B", [1, 2, 3, 4]),
+    ("queue=a,b", [1, 2, 3, 4, 3, 5]), ("queue~[AC]", [1, 2, 3, 4]), ("queue!~A*", [3, 5]),
+    ("priority>=4", [1, 2, 3, 3, 5]), ("priority=2,9", [1, 4]), ("priority!=4", [1, 4]),
+    ("size>1K", [2]), ("size<=10", [1, 3, 4, 3, 5]), ("age>1h", [1, 2, 3, 4, 3]), ("age<2h", [5]),
+    ("attempts>0", [1]), ("attempts=0 queue=A", [2, 3, 4]), ("queues=2", [3, 3]),
+    ("pid=101 and queue=B", [3, 5]), ("persistent=no", []), ("replayed=no queue=B", [3, 5]),
+    ("lsn>0 queue=B", [3, 5]), ("property:customer", [4]), ("property:customer=41,42", [4]),
+    ("property:customer!=42 queue=B", [3, 5]), ("'property:kind=a b'", [4]),
+    ("property:kind~a*", [4]), ("id=3,5", [3, 3, 5]), ("id=3 queue=B", [3])])
+def test_terms(world: World, terms: str, expected: list[int]) -> None:
+    assert [qpool for qpool, _ in chosen(world, terms)] == expected
+
+
+def test_states(world: World) -> None:
+    assert chosen(world, "state=held") == [] and len(chosen(world, "state=ready,deferred")) == 6
+    world.give(1)
+    with IndexView.of(world.core.t, world.info.paths) as view:
+        found = parse("state!=ready").rows(view, world.info.paths, world.info.uuid, world.wall)
+        assert [row.state.name for row in found] == ["DEFERRED", "ACTIVE"]
+        found = parse("attempts>0").rows(view, world.info.paths, world.info.uuid, world.wall)
+        assert [row.message.qpool for row in found] == [1], "the attempt under way is not counted"
+
+
+def test_several_wheres_and_a_queue_must_all_hold(world: World) -> None:
+    assert chosen(world, "size>3", "priority=4", queue="B") == [(3, "B"), (5, "B")]
+    assert chosen(world, "queue=A", queue="B") == []
+
+
+def test_ids_in_every_form(world: World, tmp_path: Path) -> None:
+    given = b"my own id".ljust(24, b"\0").hex()
+    with IndexView.of(world.core.t, world.info.paths) as view:
+        (row,) = view.of_message(2)
+        stored = StoredMessages(world.info.paths)
+        derived = message_id(stored.read(row.message), world.info.uuid, 2).hex()
+        stored.close()
+    assert chosen(world, f"id={given},{derived}") == [(4, "A"), (2, "A")]
+    listed = tmp_path / "ids"
+    listed.write_text("2 and more\n\n77\n" + "ab" * 24 + "\n")
+    selection = parse(f"id=@{listed}")
+    with IndexView.of(world.core.t, world.info.paths) as view:
+        found = selection.rows(view, world.info.paths, world.info.uuid, world.wall)
+        assert [each.message.qpool for each in found] == [2]
+    assert sorted(selection.missing) == ["77", "ab" * 24]
+
+
+def test_many_ids_are_one_pass(world: World, tmp_path: Path) -> None:
+    listed = tmp_path / "ids"
+    listed.write_text("".join(f"{n}\n" for n in range(2, 5000)))
+    assert [qpool for qpool, _ in chosen(world, f"id=@{listed}")] == [2, 3, 4, 3, 5]
+
+
+@pytest.mark.parametrize("terms", [
+    "colour=red", "size>", "size>1T", "size~1", "state=gone", "age>2y", "queue>A", "priority",
+    "id>3", "property:", "'open", "persistent=maybe", "size>-1", "attempts=1,x", "=5", "id=x"])
+def test_what_is_refused(world: World, terms: str) -> None:
+    with IndexView.of(world.core.t, world.info.paths) as view, pytest.raises(BadRequest):
+        list(parse(terms).rows(view, world.info.paths, world.info.uuid, world.wall))
+
+
+def test_a_file_of_ids_that_is_not_there() -> None:
+    with pytest.raises(InputUnreadable, match="nowhere"):
+        parse("id=@/nowhere/at/all")

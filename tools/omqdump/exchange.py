@@ -1,0 +1,137 @@
+"""Messages as files: o writes an opened one, i and O open one from files.
+
+    FILE        the body, byte for byte
+    FILE.json   {"omq_message": 1, "size", "crc32c", "priority", "persistent", "properties",
+                "correlation_id", "message_id", "reply_to", "expiry_ns", "source"}
+
+Without FILE.json a file is a body alone, of normal priority. `~/data/0000005/000084u` opens a
+container of the spool: its content is the body. A message that is read gets a new id when it is
+put; where it came from stays in FILE.json.
+
+Errors: InputUnreadable, BodyDamaged (FILE is not what FILE.json says), BadItemRef, BadRequest,
+FileNotWritten.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from omq.base.checksum import crc32c
+from omq.base.errors import BadItemRef, BadRequest, BodyDamaged, DiskError, InputUnreadable
+from omq.base.limits import BODY_BYTES_MAX, PRIORITY_NORMAL
+from omq.base.names import check_priority, escape
+from omq.core.stored import Stored, message_id
+from omq.format.message import Descriptor
+from omq.storage import containers
+from omq.storage.files import read_file
+from omqdump import message_text
+from omqdump.desk import Desk
+from omqdump.handles import Opened
+from omqdump.text_file import dump_path, write_bytes
+
+VERSION: Final = 1
+_DEFAULT: Final = "/tmp/omqmsg"
+_SIDE_BYTES_MAX: Final = 1 << 20
+_ID_BYTES: Final = 24
+
+
+def output(desk: Desk) -> None:
+    """o: write an opened message to files."""
+    opened = desk.opened()
+    answer = desk.answers.ask(f"Msg File Name ({_DEFAULT}):", _DEFAULT)
+    body = message_text.body_of(desk.sources.paths, opened)
+    path = dump_path(desk.sources.paths, answer)
+    side = json.dumps(_facts(opened, body, desk.sources.uuid), indent=1) + "\n"
+    write_bytes(path, [body])
+    write_bytes(dump_path(desk.sources.paths, answer + ".json"), [side.encode()])
+    if desk.json:
+        desk.record({"handle": opened.handle, "file": str(path), "bytes": len(body)})
+
+
+def _facts(opened: Opened, body: bytes, uuid: bytes) -> dict[str, Any]:
+    descriptor, row = opened.stored.descriptor, opened.row
+    given = descriptor.message_id
+    known = message_id(opened.stored, uuid, row.message.qpool) if row else given
+    return {
+        "omq_message": VERSION, "size": len(body), "crc32c": f"{crc32c(body):08x}",
+        "priority": opened.priority, "persistent": opened.persistent,
+        "properties": opened.stored.properties,
+        "correlation_id": descriptor.correlation_id.rstrip(b"\0").hex(),
+        "message_id": known.hex() if any(known) else "", "reply_to": opened.reply_to,
+        "expiry_ns": descriptor.expiry,
+        "source": {"item_ref": opened.source, "queue": row.queue if row else "",
+                   "qpool_id": row.message.qpool if row else 0}}
+
+
+def input_files(desk: Desk) -> None:
+    """i: open a message from files; p puts it."""
+    answer = desk.answers.ask(f"Msg File Name ({_DEFAULT}):", _DEFAULT)
+    _announce(desk, _from_files(desk, Path(answer)))
+
+
+def open_file(desk: Desk) -> None:
+    """O: the same, or a container by its item reference."""
+    answer = desk.answers.ask(f"Msg File Name ({_DEFAULT}):", _DEFAULT)
+    if not answer.startswith("~/"):
+        _announce(desk, _from_files(desk, Path(answer)))
+        return
+    try:
+        file = containers.open_item(desk.sources.paths, answer)
+    except FileNotFoundError as error:
+        raise InputUnreadable(file=escape(answer), reason="there is no such container") from error
+    try:
+        body = file.read(BODY_BYTES_MAX, 0)
+    finally:
+        file.close()
+    stored = Stored(Descriptor(), {}, body, "")
+    _announce(desk, Opened(desk.handles.free(), stored, answer, None, body))
+
+
+def _announce(desk: Desk, opened: Opened) -> None:
+    desk.handles.add(opened)
+    if desk.json:
+        desk.record({"handle": opened.handle, "source": opened.source,
+                     "size": len(opened.body or b"")})
+    else:
+        desk.out.write(f"Msg Handle = {opened.handle}\n")
+
+
+def _from_files(desk: Desk, path: Path) -> Opened:
+    body = _bytes_of(path, BODY_BYTES_MAX)
+    side = path.with_name(path.name + ".json")
+    handle = desk.handles.free()
+    if not side.is_file():
+        return Opened(handle, Stored(Descriptor(), {}, body, ""), str(path), None, body)
+    try:
+        return _with_facts(handle, path, body, json.loads(_bytes_of(side, _SIDE_BYTES_MAX)))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BadRequest(reason=f"{escape(str(side))} does not describe a message: "
+                         f"{escape(str(error))}") from error
+
+
+def _with_facts(handle: int, path: Path, body: bytes, facts: dict[str, Any]) -> Opened:
+    if int(facts["omq_message"]) != VERSION:
+        raise BadRequest(reason=f"{escape(str(path))}.json has version {facts['omq_message']!r}")
+    expected, got = int(str(facts["crc32c"]), 16), crc32c(body)
+    if (expected, int(facts["size"])) != (got, len(body)):
+        raise BodyDamaged(qpool_id=0, where=escape(str(path)), expected=expected, got=got)
+    correlation = bytes.fromhex(str(facts["correlation_id"]))
+    if len(correlation) > _ID_BYTES:
+        raise BadItemRef(ref=escape(str(path)), reason="a correlation id has 24 bytes")
+    properties = {str(name): str(value) for name, value in dict(facts["properties"]).items()}
+    descriptor = Descriptor(correlation_id=correlation.ljust(_ID_BYTES, b"\0"),
+                            expiry=int(facts["expiry_ns"]))
+    return Opened(handle, Stored(descriptor, properties, body, ""), str(path), None, body,
+                  check_priority(int(facts.get("priority", PRIORITY_NORMAL))),
+                  bool(facts["persistent"]), str(facts["reply_to"]))
+
+
+def _bytes_of(path: Path, bytes_max: int) -> bytes:
+    try:
+        return read_file(path.absolute(), bytes_max)
+    except FileNotFoundError as error:
+        raise InputUnreadable(file=escape(str(path)), reason="there is no such file") from error
+    except (DiskError, ValueError) as error:
+        raise InputUnreadable(file=escape(str(path)), reason=escape(str(error))) from error

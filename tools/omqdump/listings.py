@@ -1,0 +1,117 @@
+"""The options that show the instance as it is: s T L l t.
+
+Errors: UnknownQueue, BadRequest, and those of the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from omq.base import clock
+from omq.base.errors import BadRequest, UnknownQueue
+from omq.base.names import escape
+from omq.cli.common import print_json
+from omq.core.index_view import IndexView
+from omq.core.selection import parse
+from omqdump import render
+from omqdump.desk import Desk
+from omqdump.fast_list import json_lines, table_lines
+from omqdump.text_file import default_reference, dump_path, write_lines
+
+_POOL_FILE: Final = "/tmp/omqmsg"
+
+
+def show_summary(desk: Desk) -> None:
+    """s: messages, active ones and load of each queue."""
+    _show_queues(desk, render.load_table)
+
+
+def show_throughput(desk: Desk) -> None:
+    """T: messages, active ones and throughput of each queue."""
+    _show_queues(desk, render.throughput_table)
+
+
+def _show_queues(desk: Desk, table: render.Table) -> None:
+    with desk.sources.index() as view:
+        rows = view.queues()
+    if desk.json:
+        for row in rows:
+            print_json(render.queue_record(row))
+    else:
+        desk.print(table(rows))
+
+
+def list_configured(desk: Desk) -> None:
+    """L: names of the queues, from poolctrl; the queue manager need not run."""
+    for name in desk.sources.configured_queues():
+        if desk.json:
+            print_json({"queue": name})
+        else:
+            desk.out.write(name + "\n")
+
+
+def browse(desk: Desk) -> None:
+    """l: the messages on a queue in the order in which they are handed out."""
+    queue = desk.queue()
+    limit = _number(desk.answers.word())
+    chosen = None if queue == "*" else queue
+    with desk.sources.index() as view:
+        numbers = [row.number for row in view.queues() if chosen in (None, row.name)]
+        if not numbers:
+            raise UnknownQueue(queue=escape(queue))
+        if desk.answers.flags.where:
+            _browse_chosen(desk, view, chosen, limit)
+        elif desk.json:
+            desk.print(json_lines(view, view.raw_entries(chosen, limit)))
+        else:
+            desk.print(islice(table_lines(view, numbers), None if limit is None else limit + 1))
+
+
+def _browse_chosen(desk: Desk, view: IndexView, queue: str | None, limit: int | None) -> None:
+    selection = parse(*desk.answers.flags.where)
+    rows = islice(selection.rows(
+        view, desk.sources.paths, desk.sources.uuid, clock.wall_ns(), queue), limit)
+    if desk.answers.flags.count:
+        count = sum(1 for _ in rows)
+        desk.print([f'{{"messages": {count}}}' if desk.json else str(count)])
+    elif desk.json:
+        for row in rows:
+            desk.record(render.entry_record(row))
+    else:
+        desk.print(render.entry_table(rows))
+    for missing in selection.missing:
+        desk.note(f"there is no message {missing}")
+
+
+def _number(text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise BadRequest(reason=f"{escape(text)!r} is no number of messages")
+    return int(text)
+
+
+def dump_text(desk: Desk) -> None:
+    """t: the pool files or the queue manager's memory as text; file `-`: to the output."""
+    what = desk.answers.ask("Message pool (m) or queues (q) ? ")
+    if what not in ("m", "q"):
+        raise BadRequest(reason=f"{escape(what)!r} is neither m (Message Pool) nor q (queues)")
+    default = _POOL_FILE if what == "m" else default_reference()
+    answer = desk.answers.ask(f"Msg File Name ({default}):", default)
+    source = desk.sources.pool_text() if what == "m" else desk.sources.memory_text()
+    with source as text:
+        _write_text(desk, answer, default, text)
+
+
+def _write_text(desk: Desk, answer: str, default: str, text: Iterator[str]) -> None:
+    if answer == "-":
+        desk.print(text)
+        return
+    path = dump_path(desk.sources.paths, answer)
+    count = write_lines(path, text)
+    if desk.json:
+        print_json({"file": str(path), "lines": count})
+    elif answer == default and not desk.answers.interactive:
+        desk.out.write(f"{default}\n")  # a script must learn the name that it did not choose
