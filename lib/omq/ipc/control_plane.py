@@ -280,9 +280,8 @@ class ControlPlane:
             return
         self._server.carry_out(session)
         waiters = [session.waiter] if session.waiter is not None else []
-        returned = self._engine.forget(
-            session.party, waiters,
-            {"reader": session.name, "queue_read": session.queue}, orderly=not died)
+        evidence: dict[str, object] = {"reader": session.name, "queue_read": session.queue}
+        returned = self._engine.forget(session.party, waiters, evidence, orderly=not died)
         if session.queue:
             self._note_reader(session, FrameType.READER_DOWN)
         t = self._engine.core.t
