@@ -7,6 +7,7 @@ short run rotates, retires and checkpoints as a long one does), and the demo's d
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from configparser import RawConfigParser
 from pathlib import Path
@@ -41,13 +42,20 @@ def _settings(sink_port: int) -> _Sections:
         "mail": {
             "hostname": f"mail.{LOCAL_DOMAIN}",
             "postmaster": f"postmaster@{LOCAL_DOMAIN}",
-            "smtp_listen_port": 0,
+            "smtp_listen_port": _free_port(),
             "local_retry_s": 1,
             "unix_smarthost": f"127.0.0.1:{sink_port}",
             "unix_retry_step_s": 1,
             "unix_retry_max_s": 2,
         },
     }
+
+
+def _free_port() -> int:
+    """A port of one's own, so that smtp.server comes back where it was when it is killed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _routes(sink_port: int) -> _Sections:

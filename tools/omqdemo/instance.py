@@ -31,7 +31,7 @@ _RESTARTS_MAX = 2  # at start: one may be bad luck, three are not
 _POLL_S = 0.1
 _SMTP_PORT_FILE = "smtp.port"  # one line: host, port
 # What the user's shell may have set for another instance.
-_FOREIGN_VARIABLES = ("OMQ_SPOOL", "OMQ_CONF", "OMQ_FAULT", "OMQ_FAULT_LOG")
+_FOREIGN_VARIABLES = ("OMQ_SPOOL", "OMQ_CONF")
 
 
 class InstanceError(Exception):

@@ -1,0 +1,67 @@
+"""Services killed at their named points, while real mail goes through all of them.
+
+The demo judges: every recipient has every message, byte for byte. Everything within omq happens
+exactly once; what goes out by SMTP does so at least once, for a reader that dies between the peer's
+250 and its `done` sends again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from omq.base.fault import POINTS
+from tests.process.test_fault_points import ELSEWHERE
+
+ONCE = {
+    "smtp.before_put": 11, "smtp.after_put": 30, "router.before_move": 7, "local.before_rename": 5,
+    "local.after_rename": 9, "errmgr.before_move": 1,
+    "idel.before_delete": 1, "idel.after_delete": 1, "reader.after_next": 10,
+    "container.before_unlink": 1,
+}
+"""Points and at which visit the process dies; a repetition must not show."""
+AT_LEAST_ONCE = {
+    "unix.before_send": 3, "unix.after_send": 3, "reader.before_done": 12, "reader.after_done": 14,
+}
+"""One of the batch that was sent before is sent again: its `done` goes with the next request."""
+OF_CLIENTS = {
+    "client.before_request", "client.after_request", "client.after_reply",
+    "container.before_sync", "container.after_sync",
+}
+"""tests/process/test_readers.py."""
+END_S = 180
+
+
+def test_every_point_of_a_service_is_here() -> None:
+    assert set(ONCE) | set(AT_LEAST_ONCE) | OF_CLIENTS == ELSEWHERE
+    assert ELSEWHERE <= POINTS
+
+
+def run(points: dict[str, int], tmp_path: Path) -> tuple[int, str]:
+    """The demo with deaths at `points`; each of them must have happened. (exit code, output)"""
+    log = tmp_path / "faults"
+    faults = ";".join(f"{name}:kill:{visit}" for name, visit in points.items())
+    environment = {k: v for k, v in os.environ.items() if k not in ("MAIL", "CRASH", "SEED")}
+    environment |= {"OMQ_FAULT": faults, "OMQ_FAULT_LOG": str(log), "N": "150", "KEEP": "0",
+                    "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-m", "omqdemo"], env=environment, check=False,
+                          capture_output=True, text=True, timeout=END_S)
+    fired = {line.split(":")[0] for line in log.read_text().splitlines()}
+    assert fired == set(points), done.stdout
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_deaths_of_services_do_not_show(tmp_path: Path) -> None:
+    code, output = run(ONCE, tmp_path)
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("point", AT_LEAST_ONCE)
+def test_deaths_around_a_delivery_lose_nothing(point: str, tmp_path: Path) -> None:
+    code, output = run({point: AT_LEAST_ONCE[point]}, tmp_path)
+    assert code == 0 or re.search(r"^FAILED: \d+ double$", output, re.MULTILINE), output
