@@ -191,7 +191,7 @@ def _exclusive(paths: SpoolPaths) -> Iterator[None]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(
-        NAME, "Look into a spool that does not run, repair it, rebuild it, take bodies out of it.",
+        NAME, "Look into, repair or rebuild a spool that does not run.",
         """
         omqrecover scan /var/lib/omq
         omqrecover plan /var/lib/omq --save repair.plan

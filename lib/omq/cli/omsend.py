@@ -102,6 +102,7 @@ def _mail(options: argparse.Namespace, settings: Settings) -> Iterator[omq.Outgo
         body=mail.body,
         queues=(ROUTER,),
         priority=mail.priority if options.priority is None else options.priority,
+        persistent=True,
         properties=_properties(options.property) | mail.envelope.properties(),
         correlation_id=_correlation_id(options.correlation_id),
         delay_s=options.defer,

@@ -32,6 +32,7 @@ class Writer(Protocol):
     buffer: bytearray
     file_number: int
     durable_lsn: int
+    syncs: int
 
     def room(self) -> int:
         """Bytes left in the current file."""

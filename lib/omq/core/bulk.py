@@ -17,7 +17,7 @@ from omq.core.engine import Engine
 from omq.core.puts import NewMessage, check_queue
 from omq.core.slots import Vector
 from omq.core.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core, Party
-from omq.format.index import Counter, EntryState
+from omq.format.index import EntryState
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.wire import SETTLE, Settlement
 
@@ -177,8 +177,7 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
     core.block.reserve(count, 0)
     _done_frames(core, party, entries, slots, queue, sequence)
     _drop(core, entries, slots, queue)
-    party.active -= count
-    t.counters[Counter.DONES] += count
+    core.settled(party, count)
     return True
 
 

@@ -40,11 +40,12 @@ _DEFERRED, _ACTIVE = int(EntryState.DEFERRED), int(EntryState.ACTIVE)
 # Plain integers: looking up and combining enum members costs more than the work around it.
 _VERSION, _NEXT, _LAST = int(Counter.VERSION), int(Counter.NEXT_QPOOL), int(Counter.LAST_LSN)
 _DURABLE, _BEAT = int(Counter.DURABLE_LSN), int(Counter.HEARTBEAT)
-_PUTS, _GIVES, _DONES = int(Counter.PUTS), int(Counter.GIVES), int(Counter.DONES)
+_PUTS, _GIVES = int(Counter.PUTS), int(Counter.GIVES)
 _GROUPS, _FILE = int(Counter.GROUPS), int(Counter.JOURNAL_FILE)
-_BYTES = int(Counter.JOURNAL_BYTES)
+_BYTES, _SYNCS = int(Counter.JOURNAL_BYTES), int(Counter.SYNCS)
 _SUSPENDED = int(QueueFlag.SUSPENDED)
 EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
+TIMEOUT_MAX_NS = 0xFFFFFFFF * puts.NS  # that the reader table can show; 0 = for ever
 TEXT_GROWTH = 6  # bytes that JSON makes of one at most
 
 
@@ -86,6 +87,7 @@ class Engine:
         counters[_NEXT] = core.next_qpool
         counters[_LAST] = core.block.first_lsn - 1
         counters[_DURABLE] = core.block.writer.durable_lsn
+        counters[_SYNCS] = core.block.writer.syncs
         counters[_BEAT] = core.now_ns
         counters[_VERSION] += 1
 
@@ -151,18 +153,15 @@ class Engine:
             queue = core.t.e_queue[verdict.entry]
             if settle.apply(core, party, verdict, sequence, ends=i == last):
                 self._note_poison(verdict.qpool, queue, settle.REASON_FAILED, party.pid)
-        party.active -= len(verdicts) - lost
-        core.t.counters[_DONES] += len(verdicts) - lost
+        core.settled(party, len(verdicts) - lost)
         return lost
 
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
              new: Sequence[NewMessage], sequence: int) -> int:
         """One atomic disposition; the first new QPoolId, 0 when it made none."""
         first = settle.move(self.core, party, verdict, queues, new, sequence)
-        party.active -= 1
-        counters = self.core.t.counters
-        counters[_DONES] += 1
-        counters[_PUTS] += len(new)
+        self.core.settled(party, 1)
+        self.core.t.counters[_PUTS] += len(new)
         return first
 
     def forget_reader(self, entry: int) -> None:
@@ -182,6 +181,7 @@ class Engine:
         self.waiters.setdefault(queue, Waiters()).add(waiter)
         if deadline != FOREVER:
             self.timeouts.add(deadline, waiter)
+        self.core.t.r_timeout[party.slot] = max(0, min(timeout_ns, TIMEOUT_MAX_NS)) // puts.NS
         self.core.runnable.add(queue)
         return waiter
 

@@ -34,6 +34,7 @@ CONTAINER = int(FrameFlag.CONTAINER)
 HAS_ID = 8  # m_flags, as pool.RecordFlag.HAS_ID
 REPLAYED = 16  # m_flags, as pool.RecordFlag.REPLAYED
 
+_DONES = int(Counter.DONES)
 _READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
 _DEFERRED, _HELD = int(EntryState.DEFERRED), int(EntryState.HELD)
 
@@ -250,6 +251,12 @@ class Core:
             self.volatile.release(number_of(t.m_location[slot]))
         t.m_qpool[slot] = 0
         t.messages.give(slot)
+
+    def settled(self, party: Party, count: int) -> None:
+        """A reader has ended its work on so many messages that it held."""
+        party.active -= count
+        self.t.r_processed[party.slot] += count
+        self.t.counters[_DONES] += count
 
     def processed(self, queue: int) -> None:
         """Count a finished message for the hour and for the throughput."""

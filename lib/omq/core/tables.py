@@ -95,8 +95,6 @@ class Tables:
     r_pid: memoryview
     r_uid: memoryview
     r_client: memoryview
-    r_active: memoryview
-    r_current: memoryview
     r_timeout: memoryview
     r_queue: memoryview
     r_flags: memoryview

@@ -75,7 +75,7 @@ class Counter(IntEnum):
     REFUSED = 13  # requests answered with an error
     GARBAGE = 14  # requests that could not be a client's: wrong size, token, version
     GROUPS = 15  # blocks written
-    SYNCS = 16
+    SYNCS = 16  # of the journal
     JOURNAL_BYTES = 17
     JOURNAL_FILE = 18
     CHECKPOINT_LSN = 19
@@ -83,8 +83,7 @@ class Counter(IntEnum):
     STARTED = 21  # wall ns
     CLIENTS = 22
     MESSAGES_PEAK = 23
-    ACTIVE_PEAK = 24
-    QUARANTINED = 25
+    QUARANTINED = 25  # damaged parts that the start set aside
     HEARTBEAT = 26  # wall ns of the main loop's last turn
     DEATHS = 27  # readers that died with a message
 
@@ -113,10 +112,10 @@ class QueueFlag(IntFlag):
 
 
 class ReaderFlag(IntFlag):
-    """Bits of r_flags; 1, 2, 0x10 and 0x40 are the seed's."""
+    """Bits of r_flags; 1, 0x10 and 0x40 are the seed's. A reader waits while its r_response is
+    before its r_request."""
 
     IN_USE = 1
-    WAITING = 2  # awaits a reply
     SHUTDOWN = 0x10
     LOCKS_QUEUE = 0x40
     AUXILIARY = 0x100
@@ -139,7 +138,7 @@ QUEUE_COLUMNS = (
 )
 READER_COLUMNS = (
     "r_registered:q r_request:q r_response:q r_started:Q r_processed:Q r_pid:I r_uid:I r_client:I "
-    "r_active:I r_current:I r_timeout:I r_queue:H r_flags:H"
+    "r_timeout:I r_queue:H r_flags:H"
 )
 CHAIN_COLUMNS = "q_head:I q_tail:I"  # queues * 10 each
 BUCKET_COLUMNS = "b_id:I b_corr:I"  # heads of the hash chains, slot + 1

@@ -185,7 +185,7 @@ class ControlPlane:
         t.r_pid[row], t.r_uid[row], t.r_client[row] = peer.pid, peer.uid, party.client
         t.r_started[row] = clock.process_start_ticks(peer.pid) or 0
         t.r_registered[row] = t.r_request[row] = core.now_ns
-        t.r_response[row] = t.r_processed[row] = t.r_queue[row] = t.r_active[row] = 0
+        t.r_response[row] = t.r_processed[row] = t.r_queue[row] = t.r_timeout[row] = 0
         t.r_flags[row] = ReaderFlag.IN_USE
         t.set_reader_name(row, name)
         t.counters[Counter.READERS_HIGH] = self._sessions.rows_high

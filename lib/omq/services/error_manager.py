@@ -67,7 +67,7 @@ class ErrorManagerService(Service):
         self.context.log.event(events.ERRMGR_REPORTED, REPORT, to=envelope.sender,
                                failed=len(failures), message_id=message.message_id)
         return Move((), (Outgoing(report, queues=(names.ROUTER,), priority=message.priority,
-                                  properties=answer.properties(),
+                                  properties=answer.properties(), persistent=True,
                                   correlation_id=message.correlation_id),))
 
     def _give_up(self, message: Message, sender: str, problem: str,

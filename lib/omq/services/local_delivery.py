@@ -104,7 +104,8 @@ class LocalDeliveryService(Service):
             return Done()
         properties = {**mail.without_routing(message.properties), **mail.error_properties(failures)}
         return Move((), (Outgoing(message.body, queues=(names.ERRMGR,), priority=message.priority,
-                                  properties=properties, correlation_id=message.correlation_id),))
+                                  properties=properties, persistent=True,
+                                  correlation_id=message.correlation_id),))
 
 
 class _NoMailbox(Exception):

@@ -153,7 +153,7 @@ def build(context: DaemonContext) -> Parts:
     _list_queues(paths, core)
     engine.limbo = loaded.limbo
     engine.limbo_until = core.mono_ns + settings.reconnect_grace_s * clock.NS_PER_S
-    _report(context, recovered, loaded)
+    _report(context, recovered, loaded, core)
     parts = _wire(context, engine, writer, memory, authority, listed, recovered, lock, info.uuid)
     pool_lock.close()
     return parts
@@ -287,13 +287,14 @@ def _wire(context: DaemonContext, engine: Engine, writer: JournalWriter,
                  Requests(queue), memory, listed, recovered.epoch)
 
 
-def _report(context: DaemonContext, recovered: Recovered, loaded: Loaded) -> None:
+def _report(context: DaemonContext, recovered: Recovered, loaded: Loaded, core: Core) -> None:
     """What recovery met: damage is set aside and said, an unclean end is normal."""
     bad: list[Finding] = [f for f in [*recovered.findings, *loaded.findings]
                           if f.kind not in (Kind.END, Kind.TORN)]
     for finding in bad:
         context.log.event(events.BLOCK_QUARANTINED, ERROR, file=finding.file, offset=finding.offset,
                           reason=f"{finding.kind.value}: {finding.reason}")
+    core.t.counters[Counter.QUARANTINED] = len(bad)
     context.log.event(events.RECOVERY_FINISHED, REPORT, messages=loaded.messages, lsn=recovered.lsn,
                       frames=recovered.frames, clean=recovered.clean, damaged=len(bad))
 

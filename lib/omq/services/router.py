@@ -172,7 +172,7 @@ def _message(message: Message, body: bytes, routed: Sequence[Routed]) -> Outgoin
         properties |= mail.error_properties(failures)
         queues.append(names.ERRMGR)
     return Outgoing(body, queues=tuple(dict.fromkeys(queues)), priority=message.priority,
-                    properties=properties, correlation_id=message.correlation_id)
+                    properties=properties, persistent=True, correlation_id=message.correlation_id)
 
 
 def main(argv: list[str] | None = None) -> int:

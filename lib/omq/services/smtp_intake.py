@@ -41,8 +41,8 @@ class Submission:
 class Connection(Protocol):
     """What is used of omq.Connection."""
 
-    def put(self, queues: str, body: bytes, *, priority: int, properties: Mapping[str, str]
-            ) -> str: ...
+    def put(self, queues: str, body: bytes, *, priority: int, properties: Mapping[str, str],
+            persistent: bool) -> str: ...
     def close(self) -> None: ...
 
 
@@ -76,7 +76,7 @@ class Intake:
         try:
             fault.point("smtp.before_put")
             message_id = connection.put(names.ROUTER, submission.body, priority=submission.priority,
-                                        properties=submission.properties)
+                                        properties=submission.properties, persistent=True)
             fault.point("smtp.after_put")
         except _REFUSALS:
             raise  # the manager answered: the connection is good

@@ -186,7 +186,7 @@ def disposition(message: Message, queue: str, results: Sequence[Result], retry: 
 
 def _copy(message: Message, queue: str, properties: dict[str, str]) -> Outgoing:
     return Outgoing(message.body, queues=(queue,), priority=message.priority,
-                    properties=properties, correlation_id=message.correlation_id)
+                    properties=properties, persistent=True, correlation_id=message.correlation_id)
 
 
 def _refused(recipient: str, status: str, text: str) -> Result:

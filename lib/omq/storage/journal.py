@@ -96,7 +96,7 @@ class JournalWriter:
 
     __slots__ = (
         *("_epoch", "_file", "_sequence", "_view", "buffer", "durable_lsn", "last_lsn"),
-        *("file_number", "offset"),
+        *("file_number", "offset", "syncs"),
     )
 
     def __init__(self, epoch: _Epoch, buffer: bytearray, last_lsn: int) -> None:
@@ -105,6 +105,7 @@ class JournalWriter:
         self.buffer = buffer
         self.last_lsn = last_lsn
         self.durable_lsn = last_lsn
+        self.syncs = 0
         self.file_number = 0
         self.offset = 0
         self._sequence = 0
@@ -166,6 +167,7 @@ class JournalWriter:
         if self.durable_lsn < self.last_lsn:
             self._file.sync()
             self.durable_lsn = self.last_lsn
+            self.syncs += 1
 
     def rotate(self, first_lsn: int, next_qpool: int, time_ns: int) -> None:
         """Sync the file and go on in the next one, whose first block repeats the names. SpoolFull

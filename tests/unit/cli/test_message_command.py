@@ -47,6 +47,8 @@ def test_exit_code_decides(log: EventLog, script: str, ended: tuple[object, ...]
 def test_body_is_its_input_and_the_rest_its_environment(
     log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in [name for name in os.environ if name.startswith("OMQ_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("OMQ_PROPERTY_OLD", "of an outer message")
     out = tmp_path / "out"
     message = FakeMessage(

@@ -129,12 +129,16 @@ def test_no_reader_outlives_an_error_of_the_parent(
     signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes = ReaderProcesses("probe", _until_stopped, 2, signals)
+    started: list[int] = []
 
-    def fail(_codes: object) -> None:
+    def fail() -> None:
+        started.extend(each.pid for each in processes._readers if each.live)
         raise OSError("no more processes")
 
-    monkeypatch.setattr(processes, "_wait", lambda: fail(None))
+    monkeypatch.setattr(processes, "_wait", fail)
     with pytest.raises(OSError, match="no more processes"):
         processes.run()
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert started
+    for pid in started:
+        with pytest.raises(ChildProcessError):  # ended, and its exit code was taken
+            os.waitpid(pid, os.WNOHANG)

@@ -124,13 +124,12 @@ def fill(t: Tables) -> None:
     add_entry(t, 11, 7, 4, ACTIVE, 1369, e_attempts=2, e_reader=4, e_lease=1499,
               e_until=927_030_915 * NS_PER_S)
     reads = ReaderFlag.IN_USE | ReaderFlag.READS
-    add_reader(t, 0, "idel", 1, reads | ReaderFlag.WAITING)
+    add_reader(t, 0, "idel", 1, reads)
     add_reader(t, 1, "router", 3, reads)
     add_reader(t, 2, "omsend", 0, ReaderFlag.IN_USE)
     add_reader(t, 3, "local", 4, reads)
     add_reader(t, 4, "local", 4, reads | ReaderFlag.AUXILIARY)
     t.counters[Counter.NEXT_QPOOL] = 1056
-    t.counters[Counter.ACTIVE_PEAK] = 4
 
 
 def container_payload() -> bytes:

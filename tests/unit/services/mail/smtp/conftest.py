@@ -73,7 +73,9 @@ class Manager:
         self.connections += 1
         return Connection(self)
 
-    def put(self, queue: str, body: bytes, *, priority: int, properties: Mapping[str, str]) -> str:
+    def put(self, queue: str, body: bytes, *, priority: int, properties: Mapping[str, str],
+            persistent: bool) -> str:
+        assert persistent, "mail is acknowledged when it is durable"
         self.threads.add(threading.get_ident())
         self.entered.release()
         if self.gate is not None:
