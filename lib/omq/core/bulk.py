@@ -205,6 +205,7 @@ def _drop(core: Core, entries: Vector, slots: Vector, queue: int) -> None:
     t, v = core.t, core.t.v
     count = len(entries)
     t.q_active[queue] -= count
+    core.active -= count
     t.q_depth[queue] -= count
     for finished in (queue, IDEL):
         t.q_processed[finished] += count

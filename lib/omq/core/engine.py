@@ -43,6 +43,7 @@ _DURABLE, _BEAT = int(Counter.DURABLE_LSN), int(Counter.HEARTBEAT)
 _PUTS, _GIVES = int(Counter.PUTS), int(Counter.GIVES)
 _GROUPS, _FILE = int(Counter.GROUPS), int(Counter.JOURNAL_FILE)
 _BYTES, _SYNCS = int(Counter.JOURNAL_BYTES), int(Counter.SYNCS)
+_ACTIVE_PEAK = int(Counter.ACTIVE_PEAK)
 _SUSPENDED = int(QueueFlag.SUSPENDED)
 EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
 TIMEOUT_MAX_NS = 0xFFFFFFFF * puts.NS  # that the reader table can show; 0 = for ever
@@ -88,6 +89,8 @@ class Engine:
         counters[_LAST] = core.block.first_lsn - 1
         counters[_DURABLE] = core.block.writer.durable_lsn
         counters[_SYNCS] = core.block.writer.syncs
+        if core.active > counters[_ACTIVE_PEAK]:
+            counters[_ACTIVE_PEAK] = core.active
         counters[_BEAT] = core.now_ns
         counters[_VERSION] += 1
 

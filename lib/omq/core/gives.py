@@ -96,6 +96,7 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
 def _count(core: Core, party: Party, queue: int, count: int) -> None:
     core.t.q_ready[queue] -= count
     core.t.q_active[queue] += count
+    core.active += count
     party.active += count
 
 

@@ -259,6 +259,7 @@ def _entries(core: Core, rows: _Rows, loaded: Loaded) -> None:
                        ("q_deferred", EntryState.DEFERRED), ("q_held", EntryState.HELD)):
         v[name][:high] = np.bincount(parts["queue"][state == kind], minlength=high)[:high]
     core.runnable.update(np.unique(parts["queue"]).tolist())
+    core.active = int(np.count_nonzero(active))
     loaded.limbo = {e: t.e_lease[e] for e in np.flatnonzero(active).tolist()}
     core.due = [(core.mono_ns + t.e_until[e] - core.now_ns, e, t.e_sequence[e], 0)
                 for e in np.flatnonzero(deferred).tolist()]

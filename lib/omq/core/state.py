@@ -117,6 +117,7 @@ class Core:
     lanes: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     runnable: set[int] = field(default_factory=set)  # queues that may have something to give
     runs: dict[int, int] = field(default_factory=dict)  # slot -> pool records, when more than one
+    active: int = 0  # messages in readers' hands
     space_left: bool = True
     volatile_lease: int = 0  # of hand-outs from IDEL, which are not journaled
 
@@ -166,6 +167,7 @@ class Core:
             t.q_ready[queue] += change
         elif state == _ACTIVE:
             t.q_active[queue] += change
+            self.active += change
         elif state == _DEFERRED:
             t.q_deferred[queue] += change
         elif state == _HELD:

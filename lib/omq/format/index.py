@@ -83,6 +83,7 @@ class Counter(IntEnum):
     STARTED = 21  # wall ns
     CLIENTS = 22
     MESSAGES_PEAK = 23
+    ACTIVE_PEAK = 24  # messages in readers' hands at once, at most
     QUARANTINED = 25  # damaged parts that the start set aside
     HEARTBEAT = 26  # wall ns of the main loop's last turn
     DEATHS = 27  # readers that died with a message

@@ -15,6 +15,7 @@ from omq.core.invariants import check
 from omq.core.puts import NewMessage
 from omq.core.settle import Verdict
 from omq.core.state import IDEL, POISON, Party, QueueRules
+from omq.format.index import EntryState
 from omq.format.journal import FRAME, FrameType
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Settlement
@@ -38,6 +39,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 def counters_agree(world: World) -> None:
     """Nothing is broken, neither in the tables nor in what is private to the engine."""
     assert check(world.engine) == []
+    states = world.core.t.v["e_state"][: world.core.t.entries.high]
+    assert world.core.active == int((states == EntryState.ACTIVE).sum())
 
 
 def test_order_is_priority_then_submission(world: World) -> None:

@@ -130,6 +130,7 @@ def fill(t: Tables) -> None:
     add_reader(t, 3, "local", 4, reads)
     add_reader(t, 4, "local", 4, reads | ReaderFlag.AUXILIARY)
     t.counters[Counter.NEXT_QPOOL] = 1056
+    t.counters[Counter.ACTIVE_PEAK] = 4
 
 
 def container_payload() -> bytes:
