@@ -95,11 +95,19 @@ class Connection:
         `expiry_s` is kept with the message and not acted on yet. It returns when the message is on
         the disk (not for persistent=False)."""
         listed = (queues,) if isinstance(queues, str) else tuple(queues)
-        message = outgoing or Outgoing(
-            body=body, queues=listed,
-            priority=names.parse_priority(priority) if isinstance(priority, str) else priority,
-            properties=properties or {}, persistent=persistent, correlation_id=correlation_id,
-            message_id=message_id, expiry_s=expiry_s, reply_to=reply_to, delay_s=delay_s)
+        message = outgoing
+        if message is None:
+            if not listed:
+                raise BadRequest(reason="a message needs a queue")
+            facts = self._facts(listed[0])
+            if isinstance(priority, str):
+                priority = names.parse_priority(priority)
+            message = Outgoing(
+                body=body, queues=listed, properties=properties or {}, reply_to=reply_to,
+                priority=facts.priority if priority is None else priority,
+                persistent=facts.persistent if persistent is None else persistent,
+                correlation_id=correlation_id, message_id=message_id, expiry_s=expiry_s,
+                delay_s=delay_s)
         encoded = self.encode(message, listed)
         if len(encoded.payload) > self._link.room:
             raise MessageTooLong(size=encoded.size, queue=listed[0], limit=self._link.room)
@@ -205,14 +213,18 @@ class Connection:
     # administration
 
     def queue_number(self, queue: str) -> int:
-        """Number of a queue; UnknownQueue. Asked once, with the defaults of queues.conf."""
+        """Number of a queue; UnknownQueue."""
+        return self._facts(queue).number
+
+    def _facts(self, queue: str) -> QueueFacts:
+        """Asked once a connection, with the defaults of queues.conf."""
         known = self._queues.get(queue)
         if known is None:
             names.check_queue_name(queue)
             facts = self.control({"op": "open", "queue": queue})
             known = self._queues[queue] = QueueFacts(
                 int(facts["queue"]), int(facts["priority"]), bool(facts["persistent"]))
-        return known.number
+        return known
 
     def control(self, question: dict[str, Any]) -> dict[str, Any]:
         """One question over the control connection, for tools; the answer."""
