@@ -170,24 +170,30 @@ class Salvager:
                 yield low, high
 
 
+def _whole_files(task: Sequence[Split], where: str
+                 ) -> Iterator[tuple[Split, ArchiveFile | Finding]]:
+    """Each file of a task once, open while it is looked at."""
+    fs, _ = filesystem(where)
+    for split in task:
+        if split.whole:
+            reader, file = open_split(fs, split)
+            try:
+                yield split, file
+            finally:
+                reader.close()
+
+
 def block_batches(task: Sequence[Split], names: list[str], where: str = ""
                   ) -> Iterator[pa.RecordBatch]:
     """The seals of the frame blocks: one row a block, without decompressing anything."""
-    fs, _ = filesystem(where)
-    for split in task:
-        if not split.whole:
-            continue
-        reader, file = open_split(fs, split)
-        try:
-            seals = file if isinstance(file, Finding) else file.seals()
-            if isinstance(seals, Finding) or isinstance(file, Finding):
-                assert isinstance(seals, Finding)
-                found = replace(seals, file=split.path)
-                yield bad_batch("blocks", names, [bad_text(found)], split.number)
-                continue
+    for split, file in _whole_files(task, where):
+        seals = file if isinstance(file, Finding) else file.seals()
+        if isinstance(seals, Finding) or isinstance(file, Finding):
+            assert isinstance(seals, Finding)
+            yield bad_batch("blocks", names, [bad_text(replace(seals, file=split.path))],
+                            split.number)
+        else:
             yield _seal_batch(seals[seals["section"] == Section.FRAMES], file.header, names)
-        finally:
-            reader.close()
 
 
 def _seal_batch(seals: Rows, header: ArchiveHeader, names: list[str]) -> pa.RecordBatch:
@@ -205,25 +211,18 @@ def _seal_batch(seals: Rows, header: ArchiveHeader, names: list[str]) -> pa.Reco
 def name_batches(task: Sequence[Split], names: list[str], where: str = ""
                  ) -> Iterator[pa.RecordBatch]:
     """Names and texts of each file."""
-    fs, _ = filesystem(where)
-    for split in task:
-        if not split.whole:
+    for split, file in _whole_files(task, where):
+        if isinstance(file, Finding):
+            yield bad_batch("dict", names, [bad_text(file)], split.number)
             continue
-        reader, file = open_split(fs, split)
-        try:
-            if isinstance(file, Finding):
-                yield bad_batch("dict", names, [bad_text(file)], split.number)
-                continue
-            rows = file.rows(Section.NAMES)
-            found = [(kind.name.lower(), key, lsn, text) for kind in NameKind
-                     for (lsn, key), text in texts(rows, kind).items()]
-            columns: dict[str, list[Any]] = {
-                "file": [file.header.number] * len(found), "kind": [row[0] for row in found],
-                "epoch": [file.header.epoch] * len(found), "key": [row[1] for row in found],
-                "lsn": [row[2] for row in found], "text": [row[3] for row in found],
-                "bad": [None] * len(found)}
-            schema = arrow_schema("dict", names)
-            arrays = [pa.array(columns[f.name], f.type) for f in schema]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        finally:
-            reader.close()
+        rows = file.rows(Section.NAMES)
+        found = [(kind.name.lower(), key, lsn, text) for kind in NameKind
+                 for (lsn, key), text in texts(rows, kind).items()]
+        columns: dict[str, list[Any]] = {
+            "file": [file.header.number] * len(found), "kind": [row[0] for row in found],
+            "epoch": [file.header.epoch] * len(found), "key": [row[1] for row in found],
+            "lsn": [row[2] for row in found], "text": [row[3] for row in found],
+            "bad": [None] * len(found)}
+        schema = arrow_schema("dict", names)
+        arrays = [pa.array(columns[f.name], f.type) for f in schema]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
