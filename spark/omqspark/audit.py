@@ -11,8 +11,9 @@
                    was started in between
     attempts       more attempts than the limit
 
-Messages whose frames may stand in damaged or missing places are not called lost: such places are
-findings themselves, and `uncertain` counts them. Without --pool open messages are no findings.
+Damage, a missing file or a gap may be the cause of other findings: a message whose end stood there
+is called lost. `uncertain` then says so, of the verdict as a whole: look at the damage first.
+Without --pool open messages are no findings.
 """
 
 from __future__ import annotations
