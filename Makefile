@@ -76,7 +76,7 @@ else
 	$(BIN)/python -m tests.crash.sim.run --hours $(HOURS)
 	OMQ_CRASH_LONG=1 $(BIN)/python -m pytest -s tests/crash/daemons $(ARGS)
 endif
-	OMQ_CRASH_LONG=1 $(BIN)/python -m pytest -s tests/crash $(ARGS)
+
 manual: setup
 	$(BIN)/python -m omq.cli.manual .
 

@@ -52,9 +52,10 @@ def main(argv: list[str] | None = None) -> int:
 def run(info: SpoolInfo, settings: Settings, log: EventLog, *, now_ns: int, dry: bool) -> int:
     """Convert, then prune; the exit code."""
     paths = info.paths
-    needed = archiver.named_by_pool(paths, info.uuid)
+    named = archiver.named_by_pool(paths, info.uuid)
+    needed = set() if named is None else named
     code = Exit.OK
-    bodies = settings.archive_bodies_days > 0
+    bodies = settings.archive_bodies_days > 0 or named is None
     for number in archiver.pending(paths):
         if dry:
             sys.stdout.write(f"archive {number:010d}.jnl\n")
@@ -73,6 +74,10 @@ def run(info: SpoolInfo, settings: Settings, log: EventLog, *, now_ns: int, dry:
         if not done.kept:
             log.event(events.JOURNAL_ARCHIVED, file=archive_name(number), frames=done.frames,
                       journal_bytes=done.journal_bytes, bytes=done.archive_bytes)
+    if named is None:
+        log.event(events.ARCHIVE_DAMAGED, event_log.ERROR, reason="a record of the message pool "
+                  "cannot be read, any body may be its: nothing is removed; see omqrecover scan")
+        return Exit.DATA
     gone, dropped = archiver.prunable(paths, settings, now_ns, needed)
     for number in (*gone, *dropped):
         suffix = FRAMES_SUFFIX if number in gone else BODIES_SUFFIX

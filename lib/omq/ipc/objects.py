@@ -1,10 +1,11 @@
 """System V objects of the wire: the request queue, and a channel (segment and semaphore) per
 client.
 
-Semaphores and queues can be opened only by key with sysv_ipc, so they get a random key and are made
-with IPC_CREX; whoever opens one compares the id with the one that the manager told over the socket:
-a stranger who re-creates a removed key has another id. Every object made is also noted in
-`run/ipc.list`, so that a start after kill -9 can remove what the dead manager left.
+Every object gets a random key and is made with IPC_CREX. The key is noted in `run/ipc.list` before
+the object exists, so that a start after kill -9, at whatever instruction, finds and removes all
+that the dead manager left. Segments are attached by id; queues and semaphores can be opened only by
+key with sysv_ipc, and whoever opens one compares the id with the one that the manager told over the
+socket: a stranger who re-creates a removed key has another id.
 
 Errors: IpcLimit and SysctlTooLow name the sysctl to raise.
 """
@@ -14,8 +15,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import sysv_ipc
 
@@ -29,7 +33,13 @@ CHANNEL_MODE = 0o600
 GONE = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError)
 LIST_NAME = "ipc.list"
 _MSGMNB = Path("/proc/sys/kernel/msgmnb")
-_NUMBER = re.compile(r"-?[0-9]{1,10}")
+_KEY = re.compile(r"[0-9]{1,10}")
+KEY_MAX = 2**31 - 1
+MADE, STRUCK = "made", "struck"
+Kind = Literal["shm", "sem", "msg"]
+T = TypeVar("T")
+_OPEN: dict[str, Callable[[int], Any]] = {
+    "shm": sysv_ipc.SharedMemory, "sem": sysv_ipc.Semaphore, "msg": sysv_ipc.MessageQueue}
 
 
 @dataclass(slots=True)
@@ -54,8 +64,21 @@ class ObjectList:
     def __init__(self, paths: SpoolPaths) -> None:
         self._path = paths.run / LIST_NAME
 
-    def note(self, kind: str, key: int, identifier: int) -> None:
-        line = f"{clock.boot_id().hex()} {kind} {key} {identifier}\n"
+    def make(self, kind: Kind, create: Callable[[int], T]) -> T:
+        """What `create` makes of a key that nobody has: the key is in the list before it is used.
+
+        In the middle of a crash: the list names a key with or without an object behind it. A key
+        that turns out to be somebody else's is struck out again."""
+        while True:
+            key = 1 + secrets.randbelow(KEY_MAX)
+            self._note(kind, key)
+            try:
+                return create(key)
+            except sysv_ipc.ExistentialError:
+                self._note(kind, key, STRUCK)
+
+    def _note(self, kind: Kind, key: int, word: str = MADE) -> None:
+        line = f"{clock.boot_id().hex()} {word} {kind} {key}\n"
         handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
             os.write(handle, line.encode())
@@ -69,36 +92,47 @@ class ObjectList:
             lines = self._path.read_bytes().decode("ascii", "replace").splitlines()
         except FileNotFoundError:
             return 0
-        boot, removed = clock.boot_id().hex(), 0
+        boot = clock.boot_id().hex()
+        made: dict[tuple[str, int], None] = {}
         for line in lines:
             words = line.split()
-            if (len(words) == 4 and words[0] == boot
-                    and all(_NUMBER.fullmatch(word) for word in words[2:])):
-                removed += _remove(words[1], int(words[2]), int(words[3]), owner)
+            if (len(words) != 4 or words[0] != boot or words[2] not in _OPEN
+                    or not _KEY.fullmatch(words[3])):
+                continue
+            what = words[2], int(words[3])
+            if words[1] == MADE:
+                made[what] = None
+            else:
+                made.pop(what, None)
+        removed = sum(_remove(kind, key, owner) for kind, key in made)
         self._path.unlink(missing_ok=True)
         return removed
 
 
-def _remove(kind: str, key: int, identifier: int, owner: int) -> int:
-    if kind == "shm":
-        return int(segment.remove(identifier, owner))
+def _remove(kind: str, key: int, owner: int) -> bool:
     try:
-        thing = sysv_ipc.Semaphore(key) if kind == "sem" else sysv_ipc.MessageQueue(key)
-        if thing.id != identifier or thing.cuid != owner:
-            return 0
+        thing = _OPEN[kind](key)
+    except (*GONE, OSError, ValueError):
+        return False
+    try:
+        if thing.cuid != owner:
+            return False
         thing.remove()
-        return 1
+        return True
     except GONE:
-        return 0
+        return False
+    finally:
+        if kind == "shm":
+            thing.detach()
 
 
 def make_requests(listed: ObjectList, gid: int, size: int) -> sysv_ipc.MessageQueue:
     """The request queue; `size` bytes when not 0."""
     try:
-        queue = sysv_ipc.MessageQueue(None, sysv_ipc.IPC_CREX, mode=REQUESTS_MODE)
+        queue = listed.make("msg", lambda key: sysv_ipc.MessageQueue(
+            key, sysv_ipc.IPC_CREX, mode=REQUESTS_MODE))
     except (sysv_ipc.Error, OSError) as error:
         raise IpcLimit(what="message queue", reason=str(error), sysctl="kernel.msgmni") from error
-    listed.note("msg", queue.key, queue.id)
     queue.gid = gid
     if size:
         try:
@@ -116,15 +150,14 @@ def make_requests(listed: ObjectList, gid: int, size: int) -> sysv_ipc.MessageQu
 
 def make_channel(listed: ObjectList, size: int, uid: int) -> ServerChannel:
     """A channel whose owner is `uid`: nobody else may attach it."""
-    memory = segment.create(size, CHANNEL_MODE)
-    listed.note("shm", 0, memory.id)
+    memory = listed.make("shm", lambda key: segment.create(size, CHANNEL_MODE, key))
     try:
-        semaphore = sysv_ipc.Semaphore(None, sysv_ipc.IPC_CREX, mode=CHANNEL_MODE)
+        semaphore = listed.make("sem", lambda key: sysv_ipc.Semaphore(
+            key, sysv_ipc.IPC_CREX, mode=CHANNEL_MODE))
     except (sysv_ipc.Error, OSError) as error:
         memory.detach()
         memory.remove()
         raise IpcLimit(what="semaphore", reason=str(error), sysctl="kernel.sem") from error
-    listed.note("sem", semaphore.key, semaphore.id)
     if uid != os.geteuid():
         memory.uid = uid
         semaphore.uid = uid

@@ -188,8 +188,7 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: Ob
     settings, paths = context.settings, context.paths
     layout = IndexLayout.of(settings.messages_max, settings.queue_entries_max, 1000,
                             settings.clients_max)
-    memory = segment.create(layout.size)
-    listed.note("shm", 0, memory.id)  # ids.json is written much later; a kill may come before it
+    memory = listed.make("shm", lambda key: segment.create(layout.size, key=key))
     memory.gid = paths.root.stat().st_gid
     tables = Tables(memoryview(memory), layout)
     now, pid = clock.wall_ns(), os.getpid()

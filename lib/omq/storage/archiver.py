@@ -9,7 +9,8 @@ Invariants:
 2. Never touched: journal/, and the newest archive file. A journal file in which the pool still has
    a body (pool.writer retires such only when all of them are damaged) stays beside its archive file
    as long as the pool names it, and so does everything newer: the archive keeps no gaps.
-3. Numbers stay consecutive: pruning stops at the first file that must stay.
+3. While a record of the pool cannot be read, all that may hold its body stays.
+4. Numbers stay consecutive: pruning stops at the first file that must stay.
 
 In the middle of a crash: see storage.archive; `.jnl` and `.oma` side by side are compared and
 finished by the next run. A removed file is gone or there.
@@ -64,23 +65,27 @@ def pending(paths: SpoolPaths) -> list[int]:
     return numbers_in(paths.archive)
 
 
-def named_by_pool(paths: SpoolPaths, uuid: bytes) -> set[int]:
-    """Numbers of the journal files in which a message of the pool has its body.
+def named_by_pool(paths: SpoolPaths, uuid: bytes) -> set[int] | None:
+    """Numbers of the journal files in which a message of the pool has its body; None when a record
+    cannot be read, which may name any.
 
     Read twice, because pool.writer may be writing a record just then."""
     found: set[int] = set()
+    readable = True
     for _ in range(2):
+        readable = True
         pool = PoolFiles(paths, uuid, write=False)
         try:
             for file in pool.files():
                 for chunk in pool.scan(file):
+                    readable &= not chunk.findings
                     words = chunk.records["location"][chunk.live]
                     kind = words >> np.uint32(30)
                     journal = words[kind == location(LocationKind.JOURNAL, 0) >> 30]
                     found |= set((journal & np.uint32((1 << 30) - 1)).tolist())
         finally:
             pool.close()
-    return found
+    return found if readable else None
 
 
 def void_above(paths: SpoolPaths, number: int) -> int | None:

@@ -1,6 +1,6 @@
 """The index segment: System V shared memory that the queue manager writes and everybody else reads.
 
-The segment is IPC_PRIVATE; its id stands in `run/ids.json`, written by rename in a directory that
+Its id stands in `run/ids.json`, written by rename in a directory that
 only the spool's owner may write. An attacher believes an id only when boot id, instance uuid, epoch
 and owner fit. Mode 0640: members of the suite's group may look, nobody else may write.
 
@@ -12,6 +12,7 @@ Errors: IpcLimit (with the sysctl to raise), ManagerUnavailable (nothing valid t
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 from dataclasses import asdict, dataclass, field
@@ -58,15 +59,19 @@ def read_ids(paths: SpoolPaths) -> RuntimeIds | None:
         return None
 
 
-def create(size: int, mode: int = SEGMENT_MODE) -> sysv_ipc.SharedMemory:
-    """A zeroed private segment of `size` bytes, or IpcLimit.
+def create(size: int, mode: int = SEGMENT_MODE, key: int = sysv_ipc.IPC_PRIVATE
+           ) -> sysv_ipc.SharedMemory:
+    """A new, zeroed segment of `size` bytes, or IpcLimit; sysv_ipc.ExistentialError when the key is
+    taken.
 
     shmget(2) by itself: the constructor of sysv_ipc leaves the segment behind when there is no room
     to attach it, and touches every page of a new one; the kernel's own zeros cost memory only where
     they are used."""
     identifier = ctypes.CDLL(None, use_errno=True).shmget(
-        sysv_ipc.IPC_PRIVATE, ctypes.c_size_t(size), sysv_ipc.IPC_CREAT | mode)
+        key, ctypes.c_size_t(size), sysv_ipc.IPC_CREX | mode)
     if identifier < 0:
+        if ctypes.get_errno() == errno.EEXIST:
+            raise sysv_ipc.ExistentialError(f"key {key} is taken")
         raise _limit(size, os.strerror(ctypes.get_errno()))
     try:
         return attach(identifier, write=True)

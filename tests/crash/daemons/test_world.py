@@ -129,9 +129,11 @@ def test_reboot(tmp_path: Path) -> None:
         paths.ids.write_text(json.dumps(ids))
         old = "00" * 16
         (paths.run / "ipc.list").write_text(
-            "".join(f"{old} shm 0 {s.id}\n" for s in strangers)
-            + f"{old} msg {queue.key} {queue.id}\nrubbish\n{old} shm\n"
-            + f"{clock.boot_id().hex()} shm x{queue.id} y\n")
+            "".join(f"{old} made shm {s.key}\n" for s in strangers)
+            + f"{old} made msg {queue.key}\nrubbish\n{old} made\n"
+            + f"{clock.boot_id().hex()} made msg x{queue.key}\n"
+            + f"{clock.boot_id().hex()} made msg {queue.key}\n"
+            + f"{clock.boot_id().hex()} struck msg {queue.key}\n")
         with (paths.run / "ipc.list").open("ab") as file:
             file.write(bytes(range(256)))  # what a cut leaves of an unsynced append
         run.start()

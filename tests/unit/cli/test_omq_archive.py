@@ -156,6 +156,21 @@ def test_what_the_pool_names_stays_and_all_behind_it(
     assert archiver.pending(info.paths) == []
 
 
+def test_a_record_that_cannot_be_read_keeps_every_body(
+        info: SpoolInfo, retired: dict[int, bytes]) -> None:
+    assert retired
+    name_in_pool(info, 2)
+    path = info.paths.msgpool / "11QP"
+    data = bytearray(path.read_bytes())
+    data[pool.RECORD_BYTES + 100] ^= 1
+    path.write_bytes(data)
+    assert run(info, archive_days=1, archive_bodies_days=0) == Exit.DATA
+    assert archived(info) == archived(info, BODIES_SUFFIX) == [1, 2, 3]
+    path.unlink()
+    assert run(info, archive_days=1) == 0
+    assert archived(info) == [3]
+
+
 def test_without_a_checkpoint_nothing_is_removed(
         info: SpoolInfo, retired: dict[int, bytes]) -> None:
     assert retired
