@@ -95,7 +95,7 @@ def test_a_claim_needs_the_token_of_the_hand_out(omq_instance: Instance) -> None
             stolen = [(message.qpool_id, message.lease)]
             thief._link.reader.messages = lambda: stolen
             request = SETTLE.pack(1, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
-            answer = thief._link.request(Operation.SETTLE, [request], count=1)
+            answer = thief._link.request(Operation.SETTLE, request, count=1)
             assert answer.lost == 1
             message.done()
             reader.flush()

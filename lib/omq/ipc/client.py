@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from omq.base import limits, names
+from omq.base.checksum import crc32c
 from omq.base.errors import (
     BadRequest,
     ManagerUnavailable,
@@ -37,10 +38,17 @@ from omq.base.errors import (
 from omq.base.paths import SpoolPaths, default_spool
 from omq.core.index_view import EntryRow, IndexView
 from omq.format.journal import FRAME, FrameType
-from omq.format.wire import Operation
+from omq.format.wire import Operation, PutFlag
 from omq.ipc.link import Link
 from omq.ipc.message import Message
-from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing, encode_plain, with_defaults
+from omq.ipc.outgoing import (
+    Encoded,
+    Outgoing,
+    encode_outgoing,
+    encode_plain,
+    plain_payload,
+    with_defaults,
+)
 from omq.ipc.reader import Reader
 from omq.storage import containers
 from omq.storage.payloads import PayloadReader
@@ -48,6 +56,7 @@ from omq.storage.payloads import PayloadReader
 __all__ = ["Connection", "Message", "Outgoing", "Reader", "connect"]
 
 TIMEOUT_S = 60.0
+_PUT, _PERSISTENT = int(Operation.PUT), int(PutFlag.PERSISTENT)
 
 
 def connect(spool: Path | str | None = None, instance: str | None = None, name: str = "python",
@@ -94,14 +103,18 @@ class Connection:
         Priority and persistence are those of queues.conf for the (first) queue unless said.
         `expiry_s` is kept with the message and not acted on yet. It returns when the message is on
         the disk (not for persistent=False)."""
+        if isinstance(priority, str):
+            priority = names.parse_priority(priority)
+        if (isinstance(queues, str) and outgoing is None and not properties and expiry_s is None
+                and not (correlation_id or message_id or reply_to or delay_s)
+                and len(body) <= self._link.threshold):
+            return self._put_plain(queues, body, priority, persistent=persistent)
         listed = (queues,) if isinstance(queues, str) else tuple(queues)
         message = outgoing
         if message is None:
             if not listed:
                 raise BadRequest(reason="a message needs a queue")
             facts = self._facts(listed[0])
-            if isinstance(priority, str):
-                priority = names.parse_priority(priority)
             message = Outgoing(
                 body=body, queues=listed, properties=properties or {}, reply_to=reply_to,
                 priority=facts.priority if priority is None else priority,
@@ -113,7 +126,7 @@ class Connection:
             raise MessageTooLong(size=encoded.size, queue=listed[0], limit=self._link.room)
         try:
             answer = self._link.request(
-                Operation.PUT, [encoded.payload], priority=encoded.priority, flags=encoded.flags,
+                Operation.PUT, encoded.payload, priority=encoded.priority, flags=encoded.flags,
                 queue=encoded.queue, count=1, length=len(encoded.payload), size=encoded.size,
                 crc=encoded.crc, correlation=encoded.correlation, want=encoded.key,
                 parts=encoded.parts, expiry=encoded.expiry)
@@ -121,6 +134,22 @@ class Connection:
             self.refused(error, encoded)
             raise
         return self._id(answer.qpool, message)
+
+    def _put_plain(self, queue: str, body: bytes, priority: int | None, *,
+                   persistent: bool | None) -> str:
+        """A message that has nothing but a body, by the shortest way."""
+        facts = self._queues.get(queue) or self._facts(queue)
+        link = self._link
+        payload = plain_payload(body)
+        if len(payload) > link.room:
+            raise MessageTooLong(size=len(body), queue=queue, limit=link.room)
+        if persistent is None:
+            persistent = facts.persistent
+        answer = link.request(
+            _PUT, payload, facts.priority if priority is None else names.check_priority(priority),
+            _PERSISTENT if persistent else 0, facts.number, 1, len(payload), len(body),
+            crc32c(payload))
+        return link.id_prefix + f"{answer.qpool:016x}"
 
     def refused(self, error: OmqError, *messages: Encoded) -> None:
         """Containers of messages that were refused are removed; in doubt they stay."""
@@ -167,7 +196,7 @@ class Connection:
         payloads = [row.payload for row in rows]
         try:
             answer = self._link.request(
-                Operation.PUT_MANY, [b"".join([*heads, *payloads])], queue=queue, count=len(rows),
+                Operation.PUT_MANY, b"".join([*heads, *payloads]), queue=queue, count=len(rows),
                 length=sum(map(len, payloads)))
         except OmqError as error:
             self.refused(error, *rows)
@@ -233,7 +262,7 @@ class Connection:
     def relocate(self, rows: bytes) -> int:
         """pool.writer: bodies have moved (rows of format.journal.RELOCATION); how many were
         taken."""
-        return self._link.request(Operation.RELOCATE, [rows], length=len(rows)).count
+        return self._link.request(Operation.RELOCATE, rows, length=len(rows)).count
 
     @property
     def bodies(self) -> PayloadReader:

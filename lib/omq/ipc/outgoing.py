@@ -71,9 +71,14 @@ _BODY_AT = DESCRIPTOR.offset("body")
 _PLAIN_HEAD, _PLAIN_TAIL = _PLAIN[:_BODY_AT], _PLAIN[_BODY_AT + 8 :]
 
 
+def plain_payload(body: bytes) -> bytes:
+    """The payload of a message that has nothing but a body."""
+    return b"".join((_PLAIN_HEAD, len(body).to_bytes(8, "little"), _PLAIN_TAIL, body))
+
+
 def encode_plain(queue: int, body: bytes) -> Encoded:
     """A persistent message of normal priority with nothing but a body."""
-    payload = b"".join((_PLAIN_HEAD, len(body).to_bytes(8, "little"), _PLAIN_TAIL, body))
+    payload = plain_payload(body)
     return Encoded(queue, _NORMAL, 1, len(body), crc32c(payload), 0, 0, 0, 0, payload)
 
 
@@ -87,7 +92,7 @@ def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, pat
     if (len(queues) == 1 and len(body) <= threshold and not message.properties
             and not message.correlation_id and not message.message_id and message.expiry_s is None
             and not reply_to and not message.delay_s):
-        payload = b"".join((_PLAIN_HEAD, len(body).to_bytes(8, "little"), _PLAIN_TAIL, body))
+        payload = plain_payload(body)
         return Encoded(queues[0], _checked_priority(message), int(bool(message.persistent)),
                        len(body), crc32c(payload), 0, 0, 0, 0, payload)
     return _encode_full(message, queues, reply_to, paths, threshold, application)

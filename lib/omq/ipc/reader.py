@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 EXTENT_BYTES_MAX = 1 << 20  # payloads read at once
 _INLINE = int(GivenFlag.INLINE)
+_NEXT = int(Operation.NEXT)
 
 
 class Reader:
@@ -86,10 +87,10 @@ class Reader:
             self.flush()
             return []
         wait = -1.0 if timeout_s is None else timeout_s
-        pieces, count, length = self._take_records()
+        data, count, length = self._take_records()
         try:
             answer = self._link.request(
-                Operation.NEXT, pieces, count=count, length=length, want=n, wait_s=wait,
+                _NEXT, data, count=count, length=length, want=n, wait_s=wait,
                 argument=-1 if wait < 0 else int(wait * 1000))
         finally:
             self._sending = []
@@ -100,7 +101,10 @@ class Reader:
 
     def _rows(self, count: int) -> list[Message]:
         reply = self._link.reply
-        out = []
+        out: list[Message] = []
+        if count == 1:
+            out.append(self._message(GIVEN.unpack_from(reply, REPLY.size), None))
+            return out
         extent: Extent | None = None
         word = -1
         end = REPLY.size + count * GIVEN.size
@@ -112,12 +116,15 @@ class Reader:
             else:
                 word = row[6]
                 extent = Extent(self, word, offset, offset + length)
-            message = Message(self, row, extent)
-            if row[3] & _INLINE:
-                message.inline(bytes(reply[row[14] : row[14] + length]))
-            self._held[message.qpool_id] = message
-            out.append(message)
+            out.append(self._message(row, extent))
         return out
+
+    def _message(self, row: tuple[int, ...], extent: Extent | None) -> Message:
+        message = Message(self, row, extent)
+        if row[3] & _INLINE:
+            message.inline(bytes(self._link.reply[row[14] : row[14] + row[8]]))
+        self._held[message.qpool_id] = message
+        return message
 
     @property
     def bodies(self) -> PayloadReader:
@@ -131,11 +138,11 @@ class Reader:
         text = reason.encode()[: limits.REASON_BYTES_MAX] if reason else b""
         self._records.append((kind, message, argument, text))
 
-    def _take_records(self) -> tuple[list[bytes], int, int]:
+    def _take_records(self) -> tuple[bytes, int, int]:
         records, self._records = self._records, []
         self._sending = records
         if not records:
-            return [], 0, 0
+            return b"", 0, 0
         at, heads, texts = 0, [], []
         for kind, message, argument, text in records:
             heads.append(SETTLE.pack(kind, 0, len(text), message.entry, message.qpool_id,
@@ -143,14 +150,14 @@ class Reader:
             if text:
                 texts.append(text)
                 at += len(text)
-        return [b"".join(heads), *texts], len(records), at
+        return b"".join((*heads, *texts)), len(records), at
 
     def flush(self) -> None:
         """Send what is recorded; what came too late is counted in `lost`."""
-        pieces, count, length = self._take_records()
+        data, count, length = self._take_records()
         if count:
             try:
-                answer = self._link.request(Operation.SETTLE, pieces, count=count, length=length)
+                answer = self._link.request(Operation.SETTLE, data, count=count, length=length)
             finally:
                 self._sending = []
             self.lost += answer.lost
@@ -167,12 +174,11 @@ class Reader:
             heads.append(item.head(FrameType.PUT, at))
             at += len(item.payload)
         head = SETTLE.pack(0, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
-        pieces = [head, parts, *heads, *(item.payload for item in encoded)]
-        size = sum(map(len, pieces))
-        if size > self._link.room:
-            raise MessageTooLong(size=size, queue=self.queue, limit=self._link.room)
+        data = b"".join((head, parts, *heads, *(item.payload for item in encoded)))
+        if len(data) > self._link.room:
+            raise MessageTooLong(size=len(data), queue=self.queue, limit=self._link.room)
         try:
-            self._link.request(Operation.MOVE, pieces, count=len(encoded), parts=len(numbers),
+            self._link.request(Operation.MOVE, data, count=len(encoded), parts=len(numbers),
                                length=at)
         except OmqError as error:
             self._connection.refused(error, *encoded)

@@ -283,7 +283,7 @@ def test_a_container_of_somebody_else() -> None:
                 head = b"" if operation is Operation.PUT else _container_head(encoded)
                 try:
                     c._link.request(
-                        operation, [head + encoded.payload], priority=4, flags=3,
+                        operation, head + encoded.payload, priority=4, flags=3,
                         queue=encoded.queue, count=count, length=len(encoded.payload),
                         size=encoded.size, crc=encoded.crc)
                 except OmqError:
