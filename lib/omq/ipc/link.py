@@ -17,8 +17,6 @@ import contextlib
 import json
 import math
 import os
-import select
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,9 +36,10 @@ from omq.format.wire import (
     halves,
 )
 from omq.ipc import watcher
+from omq.ipc.control_line import ControlLine, Lost
 from omq.storage import segment
 
-SLICE_S = 1.0  # how long to wait before looking whether the manager still lives
+BYE_S = 1.0  # how long a good-bye may take
 RETRY_S = 0.05  # pause between two attempts to reach a manager that is away
 INTERRUPTED_S = 5.0  # who is told to stop waits no longer for a manager: it takes messages back
 BUSY_S = 0.001  # pause when the request queue is full
@@ -57,10 +56,6 @@ class Answer:
     lsn: int
     lost: int = 0  # settlements that did not hold
     recovered: bool = False  # carried out by a manager that ended before it could say so
-
-
-class Lost(Exception):
-    """The manager went away; handled inside the link."""
 
 
 @dataclass(slots=True)
@@ -81,8 +76,7 @@ class Link:
         self._timeout_s = timeout_s
         self._token = b""
         self._sequence = 0
-        self._socket: socket.socket | None = None
-        self._received = b""
+        self._line: ControlLine | None = None
         self._pid = os.getpid()
         self.reader = Held()
         self.reply = memoryview(b"")
@@ -113,12 +107,9 @@ class Link:
                 time.sleep(RETRY_S)
 
     def _register(self, in_doubt: int) -> dict[str, Any]:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        self._socket.settimeout(max(SLICE_S, min(self._timeout_s, 10.0)))
-        self._received = b""
-        self._socket.connect(str(self._paths.socket))
+        line = self._line = ControlLine(self._paths.socket, max(1.0, min(self._timeout_s, 10.0)))
         held = self.reader.messages() if self._token else []
-        facts = self._ask({
+        facts = line.ask({
             "op": "register", "version": VERSION, "name": self._name,
             "token": self._token.hex(), "in_doubt": in_doubt, "held": held,
             "queue": self.reader.queue, "auxiliary": self.reader.auxiliary})
@@ -146,9 +137,9 @@ class Link:
     def _drop(self) -> None:
         """Let go of everything that belongs to one manager."""
         watcher.discard(self)
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._line is not None:
+            self._line.close()
+            self._line = None
         if len(self.reply):
             self.reply.release()
             self._area.release()
@@ -157,30 +148,15 @@ class Link:
                 self._segment.detach()
             self.reply = memoryview(b"")
 
-    # control connection
-
-    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        assert self._socket is not None
-        self._socket.sendall((json.dumps(question) + "\n").encode())
-        while b"\n" not in self._received:
-            data = self._socket.recv(65536)
-            if not data:
-                raise Lost("the manager closed the connection")
-            self._received += data
-        line, _, self._received = self._received.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        if answer.get("status"):
-            raise from_status(int(answer["status"]), answer.get("fields", {}))
-        return answer
-
     def control(self, question: dict[str, Any]) -> dict[str, Any]:
         """A question that may be asked again: repeated after a reconnection."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                if self._socket is None:
+                if self._line is None:
                     self._register_until(deadline, 0)
-                return self._ask(question)
+                assert self._line is not None
+                return self._line.ask(question)
             except (OSError, Lost) as error:
                 if time.monotonic() >= deadline:
                     raise ManagerUnavailable(spool=self._paths.root, reason=str(error)) from error
@@ -205,7 +181,7 @@ class Link:
         point("client.before_request")
         while True:
             try:
-                if self._socket is None:
+                if self._line is None:
                     raise Lost("not registered")
                 if len(data) > self.room:
                     raise OmqError(text=f"a request of {len(data)} bytes")
@@ -266,12 +242,13 @@ class Link:
         deadline = math.inf
         if wait_s is None or wait_s >= 0:
             deadline = time.monotonic() + self._timeout_s + (wait_s or 0.0)
-        waiting = wait_s is not None
+        waiting, line = wait_s is not None, self._line
+        assert line is not None
         while True:
             if waiting and self.interrupted:
                 waiting = False
-                self._ask({"op": "cancel"})
-            self._check_alive()
+                line.ask({"op": "cancel"})
+            line.check_alive()
             if time.monotonic() >= deadline:
                 self._drop()
                 raise TimedOut(seconds=self._timeout_s, what="the queue manager")
@@ -295,14 +272,6 @@ class Link:
         except ValueError:
             return {"text": raw.decode("utf-8", "replace")}
 
-    def _check_alive(self) -> None:
-        """Lost when the manager's end of the control connection is closed."""
-        assert self._socket is not None
-        poll = select.poll()  # a socket with a time-out would wait for it, whatever the flags
-        poll.register(self._socket, select.POLLIN)
-        if poll.poll(0) and not self._socket.recv(1, socket.MSG_PEEK):
-            raise Lost("the queue manager has ended")
-
     def _resume(self, sequence: int, deadline: float, error: Exception) -> Answer | None:
         """After a loss: a new registration; the answer if the request was carried out after all."""
         self._drop()
@@ -324,8 +293,7 @@ class Link:
 
     def close(self) -> None:
         """Say good-bye; the manager takes back what is still held."""
-        if self._socket is not None and self._pid == os.getpid():
+        if self._line is not None and self._pid == os.getpid():
             with contextlib.suppress(OSError, Lost, OmqError, ValueError):
-                self._socket.settimeout(SLICE_S)
-                self._ask({"op": "bye"})
+                self._line.say_bye(BYE_S)
         self._drop()

@@ -171,9 +171,9 @@ def odd_lines(spool: Path) -> int:
     link = RawLink(spool)
     for line in QUESTIONS:
         try:
-            assert link._socket is not None
-            link._socket.sendall(line + b"\n")
-            answer = link._socket.recv(65536)
+            assert link._line is not None
+            link._line._socket.sendall(line + b"\n")
+            answer = link._line._socket.recv(65536)
             assert answer, f"the manager closed after {line[:60]!r}"
         except OmqError:
             continue
