@@ -269,3 +269,14 @@ def test_operators_commands_over_a_kill(manager: Manager, tmp_path: Path) -> Non
             assert operator.free_reader("A", os.getpid()) == 0
             assert held.body == b"0"
     assert sorted(drain(manager, "A")) == [(b"0", 1), (b"1", 0)]
+
+
+def test_the_manager_goes_before_its_clients(manager: Manager) -> None:
+    """Its nice value is the setting's where it may change it (CAP_SYS_NICE), else what it was."""
+    process = manager.start()
+    manager.connect().close()
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    status = Path("/proc/self/status").read_text()
+    capabilities = int(status.partition("CapEff:")[2].split()[0], 16)
+    wanted = min(own, -10) if capabilities >> 23 & 1 else own
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == wanted

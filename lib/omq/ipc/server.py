@@ -66,16 +66,6 @@ class Request:
     expiry: int
 
 
-@dataclass(slots=True)
-class Ok:
-    """A reply that waits for the commit."""
-
-    session: Session
-    sequence: int
-    count: int = 0
-    qpool: int = 0
-
-
 class RequestServer:
     """See the module."""
 
@@ -87,7 +77,8 @@ class RequestServer:
         self._bodies = bodies
         self._epoch = epoch
         self._relocate = relocate
-        self._ok: list[Ok] = []
+        # Replies that wait for the commit: session, request, count, QPoolId.
+        self._ok: list[tuple[Session, int, int, int]] = []
         self._refused: list[tuple[Session, int, OmqError]] = []
         self._given: list[tuple[Waiter, list[int]]] = []
         self.stopping = False
@@ -146,7 +137,7 @@ class RequestServer:
         new = NewMessage(r.queue, r.priority, r.flags & _PUT_FLAGS, r.size, r.crc, r.correlation,
                          r.want, r.expiry, r.parts, payload)
         qpool = self.engine.put(session.party, new, r.sequence)
-        self._ok.append(Ok(session, r.sequence, 1, qpool))
+        self._ok.append((session, r.sequence, 1, qpool))
 
     def _check_parts(self, session: Session, payload: bytes | memoryview, count: int) -> None:
         for part in _read_parts(payload, DESCRIPTOR.size, count):
@@ -163,11 +154,11 @@ class RequestServer:
         qpool = put_many(self.engine.core, session.party, session.request, payloads, r.count,
                          r.queue, r.sequence)
         self.engine.core.t.counters[_PUTS] += r.count
-        self._ok.append(Ok(session, r.sequence, r.count, qpool))
+        self._ok.append((session, r.sequence, r.count, qpool))
 
     def _settle(self, session: Session, r: Request) -> None:
         self._settle_batch(session, r)
-        self._ok.append(Ok(session, r.sequence, r.count))
+        self._ok.append((session, r.sequence, r.count, 0))
 
     def _settle_batch(self, session: Session, r: Request) -> None:
         if r.count * SETTLE.size + r.length > len(session.request):
@@ -196,7 +187,7 @@ class RequestServer:
         if r.count:
             self._settle_batch(session, r)
         if not r.want:
-            self._ok.append(Ok(session, r.sequence, 0))
+            self._ok.append((session, r.sequence, 0, 0))
             return
         timeout = r.argument * _MS if r.argument >= 0 else -1
         want = min(r.want, self._batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
@@ -220,7 +211,7 @@ class RequestServer:
                for i in range(r.count)]
         first = self.engine.move(session.party, Verdict(kind, entry, qpool, lease, argument),
                                  queues, new, r.sequence)
-        self._ok.append(Ok(session, r.sequence, r.count, first))
+        self._ok.append((session, r.sequence, r.count, first))
 
     def _new_message(self, session: Session, area: memoryview, at: int, payloads: memoryview
                      ) -> NewMessage:
@@ -240,21 +231,21 @@ class RequestServer:
                           parts, payload)
 
     def _ping(self, session: Session, r: Request) -> None:
-        self._ok.append(Ok(session, r.sequence))
+        self._ok.append((session, r.sequence, 0, 0))
 
     def _relocated(self, session: Session, r: Request) -> None:
         self.sessions.check(session, "admin", POISON)
         count = self._relocate(session.request[: r.length])
-        self._ok.append(Ok(session, r.sequence, count))
+        self._ok.append((session, r.sequence, count, 0))
 
     # the end of a group
 
     def carry_out(self, session: Session) -> None:
         """A client is gone and may ask at once what became of its request of this group."""
-        for ok in self._ok:
-            if ok.session is session:
+        for asked, sequence, count, qpool in self._ok:
+            if asked is session:
                 self.engine.core.block.flush(sync=True)
-                session.last = (ok.sequence, ok.count, ok.qpool, 0)
+                session.last = (sequence, count, qpool, 0)
 
     def dispatch(self) -> None:
         """Messages to waiting readers; empty answers to those whose time is over."""
@@ -263,23 +254,31 @@ class RequestServer:
         self._given += [(waiter, []) for waiter in self.engine.expire()]
 
     def release(self) -> None:
-        """After the commit: all replies of the group."""
+        """After the commit: all replies of the group are written, then all are announced. The
+        clients that wake push the manager off its processor and its data out of the caches, so that
+        nothing but announcing is left to do then."""
         core = self.engine.core
         now, lsn = core.now_ns, core.block.first_lsn - 1
+        answered: list[Session] = []
         point("engine.before_reply")
-        for ok in self._ok:
-            if not ok.session.gone:
-                core.t.r_response[ok.session.party.slot] = now
-                ok.session.answer(ok.sequence, count=ok.count, qpool=ok.qpool, lsn=lsn)
+        for session, sequence, count, qpool in self._ok:
+            if not session.gone:
+                core.t.r_response[session.party.slot] = now
+                session.answer(sequence, count=count, qpool=qpool, lsn=lsn)
+                answered.append(session)
         for session, sequence, error in self._refused:
             if not session.gone:
                 session.refuse(sequence, error)
+                answered.append(session)
         for waiter, entries in self._given:
             session_of = self.sessions.by_id.get(waiter.party.client)
             if session_of is not None:
                 session_of.waiter = None
                 core.t.r_response[waiter.party.slot] = now
                 write_given(core.t, session_of, waiter.sequence, entries, self._bodies, lsn)
+                answered.append(session_of)
+        for session in answered:
+            session.announce()
         point("engine.after_reply")
         self._ok.clear()
         self._refused.clear()

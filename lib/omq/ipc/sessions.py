@@ -60,17 +60,25 @@ class Session:
     lost: int = 0  # settlements of the request under way that did not hold
     deaf: int = 0  # replies that could not be announced
     gone: bool = False
+    _release: Callable[[], None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._release = self.channel.semaphore.release
 
     def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
                qpool: int = 0, lsn: int = 0) -> None:
-        """Write the reply header and release the semaphore. Never blocks."""
+        """Write the reply header; `announce` comes after it, when all of the group are written."""
         REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, self.lost, sequence, count, length,
                         qpool, lsn, self.epoch, b"")
         self.lost = 0
         if not status:
             self.last = (sequence, count, qpool, lsn)
+
+    def announce(self) -> None:
+        """Release the semaphore: the client may run at once, on this very processor. Never
+        blocks."""
         try:
-            self.channel.semaphore.release()
+            self._release()
         except (sysv_ipc.Error, ValueError):
             # The client removed it, or raised it to its limit: its loss. Its end shows elsewhere.
             self.deaf += 1
