@@ -67,6 +67,8 @@ class Block:
         self.on_flush: Callable[[Block, int], None] = lambda block, base: None
         self.on_rotate: Callable[[], None] = lambda: None
         self.journal_word = location(LocationKind.JOURNAL, writer.file_number)
+        self._room = 0  # bytes for frames and payloads of this block
+        self._measure()
 
     @property
     def lsn(self) -> int:
@@ -75,24 +77,28 @@ class Block:
 
     def reserve(self, frames: int, payload_bytes: int) -> None:
         """Make room for a whole request; may flush what was collected and rotate the file."""
-        if self._fits(frames, payload_bytes):
+        count = self.count + frames
+        if (count <= self._frames_max
+                and count * _SIZE + self.payload_bytes + payload_bytes <= self._room):
             return
         self.flush()
         if BLOCK.size + frames * _SIZE + payload_bytes > self.writer.room():
             self.rotate()
-            if not self._fits(frames, payload_bytes):
+            count = self.count + frames
+            if (count > self._frames_max
+                    or count * _SIZE + self.payload_bytes + payload_bytes > self._room):
                 self.flush()  # the names, in a block of their own
 
-    def _fits(self, frames: int, payload_bytes: int) -> bool:
-        need = BLOCK.size + (self.count + frames) * _SIZE + self.payload_bytes + payload_bytes
-        limit = min(self._bytes_max, self.writer.room())
-        return need <= limit and self.count + frames <= self._frames_max
+    def _measure(self) -> None:
+        """The file has another size left."""
+        self._room = min(self._bytes_max, self.writer.room()) - BLOCK.size
 
     def rotate(self) -> None:
         """Next journal file; it starts with the names, so that it reads alone."""
         assert not self.count
         self.writer.rotate(self.first_lsn, self.next_qpool, self.time_ns)
         self.journal_word = location(LocationKind.JOURNAL, self.writer.file_number)
+        self._measure()
         self.on_rotate()
 
     def frame(self, kind: FrameType, flags: int, queue: int, qpool: int, *, priority: int = 0,
@@ -148,6 +154,7 @@ class Block:
         sync = sync or self.persistent or self._unsynced >= self._unsynced_max
         base = self.writer.append(count, self.payloads, self.payload_bytes, self.first_lsn,
                                   sync=sync, next_qpool=self.next_qpool, time_ns=self.time_ns)
+        self._measure()
         if sync:
             self._unsynced = 0
         self.on_flush(self, base)
