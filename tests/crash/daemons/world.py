@@ -52,6 +52,11 @@ def ipc_objects() -> int:
                for kind in ("shm", "sem", "msg"))
 
 
+def ipc_left() -> str:
+    """What is left of them, as the kernel lists it."""
+    return "\n".join(Path("/proc/sysvipc", kind).read_text() for kind in ("shm", "sem", "msg"))
+
+
 def until(condition: Callable[[], object], what: str, wait_s: float = WAIT_S) -> None:
     """Look again and again, AssertionError when it does not come true."""
     deadline = time.monotonic() + wait_s
@@ -172,7 +177,7 @@ class Run:
         """Empty the queues, stop in order, judge; nothing may be left."""
         found = self.load.finish()
         self.instance.stop()
-        assert ipc_objects() == 0
+        assert ipc_objects() == 0, f"{ipc_left()}\n{self.instance.said()}"
         assert not found.faults, f"{found.faults}\n{self.instance.said()}"
         return found
 
