@@ -18,17 +18,16 @@ from typing import cast
 import sysv_ipc
 
 from omq.base import clock, events
-from omq.base.config import QueueConf, load_authority, load_queues
-from omq.base.errors import NewerFormat, SpoolLocked
+from omq.base.config import load_authority, load_queues
+from omq.base.errors import NewerFormat, SpoolFull, SpoolLocked
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.paths import SpoolPaths
-from omq.base.settings import Settings
 from omq.core.block import Block
 from omq.core.engine import Engine
 from omq.core.rebuild import Loaded, load, reserve_slots
 from omq.core.recovery import UNSYNCED_FRAMES_MAX, Recovered, recover
 from omq.core.relocation import relocate
-from omq.core.state import FIRST_QUEUE, SPECIAL_QUEUES, Core, QueueRules
+from omq.core.state import Core, QueueRules
 from omq.core.statistics import Statistics
 from omq.core.tables import Tables
 from omq.format.findings import Finding, Kind
@@ -48,6 +47,7 @@ from omq.ipc.requests import Requests
 from omq.ipc.server import RequestServer
 from omq.ipc.sessions import Sessions
 from omq.services.daemon import DaemonContext
+from omq.services.queue_rules import rules_from
 from omq.services.start_progress import StartProgress
 from omq.storage import control as poolctrl
 from omq.storage import durable, segment, spool
@@ -58,8 +58,6 @@ from omq.storage.pool import PoolFiles
 from omq.storage.quarantine import save_found
 from omq.storage.slots import SlotAllocator
 from omq.storage.volatile import VolatileBodies
-
-UNLIMITED = 0xFFFFFFFF
 
 
 @dataclass(slots=True)
@@ -79,15 +77,20 @@ class Parts:
     listed: ObjectList
     epoch: int
 
-    def close_in_order(self, wall_ns: int, mono_ns: int) -> None:
-        """A clean end: everybody is told, the journal says STOP, the IPC objects go."""
+    def close_in_order(self, wall_ns: int, mono_ns: int) -> bool:
+        """A clean end: everybody is told, the journal says STOP, the IPC objects go. False: the
+        disk has no room for the STOP, which only history misses."""
         engine = self.engine
         engine.begin(wall_ns, mono_ns)
         self.doorkeeper.stop()
         for session in list(self.sessions.by_id.values()):
             self.control.end(session, died=False)
-        engine.core.block.reserve(1, 0)
-        engine.core.block.frame(FrameType.STOP, FrameFlag.PERSISTENT, 0, 0)
+        said = True
+        try:
+            engine.core.block.reserve(1, 0)
+            engine.core.block.frame(FrameType.STOP, FrameFlag.PERSISTENT, 0, 0)
+        except SpoolFull:
+            said = False
         engine.commit(sync=True)
         self.sessions.close_gone()
         self.writer.close()
@@ -99,27 +102,7 @@ class Parts:
             self.requests.queue.remove()
         self.listed.clear_left_overs(os.geteuid())
         self.lock.close()
-
-
-def rules_from(queues: dict[str, QueueConf], known: dict[str, int], settings: Settings
-               ) -> list[QueueRules]:
-    """Numbered rules: known queues keep their number, new ones get the next free one, known ones
-    that the configuration no longer has take no more messages."""
-    numbers = {name: number for number, name in SPECIAL_QUEUES.items()} | known
-    following = max([FIRST_QUEUE - 1, *numbers.values()]) + 1
-    out = []
-    for name in (*SPECIAL_QUEUES.values(), *sorted(queues)):
-        if name not in numbers:
-            numbers[name] = following
-            following += 1
-    for name, number in numbers.items():
-        conf = queues.get(name) or QueueConf(name, put_allowed=name in SPECIAL_QUEUES.values())
-        out.append(QueueRules(
-            number, name, conf.max_depth or UNLIMITED, conf.max_length or settings.body_bytes_max,
-            conf.put_allowed, conf.get_allowed, conf.attempts_max,
-            conf.death_delay_s * clock.NS_PER_S, conf.lease_s * clock.NS_PER_S,
-            conf.priority_default, conf.persistent_default))
-    return out
+        return said
 
 
 def build(context: DaemonContext) -> Parts:

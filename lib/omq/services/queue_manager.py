@@ -21,13 +21,14 @@ import sys
 
 from omq.base import clock, events
 from omq.base.config import load_authority, load_queues, load_settings
-from omq.base.errors import DiskError, OmqError
+from omq.base.errors import DiskError, OmqError, SpoolFull
 from omq.base.event_log import ERROR, FATAL, REPORT, WARNING
 from omq.base.fault import point
 from omq.format.index import Counter
 from omq.services.daemon import DaemonContext, last_trace, run_daemon
-from omq.services.manager_parts import Parts, build, rules_from
+from omq.services.manager_parts import Parts, build
 from omq.services.manager_tombstone import write_tombstone
+from omq.services.queue_rules import rules_from
 from omq.storage import durable
 
 REQUESTS_PER_GROUP = 1024
@@ -154,14 +155,21 @@ class QueueManager:
         engine = parts.engine
         engine.begin(clock.wall_ns(), clock.monotonic_ns())
         known = {rules.name: number for number, rules in engine.core.rules.items()}
-        for rules in rules_from(queues, known, context.settings):
-            before = engine.core.rules.get(rules.queue)
-            if rules != before:
-                engine.define_queue(rules)
-                removed = rules.name not in queues
-                event = (events.QUEUE_DEFINED if before is None else events.QUEUE_REMOVED if removed
-                         else events.QUEUE_CHANGED)
-                self._log.event(event, REPORT, queue=rules.name)
+        changed = [rules for rules in rules_from(queues, known, context.settings)
+                   if rules != engine.core.rules.get(rules.queue)]
+        try:  # room for all of them: a reload is whole or refused
+            engine.core.block.reserve(len(changed), sum(len(rules.name) for rules in changed))
+        except SpoolFull as error:
+            engine.commit()
+            self._log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))
+            return
+        for rules in changed:
+            known_before = rules.queue in engine.core.rules
+            engine.define_queue(rules)
+            removed = rules.name not in queues
+            event = (events.QUEUE_DEFINED if not known_before else events.QUEUE_REMOVED if removed
+                     else events.QUEUE_CHANGED)
+            self._log.event(event, REPORT, queue=rules.name)
         engine.commit(sync=True)
         parts.control.renumber()
         parts.sessions.new_authority(authority)
@@ -189,7 +197,9 @@ class QueueManager:
         if left:
             self._log.event(events.FAILED, WARNING, at="drain",
                             reason=f"{len(left)} readers still hold messages")
-        parts.close_in_order(clock.wall_ns(), clock.monotonic_ns())
+        if not parts.close_in_order(clock.wall_ns(), clock.monotonic_ns()):
+            self._log.event(events.SPOOL_FULL, WARNING, path=self._context.paths.root,
+                            detail="the journal has no room to say that the manager stopped")
         self._log.event(events.MANAGER_STOPPED, REPORT)
 
     def die(self, cause: str) -> None:

@@ -1,0 +1,77 @@
+"""A disk that has no room for a journal file: a reload is refused whole, a stop goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from omq.base import events
+from omq.base.errors import SpoolFull
+from omq.services.manager_parts import Parts
+from omq.services.queue_manager import QueueManager
+from omq.storage.journal import JournalWriter
+from tests.unit.engine.world import A, World, make_world
+
+
+class Said:
+    """An event log that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def event(self, event: Any, *_: Any, **__: Any) -> None:
+        self.events.append(event)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The journal file is as good as full, and there is no other."""
+    made = make_world(tmp_path / "spool")
+
+    def rotate() -> None:
+        raise SpoolFull(path=tmp_path, detail="no space left on device")
+
+    monkeypatch.setattr(made.core.block, "rotate", rotate)
+    monkeypatch.setattr(JournalWriter, "room", lambda _: 0)
+    made.core.block._measure()
+    return made
+
+
+def test_a_reload_is_refused_whole(world: World, tmp_path: Path) -> None:
+    (tmp_path / "queues.conf").write_text("[A]\nmax_depth = 7\n\n[B]\n\n[NEW]\n")
+    (tmp_path / "authority.conf").write_text("")
+    (tmp_path / "omq.conf").write_text("")
+    said = Said()
+    manager = object.__new__(QueueManager)
+    manager._context = SimpleNamespace(conf_dir=tmp_path, settings=SimpleNamespace(  # type: ignore[assignment]
+        body_bytes_max=1 << 20))
+    manager._log = said  # type: ignore[assignment]
+    manager._parts = SimpleNamespace(engine=world.engine)  # type: ignore[assignment]
+    before = dict(world.core.rules)
+    manager._reload()
+    assert said.events == [events.RELOAD_REFUSED]
+    assert world.core.rules == before
+    assert world.core.rules[A].max_depth == 1000
+
+
+def test_a_stop_goes_on(world: World) -> None:
+    done: list[str] = []
+
+    def note(what: str) -> Any:
+        return lambda *_, **__: done.append(what)
+
+    end = SimpleNamespace
+    parts = Parts(
+        world.info.paths, end(close=note("lock")), world.engine, world.writer,  # type: ignore[arg-type]
+        end(by_id={}, close_gone=note("sessions")), end(), end(),  # type: ignore[arg-type]
+        end(stop=note("doorkeeper")), end(queue=end(remove=note("requests"))),  # type: ignore[arg-type]
+        end(remove=note("index")), end(clear_left_overs=note("listed")), 1)  # type: ignore[arg-type]
+    world.info.paths.ids.parent.mkdir(exist_ok=True)
+    world.info.paths.ids.write_text(json.dumps({}))
+    assert not parts.close_in_order(world.wall, world.mono)
+    assert done == ["doorkeeper", "sessions", "index", "requests", "listed", "lock"]
+    assert not world.info.paths.ids.exists()
