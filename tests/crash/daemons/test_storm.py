@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from omqtest.child import Child
-from omqtest.instance import MANAGER, WRITER
+from omqtest.instance import MANAGER, WAIT_S, WRITER
 from tests.crash.daemons.world import Run, ipc_objects, private_ipc, running
 
 LONG = bool(os.environ.get("OMQ_CRASH_LONG"))
@@ -34,6 +34,7 @@ class Storm:
         self._chance = random.Random(seed)
         self.thrown: dict[tuple[str, str], int] = {}
         self.daemon_deaths = 0
+        self._doomed: list[Child] = []  # a stopped process dies of SIGSEGV when it goes on
 
     def blow(self, seconds: float) -> None:
         """Every 50 ms a signal; what has died is started again."""
@@ -44,6 +45,8 @@ class Storm:
             name, victim = self._chance.choice(self._alive())
             number = self._chance.choice(SIGNALS)
             victim.send_signal(number)
+            if number == signal.SIGSEGV:
+                self._doomed.append(victim)
             key = (name, number.name)
             self.thrown[key] = self.thrown.get(key, 0) + 1
 
@@ -70,6 +73,8 @@ class Storm:
         for child in (*self._run.instance.running.values(), *clients["reader"],
                       *clients["putter"]):
             child.send_signal(signal.SIGCONT)
+        for child in self._doomed:
+            assert child.wait(WAIT_S) is not None, "a process outlives a SIGSEGV"
         # A manager that starts may still wait for the pool lock of a writer that was stopped.
         self._run.instance.running[MANAGER].wait(1.0)
         self._restart()
