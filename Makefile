@@ -8,6 +8,10 @@
 #   make crash              the power-cut simulator with fresh seeds for HOURS=1, then storms, fuzzing
 #                           and real file systems (root, loop devices); REPLAY="plain 7 120 all"
 #   make bench              speed and memory, as a table and JSON
+#   make setup-peers        Redis, PostgreSQL, RabbitMQ, beanstalkd and Postfix into build/peers,
+#                           nothing into the system; what the next two need
+#   make bench-peers        omq beside them, by turns: tables, JSON, picture, PERFORMANCE.md
+#   make bench-aims         every other aim of PERFORMANCE.md, beside its peer where it has one
 #   make wheel              dist/omq-VERSION-py3-none-any.whl
 #   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python
 #   make manual             manual pages and completions in share/, anew from the parsers
@@ -21,7 +25,10 @@ SPARK_STAMP := $(VENV)/.setup-spark-done
 ANALYTICS ?= build/analytics
 TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
 
-.PHONY: setup setup-spark run test check crash analytics manual bench wheel deb clean
+PEERS_STAMP := $(VENV)/.setup-peers-done
+PERFORMANCE := lib/omq/docs/PERFORMANCE.md
+
+.PHONY: setup setup-spark setup-peers bench-peers bench-aims run test check crash analytics manual bench wheel deb clean
 
 setup: $(STAMP)
 
@@ -82,6 +89,19 @@ manual: setup
 
 bench: setup
 	$(BIN)/python tests/bench/bench.py $(ARGS)
+
+# Debian's packages are unpacked, not installed: no service starts, and root is not needed.
+setup-peers: $(PEERS_STAMP)
+
+$(PEERS_STAMP): $(STAMP) tests/bench/peers/software.py
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--no-build-isolation --editable '.[dev,peers]'
+	$(BIN)/python -m tests.bench.peers.software
+	touch $@
+
+bench-peers: setup-peers
+	$(BIN)/python -m tests.bench.peers.bench_peers --json build/bench-peers.json \
+		--plot build/bench-peers.png --document $(PERFORMANCE) $(ARGS)
 
 wheel: setup
 	rm -rf build dist/omq-*.whl

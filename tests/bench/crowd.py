@@ -14,14 +14,14 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import multiprocess
 import numpy as np
 from multiprocess.connection import wait as wait_for
 
 from tests.bench.clients import HEAD, NUMBER_BITS, Control, Rows
-from tests.bench.instance import MANAGER, POOL_WRITER, BenchError, Instance, cpu_seconds
+from tests.bench.instance import BenchError, cpu_seconds
 
 Vector = np.ndarray[Any, np.dtype[np.int64]]
 Client = Callable[[Any], Rows]  # (start barrier) -> rows
@@ -31,6 +31,16 @@ END_BOUND_S = 600.0
 LOST = -1  # sent instead of rows by a client that failed
 
 _fork = multiprocess.get_context("fork")
+
+
+class Served(Protocol):
+    """What the clients work on: omq's instance, or a peer."""
+
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds so far, by daemon."""
+
+    def check_alive(self) -> None:
+        """BenchError when one has died."""
 
 
 @dataclass(slots=True)
@@ -84,8 +94,8 @@ class Done:
 class Crowd:
     """Processes that run one client function each."""
 
-    def __init__(self, instance: Instance, backlog_max: int, clients: int) -> None:
-        self.instance = instance
+    def __init__(self, served: Served, backlog_max: int, clients: int) -> None:
+        self._served = served
         self.control = Control(_fork.RawArray("q", 2 + 2 * clients), backlog_max)
         self._barrier = _fork.Barrier(clients + 1)
         self._processes: list[Any] = []
@@ -129,10 +139,8 @@ class Crowd:
 
     def cpu(self) -> dict[str, float]:
         """CPU seconds so far of the daemons and of all clients together."""
-        instance = self.instance
-        found = {name: cpu_seconds(instance.pid(name)) for name in (MANAGER, POOL_WRITER)
-                 if instance.alive(name)}
-        return found | {"clients": sum(cpu_seconds(each.pid) for each in self._processes)}
+        clients = sum(cpu_seconds(each.pid) for each in self._processes)
+        return self._served.cpu() | {"clients": clients}
 
     def close(self) -> None:
         for process in self._processes:
@@ -143,12 +151,12 @@ class Crowd:
 
 
 @contextmanager
-def crowd(instance: Instance, clients: int, backlog_max: int = 1 << 40) -> Iterator[Crowd]:
+def crowd(served: Served, clients: int, backlog_max: int = 1 << 40) -> Iterator[Crowd]:
     """A crowd for a `with`: no process outlives it."""
-    made = Crowd(instance, backlog_max, clients)
+    made = Crowd(served, backlog_max, clients)
     try:
         yield made
-        instance.check_alive()
+        served.check_alive()
     finally:
         made.close()
 

@@ -116,6 +116,11 @@ class Instance:
     def alive(self, name: str) -> bool:
         return name in self._running and self._running[name].poll() is None
 
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds so far of each daemon that runs."""
+        return {name: cpu_seconds(process.pid) for name, process in self._running.items()
+                if process.poll() is None}
+
     def forget_dead(self, name: str) -> None:
         """It is known to have ended by itself."""
         self._running.pop(name).wait()

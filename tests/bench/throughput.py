@@ -83,8 +83,9 @@ def _round(instance: Instance, ledger: Ledger, figure: Figure, timing: Timing) -
     before = instance.counters()
     with crowd(instance, figure.putters + figure.getters, figure.backlog_max) as made:
         marks = [ledger.mark() for _ in range(figure.putters)]
-        putters = [_add_putter(made, figure, number, mark) for number, mark in enumerate(marks)]
-        getters = [_add_getter(made, figure, number) for number in range(figure.getters)]
+        putters = [_add_putter(instance, made, figure, number, mark)
+                   for number, mark in enumerate(marks)]
+        getters = [_add_getter(instance, made, figure, number) for number in range(figure.getters)]
         began, ended, cpu = timed(made, timing.warm_up_s, timing.window_s)
         made.control.stop()
         put = made.results(putters)
@@ -100,13 +101,13 @@ def _round(instance: Instance, ledger: Ledger, figure: Figure, timing: Timing) -
     return _figures(put, got, began, ended, cpu) | _costs(before, after, put)
 
 
-def _add_putter(made: Crowd, figure: Figure, number: int, mark: int) -> int:
-    spool = made.instance.paths.root
+def _add_putter(instance: Instance, made: Crowd, figure: Figure, number: int, mark: int) -> int:
+    spool = instance.paths.root
     return made.add(partial(putter, spool, number, mark, figure.load, made.control))
 
 
-def _add_getter(made: Crowd, figure: Figure, number: int) -> int:
-    spool, batch = made.instance.paths.root, figure.load.batch
+def _add_getter(instance: Instance, made: Crowd, figure: Figure, number: int) -> int:
+    spool, batch = instance.paths.root, figure.load.batch
     client = figure.putters + number
     return made.add(
         lambda start: getter(spool, client, batch, made.control, start, main=number == 0))

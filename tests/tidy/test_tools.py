@@ -39,7 +39,8 @@ def test_installed_scripts_are_the_same_commands() -> None:
 def test_dependencies_are_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *optional["dev"], *optional["spark"]]
+    extras = [name for each in ("dev", "spark", "peers") for name in optional[each]]
+    wanted = [*project["dependencies"], *extras]
     pinned = {
         line.split("==")[0]
         for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()

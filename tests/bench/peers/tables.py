@@ -1,0 +1,132 @@
+"""What a run of the comparison found, as text and as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tests.bench import report
+from tests.bench.document import markdown_table
+from tests.bench.peers.rounds import WORKS
+
+OURS = "omq"
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+
+
+def ratio(ours: float, theirs: float) -> str:
+    return f"{ours / theirs:.2f}" if theirs else "-"
+
+
+def best_peer(record: dict[str, Any], work: str) -> dict[str, Any] | None:
+    """The quickest of the others at this work."""
+    others = [each for each in record["rates"] if each["work"] == work and each["peer"] != OURS]
+    return max(others, key=lambda each: float(each["rate"]), default=None)
+
+
+def rates(record: dict[str, Any], work: str) -> Table:
+    """One work: each system with omq's multiple of it; CPU time a message tells where it went."""
+    found = [each for each in record["rates"] if each["work"] == work]
+    ours = next((each["rate"] for each in found if each["peer"] == OURS), 0.0)
+    title = next(each.title for each in WORKS if each.name == work)
+    head = (title, "messages/s", "lowest", "highest", "omq / it", "rate / fdatasync",
+            "server CPU us", "clients CPU us")
+    rows = [(record["systems"][each["peer"]]["title"], f"{each['rate']:,.0f}",
+             f"{each['lowest']:,.0f}", f"{each['highest']:,.0f}", ratio(ours, each["rate"]),
+             f"{each['rate'] / each['fdatasync']:.2f}", _server(each["cpu_us"]),
+             f"{each['cpu_us']['clients']:.0f}") for each in found]
+    return head, rows
+
+
+def latencies(record: dict[str, Any]) -> Table:
+    head = ("durable put under half load, ms", "puts/s", "p50", "p99", "p99.9", "p99: omq / it")
+    found = record["latencies"]
+    ours = {each["load"]: each["p99"] for each in found if each["peer"] == OURS}
+    rows = []
+    for each in found:
+        words = ", at half of the best peer's rate" if each["load"] == "same" else ""
+        rows.append((record["systems"][each["peer"]]["title"] + words, f"{each['rate']:,.0f}",
+                     *(f"{each[point]:.2f}" for point in ("p50", "p99", "p99.9")),
+                     ratio(ours.get("own", 0.0), each["p99"])))
+    return head, rows
+
+
+def syncs(record: dict[str, Any]) -> Table:
+    head = ("answers after its sync?", "put", "syncs a put", "done", "syncs a done")
+    rows = [(record["systems"][name]["title"], _yes(each["put_waits"]),
+             f"{each['put_syncs']:.1f}", _yes(each["done_waits"]), f"{each['done_syncs']:.1f}")
+            for name, each in record["syncs"].items()]
+    return head, rows
+
+
+def aims(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The aims that this run can tell, in the form of tests/bench/aims."""
+    found = []
+    for work in WORKS:
+        best = best_peer(record, work.name)
+        ours = next((each for each in record["rates"]
+                     if each["work"] == work.name and each["peer"] == OURS), None)
+        if best is None or ours is None:
+            continue
+        times = ours["rate"] / best["rate"] if best["rate"] else math.inf
+        found.append({
+            "aim": f"{work.title}: at least {work.aim:g} x the best peer",
+            "found": f"{times:.2f} x {record['systems'][best['peer']]['title']} "
+                     f"({ours['rate']:,.0f} and {best['rate']:,.0f} messages/s)",
+            "reached": times >= work.aim})  # fmt: skip
+    own = {each["peer"]: each for each in record["latencies"] if each["load"] == "own"}
+    if OURS in own and len(own) > 1:
+        lowest = min((each for name, each in own.items() if name != OURS),
+                     key=lambda each: float(each["p99"]))
+        found.append({
+            "aim": "p99 of a durable put under half load: below every peer's",
+            "found": f"{own[OURS]['p99']:.2f} ms at {own[OURS]['rate']:,.0f}/s; lowest peer "
+                     f"{lowest['p99']:.2f} ms at {lowest['rate']:,.0f}/s "
+                     f"({record['systems'][lowest['peer']]['title']})",
+            "reached": own[OURS]["p99"] < lowest["p99"]})  # fmt: skip
+    return found
+
+
+def text(record: dict[str, Any]) -> str:
+    """For the terminal."""
+    parts = [report.machine_table(record["machine"]),
+             report.primitives_table(record["primitives"]),
+             report.steadiness(record["fdatasync_seen"])]
+    parts += [report.table(*each) for each in _tables(record)]
+    parts.append(_settings(record, "{title}, {version}: {settings}"))
+    return "\n".join(parts)
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """For the document."""
+    found, primitives = record["machine"], record["primitives"]
+    words = (
+        f"Measured {found['time']}: {found['processor']}, {found['usable_cores']} cores, "
+        f"{found['memory_bytes'] >> 30} GiB, Linux {found['kernel']}, {found['file_system']}, "
+        f"Python {found['python']}; load average at the start "
+        f"{found['load_average'][0]}.\n\nThe machine itself in the same run: "
+        f"{primitives['fdatasync']:,.0f} fdatasync of 4 KiB/s, {primitives['round_trips']:,.0f} "
+        f"System V round trips/s, CRC-32C {primitives['crc32c_1k_mb']:,.0f} MB/s of 1 KiB "
+        f"buffers. {report.steadiness(record['fdatasync_seen'])}.\n")
+    parts = [words, *(markdown_table(*each) for each in _tables(record)),
+             _settings(record, "* **{title}** ({version}): {settings}.")]
+    return "\n".join(parts)
+
+
+def _tables(record: dict[str, Any]) -> list[Table]:
+    works = [work.name for work in WORKS
+             if any(each["work"] == work.name for each in record["rates"])]
+    found = [*(rates(record, name) for name in works), latencies(record), syncs(record)]
+    return [each for each in found if each[1]]
+
+
+def _settings(record: dict[str, Any], form: str) -> str:
+    return "".join(form.format(**each) + "\n" for each in record["systems"].values())
+
+
+def _server(cpu_us: dict[str, float]) -> str:
+    return f"{cpu_us['server']:.0f}" if "server" in cpu_us else "(in the clients)"
+
+
+def _yes(waits: bool) -> str:  # noqa: FBT001
+    return "after" if waits else "before"
