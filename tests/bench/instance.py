@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from omq.services.plan import environment
 from omq.storage import segment
 from omq.storage.segment import AttachedIndex
 from omq.storage.spool import create_spool
+
+Settings = Mapping[str, Mapping[str, Any]]  # section, key
 
 QUEUE = "BENCH"
 MANAGER = "queue.manager"
@@ -47,13 +49,16 @@ class BenchError(Exception):
 class Instance:
     """One spool; `start` and `stop` its daemons, ask what they cost."""
 
-    def __init__(self, root: Path, messages_max: int) -> None:
+    def __init__(self, root: Path, messages_max: int, queues: Sequence[str] = (),
+                 settings: Settings | None = None) -> None:
+        """`queues`: more than QUEUE, each may go on with `key = value` lines; `settings`: those
+        of omq.conf that are not the bench's."""
         self.paths = SpoolPaths(root / "spool")
         self.conf = root / "conf"
         self.messages_max = messages_max
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         create_spool(self.paths.root)
-        _write_conf(self.conf, messages_max)
+        _write_conf(self.conf, messages_max, (QUEUE, *queues), settings or {})
 
     def pid(self, name: str) -> int:
         return self._running[name].pid
@@ -212,16 +217,20 @@ def _environment() -> dict[str, str]:
             if name not in _FOREIGN}
 
 
-def _write_conf(conf: Path, messages_max: int) -> None:
+def _write_conf(conf: Path, messages_max: int, queues: Sequence[str], more: Settings) -> None:
     """What is not set here is as shipped."""
     settings: dict[str, dict[str, Any]] = {
         "journal": {"archive": "delete"},  # a long run would fill the disk
         "index": {"messages_max": messages_max, "queue_entries_max": messages_max},
         "daemons": {"watchdog_s": 0, "event_level": "TRACE"},  # TRACE: checkpoints are told
     }
+    for section, keys in more.items():
+        settings.setdefault(section, {}).update(keys)
     text = "".join(
         f"[{section}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())
         for section, keys in settings.items())
     conf.mkdir()
     (conf / "omq.conf").write_text(text)
-    (conf / "queues.conf").write_text(f"[{QUEUE}]\ndescription = what the bench reads and writes\n")
+    (conf / "queues.conf").write_text("".join(
+        f"[{name}]\n{keys}\ndescription = what the bench reads and writes\n"
+        for name, _, keys in (queue.partition("\n") for queue in queues)))

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,8 @@ _POLL_S = 0.1
 _SMTP_PORT_FILE = "smtp.port"  # one line: host, port
 # What the user's shell may have set for another instance.
 _FOREIGN_VARIABLES = ("OMQ_SPOOL", "OMQ_CONF")
+
+Configure = Callable[[Path, Path, int], None]  # new conf directory, shipped one, port of the sink
 
 
 class InstanceError(Exception):
@@ -54,11 +56,12 @@ class Instance:
 
 
 @contextlib.contextmanager
-def running_instance(spool: Path, output: Path, sink_port: int) -> Iterator[Instance]:
+def running_instance(spool: Path, output: Path, sink_port: int,
+                     configure: Configure = write_conf) -> Iterator[Instance]:
     """Make a spool, start an instance in it, yield it when it is ready, stop it."""
     paths = SpoolPaths(spool)
     spool.mkdir(mode=0o750)
-    write_conf(paths.conf, shipped_conf(), sink_port)
+    configure(paths.conf, shipped_conf(), sink_port)
     with output.open("wb") as stream:
         process = subprocess.Popen(
             [*_command("omrc"), "--embedded", "--spool", str(spool)],

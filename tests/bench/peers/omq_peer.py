@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import omq
 from omq.format.index import Counter
-from tests.bench.instance import MANAGER, POOL_WRITER, QUEUE, Instance
+from tests.bench.instance import MANAGER, POOL_WRITER, QUEUE, Instance, Settings
 from tests.bench.peers.peer import Peer, Wire
 from tests.bench.peers.processes import tree
 
@@ -20,9 +21,10 @@ class OmqPeer(Peer):
         "as shipped, but for archive = delete; put, put_many; a reader with a batch of n: done of "
         "the last and get of the next are one request")
 
-    def __init__(self, folder: Path, messages_max: int = MESSAGES_MAX) -> None:
+    def __init__(self, folder: Path, messages_max: int = MESSAGES_MAX, queues: Sequence[str] = (),
+                 settings: Settings | None = None) -> None:
         super().__init__(folder)
-        self.instance = Instance(folder, messages_max)
+        self.instance = Instance(folder, messages_max, queues, settings)
 
     def version(self) -> str:
         return f"omq {omq.__version__}"

@@ -1,0 +1,127 @@
+"""`make bench-aims`: every aim of PERFORMANCE.md that bench-peers does not tell, with its figures.
+
+    python -m tests.bench.aims.bench_aims [--quick] [--only NAME]... [--depth N] [--rounds N]
+        [--json FILE] [--peers FILE] [--document FILE]
+
+Results are kept in the JSON file by benchmark, so that one can be repeated alone; the table is made
+of all that it holds, and of the aims in the JSON file of bench-peers. Exit code 1 when a benchmark
+could not be done or a count was wrong; a missed aim is no error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import shutil
+import signal
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tests.bench import machine, report
+from tests.bench.aims.finding import Setting, said
+from tests.bench.document import markdown_table, write_section
+from tests.bench.instance import BenchError
+from tests.bench.peers import tables
+from tests.bench.peers.bench_peers import folder
+from tests.bench.primitives import SyncProbe
+from tests.bench.throughput import Timing
+
+NAMES = ("small", "large", "mail", "company", "background")
+DEPTH, DEPTH_QUICK = 1_000_000, 5000
+FULL = Timing(warm_up_s=1.0, window_s=3.0, probe_s=0.3, rounds=5)
+QUICK = Timing(warm_up_s=0.05, window_s=0.2, probe_s=0.02, rounds=1)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run what was asked for."""
+    options = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _stop)
+    results = _known(options.json)
+    status = 0
+    try:
+        for name in options.only or NAMES:
+            status |= _run(name, _timing(options), options, results)
+            if options.json:
+                Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
+    except KeyboardInterrupt:
+        return 130
+    head, rows = table(results, _known(options.peers))
+    report.show(report.table(head, rows))
+    if options.document:
+        write_section(Path(options.document), "aims", markdown_table(head, rows))
+    return status
+
+
+def _run(name: str, timing: Timing, options: argparse.Namespace, results: dict[str, Any]) -> int:
+    root = folder(f"aims-{name}-")
+    probe = SyncProbe(root)
+    depth = options.depth or (DEPTH_QUICK if options.quick else DEPTH)
+    setting = Setting(root, probe, timing, depth, options.quick)
+    try:
+        found = importlib.import_module(f"tests.bench.aims.{name}").bench(setting)
+        results[name] = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": machine.describe(root), "fdatasync": probe.rate(timing.probe_s),
+            "findings": [asdict(each) for each in found]}  # fmt: skip
+        for each in found:
+            said(f"{name}: {each.aim}: {each.found}\n")
+    except BenchError as error:
+        said(f"bench-aims: {name}: {error}\n")
+        return 1
+    finally:
+        probe.close()
+        shutil.rmtree(root)
+    return 0
+
+
+def table(results: dict[str, Any], peers: dict[str, Any]) -> tables.Table:
+    """All aims, those beside the peers first."""
+    lines = [(each, peers["machine"]["time"]) for each in (tables.aims(peers) if peers else [])]
+    lines += [(each, results[name]["time"]) for name in NAMES if name in results
+              for each in results[name]["findings"]]
+    words = {True: "reached", False: "not reached", None: ""}
+    return ("aim", "found", "", "measured"), [
+        (each["aim"], each["found"], words[each["reached"]], time[:16]) for each, time in lines]
+
+
+def _known(path: str | None) -> dict[str, Any]:
+    if not path or not Path(path).exists():
+        return {}
+    found = json.loads(Path(path).read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def _timing(options: argparse.Namespace) -> Timing:
+    timing = QUICK if options.quick else FULL
+    rounds = options.rounds or timing.rounds
+    return Timing(timing.warm_up_s, timing.window_s, timing.probe_s, rounds)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="What omq aims at, and what it reaches here.")
+    parser.add_argument("--quick", action="store_true", help="short and shallow: whether it works")
+    parser.add_argument("--only", metavar="NAME", action="append", choices=NAMES,
+                        help=f"one of {', '.join(NAMES)}; may be given several times")
+    parser.add_argument("--depth", metavar="N", type=int, default=0,
+                        help=f"waiting messages where depth matters (default {DEPTH:,})")
+    parser.add_argument("--rounds", metavar="N", type=int, default=0,
+                        help=f"rounds (default {FULL.rounds})")
+    parser.add_argument("--json", metavar="FILE", help="where results are kept, by benchmark")
+    parser.add_argument("--peers", metavar="FILE", help="what bench-peers wrote with --json")
+    parser.add_argument("--document", metavar="FILE",
+                        help="write the table between the marks of this Markdown file")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

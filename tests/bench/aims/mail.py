@@ -1,0 +1,131 @@
+"""The mail switch beside Postfix: smtp-source to smtp-sink through each, and to a Maildir.
+
+All the same messages over the same sessions; the time goes from the first connection to the last
+message at the sink, or in the Maildir. Both sync a message before their 250, and a Maildir file
+before they forget the message. By turns, each with a fresh sink.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from omqdemo.instance import Instance, running_instance
+from tests.bench.aims.finding import Finding, Setting, at_least, said
+from tests.bench.instance import BenchError
+from tests.bench.peers import software
+from tests.bench.peers.postfix import LOCAL_DOMAIN, Postfix
+from tests.bench.peers.processes import (
+    Server,
+    free_port,
+    freeze_all,
+    pause,
+    thaw_all,
+    tree,
+)  # fmt: skip
+
+MESSAGES, MESSAGES_QUICK = 2000, 50
+SESSIONS, BYTES = 8, 4096
+END_BOUND_S = 300.0
+REMOTE, LOCAL = "remote@example.org", f"box@{LOCAL_DOMAIN}"
+_POLL_S = 0.005
+_RATIO_MIN = 1.0
+
+
+def configure(conf: Path, _shipped: Path, sink_port: int) -> None:
+    """omq as shipped: only a port of its own and where remote mail goes."""
+    conf.mkdir()
+    (conf / "omq.conf").write_text(
+        f"[mail]\nhostname = mail.bench.invalid\nsmtp_listen_port = {free_port()}\n"
+        f"unix_smarthost = 127.0.0.1:{sink_port}\n")
+
+
+class Switch:
+    """One of the two: where mail goes in, its processes, where local mail arrives."""
+
+    def __init__(self, title: str, port: int, pids: Callable[[], list[int]], mail: Path) -> None:
+        self.title, self.port, self.pids, self.mail = title, port, pids, mail
+
+
+def bench(setting: Setting) -> list[Finding]:
+    home, sink_port = setting.folder("mail"), free_port()
+    count = MESSAGES_QUICK if setting.quick else MESSAGES
+    with ExitStack() as stack:
+        instance = stack.enter_context(running_instance(
+            home / "spool", home / "output", sink_port, configure))
+        postfix = Postfix(setting.folder("postfix"), sink_port)
+        stack.callback(postfix.stop)
+        postfix.start()
+        switches = [_omq(instance), Switch(postfix.version(), postfix.port, postfix.server.pids,
+                                           postfix.maildir)]
+        for switch in switches:
+            freeze_all(switch.pids())
+        stack.callback(lambda: thaw_all([pid for each in switches for pid in each.pids()]))
+        rates: dict[tuple[str, str], list[float]] = {}
+        for number in range(setting.timing.rounds):
+            for kind in (REMOTE, LOCAL):
+                for switch in switches:
+                    rate = _round(switch, kind, count, sink_port, home)
+                    rates.setdefault((kind, switch.title), []).append(rate)
+                    said(f"mail: round {number + 1}, {kind}, {switch.title}: {rate:,.0f}/s\n")
+    ours, theirs = (switch.title for switch in switches)
+    return [_finding(what, rates[kind, ours], rates[kind, theirs], theirs)
+            for kind, what in ((REMOTE, "smtp-source to smtp-sink"), (LOCAL, "Maildir delivery"))]
+
+
+def _omq(instance: Instance) -> Switch:
+    return Switch("omq", instance.smtp_port, lambda: tree(instance.process.pid),
+                  instance.paths.root / "mail" / "box" / "new")
+
+
+def _finding(what: str, ours: list[float], theirs: list[float], name: str) -> Finding:
+    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+    return at_least(f"{what}: at least as fast as Postfix with fsync", ratio, _RATIO_MIN,
+                    f"{ratio:.2f} x {name}: {statistics.median(ours):,.0f} and "
+                    f"{statistics.median(theirs):,.0f} messages/s of {BYTES} bytes, {SESSIONS} "
+                    "sessions", omq=ours, postfix=theirs)
+
+
+def _round(switch: Switch, recipient: str, count: int, sink_port: int, home: Path) -> float:
+    """Messages per second from the first connection to the last arrival."""
+    before = _arrived(switch.mail)
+    thaw_all(switch.pids())
+    with ExitStack() as stack:
+        sink: Server | None = None
+        if recipient == REMOTE:
+            sink = Server("smtp-sink", home)
+            stack.callback(sink.stop)
+            sink.start([software.program("usr/sbin/smtp-sink"), "-u", "nobody", "-M", str(count),
+                        f"127.0.0.1:{sink_port}", "1000"], software.environment())
+            sink.wait_port(sink_port)
+        began = time.monotonic()
+        _send(switch.port, recipient, count)
+        deadline = began + END_BOUND_S
+        while not (sink.ended() if sink else _arrived(switch.mail) - before >= count):
+            if time.monotonic() > deadline:
+                raise BenchError(f"{switch.title}: not all mail arrived in {END_BOUND_S:g} s")
+            pause(_POLL_S)
+        passed = time.monotonic() - began
+    found = _arrived(switch.mail) - before
+    if found != (0 if sink else count):
+        raise BenchError(f"{switch.title}: {found} messages are in the Maildir")
+    freeze_all(switch.pids())
+    return count / passed
+
+
+def _send(port: int, recipient: str, count: int) -> None:
+    done = subprocess.run(
+        [software.program("usr/sbin/smtp-source"), "-d", "-s", str(SESSIONS), "-l", str(BYTES),
+         "-m", str(count), "-f", "bench@example.org", "-t", recipient, f"127.0.0.1:{port}"],
+        env=software.environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"smtp-source: {done.stderr}")
+
+
+def _arrived(folder: Path) -> int:
+    return len(os.listdir(folder)) if folder.exists() else 0
