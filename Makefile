@@ -22,10 +22,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 SPARK_STAMP := $(VENV)/.setup-spark-done
+PEERS_STAMP := $(VENV)/.setup-peers-done
 ANALYTICS ?= build/analytics
 TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
-
-PEERS_STAMP := $(VENV)/.setup-peers-done
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
 .PHONY: setup setup-spark setup-peers bench-peers bench-aims run test check crash analytics manual bench wheel deb clean
@@ -102,6 +101,10 @@ $(PEERS_STAMP): $(STAMP) tests/bench/peers/software.py
 bench-peers: setup-peers
 	$(BIN)/python -m tests.bench.peers.bench_peers --json build/bench-peers.json \
 		--plot build/bench-peers.png --document $(PERFORMANCE) $(ARGS)
+
+bench-aims: setup-peers
+	$(BIN)/python -m tests.bench.aims.bench_aims --json build/bench-aims.json \
+		--peers build/bench-peers.json --document $(PERFORMANCE) $(ARGS)
 
 wheel: setup
 	rm -rf build dist/omq-*.whl

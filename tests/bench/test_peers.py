@@ -43,6 +43,7 @@ class LosingWire:
         self._lost = False
         self.put = wire.put
         self.close = wire.close
+        self.abandon = wire.abandon
 
     def take(self, count: int, timeout_s: float) -> list[bytes]:
         found = self._wire.take(count, timeout_s)

@@ -101,6 +101,9 @@ class BeanstalkWire:
             self._expect(b"DELETED")
         self._socket.close()
 
+    def abandon(self) -> None:
+        self._socket.close()
+
     def _reserved(self) -> tuple[bytes, bytes] | None:
         line = self._line()
         if line == b"TIMED_OUT":

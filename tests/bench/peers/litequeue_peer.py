@@ -86,3 +86,6 @@ class LitequeueWire:
     def close(self) -> None:
         self._finish()
         self._queue.conn.close()
+
+    def abandon(self) -> None:
+        self._queue.conn.close()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import omq
 from omq.format.index import Counter
-from tests.bench.instance import MANAGER, POOL_WRITER, QUEUE, Instance, Settings
+from tests.bench.instance import MANAGER, POOL_WRITER, QUEUE, BenchError, Instance, Settings
 from tests.bench.peers.peer import Peer, Wire
-from tests.bench.peers.processes import tree
+from tests.bench.peers.processes import pause, tree
 
+SETTLE_BOUND_S = 300.0
 MESSAGES_MAX = 200_000
 
 
@@ -39,6 +42,25 @@ class OmqPeer(Peer):
             if self.instance.alive(name):
                 self.instance.stop(name)
         self.instance.kill_all()
+
+    def serve(self) -> None:
+        self.instance.start(MANAGER)
+
+    def settle(self) -> None:
+        """Wait until the pool has everything."""
+        target = self.instance.counters()[Counter.DURABLE_LSN]
+        deadline = time.monotonic() + SETTLE_BOUND_S
+        while self.instance.counters()[Counter.CHECKPOINT_LSN] < target:
+            self.instance.check_alive()
+            if time.monotonic() > deadline:
+                raise BenchError(f"no checkpoint in {SETTLE_BOUND_S:g} s")
+            pause(0.1)
+
+    def kill(self) -> None:
+        self.thaw()
+        for name in (MANAGER, POOL_WRITER):
+            if self.instance.alive(name):
+                self.instance.stop(name, signal.SIGKILL)
 
     def putter(self) -> Wire:
         return OmqWire(self.instance.paths.root)
@@ -84,3 +106,6 @@ class OmqWire:
             self._reader.flush()
             self._reader.close()
         self._connection.close()
+
+    def abandon(self) -> None:
+        self._connection.close()  # what it holds comes back

@@ -7,6 +7,7 @@ it; where a system gives no answer to an acknowledgement, its `settings` say so.
 
 from __future__ import annotations
 
+import signal
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +27,9 @@ class Wire(Protocol):
 
     def close(self) -> None:
         """Finish what was got last, and go."""
+
+    def abandon(self) -> None:
+        """Go without finishing what was got last."""
 
 
 class Peer(ABC):
@@ -52,6 +56,16 @@ class Peer(ABC):
     @abstractmethod
     def stop(self) -> None:
         """End everything that `start` began; may be called at any time."""
+
+    def serve(self) -> None:
+        """Start so far that a client can be served."""
+        self.start()
+
+    def kill(self) -> None:
+        """End it as a crash would; `start` then finds what it left."""
+        freeze_all(self.pids())
+        for server in self.servers:
+            server.stop(signal.SIGKILL)
 
     @abstractmethod
     def putter(self) -> Wire:

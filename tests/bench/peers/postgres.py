@@ -140,6 +140,9 @@ class PostgresWire:
             self._connection.execute("COMMIT")
         self._connection.close()
 
+    def abandon(self) -> None:
+        self._connection.close()
+
 
 def _make(folder: Path, data: Path) -> None:
     """A new cluster, as the user that the server will run as."""

@@ -169,6 +169,9 @@ class RabbitWire:
         self._finish()
         self._connection.close()  # answered after the acknowledgement before it
 
+    def abandon(self) -> None:
+        self._connection.close()
+
 
 def _bytes(body: Any) -> bytes:
     return body if isinstance(body, bytes) else bytes(body, "latin-1")

@@ -108,6 +108,9 @@ class RedisWire:
                 pipeline.execute()
         self._client.close()
 
+    def abandon(self) -> None:
+        self._client.close()
+
 
 class LeanRedisPeer(RedisPeer):
     name = "redis-lean"
@@ -150,6 +153,9 @@ class LeanWire:
     def close(self) -> None:
         if finishing := self._finishing():
             self._exchange(finishing)
+        self._socket.close()
+
+    def abandon(self) -> None:
         self._socket.close()
 
     def _finishing(self) -> list[bytes]:

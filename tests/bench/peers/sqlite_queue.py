@@ -116,3 +116,6 @@ class SqliteWire:
         self._delete()
         self._connection.execute("COMMIT")
         self._connection.close()
+
+    def abandon(self) -> None:
+        self._connection.close()
