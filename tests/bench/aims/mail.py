@@ -28,9 +28,11 @@ from tests.bench.peers.processes import (
     thaw_all,
     tree,
 )  # fmt: skip
+from tests.bench.peers.syncs import DELAY_S, syncs, traced
 
 MESSAGES, MESSAGES_QUICK = 2000, 50
 SESSIONS, BYTES = 8, 4096
+PROOF_COUNT = 10
 END_BOUND_S = 300.0
 REMOTE, LOCAL = "remote@example.org", f"box@{LOCAL_DOMAIN}"
 _POLL_S = 0.005
@@ -63,6 +65,7 @@ def bench(setting: Setting) -> list[Finding]:
         postfix.start()
         switches = [_omq(instance), Switch(postfix.version(), postfix.port, postfix.server.pids,
                                            postfix.maildir)]
+        proofs = {switch.title: _proof(switch, home) for switch in switches}
         for switch in switches:
             freeze_all(switch.pids())
         stack.callback(lambda: thaw_all([pid for each in switches for pid in each.pids()]))
@@ -74,8 +77,36 @@ def bench(setting: Setting) -> list[Finding]:
                     rates.setdefault((kind, switch.title), []).append(rate)
                     said(f"mail: round {number + 1}, {kind}, {switch.title}: {rate:,.0f}/s\n")
     ours, theirs = (switch.title for switch in switches)
-    return [_finding(what, rates[kind, ours], rates[kind, theirs], theirs)
-            for kind, what in ((REMOTE, "smtp-source to smtp-sink"), (LOCAL, "Maildir delivery"))]
+    kinds = ((REMOTE, "smtp-source to smtp-sink"), (LOCAL, "Maildir delivery"))
+    return [_told(proofs), *(_finding(what, rates[kind, ours], rates[kind, theirs], theirs)
+                             for kind, what in kinds)]
+
+
+def _told(proofs: dict[str, tuple[float, float]]) -> Finding:
+    """Whether all of them answer after the sync; the mail goes to a Maildir."""
+    return Finding(
+        "mail is on the disk before it is accepted", "; ".join(
+            f"{title}: {ms:.0f} ms a message when each sync takes {DELAY_S * 1000:.0f}, "
+            f"{each:.1f} syncs" for title, (ms, each) in proofs.items()),
+        all(ms >= DELAY_S * 1000 for ms, _ in proofs.values()))
+
+
+def _proof(switch: Switch, home: Path) -> tuple[float, float]:
+    """(ms until a message is accepted, syncs until it is delivered), each sync held up."""
+    before = _arrived(switch.mail)
+    trace = home / "mail.strace"
+    with traced(switch.pids(), trace):
+        began = time.monotonic()
+        _send(switch.port, LOCAL, PROOF_COUNT, sessions=1)
+        accepted = time.monotonic() - began
+        deadline = began + END_BOUND_S
+        while _arrived(switch.mail) - before < PROOF_COUNT:
+            if time.monotonic() > deadline:
+                raise BenchError(f"{switch.title}: not all mail arrived under strace")
+            pause(_POLL_S)
+    made = syncs(trace)
+    trace.unlink()
+    return accepted / PROOF_COUNT * 1000, made / PROOF_COUNT
 
 
 def _omq(instance: Instance) -> Switch:
@@ -118,9 +149,9 @@ def _round(switch: Switch, recipient: str, count: int, sink_port: int, home: Pat
     return count / passed
 
 
-def _send(port: int, recipient: str, count: int) -> None:
+def _send(port: int, recipient: str, count: int, sessions: int = SESSIONS) -> None:
     done = subprocess.run(
-        [software.program("usr/sbin/smtp-source"), "-d", "-s", str(SESSIONS), "-l", str(BYTES),
+        [software.program("usr/sbin/smtp-source"), "-d", "-s", str(sessions), "-l", str(BYTES),
          "-m", str(count), "-f", "bench@example.org", "-t", recipient, f"127.0.0.1:{port}"],
         env=software.environment(), capture_output=True, text=True, check=False)
     if done.returncode:

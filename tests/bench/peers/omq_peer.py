@@ -21,8 +21,9 @@ class OmqPeer(Peer):
     name = "omq"
     title = "omq"
     settings = (
-        "as shipped, but for archive = delete; put, put_many; a reader with a batch of n: done of "
-        "the last and get of the next are one request")
+        "as shipped, but for archive = delete (an hour's run would fill the disk), no watchdog and "
+        "the event level TRACE; put, put_many; a reader with a batch of n: done of the last and "
+        "get of the next are one request")
 
     def __init__(self, folder: Path, messages_max: int = MESSAGES_MAX, queues: Sequence[str] = (),
                  settings: Settings | None = None) -> None:

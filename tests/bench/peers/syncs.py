@@ -39,15 +39,15 @@ def check(peer: Peer, folder: Path) -> dict[str, Any]:
     trace = folder / f"{peer.name}.strace"
     try:
         assert ours.recv() == "ready"
-        with _strace(peer.pids() or [client.pid], trace):
+        with traced(peer.pids() or [client.pid], trace):
             found: dict[str, Any] = {}
             for step in ("put", "done"):
-                before = _syncs(trace)
+                before = syncs(trace)
                 ours.send(step)
                 times = ours.recv()
                 middle = statistics.median(times)
                 found |= {f"{step}_ms": middle * 1000, f"{step}_waits": middle >= DELAY_S,
-                          f"{step}_syncs": (_syncs(trace) - before) / COUNT}
+                          f"{step}_syncs": (syncs(trace) - before) / COUNT}
         ours.send("end")
         client.join()
     except EOFError:
@@ -80,7 +80,7 @@ def _client(peer: Peer, pipe: Any) -> None:
     getter.close()
 
 
-class _strace:
+class traced:
     """strace(1) on these processes while the `with` lasts."""
 
     def __init__(self, pids: list[int], trace: Path) -> None:
@@ -94,7 +94,7 @@ class _strace:
             command += ["-p", str(pid)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
         deadline = time.monotonic() + _ATTACH_BOUND_S
-        while not all(map(_traced, self._pids)):
+        while not all(map(_is_traced, self._pids)):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise BenchError(f"strace: {self._end()}")
             pause(0.01)
@@ -109,13 +109,13 @@ class _strace:
         return self._process.communicate()[1].decode(errors="replace")
 
 
-def _traced(pid: int) -> bool:
+def _is_traced(pid: int) -> bool:
     """Every thread of it."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return all("TracerPid:\t0\n" not in (thread / "status").read_text() for thread in threads)
 
 
-def _syncs(trace: Path) -> int:
+def syncs(trace: Path) -> int:
     """Calls so far; what another thread's line interrupts is told twice, the end as `resumed`."""
     text = trace.read_text()
     return len(re.findall(rf"^\d+ +(?:{_CALLS.replace(',', '|')})\(", text, re.MULTILINE))
