@@ -114,7 +114,8 @@ class Server:
         if self._process is None:
             return
         family = self.pids()
-        thaw_all(family)
+        if number != signal.SIGKILL:
+            thaw_all(family)
         self._process.send_signal(number)
         try:
             self._process.wait(STOP_BOUND_S)
