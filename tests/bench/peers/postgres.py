@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 from importlib.metadata import version as distribution
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import pq
 
 from tests.bench.instance import BenchError
 from tests.bench.peers import software
@@ -17,7 +19,7 @@ from tests.bench.peers.peer import Peer, Wire
 from tests.bench.peers.processes import Server, free_port, pause, unprivileged
 
 _BIN = "usr/lib/postgresql/15/bin"
-_POLL_S = 0.001
+POLL_S = 0.001
 OPTIONS = {
     "synchronous_commit": "on",
     "fsync": "on",
@@ -32,10 +34,14 @@ OPTIONS = {
     "jit": "off",
 }
 # Taking is deleting; the row comes back if the transaction is not committed.
-_TAKE = ("DELETE FROM queue WHERE id = ANY(ARRAY(SELECT id FROM queue ORDER BY id "
-         "FOR UPDATE SKIP LOCKED LIMIT %s)) RETURNING body")
-_PUT = "INSERT INTO queue (body) SELECT unnest(%s::bytea[])"
-_PUT_ONE = "INSERT INTO queue (body) VALUES (%s)"
+_TAKE = (b"DELETE FROM queue WHERE id = ANY(ARRAY(SELECT id FROM queue ORDER BY id "
+         b"FOR UPDATE SKIP LOCKED LIMIT $1)) RETURNING body")
+_PUT = b"INSERT INTO queue (body) SELECT unnest($1::bytea[])"
+_PUT_ONE = b"INSERT INTO queue (body) VALUES ($1)"
+_COUNT = struct.Struct("!q")
+_LENGTH = struct.Struct("!i")
+_ARRAY = struct.Struct("!iiIii")
+_BYTEA_OID = 17
 
 
 class PostgresPeer(Peer):
@@ -43,9 +49,10 @@ class PostgresPeer(Peer):
     title = "PostgreSQL, SKIP LOCKED"
     settings = (
         ", ".join(f"{key} {value}" for key, value in OPTIONS.items())
-        + "; psycopg with C, binary parameters, prepared statements, over a Unix socket; a put of "
-        "many is one INSERT of an array; get is DELETE of n rows chosen FOR UPDATE SKIP LOCKED, "
-        "its COMMIT (done) goes in one pipeline with the next BEGIN and DELETE")
+        + "; psycopg's libpq interface, prepared statements, binary parameters (its cursors cost "
+        "a third more), over a Unix socket; a put of many is one INSERT of an array; get is DELETE "
+        "of n rows chosen FOR UPDATE SKIP LOCKED, its COMMIT (done) goes in one pipeline with the "
+        "next BEGIN and DELETE")
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -79,11 +86,11 @@ class PostgresPeer(Peer):
         self._server.stop(signal.SIGINT)  # "fast": clients are ended, a checkpoint is written
 
     def putter(self) -> Wire:
-        return PostgresWire(self._connect())
+        return PostgresWire(self._connect(), gets=False)
 
     def getter(self, number: int, batch: int) -> Wire:
         del number, batch
-        return PostgresWire(self._connect())
+        return PostgresWire(self._connect(), gets=True)
 
     def waiting(self) -> int:
         with self._connect() as connection:
@@ -93,7 +100,7 @@ class PostgresPeer(Peer):
 
     def _connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(host=str(self.folder), port=self._port, dbname="postgres",
-                               user="bench", autocommit=True, prepare_threshold=0)
+                               user="bench", autocommit=True)
 
     def _answers(self) -> bool:
         try:
@@ -104,44 +111,86 @@ class PostgresPeer(Peer):
 
 
 class PostgresWire:
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    """Prepared statements through libpq itself: psycopg's cursors would cost more than the server.
+
+    Errors of the server are BenchError with its words."""
+
+    def __init__(self, connection: psycopg.Connection[Any], *, gets: bool) -> None:
         self._connection = connection
-        self._cursor = connection.cursor(binary=True)
+        self._libpq = libpq = connection.pgconn
         self._open = False
+        self._prepare(b"put", _PUT)
+        self._prepare(b"put one", _PUT_ONE)
+        if gets:
+            self._prepare(b"take", _TAKE)
+            self._prepare(b"begin", b"BEGIN")
+            self._prepare(b"commit", b"COMMIT")
+            libpq.enter_pipeline_mode()
+
+    def _prepare(self, name: bytes, statement: bytes) -> None:
+        _good(self._libpq.prepare(name, statement))
 
     def put(self, bodies: list[bytes]) -> None:
         if len(bodies) == 1:
-            self._cursor.execute(_PUT_ONE, (bodies[0],), binary=True)
+            _good(self._libpq.exec_prepared(b"put one", bodies, [1], 1))
         else:
-            self._cursor.execute(_PUT, (bodies,), binary=True)
+            _good(self._libpq.exec_prepared(b"put", [_array(bodies)], [1], 1))
 
     def take(self, count: int, timeout_s: float) -> list[bytes]:
         found = self._step(count)
         waited = 0.0
         while not found and waited < timeout_s:
-            pause(_POLL_S)
-            waited += _POLL_S
+            pause(POLL_S)
+            waited += POLL_S
             found = self._step(count)
         return found
 
     def _step(self, count: int) -> list[bytes]:
-        connection = self._connection
-        with connection.pipeline() as pipeline:
-            if self._open:
-                connection.execute("COMMIT")
-            connection.execute("BEGIN")
-            cursor = self._cursor.execute(_TAKE, (count,))
-            self._open = True
-            pipeline.sync()
-            return [bytes(row[0]) for row in cursor.fetchall()]
+        """COMMIT, BEGIN and the DELETE in one exchange."""
+        libpq = self._libpq
+        statements = 3 if self._open else 2
+        if self._open:
+            libpq.send_query_prepared(b"commit", None)
+        libpq.send_query_prepared(b"begin", None)
+        libpq.send_query_prepared(b"take", [_COUNT.pack(count)], [1], 1)
+        found = self._answers(statements)
+        self._open = True
+        return [found.get_value(row, 0) for row in range(found.ntuples)]
+
+    def _answers(self, statements: int) -> Any:
+        """The last of so many answers; each ends with None, all with the synchronization."""
+        libpq = self._libpq
+        libpq.pipeline_sync()
+        last: Any = None
+        for _ in range(statements):
+            last = _good(libpq.get_result())
+            assert libpq.get_result() is None, "more than one answer to a statement"
+        sync = libpq.get_result()
+        assert sync is not None and sync.status == pq.ExecStatus.PIPELINE_SYNC
+        return last
 
     def close(self) -> None:
         if self._open:
-            self._connection.execute("COMMIT")
+            self._libpq.send_query_prepared(b"commit", None)
+            self._answers(1)
         self._connection.close()
 
     def abandon(self) -> None:
         self._connection.close()
+
+
+def _good(answer: Any) -> Any:
+    if answer is None or answer.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+        words = answer.error_message.decode(errors="replace") if answer else "no answer"
+        raise BenchError(f"PostgreSQL: {words}")
+    return answer
+
+
+def _array(bodies: list[bytes]) -> bytes:
+    """bytea[] in the binary form of array_send: dimensions, no nulls, element type, size, from 1;
+    then each with its length."""
+    head = _ARRAY.pack(1, 0, _BYTEA_OID, len(bodies), 1)
+    return head + b"".join(part for body in bodies for part in (_LENGTH.pack(len(body)), body))
 
 
 def _make(folder: Path, data: Path) -> None:
