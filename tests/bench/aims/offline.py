@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.bench.aims.background import KEEP
 from tests.bench.aims.finding import Finding, Setting, at_least
-from tests.bench.instance import MANAGER, BenchError
+from tests.bench.instance import MANAGER, QUEUE, BenchError
 from tests.bench.peers.omq_peer import OmqPeer
 from tests.bench.peers.rounds import running
 
@@ -32,18 +32,20 @@ def bench(setting: Setting) -> list[Finding]:
         _history(peer, depth)
         peer.stop()
         start = [_start(peer) for _ in range(setting.timing.rounds)]
-        dump = [_timed(_command("omqdump", "--source", "files", "--spool", spool, "-e",
-                                f"t m {setting.root}/dump{number}.txt"))
-                for number in range(setting.timing.rounds)]
+        dump = [_timed(_omqdump(spool, f"t m {setting.root}/dump.txt"))]  # minutes
+        listing = [_timed(_omqdump(spool, f"l {QUEUE}"), depth)
+                   for _ in range(setting.timing.rounds)]
         scan = [_timed(_command("omqrecover", "scan", "--no-bodies", spool))
                 for _ in range(setting.timing.rounds)]
         _timed(_command("omq-archive", "--quiet", "--spool", spool))
         frames, seconds = _rebuild(spool)
-        lines = sum(1 for _ in (setting.root / "dump0.txt").open("rb"))
-    if lines < depth:
-        raise BenchError(f"the dump has {lines:,} lines for {depth:,} messages")
+        with (setting.root / "dump.txt").open("rb") as dumped:
+            records = sum(line.startswith(b"QPoolId=") for line in dumped)
+    if records != depth:
+        raise BenchError(f"the dump has {records:,} records for {depth:,} messages")
     return [
-        _finding("offline dump (omqdump, text)", dump, depth),
+        _finding("offline dump (omqdump t m, 16 lines a record)", dump, depth),
+        _finding("offline listing (omqdump l, a line a message)", listing, depth),
         _finding("scan (omqrecover scan --no-bodies)", scan, depth),
         _finding("recovery (a start of queue.manager until it serves)", start, depth),
         at_least("media recovery >= 300,000 frames/s", frames / seconds, FRAMES_MIN,
@@ -85,10 +87,17 @@ def _rebuild(spool: Path) -> tuple[int, float]:
     return int(found[1]), float(found[2])
 
 
-def _timed(command: list[str]) -> float:
+def _timed(command: list[str], lines_min: int = 0) -> float:
     began = time.monotonic()
-    _output(command)
-    return time.monotonic() - began
+    said = _output(command)
+    passed = time.monotonic() - began
+    if said.count("\n") < lines_min:
+        raise BenchError(f"{' '.join(command)}: fewer than {lines_min:,} lines")
+    return passed
+
+
+def _omqdump(spool: Path, option: str) -> list[str]:
+    return _command("omqdump", "--source", "files", "--spool", spool, "-e", option)
 
 
 def _output(command: list[str]) -> str:
