@@ -93,7 +93,8 @@ def run(root: Path, names: tuple[str, ...], timing: Timing, works: tuple[Work, .
         with running(peers):
             record["systems"] = {
                 peer.name: {"title": peer.title, "version": peer.version(),
-                            "settings": peer.settings} for peer in peers}  # fmt: skip
+                            "settings": peer.settings, "lean": peer.lean}
+                for peer in peers}  # fmt: skip
             if WORKS[0] in works:
                 record["syncs"] = {peer.name: check(peer, root) for peer in peers}
             record["rates"] = measure(peers, works, probe, timing, _said)

@@ -37,6 +37,7 @@ class Peer(ABC):
 
     name = ""  # what --only takes
     title = ""
+    lean = False  # its client is of our own making, where the usual library costs more
     batches = True  # it can put and get many in one exchange
     settings = ""  # everything that is not its default, and how it is used
 

@@ -115,6 +115,7 @@ class RedisWire:
 class LeanRedisPeer(RedisPeer):
     name = "redis-lean"
     title = "Redis Streams, lean client"
+    lean = True
     settings = ("the same server settings and the same exchanges, with hiredis on a bare socket "
                 "instead of redis-py: the least that a Python client can cost")
 
