@@ -46,7 +46,8 @@ def rates(record: dict[str, Any], work: str) -> Table:
     head = (title, "messages/s", "lowest", "highest", "omq / it", "rate / fdatasync",
             "server CPU us", "clients CPU us")
     rows = [(record["systems"][each["peer"]]["title"], f"{each['rate']:,.0f}",
-             f"{each['lowest']:,.0f}", f"{each['highest']:,.0f}", f"{multiple(ours, each):.2f}" if ours else "-",
+             f"{each['lowest']:,.0f}", f"{each['highest']:,.0f}",
+             f"{multiple(ours, each):.2f}" if ours else "-",
              f"{each['rate'] / each['fdatasync']:.2f}", _server(each["cpu_us"]),
              f"{each['cpu_us']['clients']:.0f}") for each in found]
     return head, rows
