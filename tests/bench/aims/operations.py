@@ -1,4 +1,4 @@
-"""What an operation costs at a depth of 1,000, of 100,000 and of --depth: it should not matter.
+"""What an operation costs at depths from 1,000 to --depth: it should not matter.
 
 The cost is the manager's own CPU time (/proc/PID/schedstat), which a busy disk does not change; a
 browse reads the index without the manager, so there it is the time of the caller. Moves and deletes
@@ -22,7 +22,7 @@ from tests.bench.instance import MANAGER, QUEUE, BenchError
 from tests.bench.peers.omq_peer import OmqPeer
 from tests.bench.peers.rounds import running
 
-DEPTHS = (1000, 100_000)
+DEPTHS = (1000, 100_000, 1_000_000)
 OTHER = "OTHER"
 BODY = bytes(200)
 BATCH, ORDER = 100, 100

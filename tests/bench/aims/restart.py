@@ -36,7 +36,7 @@ _SPARE = 50_000
 
 
 def bench(setting: Setting) -> list[Finding]:
-    ours = OmqPeer(setting.folder("omq"), 2 * setting.depth + _SPARE)
+    ours = OmqPeer(setting.folder("omq"), setting.depth + _SPARE)
     others = [] if setting.quick else [make(name, setting.root) for name in PEERS]
     found = {peer.name: _measure(peer, setting.depth) for peer in (*others, ours)}
     findings = [_deep(found, ours, others, setting.depth)]

@@ -98,14 +98,6 @@ class Server:
         if self._process is not None and self._process.poll() is not None:
             raise BenchError(f"{self.name} ended, code {self._process.returncode}:\n{self.tail()}")
 
-    def ended(self) -> bool:
-        """It is over, by itself and in order. BenchError with another code than 0."""
-        if self._process is None or self._process.poll() is None:
-            return False
-        if self._process.returncode:
-            self.check_alive()
-        return True
-
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-LOG_BYTES:]
 
