@@ -44,12 +44,14 @@ def rates(record: dict[str, Any], work: str) -> Table:
     ours = ours_at(record, work)
     title = next(each.title for each in WORKS if each.name == work)
     head = (title, "messages/s", "lowest", "highest", "omq / it", "rate / fdatasync",
-            "server CPU us", "clients CPU us")
+            "server CPU us", "clients CPU us", "all cores full at")
+    cores = record["machine"]["usable_cores"]
     rows = [(record["systems"][each["peer"]]["title"], f"{each['rate']:,.0f}",
              f"{each['lowest']:,.0f}", f"{each['highest']:,.0f}",
              f"{multiple(ours, each):.2f}" if ours else "-",
              f"{each['rate'] / each['fdatasync']:.2f}", _server(each["cpu_us"]),
-             f"{each['cpu_us']['clients']:.0f}") for each in found]
+             f"{each['cpu_us']['clients']:.0f}",
+             f"{cores * 1e6 / max(1.0, sum(each['cpu_us'].values())):,.0f}") for each in found]
     return head, rows
 
 
