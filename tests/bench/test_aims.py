@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.aims import bench_aims, deletes, operations
-from tests.bench.aims.finding import Setting, at_least, at_most
+from tests.bench.aims.finding import Setting, at_least, at_most, steady
 from tests.bench.instance import BenchError
 from tests.bench.primitives import SyncProbe
 
@@ -21,6 +21,11 @@ def setting(tmp_path: Path) -> Setting:
 def test_limits_are_reached_from_the_right_side() -> None:
     assert [at_most("", 1.0, 1.0, "").reached, at_most("", 1.1, 1.0, "").reached] == [True, False]
     assert [at_least("", 1.0, 1.0, "").reached, at_least("", 0.9, 1.0, "").reached] == [True, False]
+
+
+def test_nothing_is_judged_where_the_machine_was_unsteady() -> None:
+    finding = at_most("", 1.1, 1.0, "")
+    assert [steady(finding, 0.1).reached, steady(finding, 0.6).reached] == [False, None]
 
 
 def test_kept_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

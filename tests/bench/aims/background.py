@@ -9,10 +9,11 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from typing import Any
 
 from omq.base.settings import DEFAULTS
 from omq.format.index import Counter
-from tests.bench.aims.finding import Finding, Setting, at_most, said
+from tests.bench.aims.finding import Finding, Setting, at_most, said, steady
 from tests.bench.instance import MANAGER
 from tests.bench.peers.omq_peer import OmqPeer
 from tests.bench.peers.processes import Server, pause, thaw_all, tree
@@ -80,12 +81,20 @@ def bench(setting: Setting) -> list[Finding]:
             cost = 1 - statistics.median(
                 a["rate"] / max(1.0, b["rate"]) for a, b in zip(
                     rounds["whole", work.name], rounds["front", work.name], strict=True))
-            findings.append(at_most(
+            spread = _spread(found, work.name)
+            findings.append(steady(at_most(
                 f"checkpoint and archive cost the front < 15 % ({work.title})", cost, COST_MAX,
                 f"{cost:+.1%}: {rates['whole', work.name]:,.0f} and "
-                f"{rates['front', work.name]:,.0f} messages/s"))
+                f"{rates['front', work.name]:,.0f} messages/s; rounds differ by {spread:.0%}"),
+                spread))
         findings.append(_keeps_up(whole, setting))
     return findings
+
+
+def _spread(found: list[dict[str, Any]], work: str) -> float:
+    """How far the rounds of the same thing differ, of its median."""
+    return max((each["highest"] - each["lowest"]) / max(1.0, each["rate"])
+               for each in found if each["work"] == work)
 
 
 def _keeps_up(peer: Whole, setting: Setting) -> Finding:

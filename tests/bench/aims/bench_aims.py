@@ -85,7 +85,7 @@ def table(results: dict[str, Any], peers: dict[str, Any]) -> tables.Table:
     lines = [(each, peers["machine"]["time"]) for each in (tables.aims(peers) if peers else [])]
     lines += [(each, results[name]["time"]) for name in NAMES if name in results
               for each in results[name]["findings"]]
-    words = {True: "reached", False: "not reached", None: ""}
+    words = {True: "reached", False: "not reached", None: "not told"}
     return ("aim", "found", "", "measured"), [
         (each["aim"], each["found"], words[each["reached"]], time[:16]) for each, time in lines]
 

@@ -14,7 +14,7 @@ import multiprocess
 
 import omq
 from omq.core.index_view import IndexView
-from tests.bench.aims.finding import Finding, Setting, at_most, said
+from tests.bench.aims.finding import Finding, Setting, at_most, said, steady
 from tests.bench.instance import BenchError
 from tests.bench.peers.omq_peer import OmqPeer
 from tests.bench.peers.processes import pause
@@ -205,7 +205,14 @@ def _finding(peer: Alone, rates: dict[tuple[str, str], dict[str, Any]], works: l
         for work in works}
     spread = max((each["highest"] - each["lowest"]) / max(1.0, each["rate"])
                  for (name, _), each in rates.items() if name == Alone.name)
-    told = ", ".join(f"{cost:+.1%} ({work})" for work, cost in costs.items())
-    return at_most(f"{peer.title} costs the rest < 5 %", max(costs.values()), COST_MAX,
-                   f"costs {told}; alone, rounds differ by {spread:.0%}", costs=costs,
-                   spread=spread)
+    cpu = {work: _server_us(rates[peer.name, work]) / _server_us(rates[Alone.name, work]) - 1
+           for work in works}
+    told = ", ".join(f"{cost:+.1%} of the rate and {cpu[work]:+.1%} CPU time of the daemons "
+                     f"({work})" for work, cost in costs.items())
+    return steady(at_most(
+        f"{peer.title} costs the rest < 5 %", max(costs.values()), COST_MAX,
+        f"{told}; alone, rounds differ by {spread:.0%}", costs=costs, cpu=cpu), spread)
+
+
+def _server_us(found: dict[str, Any]) -> float:
+    return float(statistics.median(each["cpu_us"]["server"] for each in found["rounds"]))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tests.bench.primitives import SyncProbe
 from tests.bench.throughput import Timing
 
+SPREAD_MAX = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the table. `reached`: None where there is nothing to reach, only to tell."""
+    """One line of the table. `reached`: None where there is nothing to reach, or where it cannot be told."""
 
     aim: str
     found: str
@@ -52,3 +54,9 @@ def at_most(aim: str, value: float, limit: float, words: str, **details: Any) ->
 def at_least(aim: str, value: float, limit: float, words: str, **details: Any) -> Finding:
     """Reached when `value` is not below `limit`."""
     return Finding(aim, words, value >= limit, {"value": value, "limit": limit, **details})
+
+
+def steady(finding: Finding, spread: float) -> Finding:
+    """The same, but not judged where rounds of one and the same thing differ by more than
+    SPREAD_MAX: then a few per cent cannot be seen."""
+    return finding if spread <= SPREAD_MAX else replace(finding, reached=None)
