@@ -32,7 +32,7 @@ def test_kept_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMQ_BENCH_DIR", str(tmp_path / "b"))
     kept, document = tmp_path / "kept.json", tmp_path / "DOCUMENT.md"
     document.write_text("<!-- aims: begin -->\n<!-- aims: end -->\n")
-    old = {"aim": "an old aim", "found": "1 of 2", "reached": False}
+    old = {"aim": "an old aim", "found": "1 of 2", "reached": False, "details": {"limit": 2}}
     kept.write_text(json.dumps({"small": {"time": "2026-01-01T00:00:00", "findings": [old]}}))
     words = ["--quick", "--only", "large", "--json", str(kept), "--document", str(document)]
     assert bench_aims.main(words) == 0

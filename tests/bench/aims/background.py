@@ -93,8 +93,9 @@ def bench(setting: Setting) -> list[Finding]:
 
 def _spread(found: list[dict[str, Any]], work: str) -> float:
     """How far the rounds of the same thing differ, of its median."""
-    return max((each["highest"] - each["lowest"]) / max(1.0, each["rate"])
-               for each in found if each["work"] == work)
+    spreads: list[float] = [(each["highest"] - each["lowest"]) / max(1.0, each["rate"])
+                            for each in found if each["work"] == work]
+    return max(spreads)
 
 
 def _keeps_up(peer: Whole, setting: Setting) -> Finding:

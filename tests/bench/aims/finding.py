@@ -15,7 +15,8 @@ SPREAD_MAX = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the table. `reached`: None where there is nothing to reach, or where it cannot be told."""
+    """One line of the table. `reached`: None where there is nothing to reach, or where it cannot be
+    told."""
 
     aim: str
     found: str

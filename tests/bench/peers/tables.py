@@ -90,7 +90,7 @@ def aims(record: dict[str, Any]) -> list[dict[str, Any]]:
             "found": f"omq {ours['rate']:,.0f} messages/s: " + ", ".join(
                 f"{ratio:.2f} x {record['systems'][each['peer']]['title']} ({each['rate']:,.0f})"
                 for ratio, each in zip(times, best, strict=True)),
-            "reached": times[0] >= work.aim})  # fmt: skip
+            "reached": times[0] >= work.aim, "details": {"limit": work.aim}})  # fmt: skip
     own = {each["peer"]: each for each in record["latencies"] if each["load"] == "own"}
     if OURS in own and len(own) > 1:
         lowest = min((each for name, each in own.items() if name != OURS),
@@ -100,7 +100,8 @@ def aims(record: dict[str, Any]) -> list[dict[str, Any]]:
             "found": f"{own[OURS]['p99']:.2f} ms at {own[OURS]['rate']:,.0f}/s; lowest peer "
                      f"{lowest['p99']:.2f} ms at {lowest['rate']:,.0f}/s "
                      f"({record['systems'][lowest['peer']]['title']})",
-            "reached": own[OURS]["p99"] < lowest["p99"]})  # fmt: skip
+            "reached": own[OURS]["p99"] < lowest["p99"],
+            "details": {"limit": lowest["p99"]}})  # fmt: skip
     return found
 
 
