@@ -33,13 +33,14 @@ def test_kept_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, document = tmp_path / "kept.json", tmp_path / "DOCUMENT.md"
     document.write_text("<!-- aims: begin -->\n<!-- aims: end -->\n")
     old = {"aim": "an old aim", "found": "1 of 2", "reached": False, "details": {"limit": 2}}
-    kept.write_text(json.dumps({"small": {"time": "2026-01-01T00:00:00", "findings": [old]}}))
+    kept.write_text(json.dumps({"small": {
+        "machine": {"time": "2026-01-01T00:00:00", "load_average": [3.0]}, "findings": [old]}}))
     words = ["--quick", "--only", "large", "--json", str(kept), "--document", str(document)]
     assert bench_aims.main(words) == 0
     found = json.loads(kept.read_text())
     assert set(found) == {"small", "large"}
     text = document.read_text()
-    assert "| an old aim | 1 of 2 | not reached | 2026-01-01T00:00 |" in text
+    assert "| an old aim | 1 of 2 | not reached | 2026-01-01T00:00, 3.0 |" in text
     assert "| 1 MiB bodies:" in text
     assert not list((tmp_path / "b").iterdir())
 

@@ -17,7 +17,6 @@ import shutil
 import signal
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -66,7 +65,6 @@ def _run(name: str, timing: Timing, options: argparse.Namespace, results: dict[s
     try:
         found = importlib.import_module(f"tests.bench.aims.{name}").bench(setting)
         results[name] = {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": machine.describe(root), "fdatasync": probe.rate(timing.probe_s),
             "findings": [asdict(each) for each in found]}  # fmt: skip
         for each in found:
@@ -82,13 +80,19 @@ def _run(name: str, timing: Timing, options: argparse.Namespace, results: dict[s
 
 def table(results: dict[str, Any], peers: dict[str, Any]) -> tables.Table:
     """All aims, those beside the peers first."""
-    lines = [(each, peers["machine"]["time"]) for each in (tables.aims(peers) if peers else [])]
-    lines += [(each, results[name]["time"]) for name in NAMES if name in results
+    lines = [(each, _when(peers)) for each in (tables.aims(peers) if peers else [])]
+    lines += [(each, _when(results[name])) for name in NAMES if name in results
               for each in results[name]["findings"]]
     words = {True: "reached", False: "not reached", None: "cannot be told"}
-    return ("aim", "found", "", "measured"), [
+    return ("aim", "found", "", "measured, load average"), [
         (each["aim"], each["found"], words[each["reached"]] if "limit" in each["details"]
-         else "", time[:16]) for each, time in lines]
+         else "", when) for each, when in lines]
+
+
+def _when(run: dict[str, Any]) -> str:
+    """The time, and how busy the machine was with it and with all else."""
+    found = run["machine"]
+    return f"{found['time'][:16]}, {found['load_average'][0]:.1f}"
 
 
 def _known(path: str | None) -> dict[str, Any]:
