@@ -22,7 +22,7 @@ from omq.base.errors import ConfigError
 from omq.base.names import escape
 
 _SECTION = re.compile(r"\[([^\[\]]{1,64})\]")
-_SIZE = re.compile(r"([0-9][0-9_]*)\s*(B|KiB|MiB|GiB)?")
+_SIZE = re.compile(r"(-?[0-9][0-9_]*)\s*(B|KiB|MiB|GiB)?")
 _UNIT = {None: 1, "B": 1, "KiB": limits.KIB, "MiB": limits.MIB, "GiB": limits.GIB}
 _TRUTH = {"yes": True, "no": False}
 

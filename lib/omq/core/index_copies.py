@@ -24,6 +24,8 @@ from omq.format.index import (
     IndexLayout,
 )
 
+_PRIORITY_MAX: Final = np.uint64(9)
+_SEQUENCE_BITS: Final = np.uint64(60)  # an LSN has fewer
 _FIGURE_MAX: Final = 1e12  # above every real load; keeps columns readable
 _KNOWN_STATES: Final = frozenset(int(state) for state in EntryState if state)
 _KNOWN_VECTOR: Final = np.array(sorted(_KNOWN_STATES), dtype="u1")
@@ -64,13 +66,20 @@ class IndexCopies:
         """Columns of doubles of one row."""
         return tuple(figure(float(self._vector(name)[number])) for name in names)
 
-    def on_queue(self, queue: int) -> tuple[Vector, Vector]:
-        """(entry numbers, sequences) of a queue in the order in which they are handed out."""
+    def on_queue(self, queue: int, first: int | None = None) -> tuple[Vector, Vector]:
+        """(entry numbers, sequences) of a queue in the order in which they are handed out; of the
+        `first` ones only, which are found without sorting the others."""
         high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
         used = (self._vector("e_queue")[:high] == queue) & (self._vector("e_state")[:high] != 0)
         numbers = np.flatnonzero(used)
         sequences = self._vector("e_sequence")[numbers]
-        order = np.lexsort((sequences, ~self._vector("e_priority")[numbers]))  # unsigned: 9 first
+        late = _PRIORITY_MAX - self._vector("e_priority")[numbers].astype("<u8")
+        keys = (late << _SEQUENCE_BITS) | sequences  # highest priority first, then the oldest
+        if first is not None and first < len(keys):
+            chosen = np.argpartition(keys, first)[:first]
+            order = chosen[np.argsort(keys[chosen])]
+        else:
+            order = np.argsort(keys)
         return numbers[order], sequences[order]
 
     def in_state(self, state: EntryState) -> tuple[Vector, Vector]:

@@ -171,7 +171,8 @@ class IndexView:
         rows = [row for row in self.queues() if queue is None or row.name == queue]
         if queue is not None and not rows:
             raise UnknownQueue(queue=escape(queue))
-        found = (raw for row in rows for raw in self._raw(self._copies.on_queue(row.number))
+        first = None if limit is None else 2 * limit + 64  # some may leave the queue meanwhile
+        found = (raw for row in rows for raw in self._raw(self._copies.on_queue(row.number, first))
                  if raw[1][0] == row.number)
         return islice(found, limit)
 
