@@ -22,8 +22,8 @@ import numpy as np
 from omq.base.errors import IndexFull
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
+from omq.core.new_records import CompactRecords, RecordImages
 from omq.core.rebuild import load
-from omq.core.recovery import WINDOW_BYTES
 from omq.core.redo import Redo
 from omq.core.slots import Vector
 from omq.core.state import SPECIAL_QUEUES, Core
@@ -44,6 +44,7 @@ _READERS: Final = 1
 _SPARE: Final = 1024
 _PARTS_MAX: Final = 17  # queue parts a pool record has at most, and one for IDEL
 _TRIES: Final = 3
+_WINDOW_BYTES: Final = 16 << 20  # of journal redone at once: bounds what it takes beside the index
 
 
 @dataclass(slots=True)
@@ -77,7 +78,10 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int) -> OfflineIndex:
     try:
         pool.lay_double_write()
         redo, scan = _redo(paths, uuid, pool, control)
+        born, redo.images = redo.images, RecordImages()
+        assert isinstance(born, CompactRecords)
         pool.lay(redo.changes())
+        pool.lay_rows(born.rows())
         core = _fill(pool, uuid, now_ns, findings)
     finally:
         pool.close()
@@ -94,7 +98,7 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int) -> OfflineIndex:
 def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl | None
           ) -> tuple[Redo, JournalScan]:
     """The journal behind the checkpoint, redone in memory."""
-    redo = Redo(pool)
+    redo = Redo(pool, images=CompactRecords())
     number = offset = 0
     if control is not None:
         redo.queues, redo.lsn = dict(control.queues), control.lsn
@@ -107,7 +111,7 @@ def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl 
         window.append(block)
         size += block.header.length
         redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
-        if size >= WINDOW_BYTES:
+        if size >= _WINDOW_BYTES:
             redo.apply(window)
             window, size = [], 0
     redo.apply(window)
