@@ -96,6 +96,9 @@ def test_a_segment_whose_ids_are_lost(live: Instance) -> None:
     assert "read from the files" in live.run("omqdump", "-e", "s").err
     said = live.dump("--segment", str(ids.segment), "-e", "t q -")
     assert f"Message Pool Id={qpool}\n" in said.out
+    head = said.out[: said.out.index("====Active Messages====")]
+    for name in ("Queue Manager, pid ", "Cause: ", "Stack:", "Last requests", "  puts = 1\n"):
+        assert name in head
     assert live.run("omqdump", "--segment", "999999999", "-e", "s").code == 69
     live.paths.ids.write_bytes(kept)
 
