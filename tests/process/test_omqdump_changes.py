@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import select
+import signal
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from omq.base.errors import Exit
+from omq.core.history import History
+from omq.format.journal import FrameType
 from omq.ipc.outgoing import Outgoing
 from omq.storage.containers import read_item
 from tests.process.operator_world import WAIT_S, Instance
@@ -150,6 +157,32 @@ def test_copy_makes_new_messages_with_the_same_content(live: Instance) -> None:
     (row,) = [json.loads(line) for line in live.dump(
         "-e", "l A --where property:customer=42", "--json").out.splitlines()]
     assert row["queue"] == "A"
+
+
+def test_many_copies_go_in_batches_and_stop_at_a_full_queue(live: Instance) -> None:
+    with live.connect() as connection:
+        connection.put_many("A", [b"%d" % n for n in range(700)])
+    queues = (live.conf / "queues.conf").read_text()
+    (live.conf / "queues.conf").write_text(queues.replace("[B]\n", "[B]\nmax_depth = 650\n"))
+    assert live.manager is not None
+    live.manager.send_signal(signal.SIGHUP)
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while "depth=650" not in live.dump("-e", "v B").out:
+            assert time.monotonic() < deadline, "the manager did not read its configuration again"
+            select.select([], [], [], 0.02)
+        said = live.run("omqdump", "-e", "C A B 1 all", "--yes")
+        assert said.code == Exit.TEMPORARY, said
+        assert "650 of 700 messages: copy to B" in said.out
+        assert len(live.on("A")) == 700
+        assert live.bodies("B") == [b"%d" % n for n in range(650)]  # the first, in their order
+        times = Counter(each.time_ns for each in History(live.paths).read(
+            lambda frames: frames["type"] == FrameType.PUT) if each.queue == "B")
+        assert times.most_common(1)[0][1] == 500  # a batch is in one block
+    finally:
+        (live.conf / "queues.conf").write_text(queues)
+        live.manager.send_signal(signal.SIGHUP)
+        live.bodies("A")
 
 
 def test_export_and_import_are_byte_exact(live: Instance, tmp_path: Path) -> None:

@@ -18,7 +18,16 @@ from typing import Any, Final
 
 import omq
 from omq.base.config import load_settings
-from omq.base.errors import ManagerUnavailable, MessagesRefused, NotConfirmed, OmqError
+from omq.base.errors import (
+    IndexFull,
+    ManagerUnavailable,
+    MessagesRefused,
+    MessageTooLong,
+    NotConfirmed,
+    OmqError,
+    QueueFull,
+    SpoolFull,
+)
 from omq.base.names import escape
 from omq.cli.plan import Change, Doing, Target
 from omq.core.index_rows import EntryRow
@@ -122,13 +131,30 @@ def copy(location: Location, command: str, change: Change, rows: Sequence[EntryR
                 change.targets, len(rows), reason=reason))
             for batch in _batches(rows):
                 found = list(_copies(stored, batch, change.priority, names, report))
-                connection.put_many(goal, [new for _, new in found])
-                report.done += [qpool for qpool, _ in found]
+                _put(connection, goal, found, report)
                 progress(len(report.done) + len(report.refused))
     finally:
         stored.close()
         progress.end()
     return report
+
+
+def _put(connection: Connection, goal: str, batch: list[tuple[int, Outgoing]], report: Report
+         ) -> None:
+    """One batch; if it is refused for what one of its messages is, or for want of room, each half
+    by itself."""
+    if not batch:
+        return
+    try:
+        connection.put_many(goal, [new for _, new in batch])
+        report.done += [qpool for qpool, _ in batch]
+    except (MessageTooLong, QueueFull, IndexFull, SpoolFull) as error:
+        if len(batch) == 1:
+            report.refused.append(Refusal(batch[0][0], error.status, str(error)))
+            return
+        half = len(batch) // 2
+        _put(connection, goal, batch[:half], report)
+        _put(connection, goal, batch[half:], report)
 
 
 def _batches(rows: Sequence[EntryRow]) -> Iterator[list[EntryRow]]:

@@ -1,4 +1,4 @@
-"""The head of a tombstone: cause, stack, last requests and counters; the dump of the memory follows.
+"""The head of a tombstone: cause, stack, last requests, counters; the dump of the memory follows.
 
 A dying manager writes it of itself (services.manager_tombstone); omqdump writes it of a segment
 that a killed one left, as far as a segment tells. Lines without line ends.
