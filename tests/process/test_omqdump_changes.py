@@ -75,7 +75,7 @@ def test_move_copy_put_delete_of_an_opened_message(live: Instance) -> None:
     (qpool,) = live.put("A", BINARY)
     said = live.dump("--reason", "ticket 7", stdin="g\nA\nm\n\nB\np\n\nLOCAL\nr\n\n")
     assert (live.on("A"), live.on("B"), live.on("LOCAL")) == ([], [qpool], [qpool])
-    assert 'QUEUE            "B" 4 ready' in said.out
+    assert '"B" 4 ready 0 ' in said.out
     assert "Access Count = 1" in said.out, "one record, however many queues (the seed's test)"
     live.dump(stdin="f\nB\nd\n\n")
     assert (live.on("B"), live.on("LOCAL")) == ([], [qpool])

@@ -12,12 +12,12 @@ from typing import Final
 
 from omq.base.clock import NS_PER_S, seed_time
 from omq.core.index_view import IndexView, RawEntry
-from omq.core.item_refs import place
+from omq.core.item_refs import brief, place
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 from omqdump import render
 
-_STATES: Final = {int(state): f"{state.name.lower():<9}" for state in EntryState}
+_STATES: Final = {int(state): f"{state.name.lower():<8}" for state in EntryState}
 _ACTIVE: Final = int(EntryState.ACTIVE)
 _CONTAINER: Final = int(RecordFlag.CONTAINER)
 _PERSISTENT: Final = int(RecordFlag.PERSISTENT)
@@ -44,7 +44,7 @@ class _Times(dict[int, str]):
     def __missing__(self, second: int) -> str:
         if len(self) > _SECONDS_KEPT:
             self.clear()
-        shown = self[second] = f"{seed_time(second * NS_PER_S):<18}"
+        shown = self[second] = f"{seed_time(second * NS_PER_S):<17}"
         return shown
 
 
@@ -55,14 +55,14 @@ def _chunk(view: IndexView, columns: list[list[int]], times: _Times, files: dict
         if state == _ACTIVE and attempts:
             attempts -= 1
         if flags & _CONTAINER:
-            ref = view.item_ref(word, offset, length, flags)
+            ref = brief(view.item_ref(word, offset, length, flags))
         else:
             file = files.get(word)
             if file is None:
-                file = files[word] = place(word, 0)[:-1]
+                file = files[word] = brief(place(word, 0))[:-1]
             ref = f"{file}{offset}"
-        yield (f"{qpool:<11} {priority:<4} {_STATES[state]} "
-               f"{'y' if flags & _PERSISTENT else 'n'}     {attempts:<7} {size:<11} "
+        yield (f"{qpool:<9} {priority:<3} {_STATES[state]} "
+               f"{'y' if flags & _PERSISTENT else 'n'} {attempts:<4} {size:<8} "
                f"{times[submitted // NS_PER_S]} {ref}")
 
 
