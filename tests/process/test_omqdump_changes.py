@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import select
 import signal
 import time
@@ -157,6 +159,29 @@ def test_copy_makes_new_messages_with_the_same_content(live: Instance) -> None:
     (row,) = [json.loads(line) for line in live.dump(
         "-e", "l A --where property:customer=42", "--json").out.splitlines()]
     assert row["queue"] == "A"
+
+
+def test_a_mail_is_shown_in_the_originals_layout(live: Instance) -> None:
+    mail = b"From: a@b\r\nSubject: TestMsg (1)\r\n\tThu\r\n\r\nhello\r\n"
+    with live.connect() as connection:
+        connection.put("A", mail, properties={"mail.from": "a@b", "mail.to.A": "c@d\ne@f"})
+    (qpool,) = live.on("A")
+    said = live.dump(stdin="g\nA\nr\n\n").out.splitlines()
+    shown = [re.sub(r"\d+/\d+/\d+ \d+:\d+\.\d+[+-]\d+", "DATE", line) for line in said[2:-1]]
+    assert shown[1].startswith("Msg File = ~/journal/")
+    assert shown[2:8] == ["Access Count = 1", "TF File =", "TF Info Flags = 0", "Filter Route =",
+                          f"QPoolId = {qpool}", shown[7]]
+    fields = [line.split(" (DN) ") for line in shown[9:]]
+    assert [(name.rstrip(), len(name)) for name, _ in fields] == [(name, 16) for name in (
+        "HEADER", "CREATOR", "SUBJECT", "CREATE_DATE", "MSG_INT_ID", "ITEM_CREATE_DATE",
+        "CONTENT_FILE", "PROPERTY", "PROPERTY", "RECIPIENT", "RECIPIENT", "ROUTE_TRACE")]
+    values = [value for _, value in fields]
+    assert values[0] == "4 1 1 0 0x0 0x0 1 0x0"
+    assert values[1] == f'0 {os.getpid()} 0 0 0 0 "a@b" "" ""'
+    assert values[2] == '"TestMsg (1) Thu" "" "IA5" "" ""'
+    assert values[3] == values[5] == "DATE"
+    assert values[9:11] == ['0x0 0 1 "A" "" "c@d"', '0x0 0 1 "A" "" "e@f"']
+    assert re.fullmatch(r'DATE 1 "A" 4 ready 0 \d+', values[11])
 
 
 def test_many_copies_go_in_batches_and_stop_at_a_full_queue(live: Instance) -> None:
