@@ -59,6 +59,7 @@ class OfflineIndex:
     findings: list[Finding] = field(default_factory=list)
     clean: bool = False  # the last manager stopped in order
     moved: bool = False  # the checkpoint moved while the files were read
+    pending: int = 0  # changes of pool records that are only in the journal
 
 
 def read_files(paths: SpoolPaths, now_ns: int) -> OfflineIndex:
@@ -80,6 +81,7 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int) -> OfflineIndex:
         redo, scan = _redo(paths, uuid, pool, control)
         born, redo.images = redo.images, RecordImages()
         assert isinstance(born, CompactRecords)
+        pending = len(born) + len(redo.dirty) + len(redo.clears)
         pool.lay(redo.changes())
         pool.lay_rows(born.rows())
         core = _fill(pool, uuid, now_ns, findings)
@@ -92,7 +94,7 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int) -> OfflineIndex:
     moved = (again.generation if again else 0) != (control.generation if control else 0)
     kept = [f for f in findings if f.kind not in (Kind.END, Kind.TORN)]
     return OfflineIndex(core.t, redo.lsn, scan.durable_lsn, control, redo.queues, kept,
-                        redo.clean_stop, moved)
+                        redo.clean_stop, moved, pending)
 
 
 def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl | None
