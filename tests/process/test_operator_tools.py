@@ -17,7 +17,7 @@ from omq.format.pool import Message, encode_message
 from omq.storage import spool
 from omq.storage.pool import PoolFiles
 from omq.storage.segment import attach, read_ids
-from tests.process.operator_world import WAIT_S, Instance
+from tests.process.operator_world import QUEUES, WAIT_S, Instance
 
 LOOKING = {
     "omqdump": ["-e", "s", "-e", "T", "-e", "L", "-e", "l A", "-e", "v A", "-e", "t q -"],
@@ -68,6 +68,29 @@ def test_hold_release_and_why(live: Instance) -> None:
     assert said.code == 1 and "omqlog --message" in said.err
     assert live.run("omrelease", "--where", "queue=A").code == 1
     assert live.run("omhold").code == 64
+
+
+def test_every_other_reason_has_its_word(tmp_path: Path) -> None:
+    made = Instance(tmp_path / "spool")
+    (made.conf / "queues.conf").write_text(QUEUES + "\n[STILL]\nget = inhibited\n")
+    made.start()
+
+    def why(qpool: int) -> str:
+        (found,) = rows(made.run("omqwhy", str(qpool), "--json").out)
+        return str(found["why"])
+
+    first, second, gone = made.put("A", b"1", b"2", b"3")
+    (still,) = made.put("STILL", b"4")
+    made.dump("-e", f"D A --where id={gone}")
+    with made.connect("slow") as connection, connection.reader("A") as reader:
+        assert why(second) == "ready"
+        assert len(reader.next(timeout_s=WAIT_S)) == 1
+        assert [why(each) for each in (second, still, gone)] == [
+            "readers_busy", "get_inhibited", "deleted"]
+        made.kill()
+        made.start()
+        assert why(first) == "limbo"  # until its reader comes back
+    made.end()
 
 
 def test_poison_goes_back_marked_and_within_a_limit(live: Instance) -> None:
@@ -192,6 +215,18 @@ def test_a_wrong_index_is_told_from_a_wrong_pool(live: Instance) -> None:
     assert first["journal"]["queues"]["A"]["state"] == "ready"
     assert f"index is wrong about message {qpool}" in live.run("omqcheck").out
     assert any(row["kind"] == "index" and row["rule"] == "queue" for row in rows(said.out))
+
+
+def test_the_biography_of_a_message_that_is_gone_by_its_own_id(live: Instance) -> None:
+    with live.connect() as connection:
+        text = connection.put("A", b"1", message_id=b"order 4711")
+    assert live.bodies("A") == [b"1"]
+    said = live.run("omqlog", "--message", text)
+    assert said.code == 0 and "put on A" in said.out and "; it is gone" in said.out
+    said = live.run("omqlog", "--message", "ab" * 24)
+    assert said.code == 1 and "journal and archive say nothing of it" in said.err
+    said = live.run("omrequeue", "1")
+    assert said.code == 1 and "no message is meant by 'move from POISON'" in said.err
 
 
 def test_orphan_containers_are_found_and_removed(live: Instance) -> None:
