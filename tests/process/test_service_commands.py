@@ -125,3 +125,14 @@ def test_the_listing_has_every_line_of_the_original_and_its_names(instance: Inst
     for line, name in zip(lines[1:], SEED_LINES, strict=True):
         assert line.startswith(name), line
     assert "Logging Level                 = 9" in lines
+
+
+def test_who_changed_a_service_is_in_the_journal(instance: Instance) -> None:
+    instance.run("omoff", "unix", "--reason", "host is down")
+    instance.run("omsetsvc", "-x", "unix", "2", "--reason", "host is slow")
+    instance.run("omon", "unix")
+    said = instance.run("omqlog", "--operator").splitlines()
+    mine = [line.strip() for line in said if f"by operator uid {os.getuid()}: om" in line]
+    assert [line.split(": ", 1)[1] for line in mine[-3:]] == [
+        "omoff unix", "omsetsvc -x unix 2", "omon unix"]
+    assert "    reason: host is down" in said and "    reason: host is slow" in said

@@ -21,7 +21,6 @@ Exit code 0: nothing found, or all of it removed; 1: orphans are there.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,17 +36,14 @@ from omq.base.errors import (
     NotConfirmed,
     SpoolLocked,
 )
-from omq.base.event_log import REPORT, EventLog
-from omq.base.events import OPERATOR_COMMAND
 from omq.base.paths import SpoolPaths
-from omq.cli.change import connect
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.noting import add_reason, note_command
 from omq.core.index_view import IndexView
 from omq.core.offline_index import OfflineIndex, read_files
 from omq.core.pool_orphans import orphan_records
 from omq.format.findings import Finding
 from omq.format.pool import RecordFlag
-from omq.ipc.operator import Operator
 from omq.services.options import Location
 from omq.storage import containers
 from omq.storage.pool import PoolFiles
@@ -108,7 +104,8 @@ def _remove(location: Location, orphans: list[Orphan], *, yes: bool, reason: str
         if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise NotConfirmed(count=len(orphans), action="remove containers and pool records")
     open_spool(location.paths.root, writer=True)  # SpoolOwner: only its owner removes
-    _journal(location, len(orphans), reason)
+    if not note_command(location, f"{NAME} --remove", reason, len(orphans)):
+        say(NAME, "no queue manager works: the command is in the event log, not in the journal")
     gone = {each.name for each in orphans
             if each.kind == "container" and containers.remove(location.paths, each.name)}
     records = [each for each in orphans if each.finding is not None]
@@ -137,19 +134,6 @@ def _clear(paths: SpoolPaths, records: list[Orphan]) -> set[str]:
         for held in locks:
             held.close()
     return {_record_name(finding) for finding in chosen}
-
-
-def _journal(location: Location, count: int, reason: str) -> None:
-    """A running manager writes the command down; without one the event log alone can."""
-    try:
-        with connect(location, NAME) as connection:
-            Operator(connection, f"{NAME} --remove").note((), count, reason=reason)
-    except ManagerUnavailable:
-        say(NAME, "no queue manager runs: the command is in the event log, not in the journal")
-        log = EventLog(NAME, location.paths.event_log, stderr=False)
-        log.event(OPERATOR_COMMAND, REPORT, uid=os.getuid(), pid_of_operator=os.getpid(),
-                  command=f"{NAME} --remove", reason=reason, action="remove", messages=count)
-        log.close()
 
 
 def scan(paths: SpoolPaths, older_ns: int) -> Iterator[Orphan]:
@@ -249,6 +233,6 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--older", type=int, default=3600, metavar="SECONDS",
                        help="only what was written so long ago (3600)")
     found.add_argument("--yes", action="store_true", help="do not ask")
-    found.add_argument("--reason", metavar="TEXT", default="", help="why; kept in the journal")
+    add_reason(found)
     add_json(found)
     return found

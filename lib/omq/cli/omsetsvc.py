@@ -22,6 +22,7 @@ from omq.base.config import ServiceConf, ServiceKind, load_settings
 from omq.base.errors import BadRequest, Exit
 from omq.base.event_log import Level
 from omq.cli.common import Location, locate, say, tool_parser
+from omq.cli.noting import add_reason, note_command
 from omq.cli.omstat import since_text
 from omq.cli.service_control import chosen, control, is_up, state_of
 from omq.cli.service_status import Status, Word
@@ -45,7 +46,10 @@ def main(argv: list[str] | None = None) -> int:
         return Exit.OK
     name, number = options.set
     (conf,) = chosen(location, [name])
-    return set_auxiliaries(location, conf, _auxiliaries(number))
+    count = _auxiliaries(number)
+    code = set_auxiliaries(location, conf, count)
+    note_command(location, f"{NAME} -x {conf.name} {count}", options.reason, 1)
+    return code
 
 
 def set_auxiliaries(location: Location, conf: ServiceConf, count: int) -> int:
@@ -171,6 +175,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("-r", dest="show", metavar="SERVICE", help="show what the service is")
     what.add_argument("-x", dest="set", nargs=2, metavar=("SERVICE", "N"),
                       help=f"have N auxiliary readers, 0 to {limits.AUXILIARIES_MAX}, at once")
+    add_reason(parser)
     return parser
 
 
