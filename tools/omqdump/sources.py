@@ -22,6 +22,7 @@ from omq.base.names import SPECIAL_QUEUES, escape
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.cli.common import Location
+from omq.cli.progress import Reading
 from omq.core.index_view import IndexView
 from omq.core.item_refs import ItemRefs
 from omq.core.look import Look, Origin, Source, look
@@ -90,7 +91,9 @@ class Sources:
         signature = self._look_at_files()
         if self._files is None or signature != self._signature:
             self._signature = signature
-            self._files = look(self.paths, Source.FILES)
+            reading = Reading("omqdump")
+            self._files = look(self.paths, Source.FILES, progress=reading)
+            reading.end()
         return self._files
 
     def _look_at_files(self) -> Signature:

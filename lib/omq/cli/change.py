@@ -11,7 +11,6 @@ TimedOut, NoAuthority, UnknownQueue, and those of a put for a copy.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -30,6 +29,7 @@ from omq.base.errors import (
 )
 from omq.base.names import escape
 from omq.cli.plan import Change, Doing, Target
+from omq.cli.progress import Progress
 from omq.core.index_rows import EntryRow
 from omq.core.index_view import IndexView
 from omq.core.stored import Stored, StoredMessages
@@ -39,31 +39,11 @@ from omq.ipc.operator import Operator, Refusal, Report
 from omq.services.options import Location
 
 Ask = Callable[[str], bool]
-PROGRESS_S: Final = 1.0
 COPY_MESSAGES: Final = 500
 COPY_BYTES: Final = 1 << 18
 """A batch of copies: as many messages as one order, and no more bytes than a channel takes at once
 (put_many goes in several requests else, each all or nothing)."""
 _ID_BYTES: Final = 24
-
-
-class Progress:
-    """`1200 of 40000` on a terminal, once a second, for what takes longer than that."""
-
-    def __init__(self, name: str, total: int) -> None:
-        self._name, self._total = name, total
-        self._next = time.monotonic() + PROGRESS_S
-        self._shown = False
-
-    def __call__(self, done: int) -> None:
-        if sys.stderr.isatty() and time.monotonic() >= self._next:
-            self._next, self._shown = time.monotonic() + PROGRESS_S, True
-            sys.stderr.write(f"\r{self._name}: {done} of {self._total}")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        if self._shown:
-            sys.stderr.write("\n")
 
 
 def confirm(location: Location, change: Change, count: int, ask: Ask, *, yes: bool) -> None:

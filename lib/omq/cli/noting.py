@@ -26,16 +26,17 @@ def add_reason(parser: argparse.ArgumentParser) -> None:
 def note_command(location: Location, command: str, reason: str, count: int = 0) -> bool:
     """Write it down; whether it is in the journal. `count`: of the things it changes."""
     name = command.split(" ", 1)[0]
+    missing: str | None = None  # why the journal does not have it
     if _works(location):
         try:
             with connect(location, name) as connection:
                 Operator(connection, command).note((), count, reason=reason)
             return True
-        except OmqError:
-            pass  # it went away meanwhile, or this user may not: the event log has it
+        except OmqError as error:  # it went away meanwhile, or this user may not connect
+            missing = str(error)
     log = EventLog(name, location.paths.event_log, stderr=False)
     log.event(OPERATOR_COMMAND, REPORT, uid=os.getuid(), pid_of_operator=os.getpid(),
-              command=command, reason=reason, messages=count)
+              command=command, reason=reason, messages=count, not_in_journal=missing)
     log.close()
     return False
 

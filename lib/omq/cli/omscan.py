@@ -39,6 +39,7 @@ from omq.base.errors import (
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.noting import add_reason, note_command
+from omq.cli.progress import Reading
 from omq.core.index_view import IndexView
 from omq.core.offline_index import OfflineIndex, read_files
 from omq.core.pool_orphans import orphan_records
@@ -140,7 +141,9 @@ def scan(paths: SpoolPaths, older_ns: int) -> Iterator[Orphan]:
     """Everything that no message names, containers first."""
     before_ns = clock.wall_ns() - older_ns
     there = list(_containers(paths))
-    files = read_files(paths, clock.wall_ns())
+    reading = Reading(NAME)
+    files = read_files(paths, clock.wall_ns(), reading)
+    reading.end()
     with IndexView.of(files.tables, paths) as view:
         named, damaged = _named(view)
         known = {message.qpool for message in view.messages()}
