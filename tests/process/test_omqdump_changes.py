@@ -143,7 +143,7 @@ def test_ids_from_a_file_and_from_standard_input(live: Instance, tmp_path: Path)
     assert sorted(live.on("B")) == [ids[0], ids[2]]
 
 
-def test_copy_makes_new_messages_with_the_same_content(live: Instance) -> None:
+def test_copy_makes_new_messages_with_the_same_content(live: Instance, tmp_path: Path) -> None:
     with live.connect() as connection:
         connection.put("A", outgoing=Outgoing(
             body=BINARY, queues=("A",), priority=8, properties={"customer": "42", "ü": "ß"},
@@ -158,6 +158,11 @@ def test_copy_makes_new_messages_with_the_same_content(live: Instance) -> None:
         copied.done()
     (row,) = [json.loads(line) for line in live.dump(
         "-e", "l A --where property:customer=42", "--json").out.splitlines()]
+    plan = tmp_path / "plan"
+    live.dump("-e", f"C A B --where queue=A --dry-run {plan}")
+    plan.write_text(plan.read_text().replace('["B"]', '["B", "LOCAL"]'))
+    said = live.run("omqdump", "--apply", str(plan))
+    assert said.code == 64 and "a copy goes on one queue" in said.err
     assert row["queue"] == "A"
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 import omq
 from omq.base.config import load_settings
 from omq.base.errors import (
+    BadRequest,
     IndexFull,
     ManagerUnavailable,
     MessagesRefused,
@@ -102,7 +103,9 @@ def copy(location: Location, command: str, change: Change, rows: Sequence[EntryR
     """New messages with the same properties and bytes, in batches of COPY_MESSAGES and COPY_BYTES:
     each batch is there wholly or not at all. `names`: of the queues by number."""
     report, name = Report(), command.split(" ", 1)[0]
-    (goal,) = change.targets
+    if len(change.targets) != 1:
+        raise BadRequest(reason="a copy goes on one queue")
+    goal = change.targets[0]
     stored = StoredMessages(location.paths)
     progress = Progress(name, len(rows))
     try:
