@@ -29,7 +29,7 @@ _HUMAN: Final = re.compile(
     r"(?:<\d>)?(FATAL|ERROR|WARNING|REPORT|TRACE) (\S+)\[(\d+)\] \[OM (\d+)\] (.*)", re.DOTALL)
 _FIELD: Final = re.compile(r'(\w+)=("[^"]*"|\S+)')
 _PREFIX: Final = "OMQ_"
-_OWN: Final = ("OMQ_EVENT", "OMQ_SERVICE")
+_OWN: Final = ("OMQ_EVENT", "OMQ_SERVICE", "OMQ_LOG")
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -39,14 +39,18 @@ def readable() -> bool:
                for path in Path(place).glob("*/system.journal"))
 
 
-def from_journal(units: Sequence[str], since_ns: int, *, follow: bool) -> Iterator[Logged]:
-    """The events of these units, from journalctl(1); units may be patterns."""
-    command = ["journalctl", "--output=json", "--all", "--no-pager",
-               *(f"--unit={unit}" for unit in units)]
+def from_journal(log: Path, units: Sequence[str], since_ns: int, *, follow: bool
+                 ) -> Iterator[Logged]:
+    """The events of the instance with this log file, from journalctl(1), and what these units of it
+    could only write to stderr."""
+    command = ["journalctl", "--output=json", "--all", "--no-pager"]
     if since_ns:
         command.append(f"--since=@{since_ns // clock.NS_PER_S}")
     if follow:
         command += ["--follow", "--lines=all"]
+    command.append(f"OMQ_LOG={log}")
+    for unit in units:
+        command += ["+", f"_SYSTEMD_UNIT={unit}"]
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     except OSError as error:

@@ -58,15 +58,16 @@ def _source(location: Location, options: argparse.Namespace, since_ns: int) -> I
 
     managed = systemctl.managed(location.paths)
     if options.journal or (managed is not None and not options.file and readable()):
-        return from_journal(_units(location, managed), since_ns, follow=options.follow)
+        return from_journal(location.paths.event_log, _units(location, managed), since_ns,
+                            follow=options.follow)
     path = location.paths.event_log
     return follow(path, lost) if options.follow else from_file(path, lost)
 
 
 def _units(location: Location, managed: systemctl.Managed | None) -> list[str]:
-    """The units of the instance. systemd may run it without a target: then by their pattern."""
+    """The units of the instance."""
     if managed is None:
-        return [f"{base_name(location.instance)}-*.service"]
+        return []
     known = [managed.unit(name) for name in load_services(location.conf_dir)]
     return [*known, managed.drain, f"{base_name(managed.instance)}-archive.service"]
 
