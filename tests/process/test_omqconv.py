@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from omq.cli.conversion_log import ConversionLog
 from omq.format.old_queue import HEADER, RECORD, OldMessage, encode
+from omq.ipc.client import Connection
+from omq.storage.spool import open_spool
 from tests.process.operator_world import WAIT_S, Instance
 
 REFS = [f"~/data/000000{n}/000084{n}" for n in range(6)]
@@ -76,6 +81,60 @@ def test_a_run_that_was_cut_puts_nothing_twice(live: Instance, old: Path) -> Non
     (old / "ERROR.R6").unlink()
     live.run("omqconv", "--queues", str(old))
     assert (len(live.on("LOCAL")), len(live.on("ERROR"))) == (3, 2)
+
+
+class Cut(BaseException):
+    """The power goes."""
+
+
+@pytest.mark.parametrize("when", ["before the put", "behind the put"])
+@pytest.mark.parametrize("nth", [1, 2, 4])
+def test_a_cut_at_any_message_doubles_and_loses_nothing(
+    live: Instance, old: Path, monkeypatch: pytest.MonkeyPatch, when: str, nth: int
+) -> None:
+    """Also when what was put has been taken and is gone since: the index cannot say it then."""
+    puts = 0
+
+    def cut_put(self: Connection, *words: Any, **named: Any) -> str:
+        nonlocal puts
+        puts += 1
+        if puts == nth and when == "before the put":
+            raise Cut
+        found = put(self, *words, **named)
+        if puts == nth:
+            raise Cut
+        return found
+
+    put = Connection.put
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "put", cut_put)
+        # nothing is written any more, not even what a context manager would write when it is left
+        patched.setattr(ConversionLog, "__exit__", lambda *_: None)
+        with pytest.raises(Cut):
+            live.run("omqconv", "--queues", str(old))
+    with (old / "omqconv.progress").open("ab") as file:
+        file.write(b'{"put": "~/da')  # a torn line
+    taken = [*live.bodies("LOCAL"), *live.bodies("ERROR")]
+    said = live.run("omqconv", "--queues", str(old))
+    assert said.code == (1 if nth < 4 else 0), said  # message 4 of ERROR has no file
+    taken += [*live.bodies("LOCAL"), *live.bodies("ERROR")]
+    assert sorted(taken) == [b"old message %d" % n for n in (0, 1, 2, 2, 3)]
+    assert not (old / "omqconv.progress").exists()
+    assert live.run("omqconv", "--queues", str(old)).code == 0
+    flags = (old / "ERROR.R6").read_text() + (old / "LOCAL.R6").read_text()
+    assert [flags.count(f'"{ref}"') for ref in REFS[:4]] == [1] * 4
+
+
+def test_a_doubt_that_the_journal_cannot_end_is_told(live: Instance, old: Path) -> None:
+    uuid = open_spool(live.root).uuid.hex()
+    (old / "omqconv.progress").write_text(
+        json.dumps({"omqconv": 1, "uuid": uuid, "lsn": 0}) + "\n"
+        + json.dumps({"put": REFS[0], "queues": ["LOCAL"]}) + "\n")
+    said = live.run("omqconv", "--queues", str(old))
+    assert said.code != 0 and "nobody knows whether it was put" in said.err
+    assert live.on("LOCAL") == []
+    (old / "omqconv.progress").write_text('{"omqconv": 1, "uuid": "00", "lsn": 0}\n')
+    assert "another instance" in live.run("omqconv", "--queues", str(old)).err
 
 
 def test_a_record_that_both_copies_have_lost_is_told(live: Instance, old: Path) -> None:

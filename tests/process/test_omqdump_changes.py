@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import select
+import signal
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from omq.base.errors import Exit
+from omq.core.history import History
+from omq.format.journal import FrameType
 from omq.ipc.outgoing import Outgoing
 from omq.storage.containers import read_item
 from tests.process.operator_world import WAIT_S, Instance
@@ -68,7 +77,7 @@ def test_move_copy_put_delete_of_an_opened_message(live: Instance) -> None:
     (qpool,) = live.put("A", BINARY)
     said = live.dump("--reason", "ticket 7", stdin="g\nA\nm\n\nB\np\n\nLOCAL\nr\n\n")
     assert (live.on("A"), live.on("B"), live.on("LOCAL")) == ([], [qpool], [qpool])
-    assert 'QUEUE            "B" 4 ready' in said.out
+    assert '"B" 4 ready 0 ' in said.out
     assert "Access Count = 1" in said.out, "one record, however many queues (the seed's test)"
     live.dump(stdin="f\nB\nd\n\n")
     assert (live.on("B"), live.on("LOCAL")) == ([], [qpool])
@@ -134,7 +143,7 @@ def test_ids_from_a_file_and_from_standard_input(live: Instance, tmp_path: Path)
     assert sorted(live.on("B")) == [ids[0], ids[2]]
 
 
-def test_copy_makes_new_messages_with_the_same_content(live: Instance) -> None:
+def test_copy_makes_new_messages_with_the_same_content(live: Instance, tmp_path: Path) -> None:
     with live.connect() as connection:
         connection.put("A", outgoing=Outgoing(
             body=BINARY, queues=("A",), priority=8, properties={"customer": "42", "ü": "ß"},
@@ -149,7 +158,61 @@ def test_copy_makes_new_messages_with_the_same_content(live: Instance) -> None:
         copied.done()
     (row,) = [json.loads(line) for line in live.dump(
         "-e", "l A --where property:customer=42", "--json").out.splitlines()]
+    plan = tmp_path / "plan"
+    live.dump("-e", f"C A B --where queue=A --dry-run {plan}")
+    plan.write_text(plan.read_text().replace('["B"]', '["B", "LOCAL"]'))
+    said = live.run("omqdump", "--apply", str(plan))
+    assert said.code == 64 and "a copy goes on one queue" in said.err
     assert row["queue"] == "A"
+
+
+def test_a_mail_is_shown_in_the_originals_layout(live: Instance) -> None:
+    mail = b"From: a@b\r\nSubject: TestMsg (1)\r\n\tThu\r\n\r\nhello\r\n"
+    with live.connect() as connection:
+        connection.put("A", mail, properties={"mail.from": "a@b", "mail.to.A": "c@d\ne@f"})
+    (qpool,) = live.on("A")
+    said = live.dump(stdin="g\nA\nr\n\n").out.splitlines()
+    shown = [re.sub(r"\d+/\d+/\d+ \d+:\d+\.\d+[+-]\d+", "DATE", line) for line in said[2:-1]]
+    assert shown[1].startswith("Msg File = ~/journal/")
+    assert shown[2:8] == ["Access Count = 1", "TF File =", "TF Info Flags = 0", "Filter Route =",
+                          f"QPoolId = {qpool}", shown[7]]
+    fields = [line.split(" (DN) ") for line in shown[9:]]
+    assert [(name.rstrip(), len(name)) for name, _ in fields] == [(name, 16) for name in (
+        "HEADER", "CREATOR", "SUBJECT", "CREATE_DATE", "MSG_INT_ID", "ITEM_CREATE_DATE",
+        "CONTENT_FILE", "PROPERTY", "PROPERTY", "RECIPIENT", "RECIPIENT", "ROUTE_TRACE")]
+    values = [value for _, value in fields]
+    assert values[0] == "4 1 1 0 0x0 0x0 1 0x0"
+    assert values[1] == f'0 {os.getpid()} 0 0 0 0 "a@b" "" ""'
+    assert values[2] == '"TestMsg (1) Thu" "" "IA5" "" ""'
+    assert values[3] == values[5] == "DATE"
+    assert values[9:11] == ['0x0 0 1 "A" "" "c@d"', '0x0 0 1 "A" "" "e@f"']
+    assert re.fullmatch(r'DATE 1 "A" 4 ready 0 \d+', values[11])
+
+
+def test_many_copies_go_in_batches_and_stop_at_a_full_queue(live: Instance) -> None:
+    with live.connect() as connection:
+        connection.put_many("A", [b"%d" % n for n in range(700)])
+    queues = (live.conf / "queues.conf").read_text()
+    (live.conf / "queues.conf").write_text(queues.replace("[B]\n", "[B]\nmax_depth = 650\n"))
+    assert live.manager is not None
+    live.manager.send_signal(signal.SIGHUP)
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while "depth=650" not in live.dump("-e", "v B").out:
+            assert time.monotonic() < deadline, "the manager did not read its configuration again"
+            select.select([], [], [], 0.02)
+        said = live.run("omqdump", "-e", "C A B 1 all", "--yes")
+        assert said.code == Exit.TEMPORARY, said
+        assert "650 of 700 messages: copy to B" in said.out
+        assert len(live.on("A")) == 700
+        assert live.bodies("B") == [b"%d" % n for n in range(650)]  # the first, in their order
+        times = Counter(each.time_ns for each in History(live.paths).read(
+            lambda frames: frames["type"] == FrameType.PUT) if each.queue == "B")
+        assert times.most_common(1)[0][1] == 500  # a batch is in one block
+    finally:
+        (live.conf / "queues.conf").write_text(queues)
+        live.manager.send_signal(signal.SIGHUP)
+        live.bodies("A")
 
 
 def test_export_and_import_are_byte_exact(live: Instance, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from textual.widgets import DataTable, Static
 from omq.cli.top_app import TopApp
 from omq.cli.top_facts import age
 from omq.services.options import Location
-from tests.process.operator_world import Instance
+from tests.process.operator_world import WAIT_S, Instance
+from tests.unit.omqdump.test_terminal import Terminal
 
 
 @pytest.fixture
@@ -77,3 +79,80 @@ def test_the_screen_is_driven_by_keys(live: Instance) -> None:
     found = live.run("omqlog", "--operator").out
     assert f"omtop hold {first}" in found and f"omtop release {first}" in found
     assert live.bodies("A") == [b"1", b"2"]
+
+
+def test_a_reader_and_what_it_holds(live: Instance) -> None:
+    first, second = live.put("A", b"1", b"2")
+
+    async def drive() -> None:
+        app = TopApp(Location(None, live.paths, live.conf), 60.0, "name")
+        async with app.run_test(size=(100, 30)) as pilot:
+            table = app.query_one("#table", DataTable)
+            await pilot.press("enter", "e")
+            await pilot.pause()
+            assert [table.get_row_at(0)[n] for n in (1, 2, 3, 7)] == [
+                str(os.getpid()), "main", "1", "holder"]
+            await pilot.press("h")  # a reader is no message
+            await pilot.press("enter")
+            await pilot.pause()
+            assert [table.get_row_at(0)[n] for n in (0, 2)] == [str(first), "active"]
+            assert table.row_count == 1
+            await pilot.press("enter")
+            await pilot.pause()
+            assert "reader holder" in str(app.query_one("#text", Static).render())
+            await pilot.press("escape", "escape", "e")
+            await pilot.pause()
+            assert table.row_count == 2 and table.get_row_at(1)[0] == str(second)
+            await pilot.press("x")
+
+    with live.connect("holder") as connection, connection.reader("A") as reader:
+        (message,) = reader.next(timeout_s=WAIT_S)
+        asyncio.run(drive())
+        message.done()
+
+
+def test_a_real_terminal(live: Instance) -> None:
+    """The screen as it is drawn, and orders that are asked for: hold, release, requeue."""
+    (qpool,) = live.put("A", b"1")
+    with live.connect("bad") as connection, connection.reader("B") as reader:
+        (poisoned,) = live.put("B", b"2")
+        for _ in range(3):
+            (message,) = reader.next(timeout_s=WAIT_S)
+            message.fail("no")
+    terminal = Terminal("--interval", "0.3", *live.arguments, command="omtop")
+    try:
+        terminal.until_shown("POISON")
+        terminal.type("\r")
+        terminal.until_shown("A: the first 500 messages")
+        terminal.type("h")
+        terminal.until_shown(f"hold message {qpool} on A (y/n) ?")
+        terminal.type("y")
+        terminal.until_shown("held")
+        terminal.type("l")
+        terminal.until_shown(f"release message {qpool} on A (y/n) ?")
+        terminal.type("y")
+        terminal.until_shown("release: done")
+        terminal.type("\x1b")
+        terminal.until_shown("sorted by name")
+        terminal.type("s")
+        terminal.until_shown("sorted by messages")
+        terminal.type("sssss")  # by name again; POISON stands fifth
+        terminal.until_shown("sorted by name")
+        terminal.type("\x1b[B" * 5 + "\r")
+        terminal.until_shown("POISON: the first 500 messages")
+        terminal.type("u")
+        terminal.until_shown(f"requeue message {poisoned} on POISON (y/n) ?")
+        terminal.type("n")
+        assert live.on("POISON") == [poisoned]
+        terminal.type("u")
+        terminal.until_shown(f"requeue message {poisoned} on POISON (y/n) ?")
+        terminal.type("y")
+        terminal.until_shown("requeue: done")
+        terminal.type("x")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+    assert live.on("POISON") == [] and live.on("B") == [poisoned]
+    said = live.run("omqlog", "--operator").out
+    for name, which in (("hold", qpool), ("release", qpool), ("requeue", poisoned)):
+        assert f"omtop {name} {which}" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ import pytest
 
 from omq.core.index_view import IndexView
 from omq.format.index import EntryState
+from omq.format.pool import Message, encode_message
+from omq.storage import spool
+from omq.storage.pool import PoolFiles
 from omq.storage.segment import attach, read_ids
-from tests.process.operator_world import WAIT_S, Instance
+from tests.process.operator_world import QUEUES, WAIT_S, Instance
 
 LOOKING = {
     "omqdump": ["-e", "s", "-e", "T", "-e", "L", "-e", "l A", "-e", "v A", "-e", "t q -"],
@@ -64,6 +68,29 @@ def test_hold_release_and_why(live: Instance) -> None:
     assert said.code == 1 and "omqlog --message" in said.err
     assert live.run("omrelease", "--where", "queue=A").code == 1
     assert live.run("omhold").code == 64
+
+
+def test_every_other_reason_has_its_word(tmp_path: Path) -> None:
+    made = Instance(tmp_path / "spool")
+    (made.conf / "queues.conf").write_text(QUEUES + "\n[STILL]\nget = inhibited\n")
+    made.start()
+
+    def why(qpool: int) -> str:
+        (found,) = rows(made.run("omqwhy", str(qpool), "--json").out)
+        return str(found["why"])
+
+    first, second, gone = made.put("A", b"1", b"2", b"3")
+    (still,) = made.put("STILL", b"4")
+    made.dump("-e", f"D A --where id={gone}")
+    with made.connect("slow") as connection, connection.reader("A") as reader:
+        assert why(second) == "ready"
+        assert len(reader.next(timeout_s=WAIT_S)) == 1
+        assert [why(each) for each in (second, still, gone)] == [
+            "readers_busy", "get_inhibited", "deleted"]
+        made.kill()
+        made.start()
+        assert why(first) == "limbo"  # until its reader comes back
+    made.end()
 
 
 def test_poison_goes_back_marked_and_within_a_limit(live: Instance) -> None:
@@ -190,6 +217,18 @@ def test_a_wrong_index_is_told_from_a_wrong_pool(live: Instance) -> None:
     assert any(row["kind"] == "index" and row["rule"] == "queue" for row in rows(said.out))
 
 
+def test_the_biography_of_a_message_that_is_gone_by_its_own_id(live: Instance) -> None:
+    with live.connect() as connection:
+        text = connection.put("A", b"1", message_id=b"order 4711")
+    assert live.bodies("A") == [b"1"]
+    said = live.run("omqlog", "--message", text)
+    assert said.code == 0 and "put on A" in said.out and "; it is gone" in said.out
+    said = live.run("omqlog", "--message", "ab" * 24)
+    assert said.code == 1 and "journal and archive say nothing of it" in said.err
+    said = live.run("omrequeue", "1")
+    assert said.code == 1 and "no message is meant by 'move from POISON'" in said.err
+
+
 def test_orphan_containers_are_found_and_removed(live: Instance) -> None:
     live.put("A", b"L" * 300_000)
     kept = next(live.paths.data.glob("*/*"))
@@ -205,6 +244,47 @@ def test_orphan_containers_are_found_and_removed(live: Instance) -> None:
     assert kept.exists() and not orphan.exists()
     assert "reason: clean" in live.run("omqlog", "--operator").out
     assert live.run("omscan", "--older", "0").code == 0
+
+
+def test_orphan_pool_records_are_found_and_removed(tmp_path: Path) -> None:
+    """An older record of a message and half of a long one; a copy stays in quarantine."""
+    made = Instance(tmp_path / "spool")
+    made.start()
+    (qpool,) = made.put("A", b"kept")
+    assert "changes are not in the pool yet" in made.run("omscan").err
+    made.stop()
+    made.start()  # recovery writes the pool
+    made.stop()
+    pool = PoolFiles(made.paths, spool.open_spool(made.root).uuid)
+    (file,) = pool.files()
+    (whole,) = [found for n in range(8) if isinstance(found := pool.read_record(file, n), Message)]
+    older = replace(whole, record=20, lsn=whole.lsn - 1)
+    long = replace(whole, qpool=qpool + 7, record=30, more=[31], parts=whole.parts * 20)
+    images = dict(encode_message(older)) | dict(encode_message(long))
+    del images[30]
+    pool.write({(file, record): image for record, image in images.items()})
+    pool.close()
+    assert sorted(images) == [20, 31]
+    said = made.run("omscan")
+    assert said.code == 1
+    assert f"{file}QP:20 older record of QPoolId {qpool}" in said.out
+    assert f"{file}QP:31 continuation record that no message leads to" in said.out
+    assert "0 orphan containers, 0 bytes; 2 orphan records; 0 unread\n" in said.out
+    made.start()
+    said = made.run("omscan", "--remove", "--yes")
+    assert said.code == 1 and "from a stopped instance only" in said.err
+    made.stop()
+    said = made.run("omscan", "--remove", "--yes", "--reason", "clean", "--json")
+    left = [json.loads(line) for line in said.out.splitlines()]
+    assert [each["removed"] for each in left] == [True] * len(left), said
+    assert made.run("omscan").code == 0
+    assert len(list(made.paths.quarantine.glob("*.bin"))) == 2
+    (order,) = [json.loads(line) for line in made.paths.event_log.read_text().splitlines()
+                if '"omscan"' in line][-1:]
+    assert (order["event"], order["uid"], order["reason"]) == (1251, os.getuid(), "clean")
+    made.start()
+    assert made.on("A") == [qpool]
+    made.end()
 
 
 def test_the_event_log(live: Instance) -> None:

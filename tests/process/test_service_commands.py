@@ -106,3 +106,33 @@ def test_the_listing_is_the_originals(instance: Instance) -> None:
     assert shown[0][0] == str(pids["local"])
     assert shown[1][:2] == [str(pids["local.1"]), str(pids["local.2"])]
     assert all(len(each) == 20 for each in shown)
+
+
+SEED_LINES = (
+    "Service Number", "Number of components", "Logging Level", "Audit logging Level",
+    "Has an input queue?", "Queue name", "Show details from omstat?", "Subsystem can be enabled?",
+    "Required state", "Last state change (on/off)", "Last delayed off time", "Startup prog name",
+    "Shutdown program name", "Status program name", "PID's of subsystem processes", "Nice Level",
+    "Additional Resolve Flag", "Subsystem is controlled by 'all'", "Minimum temporary processes",
+    "Maximum temporary processes", "Context dependent information", "Auxiliary processes",
+    "PID's of auxiliary processes")
+
+
+def test_the_listing_has_every_line_of_the_original_and_its_names(instance: Instance) -> None:
+    lines = instance.run("omsetsvc", "-r", "sr").splitlines()  # as in the original's examples
+    assert lines[0] == "Details for subsystem Service Router:"
+    assert len(lines) == 1 + len(SEED_LINES)
+    for line, name in zip(lines[1:], SEED_LINES, strict=True):
+        assert line.startswith(name), line
+    assert "Logging Level                 = 9" in lines
+
+
+def test_who_changed_a_service_is_in_the_journal(instance: Instance) -> None:
+    instance.run("omoff", "unix", "--reason", "host is down")
+    instance.run("omsetsvc", "-x", "unix", "2", "--reason", "host is slow")
+    instance.run("omon", "unix")
+    said = instance.run("omqlog", "--operator").splitlines()
+    mine = [line.strip() for line in said if f"by operator uid {os.getuid()}: om" in line]
+    assert [line.split(": ", 1)[1] for line in mine[-3:]] == [
+        "omoff unix", "omsetsvc -x unix 2", "omon unix"]
+    assert "    reason: host is down" in said and "    reason: host is slow" in said

@@ -8,7 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import sysv_ipc
 
+from omq.base.paths import SpoolPaths
+from omq.format.pool import RECORD_BYTES, Record, decode_record
+from omq.format.poolctrl import SLOT_BYTES
+from omq.storage import control
+from omq.storage.segment import read_ids
 from omqdump.options import OPTIONS
 from tests.process.operator_world import Instance
 from tests.process.tool_table import STATES, TABLE, lines
@@ -26,30 +32,60 @@ def there(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     made.start()
     ids = made.put("A", *(b"body %d" % n for n in range(20)))
     made.put("B", b"broken " * 20)
+    (lost,) = made.put("ERROR", b"its record will be lost")
     assert made.run("omhold", str(ids[-1])).code == 0
     with ExitStack() as stack:
         if state == "hung":
             stack.enter_context(made.stopped())
-        elif state == "killed":
+        elif state in ("killed", "garbled"):
             made.kill()
         elif state in ("stopped", "damaged"):
             made.stop()
         if state == "damaged":
-            _damage(made.paths.journal)
+            made.start()  # recovery writes the pool
+            made.stop()
+            _damage(made.paths, lost)
+        elif state == "garbled":
+            _garble(made.paths)
         yield state, made
     if state == "damaged":
         assert list(made.paths.quarantine.iterdir()) == [], "looking sets nothing aside"
     made.end()
 
 
-def _damage(journal: Path) -> None:
-    """The payload of the message on B."""
-    for file in journal.glob("0*.jnl"):
-        raw = bytearray(file.read_bytes())
-        at = raw.find(b"broken broken")
-        if at > 0:
-            raw[at] ^= 0xFF
-            file.write_bytes(raw)
+def _damage(paths: SpoolPaths, lost: int) -> None:
+    """The payload of the message on B, the pool record of `lost`."""
+    hits = [_flip(file, file.read_bytes().find(b"broken broken"))
+            for file in paths.journal.glob("0*.jnl")]
+    for file in paths.msgpool.glob("*QP"):
+        for record in range((file.stat().st_size - RECORD_BYTES) // RECORD_BYTES):
+            raw = file.read_bytes()
+            found = decode_record(raw, (record + 1) * RECORD_BYTES, int(file.name[:-2]), record)
+            if isinstance(found, Record) and found.message.qpool == lost:
+                hits.append(_flip(file, (record + 1) * RECORD_BYTES + 60))
+    assert hits.count(True) == 2, "each is damaged once"
+
+
+def _flip(file: Path, at: int) -> bool:
+    raw = bytearray(file.read_bytes())
+    if at > 0:
+        raw[at] ^= 0xFF
+        file.write_bytes(raw)
+    return at > 0
+
+
+def _garble(paths: SpoolPaths) -> None:
+    """Both copies of the header of the left-over segment, and both slots of poolctrl."""
+    ids = read_ids(paths)
+    assert ids is not None
+    memory = sysv_ipc.attach(ids.segment)
+    try:
+        memory.write(bytes(range(256)) * 16, 0)
+    finally:
+        memory.detach()
+    for slot in (0, 1):
+        assert _flip(paths.msgpool / control.NAME, slot * SLOT_BYTES + 40)
+    assert control.load(paths)[0] is None
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from omq.cli.event_lines import follow, from_journal_line
+from omq.cli.event_lines import follow
+from omq.cli.journal_lines import from_journal_line
 from omq.storage.segment import read_ids
 from tests.process.operator_world import SETTINGS, WAIT_S, Instance
 from tests.unit.omqdump.test_terminal import Terminal
@@ -96,6 +97,9 @@ def test_a_segment_whose_ids_are_lost(live: Instance) -> None:
     assert "read from the files" in live.run("omqdump", "-e", "s").err
     said = live.dump("--segment", str(ids.segment), "-e", "t q -")
     assert f"Message Pool Id={qpool}\n" in said.out
+    head = said.out[: said.out.index("====Active Messages====")]
+    for name in ("Queue Manager, pid ", "Cause: ", "Stack:", "Last requests", "  puts = 1\n"):
+        assert name in head
     assert live.run("omqdump", "--segment", "999999999", "-e", "s").code == 69
     live.paths.ids.write_bytes(kept)
 

@@ -2,7 +2,8 @@
 
     live      a manager that works        hung      stopped by SIGSTOP
     killed    its segment is left over    stopped   only the files are there
-    damaged   the same with a damaged journal
+    damaged   the same with a damaged payload in the journal and a damaged pool record
+    garbled   killed, and the header of its segment and both slots of poolctrl are garbage too
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import Final
 
 from omq.base.errors import Exit
 
-STATES: Final = ("live", "hung", "killed", "stopped", "damaged")
+STATES: Final = ("live", "hung", "killed", "stopped", "damaged", "garbled")
 LOOKS: Final = dict.fromkeys(STATES, int(Exit.OK))
+_DAMAGED: Final = int(Exit.DATA)
 _GONE: Final = int(Exit.UNAVAILABLE)
-CHANGES: Final = {"live": 0, "hung": _GONE, "killed": _GONE, "stopped": _GONE, "damaged": _GONE}
+CHANGES: Final = {state: 0 if state == "live" else _GONE for state in STATES}
 
 Cell = tuple[str, tuple[str, ...], dict[str, int]]
 """Command, its words (@: a QPoolId on queue A, %: a free file name), exit code by state."""
@@ -31,6 +33,7 @@ def _letters() -> dict[str, Cell]:
                "u": ["D A --where id=@", "u @"], "A": ["M A B --where id=@ --dry-run %", "A %"]}
     cells = {f"omqdump {letter}": ("omqdump", _scripted(script), LOOKS)
              for letter, script in looks.items()}
+    cells["omqdump L"] = ("omqdump", ("-e", "L"), {**LOOKS, "garbled": _DAMAGED})
     cells |= {f"omqdump {letter}": ("omqdump", _scripted(script), CHANGES)
               for letter, script in changes.items()}
     return cells
@@ -52,7 +55,7 @@ TABLE: Final[dict[str, Cell]] = {
     "omqshape": ("omqshape", (), LOOKS),
     "omtop --once": ("omtop", ("--once", "--interval", "0.2"), LOOKS),
     "omqadvise": ("omqadvise", (), LOOKS),
-    "omqcheck": ("omqcheck", (), {**LOOKS, "damaged": int(Exit.NO)}),
+    "omqcheck": ("omqcheck", (), {**LOOKS, "damaged": int(Exit.NO), "garbled": int(Exit.NO)}),
     "omscan": ("omscan", (), LOOKS),
     "omhold": ("omhold", ("@",), CHANGES),
     "omrelease": ("omrelease", ("--where", "state=held"), CHANGES),
@@ -60,7 +63,8 @@ TABLE: Final[dict[str, Cell]] = {
     "omfreeq": ("omfreeq", ("A", "-p", "1"), {**CHANGES, "live": int(Exit.NO)}),
 }
 
-_WORDS: Final = {int(Exit.OK): "yes", int(Exit.NO): "says no (1)", _GONE: "refuses (69)"}
+_WORDS: Final = {int(Exit.OK): "yes", int(Exit.NO): "says no (1)", _GONE: "refuses (69)",
+                 _DAMAGED: "says where (65)"}
 
 
 def lines() -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 import pytest
 
@@ -95,6 +97,29 @@ def test_events_are_in_the_journal_with_their_fields(running: Box) -> None:
     assert "OMQ_EPOCH" in ready[-1]
     said = running.messages("-u", "omq-queue-manager.service")
     assert not [text for text in said if text.startswith("<")]
+
+
+def test_omshowlog_reads_the_journal_as_the_file(running: Box) -> None:
+    """Both have every event; the journal gives the same fields, numbers and texts."""
+    running.run("omoff", "router")
+    running.run("omon", "router")
+
+    def shown(*words: str) -> list[dict[str, Any]]:
+        """Without their times, and in an order that does not depend on them."""
+        said = running.run("omshowlog", "--json", "-l", "15", "-s", "service.router", *words)
+        found = [{**json.loads(line), "time": ""} for line in said.splitlines()]
+        return sorted(found, key=lambda each: json.dumps(each, sort_keys=True))
+
+    running.wait("the last event is in the journal",
+                 lambda: len(shown()) == len(shown("--file")))
+    mine = shown()
+    assert mine == shown("--journal") == shown("--file")
+    pid = mine[-1]["pid"]
+    text = running.run("omshowlog", "-l", "9", "-P", "-i", str(pid), "-p", "10")
+    assert f"[OM {mine[-1]['event']}]" in text and "(service.router)" in text
+    assert set(re.findall(r"Pid of logging process: (\d+)", text)) == {str(pid)}
+    stranger = running.run("runuser", "-u", "omq", "--", f"{PREFIX}/bin/omshowlog", "-p", "10")
+    assert "[OM " in stranger  # who may not read the journal gets the file
 
 
 def test_a_port_below_1024_needs_no_root(running: Box) -> None:

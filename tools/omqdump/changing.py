@@ -2,7 +2,7 @@
 
 Many are chosen by their position on the queue (the default is where the walk is), or by --where.
 Nothing is changed that has changed since it was looked at; readers may run meanwhile.
-Errors: those of cli.change and cli.plan, NoMessage, BadRequest.
+Errors: those of cli.change and cli.plan, NothingMeant, BadRequest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from omq.base import clock
-from omq.base.errors import BadRequest, NoMessage
+from omq.base.errors import BadRequest, NothingMeant
 from omq.base.names import parse_priority
 from omq.cli import change as changes
 from omq.cli.plan import Change, Doing, plan_lines, read_plan, target
@@ -238,7 +238,7 @@ def _confirm(desk: Desk, change: Change, count: int) -> None:
 
 def _report(desk: Desk, change: Change, rows: list[EntryRow]) -> None:
     if not rows:
-        raise NoMessage(queue="that was meant")
+        raise NothingMeant(action=change.text())
     command = _command(desk, change.text())
     if change.doing is Doing.COPY:
         with desk.sources.index() as view:

@@ -12,15 +12,16 @@ from typing import Final
 
 from omq.base.clock import NS_PER_S, seed_time
 from omq.core.index_view import IndexView, RawEntry
-from omq.core.item_refs import place
+from omq.core.item_refs import brief, place
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 from omqdump import render
 
-_STATES: Final = {int(state): f"{state.name.lower():<9}" for state in EntryState}
+_STATES: Final = {int(state): f"{state.name.lower():<8}" for state in EntryState}
 _ACTIVE: Final = int(EntryState.ACTIVE)
 _CONTAINER: Final = int(RecordFlag.CONTAINER)
-_PERSISTENT: Final = int(RecordFlag.PERSISTENT)
+_KEPT: Final = "ny"  # by RecordFlag.PERSISTENT
+assert int(RecordFlag.PERSISTENT) == 1
 _SECONDS_KEPT: Final = 100_000
 
 
@@ -32,10 +33,18 @@ def table_lines(view: IndexView, queues: Iterable[int]) -> Iterator[str]:
     """l as a table, of the queues with these numbers."""
     yield render.ENTRY_TITLE
     times = _Times()
-    files: dict[int, str] = {}
+    files = _Files()
     for queue in queues:
         for columns in view.columns(queue, _ENTRY, _MESSAGE):
             yield from _chunk(view, columns, times, files)
+
+
+class _Files(dict[int, str]):
+    """Brief names of files by location word, up to the offset."""
+
+    def __missing__(self, word: int) -> str:
+        shown = self[word] = brief(place(word, 0))[:-1]
+        return shown
 
 
 class _Times(dict[int, str]):
@@ -44,26 +53,22 @@ class _Times(dict[int, str]):
     def __missing__(self, second: int) -> str:
         if len(self) > _SECONDS_KEPT:
             self.clear()
-        shown = self[second] = f"{seed_time(second * NS_PER_S):<18}"
+        shown = self[second] = f"{seed_time(second * NS_PER_S):<17}"
         return shown
 
 
-def _chunk(view: IndexView, columns: list[list[int]], times: _Times, files: dict[int, str]
-           ) -> Iterator[str]:
-    for priority, state, attempts, submitted, qpool, flags, size, word, offset, length in zip(
-            *columns, strict=True):
-        if state == _ACTIVE and attempts:
-            attempts -= 1
-        if flags & _CONTAINER:
-            ref = view.item_ref(word, offset, length, flags)
-        else:
-            file = files.get(word)
-            if file is None:
-                file = files[word] = place(word, 0)[:-1]
-            ref = f"{file}{offset}"
-        yield (f"{qpool:<11} {priority:<4} {_STATES[state]} "
-               f"{'y' if flags & _PERSISTENT else 'n'}     {attempts:<7} {size:<11} "
-               f"{times[submitted // NS_PER_S]} {ref}")
+def _chunk(view: IndexView, columns: list[list[int]], times: _Times, files: _Files) -> list[str]:
+    priorities, states, attempts, submitted, qpools, flags, sizes, words, offsets, lengths = columns
+    refs = [f"{files[word]}{offset}" for word, offset in zip(words, offsets, strict=True)]
+    for at, flag in enumerate(flags):
+        if flag & _CONTAINER:
+            refs[at] = brief(view.item_ref(words[at], offsets[at], lengths[at], flag))
+    failed = [attempt - (attempt > 0 and state == _ACTIVE)
+              for attempt, state in zip(attempts, states, strict=True)]
+    return [f"{qpool:<9} {priority:<3} {_STATES[state]} {_KEPT[flag & 1]} {fails:<4} {size:<8} "
+            f"{times[second // NS_PER_S]} {ref}"
+            for qpool, priority, state, flag, fails, size, second, ref in zip(
+                qpools, priorities, states, flags, failed, sizes, submitted, refs, strict=True)]
 
 
 def json_lines(view: IndexView, raws: Iterable[RawEntry]) -> Iterator[str]:

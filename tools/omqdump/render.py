@@ -12,6 +12,7 @@ from typing import Final
 from omq.base.clock import iso_time, seed_time
 from omq.base.names import escape
 from omq.core.index_rows import Averages, EntryRow, QueueRow, ReaderRow
+from omq.core.item_refs import brief
 from omq.format.index import EntryState, QueueFlag
 
 Table = Callable[[Sequence[QueueRow]], Iterator[str]]
@@ -56,19 +57,20 @@ def _cell(text: str, width: int) -> str:
     return f"{text:<{width - 1}} "
 
 
-ENTRY_TITLE: Final = (f"{'QPoolId':<12}{'Pri':<5}{'State':<10}{'Pers':<6}{'Failed':<8}"
-                      f"{'Size':<12}{'Submitted':<19}Item Ref")
+ENTRY_TITLE: Final = (f"{'QPoolId':<10}{'Pri':<4}{'State':<9}{'P':<2}{'Fail':<5}"
+                      f"{'Size':<9}{'Submitted':<18}Item Ref")
+"""80 columns, with item references in their brief form."""
 
 
 def entry_table(entries: Iterable[EntryRow]) -> Iterator[str]:
-    """l: a line a message, in the order of hand-out. `Pers` n: it does not outlive the manager."""
+    """l: a line a message, in the order of hand-out. `P` n: it does not outlive the manager."""
     yield ENTRY_TITLE
     for entry in entries:
         message = entry.message
         persistent = "y" if message.persistent else "n"
-        yield (f"{message.qpool:<11} {entry.priority:<4} {entry.state.name.lower():<9} "
-               f"{persistent:<5} {entry.attempts:<7} {message.size:<11} "
-               f"{seed_time(entry.submitted_ns):<18} {message.item_ref}")
+        yield (f"{message.qpool:<9} {entry.priority:<3} {entry.state.name.lower():<8} "
+               f"{persistent} {entry.attempts:<4} {message.size:<8} "
+               f"{seed_time(entry.submitted_ns):<17} {brief(message.item_ref)}")
 
 
 def status_lines(row: QueueRow, readers: Sequence[ReaderRow], walked: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 from omq.base import clock, config
 from omq.base.errors import ConfigError, Damaged, ManagerUnavailable, NeedsRepair, NewerFormat
@@ -21,11 +22,13 @@ from omq.base.names import SPECIAL_QUEUES, escape
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.cli.common import Location
+from omq.cli.progress import Reading
 from omq.core.index_view import IndexView
 from omq.core.item_refs import ItemRefs
 from omq.core.look import Look, Origin, Source, look
 from omq.core.pool_dump import pool_lines
 from omq.core.text_dump import memory_lines
+from omq.core.tombstone_text import left_over_lines
 from omq.format import poolctrl
 from omq.format.findings import Finding, Kind
 from omq.storage import control
@@ -88,7 +91,9 @@ class Sources:
         signature = self._look_at_files()
         if self._files is None or signature != self._signature:
             self._signature = signature
-            self._files = look(self.paths, Source.FILES)
+            reading = Reading("omqdump")
+            self._files = look(self.paths, Source.FILES, progress=reading)
+            reading.end()
         return self._files
 
     def _look_at_files(self) -> Signature:
@@ -120,10 +125,15 @@ class Sources:
 
     @contextmanager
     def memory_text(self) -> Iterator[Iterator[str]]:
-        """The lines of `t q`."""
+        """The lines of `t q`; of a left-over segment, with the head of a tombstone."""
         period_s = self.settings().load_sample_period_s
         with self.index() as view:
-            yield memory_lines(view, clock.wall_ns(), period_s)
+            lines = memory_lines(view, clock.wall_ns(), period_s)
+            if self.origin is Origin.LEFT_OVER and view.header is not None:
+                counters = dict(view.counters())
+                lines = chain(left_over_lines(view.header.pid, counters["heartbeat"], counters),
+                              lines)
+            yield lines
 
     def settings(self) -> Settings:
         """omq.conf; a broken one is not in the way of looking."""

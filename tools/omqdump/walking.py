@@ -111,7 +111,8 @@ def read(desk: Desk) -> None:
     if desk.json:
         desk.record(message_text.record(opened, queues, desk.sources.uuid, body))
     else:
-        desk.print(message_text.lines(opened, queues, desk.sources.uuid, body))
+        subject = message_text.subject_of(desk.sources.paths, opened)
+        desk.print(message_text.lines(opened, queues, desk.sources.uuid, body, subject))
 
 
 def access(desk: Desk) -> None:

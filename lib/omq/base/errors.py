@@ -146,6 +146,13 @@ class NoMessage(OmqError):
     exit_code = Exit.NO
 
 
+class NothingMeant(OmqError):
+    """no message is meant by '{action}'; --count and --dry-run show which are"""
+
+    status = 145
+    exit_code = Exit.NO
+
+
 class TimedOut(OmqError):
     """no answer within {seconds} s while waiting for {what}"""
 

@@ -109,7 +109,7 @@ class EventLog:
         if self._stderr:
             line = human_line(self.service, event, level, pid, shown)
             if self._journal is None or not self._journal.send(
-                journal_fields(self.service, event, level, line, shown)
+                journal_fields(self.service, event, level, line, shown, self._path)
             ):
                 self._say(_SYSLOG_PRIORITY[level], line)
 
@@ -160,9 +160,10 @@ def human_line(
 
 
 def journal_fields(
-    service: str, event: Event, level: Level, line: str, fields: dict[str, str | float]
+    service: str, event: Event, level: Level, line: str, fields: dict[str, str | float],
+    log: Path | None = None,
 ) -> dict[str, str]:
-    """The journal's entry for an event."""
+    """The journal's entry for an event; `log` says which instance it is of."""
     found = {
         "MESSAGE": line,
         "PRIORITY": str(_SYSLOG_PRIORITY[level]),
@@ -171,6 +172,8 @@ def journal_fields(
         "OMQ_EVENT": str(event.number),
         "OMQ_SERVICE": service,
     }
+    if log is not None:
+        found["OMQ_LOG"] = str(log)
     return found | {f"OMQ_{name.upper()}": str(value) for name, value in fields.items()}
 
 

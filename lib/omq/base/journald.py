@@ -7,6 +7,8 @@ when stderr is the journal: JOURNAL_STREAM names its device and inode (systemd.e
     MESSAGE PRIORITY SYSLOG_IDENTIFIER     what the journal shows
     MESSAGE_ID                             128 bits for each event number, the same for ever
     OMQ_EVENT OMQ_SERVICE OMQ_<FIELD>      the event and its fields, in capitals
+    OMQ_LOG                                path of the instance's log file. The journal cannot name
+                                           the unit of a process that has just ended; this can.
 
 Invariants: 1. a journal that does not take it is no error: `send` says so and the caller writes
 to stderr; 2. nothing waits for the journal.

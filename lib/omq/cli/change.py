@@ -3,7 +3,7 @@
 What was looked at is what is changed: each message goes with the LSN that the look saw. Every order
 is journaled with uid, pid, command and reason. A copy is a put of new messages; its command is
 journaled first. Ids go out in orders of a few hundred, each all or nothing with its journal block;
-an interrupted command has done whole orders.
+an interrupted command has done whole orders. Copies go out in batches likewise.
 
 Errors: NotConfirmed, MessagesRefused (after all others were carried out), ManagerUnavailable,
 TimedOut, NoAuthority, UnknownQueue, and those of a put for a copy.
@@ -11,16 +11,26 @@ TimedOut, NoAuthority, UnknownQueue, and those of a put for a copy.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import omq
 from omq.base.config import load_settings
-from omq.base.errors import ManagerUnavailable, MessagesRefused, NotConfirmed, OmqError
+from omq.base.errors import (
+    BadRequest,
+    IndexFull,
+    ManagerUnavailable,
+    MessagesRefused,
+    MessageTooLong,
+    NotConfirmed,
+    OmqError,
+    QueueFull,
+    SpoolFull,
+)
 from omq.base.names import escape
 from omq.cli.plan import Change, Doing, Target
+from omq.cli.progress import Progress
 from omq.core.index_rows import EntryRow
 from omq.core.index_view import IndexView
 from omq.core.stored import Stored, StoredMessages
@@ -30,27 +40,11 @@ from omq.ipc.operator import Operator, Refusal, Report
 from omq.services.options import Location
 
 Ask = Callable[[str], bool]
-PROGRESS_S: Final = 1.0
+COPY_MESSAGES: Final = 500
+COPY_BYTES: Final = 1 << 18
+"""A batch of copies: as many messages as one order, and no more bytes than a channel takes at once
+(put_many goes in several requests else, each all or nothing)."""
 _ID_BYTES: Final = 24
-
-
-class Progress:
-    """`1200 of 40000` on a terminal, once a second, for what takes longer than that."""
-
-    def __init__(self, name: str, total: int) -> None:
-        self._name, self._total = name, total
-        self._next = time.monotonic() + PROGRESS_S
-        self._shown = False
-
-    def __call__(self, done: int) -> None:
-        if sys.stderr.isatty() and time.monotonic() >= self._next:
-            self._next, self._shown = time.monotonic() + PROGRESS_S, True
-            sys.stderr.write(f"\r{self._name}: {done} of {self._total}")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        if self._shown:
-            sys.stderr.write("\n")
 
 
 def confirm(location: Location, change: Change, count: int, ask: Ask, *, yes: bool) -> None:
@@ -106,32 +100,70 @@ def check(report: Report, count: int) -> None:
 
 def copy(location: Location, command: str, change: Change, rows: Sequence[EntryRow],
          names: Sequence[str], reason: str) -> Report:
-    """New messages with the same properties and bytes; each put is acknowledged by itself.
-
-    `names`: of the queues by number."""
+    """New messages with the same properties and bytes, in batches of COPY_MESSAGES and COPY_BYTES:
+    each batch is there wholly or not at all. `names`: of the queues by number."""
     report, name = Report(), command.split(" ", 1)[0]
+    if len(change.targets) != 1:
+        raise BadRequest(reason="a copy goes on one queue")
+    goal = change.targets[0]
     stored = StoredMessages(location.paths)
     progress = Progress(name, len(rows))
     try:
         with connect(location, name) as connection:
             report.lsns.append(Operator(connection, command).note(
                 change.targets, len(rows), reason=reason))
-            for at, row in enumerate(rows):
-                try:
-                    found = stored.read(row.message)
-                    new = outgoing(found, stored.body(row.message, found), row.priority
-                                   if change.priority is None else change.priority, names,
-                                   persistent=row.message.persistent)
-                except OmqError as error:
-                    report.refused.append(Refusal(row.message.qpool, error.status, str(error)))
-                    continue
-                connection.put(change.targets, outgoing=new)
-                report.done.append(row.message.qpool)
-                progress(at + 1)
+            for batch in _batches(rows):
+                found = list(_copies(stored, batch, change.priority, names, report))
+                _put(connection, goal, found, report)
+                progress(len(report.done) + len(report.refused))
     finally:
         stored.close()
         progress.end()
     return report
+
+
+def _put(connection: Connection, goal: str, batch: list[tuple[int, Outgoing]], report: Report
+         ) -> None:
+    """One batch; if it is refused for what one of its messages is, or for want of room, each half
+    by itself."""
+    if not batch:
+        return
+    try:
+        connection.put_many(goal, [new for _, new in batch])
+        report.done += [qpool for qpool, _ in batch]
+    except (MessageTooLong, QueueFull, IndexFull, SpoolFull) as error:
+        if len(batch) == 1:
+            report.refused.append(Refusal(batch[0][0], error.status, str(error)))
+            return
+        half = len(batch) // 2
+        _put(connection, goal, batch[:half], report)
+        _put(connection, goal, batch[half:], report)
+
+
+def _batches(rows: Sequence[EntryRow]) -> Iterator[list[EntryRow]]:
+    batch: list[EntryRow] = []
+    size = 0
+    for row in rows:
+        if batch and (len(batch) == COPY_MESSAGES or size + row.message.size > COPY_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += row.message.size
+    if batch:
+        yield batch
+
+
+def _copies(stored: StoredMessages, rows: Iterable[EntryRow], priority: int | None,
+            names: Sequence[str], report: Report) -> Iterator[tuple[int, Outgoing]]:
+    """What can be read of them, with its QPoolId; the rest is refused."""
+    for row in rows:
+        try:
+            found = stored.read(row.message)
+            yield row.message.qpool, outgoing(
+                found, stored.body(row.message, found), row.priority if priority is None
+                else priority, names, persistent=row.message.persistent)
+        except OmqError as error:
+            report.refused.append(Refusal(row.message.qpool, error.status, str(error)))
 
 
 def outgoing(stored: Stored, body: bytes, priority: int, names: Sequence[str], *,

@@ -77,6 +77,12 @@ BY_NAME: Final = """# Completion of the omq commands: all of them stand in one f
 """
 
 
+_ZSH_TAIL: Final = """
+# zsh loads this file when it completes one of these commands for the first time: go on with that.
+(( ! ${+compstate} )) || _bash_complete -F _omq_complete
+"""
+
+
 def bash() -> str:
     """The file for bash."""
     lines = [_HEAD]
@@ -92,7 +98,7 @@ def zsh() -> str:
     body = bash().split("\n", 1)[1]
     return (f"#compdef {names}\n"
             "# Completion of the omq commands for zsh, by the functions for bash."
-            f"\nautoload -U +X bashcompinit && bashcompinit\n{body}")
+            f"\nautoload -U +X bashcompinit && bashcompinit\n{body}{_ZSH_TAIL}")
 
 
 def _command(name: str) -> Iterator[str]:

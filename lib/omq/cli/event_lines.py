@@ -1,8 +1,8 @@
-"""Events as they were logged, from the log file or from the system's journal.
+"""Events as they were logged, from the log file (the system's journal: journal_lines).
 
 A line that is no event (cut by a full disk, written by something else) is counted, not shown. The
 file may be rotated while it is followed: a new file of the same name is read from its start.
-Errors: InputUnreadable, CommandUnusable (journalctl).
+Errors: InputUnreadable.
 """
 
 from __future__ import annotations
@@ -10,25 +10,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import select
-import shlex
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from omq.base import clock
-from omq.base.errors import CommandUnusable, InputUnreadable, OmqError
+from omq.base.errors import InputUnreadable, OmqError
 from omq.base.event_log import Level
-from omq.base.names import escape
 
 POLL_S: Final = 0.25
 _RESERVED: Final = ("time", "level", "service", "pid", "event", "text")
-_HUMAN: Final = re.compile(
-    r"(?:<\d>)?(FATAL|ERROR|WARNING|REPORT|TRACE) (\S+)\[(\d+)\] \[OM (\d+)\] (.*)", re.DOTALL)
-_FIELD: Final = re.compile(r'(\w+)=("[^"]*"|\S+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,44 +109,3 @@ def _is_another(path: Path, descriptor: int) -> bool:
     mine = os.fstat(descriptor)
     return (now.st_ino, now.st_dev) != (mine.st_ino, mine.st_dev) or now.st_size < os.lseek(
         descriptor, 0, os.SEEK_CUR)
-
-
-def from_journal(instance: str | None, *, follow: bool) -> Iterator[Logged]:
-    """The events of the units of an instance, from journalctl(1)."""
-    pattern = f"omq-*@{instance}*" if instance else "omq*"
-    command = ["journalctl", "--output=json", "--no-pager", "--unit", pattern]
-    if follow:
-        command += ["--follow", "--lines=all"]
-    try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
-    except OSError as error:
-        raise CommandUnusable(command=shlex.join(command), reason=error.strerror) from error
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            found = from_journal_line(line)
-            if found is not None:
-                yield found
-    finally:
-        process.terminate()
-        process.stdout.close()
-        process.wait()
-
-
-def from_journal_line(line: bytes) -> Logged | None:
-    """An event of journalctl's JSON; None for messages of others."""
-    try:
-        entry = json.loads(line)
-        match = _HUMAN.fullmatch(str(entry["MESSAGE"]))
-        time_ns = int(entry["__REALTIME_TIMESTAMP"]) * 1000
-    except (ValueError, TypeError, KeyError):
-        return None
-    if match is None:
-        return None
-    level, service, pid, event, rest = match.groups()
-    fields = {name: value.strip('"') for name, value in _FIELD.findall(rest)}
-    first = _FIELD.search(rest)
-    text = escape(rest[: first.start()].rstrip() if first else rest)
-    record = {"time": clock.iso_time(time_ns), "level": level, "service": service,
-              "pid": int(pid), "event": int(event), "text": text, **fields}
-    return Logged(time_ns, Level[level], service, int(pid), int(event), text, dict(fields), record)

@@ -14,6 +14,7 @@ from omq.base.config import load_services
 from omq.base.errors import BadRequest, Exit
 from omq.cli.change import connect
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.service_control import named
 from omq.ipc.operator import Operator
 from omq.services.options import Location
 
@@ -42,8 +43,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _queue(location: Location, name: str) -> str:
     """A queue by its name, or by the service that reads it, as in the original."""
-    service = load_services(location.conf_dir).get(name)
-    return service.queue if service is not None and service.queue else name.upper()
+    for service in named(load_services(location.conf_dir).values(), name):
+        if service.queue:
+            return service.queue
+    return name.upper()
 
 
 def parser() -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ from typing import Final
 
 from omq.base.errors import Exit
 from omq.cli.common import locate, say, tool_parser
+from omq.cli.noting import add_reason, note_command
 from omq.cli.service_control import ALL, chosen, control, is_up, state_of, stopping
 from omq.services.signals import Signals
 
@@ -35,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         say(NAME, f"{conf.title}: {status.state}")
         if is_up(status):
             code = Exit.NO
+    note_command(location, f"{NAME} {names}", options.reason, len(services))
     return code
 
 
@@ -60,11 +62,12 @@ def _minutes(text: str) -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(NAME, "Turn services off, in the order of stopping.", """
         omoff router
-        omoff -d 5 smtp
+        omoff -d 5 smtp --reason 'new certificate'
         omoff all
         """)
     parser.add_argument("-d", dest="delay", metavar="MINUTES", type=_minutes, default=0.0,
                         help="wait this long first, in the foreground")
     parser.add_argument("services", nargs="+", metavar="SERVICE",
                         help=f"name, number or title from services.conf, or '{ALL}'")
+    add_reason(parser)
     return parser

@@ -9,6 +9,7 @@ from typing import Final
 
 from omq.base.errors import Exit
 from omq.cli.common import locate, say, tool_parser
+from omq.cli.noting import add_reason, note_command
 from omq.cli.service_control import ALL, chosen, control, is_up, starting, state_of
 
 NAME: Final = "omon"
@@ -23,14 +24,18 @@ def main(argv: list[str] | None = None) -> int:
         """)
     parser.add_argument("services", nargs="+", metavar="SERVICE",
                         help=f"name, number or title from services.conf, or '{ALL}'")
+    add_reason(parser)
     options = parser.parse_args(argv)
     location = locate(options)
     instance = control(location)
     code = Exit.OK
-    for conf in starting(chosen(location, options.services)):
+    services = starting(chosen(location, options.services))
+    for conf in services:
         instance.on(conf)
         status = state_of(location, conf)
         say(NAME, f"{conf.title}: {status.state}")
         if not is_up(status):
             code = Exit.NO
+    names = " ".join(each.name for each in services)
+    note_command(location, f"{NAME} {names}", options.reason, len(services))
     return code

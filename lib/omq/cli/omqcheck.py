@@ -20,6 +20,7 @@ from omq.base.config import load_settings
 from omq.base.errors import Exit, ManagerUnavailable, OmqError, TimedOut
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.progress import Reading
 from omq.core.audit import Divergence, Side, audit
 from omq.core.index_copies import IndexCopies
 from omq.core.index_view import IndexView
@@ -42,7 +43,9 @@ def main(argv: list[str] | None = None) -> int:
     paths = location.paths
     problems: list[dict[str, Any]] = []
     copy = _copy(paths, options.segment, load_settings(location.conf_dir).connect_timeout_s)
-    files = read_files(paths, clock.wall_ns())
+    reading = Reading(NAME)
+    files = read_files(paths, clock.wall_ns(), reading)
+    reading.end()
     problems += [_damage(finding) for finding in files.findings]
     if copy is None:
         say(NAME, "no segment: pool and journal alone are checked")

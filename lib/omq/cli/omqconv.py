@@ -6,8 +6,9 @@ converted is logged with its reason and stays where it is: nothing in the old di
 or removed, except that a flag file NAME.R6 appears when a queue is through. It lists what was put,
 so a second run does nothing. `omqdump`, option O, puts a message that omqconv could not.
 
-In the middle of a crash: a message has an id made of its item reference; one that waits on a queue
-already is not put again.
+In the middle of a crash: cli.conversion_log keeps what was put, and which message was about to be.
+That one has an id made of its item reference; the journal says whether it was born. When the
+journal does not reach back so far it is left and told, never put a second time.
 
 Errors: InputUnreadable, ManagerUnavailable, and those of a put for the first message that shows
 that no put works at all (NoAuthority, SpoolFull). Exit code 1 when a message was left.
@@ -25,12 +26,15 @@ from pathlib import Path
 from typing import Final
 
 from omq.base.clock import iso_time, wall_ns
-from omq.base.errors import Exit, InputUnreadable, NoAuthority, OmqError, SpoolFull
+from omq.base.errors import Exit, InputUnreadable, NeedsRepair, NoAuthority, OmqError, SpoolFull
 from omq.base.limits import BODY_BYTES_MAX, PRIORITY_LOW, PRIORITY_NORMAL, PRIORITY_URGENT
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.cli.change import connect
 from omq.cli.common import existing, tool_parser
+from omq.cli.conversion_log import NAME as CONVERSION_LOG
+from omq.cli.conversion_log import ConversionLog
+from omq.core.history import was_born
 from omq.core.index_view import IndexView
 from omq.format.findings import Finding
 from omq.format.message import id_hash
@@ -39,6 +43,7 @@ from omq.ipc.client import Connection, Outgoing
 from omq.ipc.operator import Operator
 from omq.storage import containers
 from omq.storage.files import read_file, write_new_file
+from omq.storage.spool import open_spool
 
 NAME: Final = "omqconv"
 FLAG: Final = ".R6"
@@ -73,11 +78,39 @@ def main(argv: list[str] | None = None) -> int:
         return Exit.OK
     olds = [_read(folder, name) for name in todo]
     put = {ref: queues for listed in done.values() for ref, queues in (listed or {}).items()}
-    with connect(location, NAME) as connection:
+    with connect(location, NAME) as connection, \
+            ConversionLog(folder, open_spool(location.paths.root).uuid) as log:
         count = sum(len(old.messages) for old in olds)
-        Operator(connection, f"{NAME} {folder}").note((), count, reason=options.reason)
-        left = _convert(connection, SpoolPaths(options.data or folder.parent), folder, olds, put)
+        lsn = Operator(connection, f"{NAME} {folder}").note((), count, reason=options.reason)
+        log.begin(lsn)
+        _resolve(location.paths, log)
+        log.put |= put
+        left = _convert(connection, SpoolPaths(options.data or folder.parent), folder, olds, log)
+        if all((folder / (name + FLAG)).exists() for name in names):
+            log.remove()
     return Exit.NO if left else Exit.OK
+
+
+def _resolve(paths: SpoolPaths, log: ConversionLog) -> None:
+    """The message that a run was about to put when it was cut."""
+    if log.doubt is None:
+        return
+    ref = log.doubt[0]
+    born = was_born(paths, id_hash(_identity(ref)), log.lsn)
+    if born is None:
+        raise NeedsRepair(
+            path=escape(ref), reason="the journal does not reach back to the run that was cut, so "
+            f"nobody knows whether it was put; say it in {CONVERSION_LOG}",
+            command='a line {"done": ITEM_REF} or {"left": ITEM_REF} at its end')
+    if born:
+        log.was_put()
+        _log(f'Message "{escape(ref)}" was upgraded by a run that was cut')
+    else:
+        log.was_left()
+
+
+def _identity(ref: str) -> bytes:
+    return b"OMQC" + blake2b(ref.encode(), digest_size=20).digest()
 
 
 def _log(text: str) -> None:
@@ -138,7 +171,7 @@ def _copy(path: Path, old: Old) -> tuple[bytes, int]:
 
 
 def _convert(connection: Connection, source: SpoolPaths, folder: Path, olds: list[Old],
-             put: dict[str, list[str]]) -> int:
+             log: ConversionLog) -> int:
     """All queues; how many messages were left."""
     queues: dict[str, list[str]] = {}
     for old in olds:
@@ -150,7 +183,7 @@ def _convert(connection: Connection, source: SpoolPaths, folder: Path, olds: lis
         _log(f'Starting to upgrade queue "{old.name}"')
         for problem in old.problems:
             _log(f"  {problem}")
-        lines, failed = _queue(connection, source, old, queues, put)
+        lines, failed = _queue(connection, source, old, queues, log)
         left += failed + old.lost
         if not old.readable:
             continue
@@ -162,34 +195,43 @@ def _convert(connection: Connection, source: SpoolPaths, folder: Path, olds: lis
 
 
 def _queue(connection: Connection, source: SpoolPaths, old: Old, queues: dict[str, list[str]],
-           put: dict[str, list[str]]) -> tuple[list[str], int]:
+           log: ConversionLog) -> tuple[list[str], int]:
     lines, failed = [], 0
     for message in old.messages:
         ref = escape(message.item_ref)
-        if old.name in put.get(message.item_ref, ()):
-            _log(f'Message "{ref}" was upgraded with another queue')
+        known = log.put.get(message.item_ref, [])
+        if old.name in known:
+            first = known[0] == old.name  # its flag file names it
+            _log(f'Message "{ref}" was upgraded {"before" if first else "with another queue"}')
+            lines += [_line(message.item_ref, known)] if first else []
             continue
         _log(f'Upgrading message "{ref}"')
+        log.will_put(message.item_ref, queues[message.item_ref])
         try:
             _put(connection, source, message, queues[message.item_ref])
         except (NoAuthority, SpoolFull):
             raise
         except (OmqError, FileNotFoundError) as error:
             failed += 1
+            log.was_left()
             _log(f"Message not upgraded, it stays where it is: {escape(str(error), 500)}")
             continue
-        put[message.item_ref] = queues[message.item_ref]
-        lines.append(json.dumps({"item_ref": message.item_ref, "queues": put[message.item_ref]}))
+        log.was_put()
+        lines.append(_line(message.item_ref, queues[message.item_ref]))
         _log("Message upgraded correctly")
     return lines, failed
 
 
+def _line(ref: str, queues: list[str]) -> str:
+    return json.dumps({"item_ref": ref, "queues": queues})
+
+
 def _put(connection: Connection, source: SpoolPaths, message: OldMessage, queues: list[str]
          ) -> None:
-    identity = b"OMQC" + blake2b(message.item_ref.encode(), digest_size=20).digest()
+    identity = _identity(message.item_ref)
     with IndexView.attach(connection.paths) as view:
         if view.with_key(id_hash(identity)):
-            return  # put by a run that did not come to its end
+            return  # it waits already: put by a run whose files are lost
     file = containers.open_item(source, message.item_ref)
     try:
         body = file.read(BODY_BYTES_MAX, 0)

@@ -13,12 +13,14 @@ from typing import Any
 
 from omq.base.clock import iso_time
 from omq.base.errors import BadRequest, Exit
+from omq.base.names import parse_message_id
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.core.history import Happening, History
 from omq.core.look import look
 from omq.core.message_ids import find_qpool, known_qpool
 from omq.core.settle import REASONS
 from omq.format.journal import FrameFlag, FrameType
+from omq.format.message import id_hash
 from omq.services.options import Location
 from omq.storage.spool import open_spool
 
@@ -37,12 +39,16 @@ def main(argv: list[str] | None = None) -> int:
     if options.operator:
         found = history.orders()
     elif options.message:
-        found = history.of_message(_qpool(location, options.message))
+        qpool = _qpool(location, options.message)
+        found = history.of_message(qpool) if qpool else iter(())
     else:
         raise BadRequest(reason="say --message ID or --operator")
     count = _show(found, as_json=options.json)
     for finding in history.findings:
         say(NAME, str(finding))
+    if not count:
+        say(NAME, "journal and archive say nothing of it" if options.message else
+            "there are no operator commands in journal and archive")
     return Exit.OK if count else Exit.NO
 
 
@@ -64,9 +70,17 @@ def _qpool(location: Location, text: str) -> int:
         return known
     with look(location.paths) as seen:
         qpool = find_qpool(text, uuid, seen.view, location.paths)
-    if qpool is None:
-        raise BadRequest(reason="no waiting message has this id; name a QPoolId")
-    return qpool
+    return _of_the_past(location, text) if qpool is None else qpool
+
+
+def _of_the_past(location: Location, text: str) -> int:
+    """The last message that was put with this id; 0: none. Frames have the hash of the id only."""
+    key = id_hash(parse_message_id(text))
+    found = 0
+    for each in History(location.paths).read(
+            lambda frames: (frames["type"] == FrameType.PUT) & (frames["lease"] == key)):
+        found = each.qpool
+    return found
 
 
 def what(each: Happening) -> str:

@@ -56,8 +56,10 @@ def main(argv: list[str] | None = None) -> int:
             answers = list(explain(location, seen, qpool or 0))
             found |= bool(answers)
             if not answers:
-                say(NAME, f"no message {text} waits here (omqlog --message tells what became of "
-                    "it)")
+                lost = f", or it is one of {len(seen.findings)} damaged places" if (
+                    seen.findings) else ""
+                say(NAME, f"no message {text} waits here{lost} (omqlog --message tells what became "
+                    "of it)")
             _show(answers, as_json=options.json)
     return Exit.OK if found else Exit.NO
 
@@ -123,7 +125,7 @@ def _active(entry: EntryRow, readers: list[ReaderRow], now: int) -> Answer:
 def _ready(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list[ReaderRow]
            ) -> Answer:
     if queue is not None and queue.flags & QueueFlag.SUSPENDED:
-        return Answer(entry, "get_inhibited", "queue.conf inhibits get on its queue",
+        return Answer(entry, "get_inhibited", "queues.conf inhibits get on its queue",
                       ["set get = allowed in queues.conf and reload"])
     ahead = 0
     for raw in view.raw_entries(entry.queue):

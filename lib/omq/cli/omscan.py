@@ -2,7 +2,11 @@
 
     container   a file under data/ that no message names: its submitter died before the put, or an
                 operator took a message off and exported it
-    record      a pool record that the index does not know (--remove leaves it: a start reads it)
+    record      a pool record that belongs to no message: a continuation that nothing leads to, an
+                older record of a message (core.pool_orphans); --remove needs a stopped instance,
+                whose last checkpoint has everything, and keeps a copy in quarantine/
+    unread      a pool record that the index does not know: a manager that was told not to read the
+                pool leaves its messages there; a later start serves them, so nothing removes them
     store       a store file, journal file or volatile file that nothing needs is the pool writer's
                 business and is not told
 
@@ -24,16 +28,28 @@ from typing import Final
 
 from omq.base import clock
 from omq.base.clock import NS_PER_S, iso_time
-from omq.base.errors import BadItemRef, BadRequest, Exit, ManagerUnavailable, NotConfirmed
+from omq.base.errors import (
+    BadItemRef,
+    BadRequest,
+    Exit,
+    ManagerUnavailable,
+    NotConfirmed,
+    SpoolLocked,
+)
 from omq.base.paths import SpoolPaths
-from omq.cli.change import connect
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.noting import add_reason, note_command
+from omq.cli.progress import Reading
 from omq.core.index_view import IndexView
 from omq.core.offline_index import OfflineIndex, read_files
+from omq.core.pool_orphans import orphan_records
+from omq.format.findings import Finding
 from omq.format.pool import RecordFlag
-from omq.ipc.operator import Operator
 from omq.services.options import Location
 from omq.storage import containers
+from omq.storage.pool import PoolFiles
+from omq.storage.quarantine import save_found
+from omq.storage.spool import lock, open_spool
 
 NAME: Final = "omscan"
 
@@ -46,6 +62,7 @@ class Orphan:
     name: str
     size: int = 0
     modified_ns: int = 0
+    finding: Finding | None = None  # of a pool record
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,52 +71,79 @@ def main(argv: list[str] | None = None) -> int:
     if options.older < 0:
         raise BadRequest(reason="--older is a number of seconds")
     location = existing(options)
-    paths = location.paths
-    found = list(scan(paths, options.older * NS_PER_S))
-    orphans = [each for each in found if each.kind == "container"]
+    found = list(scan(location.paths, options.older * NS_PER_S))
+    orphans = [each for each in found if each.kind != "unread"]
     removed: set[str] = set()
     if options.remove and orphans:
         removed = _remove(location, orphans, yes=options.yes, reason=options.reason)
     for each in found:
-        if options.json:
-            print_json({"kind": each.kind, "name": each.name, "size": each.size,
-                        "modified": iso_time(each.modified_ns) if each.modified_ns else None,
-                        "removed": each.name in removed})
-        else:
-            gone = "  removed" if each.name in removed else ""
-            when = iso_time(each.modified_ns) if each.modified_ns else ""
-            sys.stdout.write(f"{each.kind:<10}{each.size:>12}  {when:<32}  {each.name}{gone}\n")
+        _show(each, gone=each.name in removed, as_json=options.json)
     if not options.json:
-        size = sum(each.size for each in orphans)
-        sys.stdout.write(f"{len(orphans)} orphan containers, {size} bytes; "
-                         f"{len(found) - len(orphans)} other\n")
+        containers_found = [each for each in orphans if each.kind == "container"]
+        size = sum(each.size for each in containers_found)
+        sys.stdout.write(f"{len(containers_found)} orphan containers, {size} bytes; "
+                         f"{len(orphans) - len(containers_found)} orphan records; "
+                         f"{len(found) - len(orphans)} unread\n")
     return Exit.OK if len(removed) == len(found) else Exit.NO
 
 
+def _show(each: Orphan, *, gone: bool, as_json: bool) -> None:
+    when = iso_time(each.modified_ns) if each.modified_ns else None
+    if as_json:
+        print_json({"kind": each.kind, "name": each.name, "size": each.size, "modified": when,
+                    "removed": gone})
+    else:
+        sys.stdout.write(f"{each.kind:<10}{each.size:>12}  {when or '':<32}  {each.name}"
+                         f"{'  removed' if gone else ''}\n")
+
+
 def _remove(location: Location, orphans: list[Orphan], *, yes: bool, reason: str) -> set[str]:
+    action = f"remove {len(orphans)} containers and pool records"
     if not yes:
-        sys.stderr.write(f"{NAME}: remove {len(orphans)} containers (y/n) ? ")
+        sys.stderr.write(f"{NAME}: {action} (y/n) ? ")
         sys.stderr.flush()
         if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise NotConfirmed(count=len(orphans), action="remove containers")
-    _journal(location, len(orphans), reason)
-    return {each.name for each in orphans if containers.remove(location.paths, each.name)}
+            raise NotConfirmed(count=len(orphans), action="remove containers and pool records")
+    open_spool(location.paths.root, writer=True)  # SpoolOwner: only its owner removes
+    if not note_command(location, f"{NAME} --remove", reason, len(orphans)):
+        say(NAME, "no queue manager works: the command is in the event log, not in the journal")
+    gone = {each.name for each in orphans
+            if each.kind == "container" and containers.remove(location.paths, each.name)}
+    records = [each for each in orphans if each.finding is not None]
+    return gone | (_clear(location.paths, records) if records else set())
 
 
-def _journal(location: Location, count: int, reason: str) -> None:
-    """A running manager writes the command down; without one there is no journal to write to."""
+def _clear(paths: SpoolPaths, records: list[Orphan]) -> set[str]:
+    """Free the slots, each with a copy in quarantine; what another look does not find is left."""
     try:
-        with connect(location, NAME) as connection:
-            Operator(connection, f"{NAME} --remove").note((), count, reason=reason)
-    except ManagerUnavailable:
-        say(NAME, "no queue manager runs: the command is not in the journal")
+        locks = [lock(paths.manager_lock, NAME), lock(paths.pool_lock, NAME)]
+    except SpoolLocked as error:
+        say(NAME, f"{error}; pool records are removed from a stopped instance only")
+        return set()
+    pool = PoolFiles(paths, open_spool(paths.root).uuid)
+    try:
+        if read_files(paths, clock.wall_ns()).pending:
+            say(NAME, "a manager has run meanwhile: nothing of the pool is removed")
+            return set()
+        now = {str(finding): finding for finding in orphan_records(pool)}
+        chosen = [now[str(each.finding)] for each in records if str(each.finding) in now]
+        for finding in chosen:
+            save_found(paths, finding)
+        pool.write({(int(each.file.removesuffix("QP")), each.record): None for each in chosen})
+    finally:
+        pool.close()
+        for held in locks:
+            held.close()
+    return {_record_name(finding) for finding in chosen}
 
 
 def scan(paths: SpoolPaths, older_ns: int) -> Iterator[Orphan]:
     """Everything that no message names, containers first."""
     before_ns = clock.wall_ns() - older_ns
     there = list(_containers(paths))
-    files = read_files(paths, clock.wall_ns())
+    reading = Reading(NAME)
+    files = read_files(paths, clock.wall_ns(), reading)
+    reading.end()
     with IndexView.of(files.tables, paths) as view:
         named, damaged = _named(view)
         known = {message.qpool for message in view.messages()}
@@ -112,8 +156,27 @@ def scan(paths: SpoolPaths, older_ns: int) -> Iterator[Orphan]:
     except ManagerUnavailable:
         say(NAME, "no queue manager runs: pool records are not compared with its index")
     yield from _orphans(there, named, before_ns, damaged)
+    yield from _records(paths, files)
     if live:
         yield from _unknown(files, paths, known - live)
+
+
+def _records(paths: SpoolPaths, files: OfflineIndex) -> Iterator[Orphan]:
+    """Pool records of no message, as far as the pool can be judged by itself."""
+    if files.pending:
+        say(NAME, f"{files.pending} changes are not in the pool yet: its records are judged behind "
+            "a checkpoint (a stop writes one)")
+        return
+    pool = PoolFiles(paths, open_spool(paths.root).uuid, write=False)
+    try:
+        for finding in orphan_records(pool):
+            yield Orphan("record", _record_name(finding), finding.length, 0, finding)
+    finally:
+        pool.close()
+
+
+def _record_name(finding: Finding) -> str:
+    return f"{finding.file}:{finding.record} {finding.reason}"
 
 
 def _orphans(there: list[Orphan], named: set[str], before_ns: int, damaged: int
@@ -157,7 +220,7 @@ def _unknown(files: OfflineIndex, paths: SpoolPaths, qpools: set[int]) -> Iterat
     with IndexView.of(files.tables, paths) as offline:
         for message in offline.messages():
             if message.qpool in qpools - later:
-                yield Orphan("record", f"{message.file}QP:{message.record} QPoolId "
+                yield Orphan("unread", f"{message.file}QP:{message.record} QPoolId "
                              f"{message.qpool}", message.size, message.created_ns)
 
 
@@ -168,10 +231,11 @@ def parser() -> argparse.ArgumentParser:
         omscan --remove --yes
         omscan --older 0 --json
         """)
-    found.add_argument("--remove", action="store_true", help="remove orphan containers")
+    found.add_argument("--remove", action="store_true",
+                       help="remove orphan containers, and pool records of a stopped instance")
     found.add_argument("--older", type=int, default=3600, metavar="SECONDS",
                        help="only what was written so long ago (3600)")
     found.add_argument("--yes", action="store_true", help="do not ask")
-    found.add_argument("--reason", metavar="TEXT", default="", help="why; kept in the journal")
+    add_reason(found)
     add_json(found)
     return found

@@ -1,8 +1,11 @@
 """omsetsvc: shows what a service is (-r), and sets how many auxiliary readers it has (-x).
 
-The listing is the original's, line by line (seed: "How To Monitor Multiple Reader Processes"), with
-what means nothing here left out. -x works on a running service: readers that stay keep their pid,
-and the number stands in services.conf, so it survives a restart and a reboot.
+The listing is the original's, line by line (seed: "How To Monitor Multiple Reader Processes"). What
+does not exist here has the value of a system that does not use it: no audit log, no programs that
+shut down or ask for the state (a service is told by its supervisor), no temporary processes.
+
+-x works on a running service: readers that stay keep their pid, and the number stands in
+services.conf, so it survives a restart and a reboot.
 
 Exit code 0; 1 when the readers did not all come up.
 """
@@ -10,13 +13,16 @@ Exit code 0; 1 when the readers did not all come up.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from typing import Final
 
 from omq.base import limits
 from omq.base.config import ServiceConf, ServiceKind, load_settings
 from omq.base.errors import BadRequest, Exit
+from omq.base.event_log import Level
 from omq.cli.common import Location, locate, say, tool_parser
+from omq.cli.noting import add_reason, note_command
 from omq.cli.omstat import since_text
 from omq.cli.service_control import chosen, control, is_up, state_of
 from omq.cli.service_status import Status, Word
@@ -40,7 +46,10 @@ def main(argv: list[str] | None = None) -> int:
         return Exit.OK
     name, number = options.set
     (conf,) = chosen(location, [name])
-    return set_auxiliaries(location, conf, _auxiliaries(number))
+    count = _auxiliaries(number)
+    code = set_auxiliaries(location, conf, count)
+    note_command(location, f"{NAME} -x {conf.name} {count}", options.reason, 1)
+    return code
 
 
 def set_auxiliaries(location: Location, conf: ServiceConf, count: int) -> int:
@@ -81,26 +90,46 @@ def listing(location: Location, conf: ServiceConf, now: float) -> list[str]:
     lines = [
         ("Service Number", "=", conf.number),
         ("Number of components", "=", 1 + len(conf.subservices)),
-        ("Logging Level", "=", settings.event_level),
+        ("Logging Level", "=", int(Level[settings.event_level])),
+        ("Audit logging Level", "=", 0),
         ("Has an input queue?", "-", _yes(conf.queue != "")),
         *([("Queue name", "=", conf.queue)] if conf.queue else []),
         ("Show details from omstat?", "-", "YES"),
         ("Subsystem can be enabled?", "-", _yes(conf.enabled)),
         ("Required state", "-", "Enabled" if status.state in _WANTED else "Disabled"),
         ("Last state change (on/off)", "=", since_text(status.since, now)),
-        ("Startup prog name", "=", conf.program),
+        ("Last delayed off time", "=", since_text(_off_since(status), now)),
+        ("Startup prog name", "=", f"~/bin/{conf.program}"),
+        ("Shutdown program name", "=", ""),
+        ("Status program name", "=", ""),
         ("PID's of subsystem processes", ":", _pids(_main_pid(status, main))),
+        ("Nice Level", "=", _nice(_main_pid(status, main)[0])),
+        ("Additional Resolve Flag", "=", 0),
         ("Subsystem is controlled by 'all'", "-", _yes(not conf.nonstop)),
+        ("Minimum temporary processes", "=", 0),
+        ("Maximum temporary processes", "=", 0),
         ("Context dependent information", ":", _context(location, conf)),
         ("Auxiliary processes", "=", conf.auxiliaries),
         ("PID's of auxiliary processes", ":", _pids(_auxiliary_pids(auxiliary, conf))),
     ]
     return [f"Details for subsystem {conf.title}:",
-            *(f"{name + sign if sign == ':' else f'{name:<29} {sign}'} {value}"
+            *(f"{name + sign if sign == ':' else f'{name:<29} {sign}'} {value}".rstrip()
               for name, sign, value in lines)]
 
 
 _WANTED: Final = (Word.STARTED, Word.STARTING, Word.PARTIALLY_ABORTED, Word.ABORTED)
+
+
+def _off_since(status: Status) -> float | None:
+    """When it was turned off; None while it is on."""
+    return None if status.state in _WANTED else status.since
+
+
+def _nice(pid: int) -> int:
+    try:
+        return os.getpriority(os.PRIO_PROCESS, pid) if pid > 0 else 0
+    except ProcessLookupError:  # it has just ended
+        return 0
 
 
 def _main_pid(status: Status, main: ProcessState | None) -> list[int]:
@@ -140,12 +169,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(NAME, "Show a service, or set the number of its auxiliary readers.", """
         omsetsvc -r router
         omsetsvc -r qmgr
-        omsetsvc -x router 2
+        omsetsvc -x sr 2
         """)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("-r", dest="show", metavar="SERVICE", help="show what the service is")
     what.add_argument("-x", dest="set", nargs=2, metavar=("SERVICE", "N"),
                       help=f"have N auxiliary readers, 0 to {limits.AUXILIARIES_MAX}, at once")
+    add_reason(parser)
     return parser
 
 

@@ -5,8 +5,9 @@
           queue = LOCAL
     Pid of logging process: 15400
 
-From logs/events.log; with --journal from the system's journal, where the daemons of a systemd
-instance write the same events. Lines that are no events are counted and told, never shown raw.
+Of an instance that systemd runs, from the system's journal if the user may read it; else from
+logs/events.log, which every daemon writes too (--journal and --file choose). Lines that are no
+events are counted and told, never shown raw.
 Times are local. Levels are numbers as in the original: 1 fatal, 3 error, 5 warning, 9 report, 15
 trace; -l shows everything up to a level.
 """
@@ -25,8 +26,11 @@ from omq.base.errors import BadRequest, ConfigError, Exit
 from omq.base.event_log import Level
 from omq.base.names import escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
-from omq.cli.event_lines import Logged, follow, from_file, from_journal
+from omq.cli.event_lines import Logged, follow, from_file
+from omq.cli.journal_lines import from_journal, readable
+from omq.services import systemctl
 from omq.services.options import Location
+from omq.services.unit_files import base_name
 
 NAME: Final = "omshowlog"
 _LEVEL_WIDTH: Final = 12
@@ -41,21 +45,31 @@ def main(argv: list[str] | None = None) -> int:
     since_ns = _since(options)
     titles = _titles(location)
     shown = 0
-    for each in _source(location, options):
+    for each in _source(location, options, since_ns):
         if _wanted(each, options, level, since_ns):
             shown += 1
             _show(each, titles, options)
     return Exit.OK if shown else Exit.NO
 
 
-def _source(location: Location, options: argparse.Namespace) -> Iterable[Logged]:
+def _source(location: Location, options: argparse.Namespace, since_ns: int) -> Iterable[Logged]:
     def lost(count: int) -> None:
         say(NAME, f"{count} lines are no events")
 
-    if options.journal:
-        return from_journal(location.instance, follow=options.follow)
+    managed = systemctl.managed(location.paths)
+    if options.journal or (managed is not None and not options.file and readable()):
+        return from_journal(location.paths.event_log, _units(location, managed), since_ns,
+                            follow=options.follow)
     path = location.paths.event_log
     return follow(path, lost) if options.follow else from_file(path, lost)
+
+
+def _units(location: Location, managed: systemctl.Managed | None) -> list[str]:
+    """The units of the instance."""
+    if managed is None:
+        return []
+    known = [managed.unit(name) for name in load_services(location.conf_dir)]
+    return [*known, managed.drain, f"{base_name(managed.instance)}-archive.service"]
 
 
 def _wanted(each: Logged, options: argparse.Namespace, level: int, since_ns: int) -> bool:
@@ -135,6 +149,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("-e", dest="event", type=int, metavar="NUMBER",
                        help="only the event with this number (omq-events(7))")
     found.add_argument("-f", dest="follow", action="store_true", help="go on with what comes")
-    found.add_argument("--journal", action="store_true", help="read the system's journal")
+    where = found.add_mutually_exclusive_group()
+    where.add_argument("--journal", action="store_true", help="read the system's journal")
+    where.add_argument("--file", action="store_true", help="read logs/events.log")
     add_json(found)
     return found

@@ -15,6 +15,7 @@ from omq.base.config import STOP_ORDER, load_settings
 from omq.base.errors import Exit, SpoolMissing, TimedOut
 from omq.base.paths import SpoolPaths
 from omq.cli.common import Location, locate, say, tool_parser
+from omq.cli.noting import add_reason, note_command
 from omq.cli.service_status import all_status
 from omq.services import systemctl
 from omq.services.control import Reply
@@ -34,26 +35,28 @@ def main(argv: list[str] | None = None) -> int:
         raise SpoolMissing(path=location.paths.root)
     managed = systemctl.managed(location.paths)
     if managed is not None:
-        return stop_units(location, managed)
+        return stop_units(location, managed, options.reason)
     if not holder(location.paths.run / LOCK_FILE):
         say(NAME, f"nothing runs in {location.paths.root}")
         return Exit.NO
     settings = load_settings(location.conf_dir)
     # Each stage of the stop may take its time-out; one more for the supervisor itself.
     bound_s = options.timeout or settings.stop_timeout_s * (len(STOP_ORDER) + 1)
+    note_command(location, NAME, options.reason)
     began = time.monotonic()
     stop(location.paths, settings.connect_timeout_s, began + bound_s)
     say(NAME, f"{location.paths.root} is stopped, in {time.monotonic() - began:.1f} s")
     return Exit.OK
 
 
-def stop_units(location: Location, managed: systemctl.Managed) -> int:
+def stop_units(location: Location, managed: systemctl.Managed, reason: str) -> int:
     """systemd stops the target; omq-drain.service does it in order."""
     names = [each.conf.name for each in all_status(location) if each.pid]
     if not names:
         say(NAME, f"nothing runs in {location.paths.root}")
         return Exit.NO
     say(NAME, f"stopping: {' '.join(names)}")
+    note_command(location, NAME, reason, len(names))
     began = time.monotonic()
     systemctl.call(["stop", managed.target])
     left = [each.conf.name for each in all_status(location) if each.pid]
@@ -119,4 +122,5 @@ def _parser() -> argparse.ArgumentParser:
         "--timeout", metavar="S", type=float, help="wait at most this long (default: the time-outs"
         " of the daemons together)"
     )  # fmt: skip
+    add_reason(parser)
     return parser

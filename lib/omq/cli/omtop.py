@@ -1,9 +1,10 @@
 """omtop: the queues live, on a terminal; --once: the same figures as text, once.
 
 Keys: s sorts by the next column, r turns the order, Enter goes into a queue and from there into a
-message, Escape back; h holds, l releases, u sends back from POISON (each asks first); p pauses, x
-ends it. Looking asks the queue manager nothing, so it shows a hung one too. The screen needs the
-package textual (`pip install 'omq[top]'`).
+message, e to the queue's readers and Enter there to what one holds, Escape back; h holds, l
+releases, u sends back from POISON (each asks first); p pauses, x ends it. Looking asks the queue
+manager nothing, so it shows a hung one too. The screen needs the package textual
+(`pip install 'omq[top]'`).
 """
 
 from __future__ import annotations

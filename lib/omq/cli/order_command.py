@@ -19,7 +19,7 @@ from typing import Final
 
 from omq.base import clock
 from omq.base.config import load_settings
-from omq.base.errors import BadRequest, Exit, FileNotWritten
+from omq.base.errors import BadRequest, Exit, FileNotWritten, NothingMeant
 from omq.base.names import IDEL, POISON, escape
 from omq.cli import change as changes
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
@@ -84,8 +84,7 @@ def _run(name: str, options: argparse.Namespace, change: Change, queue: str | No
     for missing in selection.missing:
         say(name, f"there is no message {missing}")
     if not items:
-        say(name, "no message is meant")
-        return Exit.NO
+        raise NothingMeant(action=f"{change.text()}{f' from {queue}' if queue else ''}")
     changes.confirm(location, change, len(items), _asked, yes=options.yes)
     return _carry_out(name, location, change, items, options)
 

@@ -102,7 +102,8 @@ def control(location: Location) -> Control:
 
 
 def chosen(location: Location, words: Iterable[str]) -> list[ServiceConf]:
-    """The services that are named (by name, number or title); `all`: those it may stop and start.
+    """The services that are named (by name, number, title, or the initials of the title, as the
+    original's `sr` for the Service Router); `all`: those it may stop and start.
 
     ServiceUnknown, BadRequest.
     """
@@ -113,12 +114,25 @@ def chosen(location: Location, words: Iterable[str]) -> list[ServiceConf]:
             found |= {each.name: each for each in services.values()
                       if each.enabled and not each.nonstop}
             continue
-        fitting = [each for each in services.values()
-                   if word.lower() in (each.name, str(each.number), each.title.lower())]
+        fitting = named(services.values(), word)
         if not fitting:
             raise ServiceUnknown(service=word, known=", ".join((*services, ALL)))
         found[fitting[0].name] = fitting[0]
     return list(found.values())
+
+
+def named(services: Iterable[ServiceConf], word: str) -> list[ServiceConf]:
+    """Those that a word names. Initials only name a service that they fit alone."""
+    listed, wanted = list(services), word.lower()
+    fitting = [each for each in listed
+               if wanted in (each.name, str(each.number), each.title.lower())]
+    short = [each for each in listed if wanted == initials(each.title)]
+    return fitting or (short if len(short) == 1 else [])
+
+
+def initials(title: str) -> str:
+    """`sr` of `Service Router`."""
+    return "".join(each[0] for each in title.lower().split())
 
 
 def starting(services: Iterable[ServiceConf]) -> list[ServiceConf]:

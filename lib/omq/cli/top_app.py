@@ -1,4 +1,5 @@
-"""The screen of omtop: a table of queues, of a queue's messages, and the text of a message.
+"""The screen of omtop: a table of queues, of a queue's messages or readers, the messages that a
+reader holds, and the text of a message.
 
 Everything shown is a copy from the index, taken once an interval. Orders (hold, release, requeue)
 go through cli.change after a question; what the manager refuses is told on the screen.
@@ -22,7 +23,7 @@ from omq.cli import change as changes
 from omq.cli.omqwhy import explain, lines
 from omq.cli.plan import Change, Doing, target
 from omq.cli.top_facts import COLUMNS, SORTS, Moment, cells, head, moment
-from omq.core.index_rows import EntryRow
+from omq.core.index_rows import EntryRow, ReaderRow
 from omq.core.look import look
 from omq.services.options import Location
 
@@ -30,6 +31,14 @@ MESSAGES_MAX: Final = 500
 _ORDERS: Final = {"hold": Change(Doing.HOLD), "release": Change(Doing.RELEASE),
                   "requeue": Change(Doing.MOVE)}
 _MESSAGE_COLUMNS: Final = ("QPoolId", "Pri", "State", "Failed", "Size", "Submitted", "Item Ref")
+_READER_COLUMNS: Final = ("Row", "Pid", "Kind", "Active", "Processed", "Registered", "Last Request",
+                          "Name")
+
+
+def _reader_cells(row: ReaderRow) -> list[str]:
+    return [str(row.number), str(row.pid), "auxiliary" if row.auxiliary else "main",
+            str(row.active), str(row.processed), seed_time(row.registered_ns),
+            seed_time(row.request_ns), row.name]
 
 
 class Question(ModalScreen[bool]):
@@ -54,11 +63,13 @@ class Question(ModalScreen[bool]):
 
 
 class TopApp(App[int]):
-    """See the module. `queue` and `message`: where the user has gone into."""
+    """See the module. Where the user has gone into: `queue`, there `readers` instead of its
+    messages, `reader` (its row), `message`."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort", "sort"), Binding("r", "turn", "turn"),
+        Binding("e", "readers", "readers"),
         Binding("escape", "back", "back"), Binding("h", "order('hold')", "hold"),
         Binding("l", "order('release')", "release"), Binding("u", "order('requeue')", "requeue"),
         Binding("p", "pause", "pause"), Binding("x,q", "leave", "exit")]
@@ -71,6 +82,8 @@ class TopApp(App[int]):
         self._before: Moment | None = None
         self.queue = ""
         self.message = 0
+        self.readers = False
+        self.reader: int | None = None
         self._rows: dict[int, EntryRow] = {}
         self._shape = ""
 
@@ -106,13 +119,17 @@ class TopApp(App[int]):
                          for line in lines(answer)]
                 self.query_one("#text", Static).update(
                     "\n".join(found or [f"message {self.message} is not here any more"]))
+            elif self.reader is not None:
+                held = [row for row in seen.view.active() if row.reader == self.reader]
+                self._show_messages(held)
+                self._tell_readers([row for row in now.readers if row.number == self.reader])
+            elif self.readers:
+                self._show("readers", _READER_COLUMNS, [
+                    (str(row.number), _reader_cells(row)) for row in self._mine(now)])
+                self.query_one("#text", Static).update("")
             elif self.queue:
-                rows = list(seen.view.entries(self.queue, MESSAGES_MAX))
-                self._show_messages(rows)
-                self.query_one("#text", Static).update("\n".join(
-                    f"reader {reader.name} pid {reader.pid} active {reader.active} "
-                    f"{'auxiliary' if reader.auxiliary else 'main'}"
-                    for reader in now.readers if reader.queue == self.queue))
+                self._show_messages(list(seen.view.entries(self.queue, MESSAGES_MAX)))
+                self._tell_readers(self._mine(now))
             else:
                 self.query_one("#text", Static).update("")
                 self._show("queues", COLUMNS, [
@@ -121,9 +138,21 @@ class TopApp(App[int]):
         self.query_one("#head", Static).update("\n".join(shown))
         self.query_one("#table", DataTable).display = not self.message
 
+    def _mine(self, now: Moment) -> list[ReaderRow]:
+        return [row for row in now.readers if row.queue == self.queue]
+
+    def _tell_readers(self, rows: list[ReaderRow]) -> None:
+        self.query_one("#text", Static).update("\n".join(
+            f"reader {row.name} pid {row.pid} active {row.active} "
+            f"{'auxiliary' if row.auxiliary else 'main'}" for row in rows))
+
     def _where(self) -> str:
         if self.message:
             return f"message {self.message} on {self.queue}"
+        if self.reader is not None:
+            return f"{self.queue}: what reader {self.reader} holds"
+        if self.readers:
+            return f"{self.queue}: its readers"
         if self.queue:
             return f"{self.queue}: the first {MESSAGES_MAX} messages in the order of hand-out"
         return f"sorted by {self._sort}{' (turned)' if self._reverse else ''}" + (
@@ -153,7 +182,9 @@ class TopApp(App[int]):
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         key = str(event.row_key.value)
-        if self.queue:
+        if self.queue and self.readers and self.reader is None:
+            self.reader = int(key)
+        elif self.queue:
             self.message = int(key)
         else:
             self.queue = key
@@ -162,9 +193,19 @@ class TopApp(App[int]):
     async def action_back(self) -> None:
         if self.message:
             self.message = 0
+        elif self.reader is not None:
+            self.reader = None
+        elif self.readers:
+            self.readers = False
         else:
             self.queue = ""
         self.refresh_now()
+
+    def action_readers(self) -> None:
+        """From a queue to its readers, and back."""
+        if self.queue and not self.message and self.reader is None:
+            self.readers = not self.readers
+            self.refresh_now()
 
     def action_sort(self) -> None:
         self._sort = SORTS[(SORTS.index(self._sort) + 1) % len(SORTS)]
@@ -201,7 +242,7 @@ class TopApp(App[int]):
         if self.message:
             return self._rows.get(self.message)
         table: DataTable[str] = self.query_one("#table", DataTable)
-        if not self.queue or not table.row_count:
+        if not self.queue or self._shape != "messages" or not table.row_count:
             return None
         return self._rows.get(int(table.get_row_at(table.cursor_row)[0]))
 

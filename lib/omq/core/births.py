@@ -8,12 +8,12 @@ format.pool.encode_message.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from omq.base import limits
-from omq.base.checksum import crc32c
+from omq.base.checksum import crc32c_each
 from omq.core.redo_changes import NS
 from omq.core.redo_window import Births, Frames, Window
 from omq.format import message as message_format
@@ -37,6 +37,9 @@ from omq.storage.pool_scan import DTYPE
 CHUNK: Final = 16384
 """Messages built at once: 8 MiB of records bounds the memory of the columns."""
 USED: Final = RECORD.size + PART.size
+COMPACT: Final = np.dtype([*RECORD.dtype.descr, ("parts_list", PART.dtype, (1,))])
+"""A record of a message on one queue without the room for more."""
+assert COMPACT.itemsize == USED
 _COPIED = {"lsn": "lsn", "qpool": "qpool", "time": "time", "file": "file", "record": "record",
            "length": "length", "body_crc": "crc", "size": "size", "expiry": "argument",
            "pid": "pid", "uid": "uid"}  # fmt: skip
@@ -71,18 +74,24 @@ def images(window: Window, births: Births, chosen: Frames) -> dict[int, Image]:
 def sealed_records(window: Window, rows: Frames, heads: Frames) -> Frames:
     """The records (storage.pool_scan.DTYPE) of the births in these rows of the window, each with
     its CRC; `heads` are the descriptors of their payloads."""
-    records = _records(window, rows, heads)
+    records = _records(window, rows, heads, DTYPE)
     view = memoryview(records.view("u1").reshape(-1))  # type: ignore[arg-type]
-    starts = range(0, len(records) * RECORD_BYTES, RECORD_BYTES)
-    records["crc"] = [crc32c(view[at + CRC_FROM : at + USED]) for at in starts]
+    size = len(records) * RECORD_BYTES
+    records["crc"] = crc32c_each(view, range(CRC_FROM, size, RECORD_BYTES),
+                                 range(USED, size, RECORD_BYTES))
     return records
 
 
-def _records(window: Window, rows: Frames, heads: Frames) -> Frames:
+def compact_records(window: Window, rows: Frames, heads: Frames) -> Frames:
+    """The same as COMPACT, not sealed."""
+    return _records(window, rows, heads, COMPACT)
+
+
+def _records(window: Window, rows: Frames, heads: Frames, dtype: np.dtype[Any]) -> Frames:
     frames, origin = window.frames[rows], window.origin[rows]
     number = np.array([location(LocationKind.JOURNAL, b.number) for b in window.blocks], "<u4")
     at = np.array([block.payload_at for block in window.blocks], dtype="<u4")
-    out: Frames = np.zeros(len(rows), dtype=DTYPE)
+    out: Frames = np.zeros(len(rows), dtype=dtype)
     out["magic"] = np.frombuffer(RECORD_MAGIC, dtype="V4")[0]
     out["version"], out["kind"], out["used"] = VERSION, RecordKind.LIVE, USED
     out["parts"], out["next"] = 1, NO_RECORD

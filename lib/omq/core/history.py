@@ -199,6 +199,23 @@ class History:
             return ("(damaged)",)
 
 
+def was_born(paths: SpoolPaths, key: int, after_lsn: int) -> bool | None:
+    """Whether a message with this key (format.message.id_hash of its given id) was put after an
+    LSN; None: the journal and its archive do not reach back so far, or are damaged there."""
+    history = History(paths)
+    reaches = False
+
+    def choose(frames: Vector) -> Vector:
+        nonlocal reaches
+        reaches |= int(frames["lsn"][0]) <= after_lsn
+        return np.asarray((frames["type"] == FrameType.PUT) & (frames["lease"] == key)
+                          & (frames["lsn"] > after_lsn))
+
+    if any(True for _ in history.read(choose)):
+        return True
+    return False if reaches and not history.findings else None
+
+
 def _command(frame: tuple[Any, ...], raw: bytes) -> Command:
     try:
         words = json.loads(raw)

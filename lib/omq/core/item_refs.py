@@ -12,6 +12,7 @@ Errors: none; a payload that cannot be read gives the place instead.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from omq.base import limits
@@ -28,6 +29,7 @@ _REF_BYTES_MAX: Final = 64
 _PAYLOAD_BYTES_MAX: Final = (
     DESCRIPTOR.size + limits.QUEUES_MAX * PART.size + limits.PROPERTIES_BYTES_MAX + _REF_BYTES_MAX)
 """The payload of a container has no body, so a longer one is not one."""
+_PLACE: Final = re.compile(r"(~/(?:journal|store|volatile)/)0*([0-9]+)\.[a-z]+(:[0-9]*)")
 _FILES_MAX: Final = 8  # open files; neighbours in a listing mostly lie in the same one
 
 
@@ -41,6 +43,12 @@ def place(word: int, offset: int) -> str:
     if kind == LocationKind.VOLATILE:
         return f"~/volatile/{volatile.file_name(number)}:{offset}"
     return f"~/unknown/{word:#010x}:{offset}"
+
+
+def brief(ref: str) -> str:
+    """`~/journal/7:4224` of `~/journal/0000000007.jnl:4224`: for listings of 80 columns. What is no
+    place stays as it is."""
+    return _PLACE.sub(r"\1\2\3", ref)
 
 
 class ItemRefs:

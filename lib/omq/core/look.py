@@ -21,7 +21,7 @@ from omq.base import clock
 from omq.base.errors import ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.core.index_view import IndexView
-from omq.core.offline_index import OfflineIndex, read_files
+from omq.core.offline_index import OfflineIndex, Told, read_files
 from omq.format.findings import Finding
 from omq.format.index import IndexFlag
 
@@ -67,16 +67,17 @@ class Look:
         self.close()
 
 
-def look(paths: SpoolPaths, source: Source = Source.AUTO, segment: int | None = None) -> Look:
+def look(paths: SpoolPaths, source: Source = Source.AUTO, segment: int | None = None,
+         progress: Told = lambda done: None) -> Look:
     """See the module. `segment`: the id of a System V segment, instead of the one that the last
-    manager published."""
+    manager published. `progress`: see read_files."""
     if source is not Source.FILES:
         try:
             return _segment(IndexView.attach(paths, segment))
         except ManagerUnavailable:
             if source is Source.SEGMENT or segment is not None:
                 raise
-    return _files(paths)
+    return _files(paths, progress)
 
 
 def _segment(view: IndexView) -> Look:
@@ -97,8 +98,8 @@ def _segment(view: IndexView) -> Look:
     return Look(view, origin, note)
 
 
-def _files(paths: SpoolPaths) -> Look:
-    found = read_files(paths, clock.wall_ns())
+def _files(paths: SpoolPaths, progress: Told) -> Look:
+    found = read_files(paths, clock.wall_ns(), progress)
     note = f"read from the files, up to LSN {found.lsn}; there is no segment to look at"
     if found.moved:
         note += "; they changed meanwhile"

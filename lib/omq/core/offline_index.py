@@ -13,7 +13,7 @@ Errors: SpoolMissing, SpoolOwner, Damaged, NewerFormat, DiskError.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,8 +22,8 @@ import numpy as np
 from omq.base.errors import IndexFull
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
+from omq.core.new_records import CompactRecords, RecordImages
 from omq.core.rebuild import load
-from omq.core.recovery import WINDOW_BYTES
 from omq.core.redo import Redo
 from omq.core.slots import Vector
 from omq.core.state import SPECIAL_QUEUES, Core
@@ -44,6 +44,8 @@ _READERS: Final = 1
 _SPARE: Final = 1024
 _PARTS_MAX: Final = 17  # queue parts a pool record has at most, and one for IDEL
 _TRIES: Final = 3
+Told = Callable[[int], None]
+_WINDOW_BYTES: Final = 16 << 20  # of journal redone at once: bounds what it takes beside the index
 
 
 @dataclass(slots=True)
@@ -58,26 +60,33 @@ class OfflineIndex:
     findings: list[Finding] = field(default_factory=list)
     clean: bool = False  # the last manager stopped in order
     moved: bool = False  # the checkpoint moved while the files were read
+    pending: int = 0  # changes of pool records that are only in the journal
 
 
-def read_files(paths: SpoolPaths, now_ns: int) -> OfflineIndex:
-    """See the module. `now_ns`: wall clock; deferred messages that are due then are ready."""
+def read_files(paths: SpoolPaths, now_ns: int, progress: Told = lambda done: None
+               ) -> OfflineIndex:
+    """See the module. `now_ns`: wall clock; deferred messages that are due then are ready.
+    `progress` is told how many bytes of the journal were read."""
     info = open_spool(paths.root)
-    found = _read(paths, info.uuid, now_ns)
+    found = _read(paths, info.uuid, now_ns, progress)
     for _ in range(_TRIES - 1):
         if not found.moved:
             break
-        found = _read(paths, info.uuid, now_ns)
+        found = _read(paths, info.uuid, now_ns, progress)
     return found
 
 
-def _read(paths: SpoolPaths, uuid: bytes, now_ns: int) -> OfflineIndex:
+def _read(paths: SpoolPaths, uuid: bytes, now_ns: int, progress: Told) -> OfflineIndex:
     control, findings = poolctrl.load(paths)
     pool = OverlaidPool(paths, uuid)
     try:
         pool.lay_double_write()
-        redo, scan = _redo(paths, uuid, pool, control)
+        redo, scan = _redo(paths, uuid, pool, control, progress)
+        born, redo.images = redo.images, RecordImages()
+        assert isinstance(born, CompactRecords)
+        pending = len(born) + len(redo.dirty) + len(redo.clears)
         pool.lay(redo.changes())
+        pool.lay_rows(born.rows())
         core = _fill(pool, uuid, now_ns, findings)
     finally:
         pool.close()
@@ -88,13 +97,13 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int) -> OfflineIndex:
     moved = (again.generation if again else 0) != (control.generation if control else 0)
     kept = [f for f in findings if f.kind not in (Kind.END, Kind.TORN)]
     return OfflineIndex(core.t, redo.lsn, scan.durable_lsn, control, redo.queues, kept,
-                        redo.clean_stop, moved)
+                        redo.clean_stop, moved, pending)
 
 
-def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl | None
-          ) -> tuple[Redo, JournalScan]:
+def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl | None,
+          progress: Told) -> tuple[Redo, JournalScan]:
     """The journal behind the checkpoint, redone in memory."""
-    redo = Redo(pool)
+    redo = Redo(pool, images=CompactRecords())
     number = offset = 0
     if control is not None:
         redo.queues, redo.lsn = dict(control.queues), control.lsn
@@ -102,13 +111,15 @@ def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl 
         number, offset = control.journal, control.offset
     scan = JournalScan(paths, uuid, number, offset, redo.lsn)
     window: list[Block] = []
-    size = 0
+    size = read = 0
     for block in scan:
         window.append(block)
         size += block.header.length
         redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
-        if size >= WINDOW_BYTES:
+        if size >= _WINDOW_BYTES:
             redo.apply(window)
+            read += size
+            progress(read)
             window, size = [], 0
     redo.apply(window)
     return redo, scan

@@ -27,13 +27,21 @@ Slot = tuple[int, int]  # pool file, record
 Batch = dict[Slot, bytes | None]
 
 
+class Images(Protocol):
+    """Records of new messages."""
+
+    def values(self) -> Iterable[Image]: ...
+
+
 class Changed(Protocol):
     """What core.redo has collected since the last checkpoint."""
 
     dirty: dict[int, Message | None]
-    images: dict[int, Image]
     clears: set[Slot]
     homes: dict[int, list[int]]
+
+    @property
+    def images(self) -> Images: ...
 
 
 def batches(changed: Changed, limit: int = COUNT_MAX) -> Iterator[Batch]:

@@ -90,8 +90,7 @@ def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded) -> _Rows:
             loaded.findings += chunk.findings
             foreign |= any(f.kind in (Kind.FOREIGN, Kind.NEWER) and f.record < 0
                            for f in chunk.findings)
-            used.append(np.flatnonzero(chunk.live | chunk.more) + chunk.first)
-            used.append(_damaged(chunk))
+            used += [_in_use(chunk), _damaged(chunk)]
             rows = chunk.records if chunk.live.all() else chunk.records[chunk.live]
             for name, vectors in kept.items():
                 vectors.append(rows[name].copy())  # a copy: the chunk's bytes are let go
@@ -102,8 +101,13 @@ def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded) -> _Rows:
         else:
             slots.load(file, np.concatenate(used))
     empty = np.zeros(0, dtype=np.int64)
-    parts = {name: np.concatenate([empty, *vectors]) for name, vectors in lists.items()}
-    return _Rows({name: np.concatenate(vectors) for name, vectors in kept.items()}, parts)
+    # One column after the other is joined and its pieces let go: half of the memory.
+    parts = {name: np.concatenate([empty, *lists.pop(name)]) for name in tuple(lists)}
+    return _Rows({name: np.concatenate(kept.pop(name)) for name in tuple(kept)}, parts)
+
+
+def _in_use(chunk: PoolChunk) -> Vector:
+    return chunk.records["record"][chunk.live | chunk.more].astype(np.int64)
 
 
 def _damaged(chunk: PoolChunk) -> Vector:
@@ -117,7 +121,7 @@ def reserve_slots(pool: PoolFiles, slots: SlotAllocator) -> None:
     for file in pool.files():
         used = [np.zeros(0, dtype=np.int64)]
         for chunk in pool.scan(file):
-            used += [np.flatnonzero(chunk.live | chunk.more) + chunk.first, _damaged(chunk)]
+            used += [_in_use(chunk), _damaged(chunk)]
         slots.load(file, np.concatenate(used))
 
 

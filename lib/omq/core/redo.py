@@ -30,11 +30,11 @@ import numpy as np
 
 from omq.core import births as bulk
 from omq.core.answers import update_answers
+from omq.core.new_records import NewRecords, RecordImages
 from omq.core.pool_batches import batches
 from omq.core.redo_changes import CHANGES, At, Frame, Unusable, checked, new_part, targets
 from omq.core.redo_window import Births, Frames, JournalBlock, Window
 from omq.format import message as message_format
-from omq.format.double_write import Image
 from omq.format.findings import Finding, Kind
 from omq.format.journal import RELOCATION, FrameFlag, FrameType
 from omq.format.location import LocationKind, location
@@ -62,7 +62,7 @@ class Redo:
     lsn: int = 0
     next_qpool: int = 1
     dirty: dict[int, Message | None] = field(default_factory=dict)
-    images: dict[int, Image] = field(default_factory=dict)
+    images: NewRecords = field(default_factory=RecordImages)
     clears: set[Slot] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
     frames_seen: int = 0
@@ -87,7 +87,7 @@ class Redo:
         window, keep, born = self._believed(window)
         plain = born.plain(window, keep)
         if np.count_nonzero(plain) >= self.many:
-            self.images.update(bulk.images(window, born, plain))
+            self.images.take(window, born, plain)
             keep[born.rows[plain]] = False
         keep[born.rows[~born.good]] = False
         blocks_of = window.origin[keep].tolist()

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from omq.base import limits
-from omq.base.checksum import crc32c
+from omq.base.checksum import crc32c_each
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import DESCRIPTOR, MAGIC, PART, VERSION
 
@@ -73,8 +73,9 @@ class Window:
         keep = (flags & FrameFlag.PERSISTENT != 0) & (qpool != 0)
         last = keep & (flags & FrameFlag.LAST_PART != 0)
         ended = np.unique(qpool[last])
-        brief = np.intersect1d(qpool[keep & (kind == FrameType.PUT)], ended)
+        brief = ended
         if len(ended):
+            brief = np.intersect1d(qpool[keep & (kind == FrameType.PUT)], ended)
             moves = (kind == FrameType.MOVE) & (frames["reason"] != frames["record"])
             keep &= last | moves | ~np.isin(qpool, ended)
         if len(brief):
@@ -110,11 +111,9 @@ class Births:
         length = puts["length"].astype(np.int64)
         good = (length >= DESCRIPTOR.size) & (begin + length <= size[origin])
         begin = np.where(good, begin + base[origin], 0)
-        view = memoryview(raw)
-        places = zip(good.tolist(), begin.tolist(), (begin + length).tolist(),
-                     puts["crc"].tolist(), strict=True)
-        good = np.fromiter((fits and crc32c(view[at:end]) == crc for fits, at, end, crc in places),
-                           dtype=bool, count=len(rows))
+        end = np.where(good, begin + length, 0)
+        found = crc32c_each(memoryview(raw), begin.tolist(), end.tolist())
+        good &= np.array(found, dtype=np.uint32) == puts["crc"]
         heads = _descriptors(raw, np.where(good, begin, 0))
         need = DESCRIPTOR.size + heads["parts"].astype(np.int64) * PART.size + heads["properties"]
         good &= ((heads["magic"] == _MAGIC) & (heads["version"] <= VERSION) & (need <= length)

@@ -215,7 +215,8 @@ def _comparison(operator: str, word: str) -> Callable[[int, int], bool]:
 def _amount(value: str, units: dict[str, int], word: str) -> int:
     match = re.fullmatch(r"([0-9]{1,18})([A-Za-z]?)", value)
     if match is None or match[2] not in units:
-        raise _wrong(word, f"a number{' with ' + ' '.join(units) if len(units) > 1 else ''}")
+        shown = " ".join(filter(None, units))
+        raise _wrong(word, f"a number with {shown}" if shown else "a number")
     return int(match[1]) * units[match[2]]
 
 

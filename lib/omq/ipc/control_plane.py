@@ -66,8 +66,7 @@ class ControlPlane:
         self._doors = doorkeeper
         self._listed = listed
         self._log = log
-        self._uuid = uuid
-        self._epoch = epoch
+        self._uuid, self._epoch = uuid, epoch
         self._requests = requests
         self._owner, self._group = owner
         self._channel_bytes, self._threshold = channel_bytes, threshold
@@ -106,6 +105,7 @@ class ControlPlane:
             if not isinstance(question, dict):
                 raise BadRequest(reason="a question is a JSON object")
             operation = str(question.get("op"))
+            self._server.recent.question(self._engine.core.now_ns, operation, session)
             if operation == "register":
                 answer = self._register(door, session, question)
             elif session is None:

@@ -34,6 +34,7 @@ from omq.format.wire import (
     PutFlag,
 )
 from omq.ipc.given import write_given
+from omq.ipc.recent import RecentRequests
 from omq.ipc.sessions import Session, Sessions
 from omq.storage.payloads import PayloadReader
 
@@ -71,12 +72,10 @@ class RequestServer:
 
     def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,
                  relocate: Callable[[memoryview], int], batch_max: int) -> None:
-        self.engine = engine
+        self.engine, self.sessions = engine, sessions
         self._batch_max = batch_max
-        self.sessions = sessions
-        self._bodies = bodies
-        self._epoch = epoch
-        self._relocate = relocate
+        self._bodies, self._epoch, self._relocate = bodies, epoch, relocate
+        self.recent = RecentRequests()
         # Replies that wait for the commit: session, request, count, QPoolId.
         self._ok: list[tuple[Session, int, int, int]] = []
         self._refused: list[tuple[Session, int, OmqError]] = []
@@ -92,6 +91,7 @@ class RequestServer:
     def handle(self, raw: bytes) -> None:
         """One message of the request queue."""
         core = self.engine.core
+        self.recent.under_way = raw
         if len(raw) != REQUEST.size:
             core.t.counters[_GARBAGE] += 1
             return
@@ -249,6 +249,7 @@ class RequestServer:
 
     def dispatch(self) -> None:
         """Messages to waiting readers; empty answers to those whose time is over."""
+        self.recent.under_way = b""
         self.engine.tick()
         self._given += self.engine.dispatch()
         self._given += [(waiter, []) for waiter in self.engine.expire()]

@@ -1,8 +1,9 @@
 """The tombstone: what a dying queue.manager says of itself, in logs/qmgr.tomb.
 
-Cause, stack and counters, then the text dump of the memory as omqdump's `t` `q` writes it, cut at
-DUMP_LINES_MAX. It is for people and is not synced: the disk may be what killed the manager. The
-tables may be half changed; what the dump cannot say of them stands at its end.
+Cause, stack, last requests and counters (core.tombstone_text), then the text dump of the memory as
+omqdump's `t` `q` writes it, cut at DUMP_LINES_MAX. It is for people and is not synced: the disk may
+be what killed the manager. The tables may be half changed; what the dump cannot say of them stands
+at its end.
 """
 
 from __future__ import annotations
@@ -13,22 +14,26 @@ from itertools import islice
 from typing import Final
 
 from omq.base import clock
+from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.core.index_view import IndexView
 from omq.core.tables import Tables
 from omq.core.text_dump import memory_lines
+from omq.core.tombstone_text import head_lines
 from omq.format.index import Counter
+from omq.ipc.recent import RecentRequests
 
 DUMP_LINES_MAX: Final = 200_000
 """About 10,000 messages: more would keep the next manager waiting, and nobody reads it."""
 
 
 def write_tombstone(paths: SpoolPaths, tables: Tables, cause: str, stack: str,
-                    sample_period_s: int) -> None:
+                    recent: RecentRequests, sample_period_s: int) -> None:
     """Write it as far as the system allows; the process ends in any case."""
-    lines = [f"Queue Manager died at {clock.iso_time(clock.wall_ns())}, pid {os.getpid()}",
-             f"Cause: {cause}", "Stack:", stack, "Counters:"]
-    lines += [f"  {counter.name.lower()} = {tables.counters[counter]}" for counter in Counter]
+    counters = {counter.name.lower(): tables.counters[counter] for counter in Counter}
+    lines = list(head_lines(
+        f"Queue Manager died at {clock.iso_time(clock.wall_ns())}, pid {os.getpid()}", cause, stack,
+        recent.lines(_clients(tables)), counters))
     try:
         handle = os.open(paths.tombstone, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW,
                          0o640)
@@ -41,6 +46,13 @@ def write_tombstone(paths: SpoolPaths, tables: Tables, cause: str, stack: str,
         os.write(2, f"queue.manager: the tombstone is cut: {error.strerror}\n".encode())
     finally:
         os.close(handle)
+
+
+def _clients(tables: Tables) -> dict[int, str]:
+    """Who the clients are, from their rows."""
+    rows = range(min(tables.counters[Counter.READERS_HIGH], tables.layout.readers))
+    return {tables.r_client[row]: f"{escape(tables.reader_name(row))} (pid {tables.r_pid[row]})"
+            for row in rows if tables.r_client[row]}
 
 
 def _dump(paths: SpoolPaths, tables: Tables, sample_period_s: int) -> Iterator[str]:

@@ -81,6 +81,7 @@ class QueueManager:
         batch = parts.requests.take(REQUESTS_PER_GROUP)
         now = clock.monotonic_ns()
         engine.begin(clock.wall_ns(), now)
+        server.recent.group(engine.core.now_ns, batch)
         for raw in batch:
             server.handle(raw)
         if parts.doorkeeper.events:
@@ -204,8 +205,9 @@ class QueueManager:
 
     def die(self, cause: str) -> None:
         """Last words: the tombstone."""
-        write_tombstone(self._context.paths, self._parts.engine.core.t, cause, last_trace(),
-                        self._context.settings.load_sample_period_s)
+        parts = self._parts
+        write_tombstone(self._context.paths, parts.engine.core.t, cause, last_trace(),
+                        parts.server.recent, self._context.settings.load_sample_period_s)
 
 
 def _take_precedence(nice: int) -> None:

@@ -1,7 +1,9 @@
 """The Message Pool as it will be: its files, read only, with records laid over them in memory.
 
 What is laid over: the images of a checkpoint that was cut (`checkpoint.dw`), then what redo makes
-of the journal. So a tool sees the pool that a start would see, and writes nothing.
+of the journal: whole records of what changed (`lay`), and rows of new messages, which only `scan`
+shows, in chunks of their own (`lay_rows`). So a tool sees the pool that a start would see, and
+writes nothing.
 
 Invariants: 1. no file is opened for writing; 2. an image hides the slot of the file, and what the
 file says of that slot, damage included; 3. memory depends on the images, not on the pool.
@@ -10,7 +12,7 @@ Errors: DiskError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -33,6 +35,7 @@ class OverlaidPool(PoolFiles):
     def __init__(self, paths: SpoolPaths, uuid: bytes) -> None:
         super().__init__(paths, uuid, write=False)
         self._images: dict[int, dict[int, bytes]] = {}  # file -> record -> 512 bytes
+        self._rows: dict[int, list[Rows]] = {}  # file -> arrays of rows
 
     def lay(self, changes: Mapping[tuple[int, int], bytes | None]) -> None:
         """Lay these records over the pool; later ones hide earlier ones."""
@@ -58,7 +61,15 @@ class OverlaidPool(PoolFiles):
 
     def files(self) -> list[int]:
         """Numbers of the pool files there are, or will be."""
-        return sorted({*super().files(), *self._images})
+        return sorted({*super().files(), *self._images, *self._rows})
+
+    def lay_rows(self, rows: Iterable[Rows]) -> None:
+        """Lay rows of new messages over the pool: arrays with the fields of pool_scan.DTYPE, of any
+        number of queue parts."""
+        for array in rows:
+            for file in np.flatnonzero(np.bincount(array["file"])).tolist():
+                mine = array["file"] == file
+                self._rows.setdefault(file, []).append(array if mine.all() else array[mine])
 
     def record_slots(self) -> int:
         """Slots of all files: no more messages than these."""
@@ -66,7 +77,9 @@ class OverlaidPool(PoolFiles):
         for number in self.files():
             opened = self._look(number)
             size = 0 if opened is None or isinstance(opened, Finding) else opened.size()
-            highest = max(self._images.get(number, {}), default=-1)
+            highest = max([*self._images.get(number, {}),
+                           *(int(rows["record"].max()) for rows in self._rows.get(number, ()))],
+                          default=-1)
             slots += max(size // RECORD_BYTES, highest + 1)
         return slots
 
@@ -78,6 +91,18 @@ class OverlaidPool(PoolFiles):
 
     def scan(self, file: int) -> Iterator[PoolChunk]:
         """All records of a pool file in bulk, those laid over it included."""
+        laid = self._rows.get(file)
+        if laid is None:
+            yield from self._scan_images(file)
+            return
+        hidden = np.sort(np.concatenate([rows["record"] for rows in laid]))
+        for chunk in self._scan_images(file):
+            yield _without(chunk, hidden)
+        for rows in laid:
+            every = np.ones(len(rows), dtype=bool)
+            yield PoolChunk(file, 0, rows, every, ~every)
+
+    def _scan_images(self, file: int) -> Iterator[PoolChunk]:
         images = self._images.get(file)
         if not images:
             yield from super().scan(file)
@@ -94,6 +119,18 @@ class OverlaidPool(PoolFiles):
             none = np.zeros(count, dtype=bool)
             empty = PoolChunk(file, first, np.zeros(count, dtype=DTYPE), none, none.copy())
             yield _patched(empty, images, numbers, rows)
+
+
+def _without(chunk: PoolChunk, hidden: Rows) -> PoolChunk:
+    """The chunk without the records with these (sorted) numbers."""
+    begin, end = np.searchsorted(hidden, [chunk.first, chunk.first + len(chunk.records)])
+    if begin == end:
+        return chunk
+    live, more = chunk.live.copy(), chunk.more.copy()
+    live[hidden[begin:end] - chunk.first] = more[hidden[begin:end] - chunk.first] = False
+    gone = set(hidden[begin:end].tolist())
+    findings = [f for f in chunk.findings if f.record not in gone]
+    return PoolChunk(chunk.file, chunk.first, chunk.records, live, more, findings)
 
 
 def _patched(chunk: PoolChunk, images: dict[int, bytes], numbers: Rows, rows: Rows) -> PoolChunk:

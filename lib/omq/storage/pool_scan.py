@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from omq.base.checksum import crc32c
+from omq.base.checksum import crc32c_each
 from omq.format.findings import Finding, Kind
 from omq.format.pool import (
     CRC_FROM,
@@ -123,13 +123,11 @@ def _columns_fit(rows: Rows, number: int, first: int) -> Rows:
         & (known | ~listed).all(axis=1))
 
 
-def _crcs(data: bytes, rows: Rows, used: Rows) -> list[bool]:
-    view = memoryview(data)
-    begins = (used * RECORD_BYTES + CRC_FROM).tolist()
-    ends = (used * RECORD_BYTES + rows["used"][used]).tolist()
-    wanted = rows["crc"][used].tolist()
-    return [crc32c(view[begin:end]) == crc
-            for begin, end, crc in zip(begins, ends, wanted, strict=True)]
+def _crcs(data: bytes, rows: Rows, used: Rows) -> Rows:
+    begins = used * RECORD_BYTES
+    ends = begins + rows["used"][used]
+    found = crc32c_each(memoryview(data), (begins + CRC_FROM).tolist(), ends.tolist())
+    return np.asarray(np.array(found, dtype=np.uint32) == rows["crc"][used])
 
 
 def _reason(file: File, number: int, record: int, data: bytes, at: int) -> Finding:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import pty
 import re
+import select
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -106,6 +110,52 @@ def test_bash_completes_options_queues_ids_and_choices(tmp_path: Path) -> None:
     assert "--reason" in complete(tmp_path, "omhold --re")
     assert complete(tmp_path, "omqshape --state h") == ["held"]
     assert complete(tmp_path, "notours x") == []
+
+
+ZSH_SETUP = """PS1=; unsetopt zle_bracketed_paste
+fpath=({share}/zsh/site-functions $fpath); autoload -U compinit; compinit -u -d {home}/dump
+omqdump() {{ printf 'QPoolId  Pri\\n956  4\\nLOCAL\\nDone\\n'; }}
+omstat() {{ printf '{{"service": "local", "title": 1}}\\n'; }}
+show() {{ print -r -- "GOT:$BUFFER:END"; BUFFER=; zle .redisplay }}
+zle -N show; bindkey '^T' show; print REA''DY
+"""
+
+
+def in_zsh(home: Path, words: list[str]) -> list[str]:
+    """What stands on the command line of a real zsh after each of these and a TAB."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {
+            "TERM": "dumb", "HOME": str(home), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"})
+
+    def until(mark: bytes) -> bytes:
+        said = b""
+        while mark not in said:
+            ready, _, _ = select.select([terminal], [], [], 30)
+            assert ready, said
+            said += os.read(terminal, 65536)
+        return said
+
+    try:
+        os.write(terminal, ZSH_SETUP.format(share=SHARE, home=home).encode())
+        until(b"READY")
+        out = []
+        for word in words:
+            os.write(terminal, word.encode() + b"\t\x14")
+            out.append(until(b":END").rpartition(b"GOT:")[2].partition(b":END")[0].decode())
+    finally:
+        os.kill(pid, signal.SIGHUP)
+        os.close(terminal)
+        os.waitpid(pid, 0)
+    return out
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="NO ZSH: its completion did not run")
+def test_a_real_zsh_completes_from_the_first_tab_on(tmp_path: Path) -> None:
+    asked = {"omhold 9": "omhold 956 ", "omqdump --so": "omqdump --source ",
+             "omqdump --source s": "omqdump --source segment ", "omfreeq LO": "omfreeq LOCAL ",
+             "omon lo": "omon local ", "omqshape --state h": "omqshape --state held "}
+    assert in_zsh(tmp_path, list(asked)) == list(asked.values())
 
 
 def test_zsh_gets_the_same_functions(made: dict[str, str]) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from omq.base import clock
 from omq.base.errors import ManagerUnavailable
+from omq.core import offline_index
 from omq.core.index_rows import EntryRow
 from omq.core.index_view import IndexView
 from omq.core.look import Origin, Source, look
+from omq.core.new_records import CompactRecords, RecordImages
 from omq.core.offline_index import read_files
+from omq.core.redo import Redo
+from omq.format.double_write import Image
 from omq.format.wire import Settlement
+from omq.storage.journal_reader import JournalScan
+from omq.storage.pool import PoolFiles
 from tests.unit.engine.world import NS, A, B, World, make_world
 
 
@@ -54,6 +61,70 @@ def test_the_files_say_what_the_tables_say(busy: World) -> None:
         assert {queue.name: queue.messages for queue in view.queues()} == rows
         assert view.counters()["last_lsn"] == busy.core.block.lsn - 1
     assert (len(live), rows["A"], rows["B"], found.findings) == (6, 4, 2, [])
+
+
+def test_births_of_one_window_that_change_in_a_later_one(
+    busy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New messages are kept as rows; what happens to one later is done to its whole record."""
+    with IndexView.of(busy.core.t, busy.info.paths) as view:
+        live = [plain(entry) for entry in view.entries()]
+    whole = []
+    pop = CompactRecords.pop
+
+    def popped(self: CompactRecords, qpool: int, default: None, /) -> Image | None:
+        found = pop(self, qpool, default)
+        whole.append(found is not None)
+        assert pop(self, qpool, default) is None, "once only"
+        return found
+
+    monkeypatch.setattr(CompactRecords, "pop", popped)
+    monkeypatch.setattr(offline_index, "_WINDOW_BYTES", 1)
+    monkeypatch.setattr(offline_index, "Redo", partial(Redo, many=1))
+    found = read_files(busy.info.paths, busy.wall)
+    assert True in whole
+    with IndexView.of(found.tables, busy.info.paths) as view:
+        assert [plain(entry) for entry in view.entries()] == live
+
+
+def test_rows_and_images_are_the_same_records(busy: World) -> None:
+    made = [Redo(_NoPool(), images=images, many=1)
+            for images in (RecordImages(), CompactRecords())]
+    for block in JournalScan(busy.info.paths, busy.info.uuid):
+        for redo in made:
+            redo.apply([block])
+    one, other = (redo.images for redo in made)
+    assert sorted(one) == list(other) and len(one) == len(other) > 0
+    assert sorted(one.values()) == sorted(other.values())
+    assert all(qpool in other for qpool in one) and 0 not in other
+    other.clear()
+    assert len(other) == 0 and other.pop(next(iter(one)), None) is None
+
+
+def test_what_a_cut_checkpoint_has_written_is_not_seen_twice(
+    busy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool holds records already, old or new, that the journal is redone over."""
+    with IndexView.of(busy.core.t, busy.info.paths) as view:
+        live = [plain(entry) for entry in view.entries()]
+    first = Redo(_NoPool(), many=1)
+    for block in list(JournalScan(busy.info.paths, busy.info.uuid))[:8]:
+        first.apply([block])  # as far as a checkpoint of that moment would write
+    pool = PoolFiles(busy.info.paths, busy.info.uuid)
+    pool.write(first.changes())
+    pool.close()
+    assert first.changes()
+    for many in (1, 1000):
+        monkeypatch.setattr(offline_index, "Redo", partial(Redo, many=many))
+        found = read_files(busy.info.paths, busy.wall)
+        assert found.findings == []
+        with IndexView.of(found.tables, busy.info.paths) as view:
+            assert [plain(entry) for entry in view.entries()] == live
+
+
+class _NoPool:
+    def read_record(self, file: int, record: int) -> None:
+        return None
 
 
 def test_looking_at_the_files_changes_nothing(busy: World) -> None:

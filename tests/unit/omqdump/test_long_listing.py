@@ -54,6 +54,7 @@ def test_a_million_lines_in_constant_memory(view: IndexView) -> None:
     assert count == MILLION
     assert growth < GROWTH_KIB
     assert first[1].split()[:3] == ["10", "9", "active"]
+    assert max(map(len, first)) <= 80
     assert first[:3000] == list(entry_table(view.entries("A", 2999)))
 
 

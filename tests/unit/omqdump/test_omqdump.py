@@ -22,6 +22,7 @@ from omq.base.errors import (
     ManagerUnavailable,
     NeedsRepair,
     NoMessage,
+    NothingMeant,
     OmqError,
     SpoolMissing,
     UnknownQueue,
@@ -124,7 +125,8 @@ def test_changes_need_a_manager(
         with pytest.raises(ManagerUnavailable):
             script(text.replace("|", "\n") + "\n")
         assert bytes(tables.buffer) == before
-    with pytest.raises((ManagerUnavailable, NoMessage, BodyDamaged, BodyUnavailable)):
+    with pytest.raises((ManagerUnavailable, NoMessage, NothingMeant, BodyDamaged,
+                        BodyUnavailable)):
         script(text.replace("|", "\n") + "\n")
 
 

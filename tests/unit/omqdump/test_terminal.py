@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,15 +23,21 @@ from tests.unit.omqdump import world
 DEADLINE_S = 60.0
 
 
-class Terminal:
-    """omqdump with a terminal for its input and output."""
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)"
+                     r"|[@-Z\\-_=>()][0-9A-B]?)")
 
-    def __init__(self, *arguments: str) -> None:
+
+class Terminal:
+    """A tool with a terminal of 100 columns for its input and output."""
+
+    def __init__(self, *arguments: str, command: str = "omqdump") -> None:
         self._mine, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (30, 100))
         search = os.pathsep.join([str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "omq.cli.launch", "omqdump", *arguments],
-            stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "PYTHONPATH": search})
+            [sys.executable, "-P", "-m", "omq.cli.launch", command, *arguments],
+            stdin=theirs, stdout=theirs, stderr=theirs,
+            env={**os.environ, "PYTHONPATH": search, "TERM": "xterm-256color"})
         os.close(theirs)
         self._seen = ""
 
@@ -42,6 +50,15 @@ class Terminal:
             self._seen += os.read(self._mine, 65536).decode().replace("\r\n", "\n")
         shown, _, self._seen = self._seen.partition(text)
         return shown + text
+
+    def until_shown(self, text: str) -> None:
+        """Until the text stands on a screen that is drawn: escape sequences do not count."""
+        deadline = time.monotonic() + DEADLINE_S
+        while text not in _ESCAPE.sub("", self._seen):
+            ready, _, _ = select.select([self._mine], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"no {text!r} in {_ESCAPE.sub('', self._seen)[-2000:]!r}"
+            self._seen += os.read(self._mine, 65536).decode(errors="replace")
+        self._seen = ""
 
     def type(self, text: str) -> None:
         os.write(self._mine, text.encode())
