@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,11 @@ class Box:
     def show(self, unit: str, name: str) -> str:
         """One property of a unit."""
         return self.run("systemctl", "show", "--property", name, "--value", unit).strip()
+
+    def show_each(self, units: Sequence[str], name: str) -> list[str]:
+        """The same property of several units, in their order."""
+        said = self.run("systemctl", "show", f"--property={name}", *units)
+        return re.findall(rf"^{name}=(.*)$", said, re.MULTILINE)
 
     def pid(self, unit: str) -> int:
         return int(self.show(unit, "MainPID"))
