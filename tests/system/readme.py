@@ -9,7 +9,7 @@ from tests.tidy.tree import ROOT
 
 SECTION: Final = (ROOT / "README.md").read_text(encoding="utf-8").split(
     "\n## Production: under systemd\n")[1].split("\n## ")[0]
-_BLOCKS: Final = re.findall(r"^```(\w*)\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
+_BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 INSTALL, OWN, DAILY = (text for language, text in _BLOCKS if language == "bash")
 assert len(_BLOCKS) == 3, "a block of the production section that no test follows"
 

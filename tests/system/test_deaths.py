@@ -109,7 +109,8 @@ def test_a_crash_loop_ends_and_touches_nobody(running: Box) -> None:
     running.run("systemd-run", "--unit=busy", "--socket-property=ListenStream=127.0.0.1:2599",
                 "/bin/true")  # systemd itself has the port now
     running.write("/etc/omq/omq.conf", good + "[mail]\nsmtp_listen_port = 2599\n")
-    running.write(DROP_IN.format("omq-smtp"), "[Service]\nRestartSec=100ms\n")
+    assert running.show("omq-smtp.service", "StartLimitBurst") == "10"
+    running.write(DROP_IN.format("omq-smtp"), "[Unit]\nStartLimitBurst=4\n")
     running.run("systemctl", "daemon-reload")
     running.kill("KILL", before["omq-smtp"])
     running.wait("the start limit", lambda: running.active("omq-smtp.service") == "failed"
@@ -127,7 +128,11 @@ def test_a_crash_loop_ends_and_touches_nobody(running: Box) -> None:
 
 
 def test_a_manager_with_a_wrong_configuration_is_told_at_once(running: Box) -> None:
-    running.run("systemctl", "stop", "omq.target")
+    conf = running.run("cat", "/etc/omq/omq.conf")
+    running.write("/etc/omq/omq.conf", conf + "[mail]\nhostname = a b\n")
+    running.run("systemctl", "stop", "omq.target")  # no reason not to stop in order
+    assert "pool stopped" in running.messages("-u", "omq-drain.service", "-n", "5")[-3]
+    running.write("/etc/omq/omq.conf", conf)
     running.run("systemctl", "reset-failed", *_units(ALL))
     good = running.run("cat", "/etc/omq/queues.conf")
     running.write("/etc/omq/queues.conf", "[orders]\n")
