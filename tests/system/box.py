@@ -97,9 +97,10 @@ class Box:
             "sh", "-c", "systemctl --no-pager --all list-units 'omq*'; journalctl -n 60 --no-pager",
             code=None))
 
-    def stop(self) -> None:
-        """Ordered power-off; nothing is left behind."""
-        subprocess.run([SANDBOX, self._state, "stop"], check=True, timeout=END_S)
+    def stop(self, *, in_order: bool = True) -> None:
+        """Power-off, or a pulled plug; nothing is left behind."""
+        environ = os.environ if in_order else os.environ | {"STOP_TIMEOUT": "0"}
+        subprocess.run([SANDBOX, self._state, "stop"], check=True, timeout=END_S, env=environ)
         assert not self._state.exists()
 
 

@@ -85,7 +85,7 @@ def prefix(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         box.write("/etc/pip.conf", PIP_CONF)  # in place of the network
         box.sh(f"cd /srv/omq\n{readme.NEW_PLACE}")
     finally:
-        box.stop()
+        box.stop(in_order=False)
     return folder
 
 
@@ -94,7 +94,7 @@ def machine(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A machine with omq in /opt/omq and nothing set up."""
     box = Box(tmp_path_factory.mktemp("box") / "state", {prefix: PREFIX})
     yield box
-    box.stop()
+    box.stop(in_order=False)
 
 
 @pytest.fixture(scope="module")

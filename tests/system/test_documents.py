@@ -65,7 +65,7 @@ def test_production_section(prefix: Path, wheels: Path, tmp_path: Path) -> None:
         box.run("pgrep", "-u", "omq", code=1)
         box.sh("test -s /var/lib/omq/instance.json; test -s /etc/omq/queues.conf; id omq")
     finally:
-        box.stop()
+        box.stop(in_order=False)
     assert followed | set(ELSEWHERE) == readme.COMMANDS
 
 
@@ -89,4 +89,4 @@ def test_debian_package(wheels: Path, tmp_path: Path) -> None:
         box.sh(f"test -s /var/lib/omq/instance.json; test ! -e {PREFIX}")
         assert box.sh("ls /etc/systemd/system | grep -c omq || true").strip() == "0"
     finally:
-        box.stop()
+        box.stop(in_order=False)

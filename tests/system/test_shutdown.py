@@ -98,4 +98,6 @@ def test_a_newer_spool_is_refused_by_older_code(installed: Box) -> None:
     assert "use the newer omq" in " ".join(
         installed.messages("-u", "omq-queue-manager.service", "-n", "10"))
     installed.sh("sed -i 's/\"format\": 2/\"format\": 1/' /var/lib/omq/instance.json")
-    installed.run("omrc")
+    installed.run("systemctl", "reset-failed", "omq-queue-manager.service")
+    installed.run("systemctl", "start", "omq-queue-manager.service")
+    assert depths(installed)["POISON"] == 0
