@@ -15,6 +15,7 @@ Errors: OSError when the run directory cannot be written.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -37,7 +38,8 @@ def claim(path: Path) -> None:
 
 def release(path: Path) -> None:
     """Nobody is to wait for this daemon, nor for a predecessor that was killed."""
-    durable.unlink(path, sync=False)
+    with contextlib.suppress(FileNotFoundError):
+        durable.current().unlink(str(path))  # not spool data: also after a disk error
 
 
 def running(path: Path) -> int:
