@@ -38,8 +38,9 @@ def claim(path: Path) -> None:
 
 def release(path: Path) -> None:
     """Nobody is to wait for this daemon, nor for a predecessor that was killed."""
+    disk = durable.current()  # past the latch: this is no spool data, and it may go after an error
     with contextlib.suppress(FileNotFoundError):
-        durable.current().unlink(str(path))  # not spool data: also after a disk error
+        disk.unlink(str(path))
 
 
 def running(path: Path) -> int:
