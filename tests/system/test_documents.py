@@ -18,6 +18,7 @@ ELSEWHERE = {
     "omq setup --instance test": "test_operator: two instances",
     "systemctl edit UNIT": "an editor for drop-ins; these are in test_operator",
     "systemd-analyze security": "test_setup: for every unit",
+    "systemctl status": "test_replay: the line that it shows",
     "systemctl start": "the beginning of a list; the tests in test_life",
     "systemctl reload": "test_life: with a good and a bad file",
 }
