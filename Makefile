@@ -111,7 +111,7 @@ wheel: setup
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 
 deb: wheel
-	tools/debian/build dist/omq-*.whl constraints.txt dist
+	tools/debian/build $(BIN)/pip dist/omq-*.whl constraints.txt dist
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/omq.egg-info *.egg-info

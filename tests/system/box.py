@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,11 @@ class Box:
         """One property of a unit."""
         return self.run("systemctl", "show", "--property", name, "--value", unit).strip()
 
+    def show_each(self, units: Sequence[str], name: str) -> list[str]:
+        """The same property of several units, in their order."""
+        said = self.run("systemctl", "show", f"--property={name}", *units)
+        return re.findall(rf"^{name}=(.*)$", said, re.MULTILINE)
+
     def pid(self, unit: str) -> int:
         return int(self.show(unit, "MainPID"))
 
@@ -91,9 +97,10 @@ class Box:
             "sh", "-c", "systemctl --no-pager --all list-units 'omq*'; journalctl -n 60 --no-pager",
             code=None))
 
-    def stop(self) -> None:
-        """Ordered power-off; nothing is left behind."""
-        subprocess.run([SANDBOX, self._state, "stop"], check=True, timeout=END_S)
+    def stop(self, *, in_order: bool = True) -> None:
+        """Power-off, or a pulled plug; nothing is left behind."""
+        environ = os.environ if in_order else os.environ | {"STOP_TIMEOUT": "0"}
+        subprocess.run([SANDBOX, self._state, "stop"], check=True, timeout=END_S, env=environ)
         assert not self._state.exists()
 
 

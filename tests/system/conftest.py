@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.system import readme
 from tests.system.box import PREFIX, Box
 from tests.tidy.tree import ROOT
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 PARTS = ("lib", "tools", "recovery", "conf", "units", "spark", "pyproject.toml", "setup.py",
          "setup.cfg", "README.md")
+PIP_CONF = "[global]\nno-index = true\nfind-links = /srv/omq/dist\n"
 CONF = """\
 [journal]
 journal_file_bytes = 4 MiB
@@ -73,15 +75,17 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def prefix(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What becomes /opt/omq: installed in a sandbox, without network, by the system's Python."""
+    """What becomes /opt/omq: made as the README says, without network, by the system's Python."""
     folder = tmp_path_factory.mktemp("prefix")
     folder.chmod(0o755)
-    box = Box(tmp_path_factory.mktemp("box") / "install", {folder: PREFIX, wheels: "/mnt/wheels"})
+    state = tmp_path_factory.mktemp("box") / "install"
+    box = Box(state, {folder: PREFIX, wheels: "/srv/omq/dist"})
     try:
-        box.sh(f"{SYSTEM_PYTHON} -m venv {PREFIX}; {PREFIX}/bin/pip install --quiet --no-index"
-               " --disable-pip-version-check --find-links /mnt/wheels omq")
+        box.sh("rm -rf /root/.config/pip /root/.pip")  # what the host's owner set
+        box.write("/etc/pip.conf", PIP_CONF)  # in place of the network
+        box.sh(f"cd /srv/omq\n{readme.NEW_PLACE}")
     finally:
-        box.stop()
+        box.stop(in_order=False)
     return folder
 
 
@@ -90,7 +94,7 @@ def machine(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A machine with omq in /opt/omq and nothing set up."""
     box = Box(tmp_path_factory.mktemp("box") / "state", {prefix: PREFIX})
     yield box
-    box.stop()
+    box.stop(in_order=False)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.system.box import Box
-from tests.system.work import CORE, MAIL, depths, pids, put
+from tests.system.work import CORE, MAIL, depths, pids, put, states
 
 ALL = (*CORE, *MAIL)
 DROP_IN = "/etc/systemd/system/{}.service.d/test.conf"
@@ -13,29 +13,52 @@ DROP_IN = "/etc/systemd/system/{}.service.d/test.conf"
 
 @pytest.fixture(scope="module")
 def running(installed: Box) -> Box:
+    assert set(installed.show_each(_units(ALL), "RestartUSec")) == {"1s"}
+    for unit in ALL:  # as shipped, but without the second of rest
+        installed.write(f"/etc/systemd/system/{unit}.service.d/soon.conf",
+                        "[Service]\nRestartSec=100ms\n")
     installed.run("systemctl", "start", "omq.target")
     put(installed, 0, 20)
     return installed
 
 
+def _units(units: tuple[str, ...]) -> list[str]:
+    return [f"{unit}.service" for unit in units]
+
+
 def _ends_well(box: Box) -> None:
-    for unit in ALL:
-        box.wait(f"{unit} to be active", lambda unit=unit: box.active(f"{unit}.service")  # type: ignore[misc]
-                 == "active")
+    box.wait("all to be active", lambda: states(box, ALL) == {"active"})
     assert depths(box) == {"ORDERS": 20, "AUDIT": 0, "POISON": 0}
     assert "aborted" not in box.run("omstat", "-a")
 
 
+def _kill(box: Box, victims: tuple[str, ...]) -> None:
+    """At once; when it returns all are there again, the victims as new processes."""
+    box.run("systemctl", "reset-failed", *_units(ALL))
+    before = pids(box, ALL)
+    box.run("kill", "-KILL", *(before[victim] for victim in victims))
+    box.wait("other processes", lambda: not {0, *(before[each] for each in victims)}
+             & {pids(box, ALL)[each] for each in victims})
+    box.wait("them to be ready", lambda: states(box, ALL) == {"active"})
+    after = pids(box, ALL)
+    assert {unit for unit in ALL if after[unit] != before[unit]} == set(victims)
+
+
 @pytest.mark.parametrize("victim", ALL)
 def test_only_the_killed_daemon_starts_again(running: Box, victim: str) -> None:
-    running.run("systemctl", "reset-failed", *(f"{unit}.service" for unit in ALL))
-    before = pids(running, ALL)
-    running.kill("KILL", before[victim])
-    running.wait("another process", lambda: pids(running, ALL)[victim] not in (0, before[victim]))
-    running.wait("it to be ready", lambda: running.active(f"{victim}.service") == "active")
-    after = pids(running, ALL)
-    assert {unit for unit in ALL if after[unit] != before[unit]} == {victim}
+    _kill(running, (victim,))
     assert running.show(f"{victim}.service", "NRestarts") == "1"
+
+
+def test_nothing_was_lost_by_all_that(running: Box) -> None:
+    _ends_well(running)
+
+
+@pytest.mark.parametrize("victims", [("omq-queue-manager", "omq-pool-writer", "omq-router"), ALL])
+def test_daemons_that_die_with_the_manager_wait_for_the_next(
+    running: Box, victims: tuple[str, ...]
+) -> None:
+    _kill(running, victims)
     _ends_well(running)
 
 
@@ -63,34 +86,6 @@ def test_a_manager_that_hangs_is_aborted_and_says_where(running: Box) -> None:
     _ends_well(running)
 
 
-def test_a_long_start_is_not_killed(running: Box) -> None:
-    """Beyond TimeoutStartSec, the recovering manager lives: it asked for more time."""
-    unit = "omq-queue-manager.service"
-    running.write(DROP_IN.format("omq-queue-manager"), "[Service]\nTimeoutStartSec=3\n"
-                  "Environment=OMQ_FAULT=recovery.after_redo:stop:1\n")
-    running.run("systemctl", "daemon-reload")
-    running.run("systemctl", "kill", "--kill-whom=main", "-s", "KILL", unit)
-    running.wait("it to stand still in the middle of its recovery", lambda: running.sh(
-        f"grep -c 'State:.T' /proc/$(systemctl show -P MainPID {unit})/status || true"
-    ).strip() == "1")
-    pid = running.pid(unit)
-    # A unit with the same time-out that begins now and never is ready: when it is killed, the
-    # manager has been starting for longer.
-    running.run("systemd-run", "--unit=clock", "--property=Type=notify",
-                "--property=TimeoutStartSec=3", "sleep", "600", code=None)
-    running.wait("the time-out of the other", lambda: running.show("clock", "Result") == "timeout")
-    assert running.pid(unit) == pid
-    assert running.active(unit) == "activating"
-    assert "%" in running.show(unit, "StatusText") or "pool" in running.show(unit, "StatusText")
-    running.kill("CONT", pid)
-    running.wait("it to be ready", lambda: running.active(unit) == "active")
-    assert running.pid(unit) == pid
-    running.run("rm", DROP_IN.format("omq-queue-manager"))
-    running.run("systemctl", "daemon-reload")
-    running.run("systemctl", "reset-failed", "clock.service", unit)
-    _ends_well(running)
-
-
 def test_a_wrong_configuration_does_not_loop(running: Box) -> None:
     before = pids(running, ALL)
     good = running.run("cat", "/etc/omq/omq.conf")
@@ -114,7 +109,8 @@ def test_a_crash_loop_ends_and_touches_nobody(running: Box) -> None:
     running.run("systemd-run", "--unit=busy", "--socket-property=ListenStream=127.0.0.1:2599",
                 "/bin/true")  # systemd itself has the port now
     running.write("/etc/omq/omq.conf", good + "[mail]\nsmtp_listen_port = 2599\n")
-    running.write(DROP_IN.format("omq-smtp"), "[Service]\nRestartSec=100ms\n")
+    assert running.show("omq-smtp.service", "StartLimitBurst") == "10"
+    running.write(DROP_IN.format("omq-smtp"), "[Unit]\nStartLimitBurst=4\n")
     running.run("systemctl", "daemon-reload")
     running.kill("KILL", before["omq-smtp"])
     running.wait("the start limit", lambda: running.active("omq-smtp.service") == "failed"
@@ -132,9 +128,19 @@ def test_a_crash_loop_ends_and_touches_nobody(running: Box) -> None:
 
 
 def test_a_manager_with_a_wrong_configuration_is_told_at_once(running: Box) -> None:
-    running.run("systemctl", "stop", "omq.target")
+    conf = running.run("cat", "/etc/omq/omq.conf")
+    running.write("/etc/omq/omq.conf", conf + "[mail]\nhostname = a b\n")
+    running.run("systemctl", "stop", "omq.target")  # no reason not to stop in order
+    assert "pool stopped" in running.messages("-u", "omq-drain.service", "-n", "5")[-3]
+    running.write("/etc/omq/omq.conf", conf)
+    running.run("systemctl", "reset-failed", *_units(ALL))
     good = running.run("cat", "/etc/omq/queues.conf")
     running.write("/etc/omq/queues.conf", "[orders]\n")
+    running.run("systemctl", "start", "omq.target")  # as at a boot: each is tried once
+    assert states(running, ALL) == {"failed"}
+    assert set(running.show_each(_units(ALL), "NRestarts")) == {"0"}
+    found = running.show_each(_units(ALL), "ExecMainStatus")
+    assert found == ["78", *["66"] * (len(ALL) - 1)]
     assert "omq-queue-manager.service" in running.run("omrc", code=69)
     assert running.active("omq-queue-manager.service") == "failed"
     running.write("/etc/omq/queues.conf", good)

@@ -3,46 +3,79 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
+import sys
 from pathlib import Path
 
+from tests.system import readme
 from tests.system.box import PREFIX, Box
-from tests.system.work import CORE, MAIL
+from tests.system.work import CORE, MAIL, states
 from tests.tidy.tree import ROOT
 
-PIP_CONF = "[global]\nno-index = true\nfind-links = /srv/omq/dist\n"
-BLOCKS = re.findall(r"^```bash\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"),
-                    re.MULTILINE | re.DOTALL)
+ELSEWHERE = {
+    "make wheel": "fixture `wheels`: the same from a copy of the tree, with what it needs",
+    "make deb": "test_debian_package",
+    "omq setup --instance test": "test_operator: two instances",
+    "systemctl edit UNIT": "an editor for drop-ins; these are in test_operator",
+    "systemd-analyze security": "test_setup: for every unit",
+    "systemctl status": "test_replay: the line that it shows",
+    "systemctl start": "the beginning of a list; the tests in test_life",
+    "systemctl reload": "test_life: with a good and a bad file",
+}
+"""Commands in the text that another test follows."""
 
 
-def test_production_section(wheels: Path, tmp_path: Path) -> None:
-    install, own, daily = BLOCKS
-    box = Box(tmp_path / "state", {wheels: "/srv/omq/dist"})
+def test_production_section(prefix: Path, wheels: Path, tmp_path: Path) -> None:
+    """Its first lines, which make /opt/omq, are what fixture `prefix` runs."""
+    assert readme.NEW_PLACE.splitlines() == [
+        "python3 -m venv /opt/omq", "/opt/omq/bin/pip install dist/omq-*.whl"]
+    box = Box(tmp_path / "state", {prefix: PREFIX, wheels: "/srv/omq/dist"})
+    followed = set()
+
+    def follow(command: str) -> str:
+        followed.add(command)
+        return box.sh(command)
+
     try:
-        box.sh("rm -rf /root/.config/pip /root/.pip")  # what the host's owner set
-        box.write("/etc/pip.conf", PIP_CONF)  # in place of the network
-        said = box.sh(f"cd /srv/omq\n{install}")
+        said = box.sh(f"cd /srv/omq\n{readme.SETUP}{readme.SET_UP}")
         assert "all 8 services are started" in said
-        assert all(box.active(f"{unit}.service") == "active" for unit in (*CORE, *MAIL))
-        box.sh(own)
+        assert said.count(" Started ") == 8  # omstat -a
+        assert states(box, (*CORE, *MAIL)) == {"active"}
+        box.sh(readme.OWN)
         box.wait("the order", lambda: "order 1" in box.sh("cat /var/lib/orders/done || true"))
-        said = box.sh(daily)
+        said = box.sh(readme.DAILY)
+        assert "Local Delivery: Stopped" in said
         assert "Local Delivery: Started" in said
         assert "2 of 2 auxiliary readers run" in said
-        box.run("systemctl", "stop", "omq.target")
-        assert box.show("orders.service", "Result") == "success"
-        box.run("pgrep", "-u", "omq", code=1)
-        box.run("systemctl", "start", "omq.target")
+        assert "Auxiliary processes           = 2" in said
+        assert "[OM 1203]" in said  # of the queue manager, by its field
+        follow("omq conf")
+        box.run("systemctl", "disable", "--now", "orders")
+        box.write("/etc/omq/readers/ORDERS", "#!/bin/sh\ncat > $STATE_DIRECTORY/got\n", "755")
+        follow("systemctl enable --now omq-read@ORDERS")
+        box.sh("echo 'order 2' | omsend ORDERS")
+        box.wait("the command", lambda: "order 2" in box.sh("cat /var/lib/omq/got || true"))
+        box.run("systemctl", "disable", "--now", "omq-read@ORDERS")
+        box.run("systemctl", "enable", "--now", "orders")
+        assert "0 of" in follow("omq setup")  # as after an upgrade
+        follow("systemctl restart omq.target")
         box.wait("the reader", lambda: box.active("orders.service") == "active")
+        assert states(box, (*CORE, *MAIL)) == {"active"}
+        assert "stay" in follow("omq setup --remove")
+        assert box.show("orders.service", "Result") == "success"  # it was the first to stop
+        box.run("pgrep", "-u", "omq", code=1)
+        box.sh("test -s /var/lib/omq/instance.json; test -s /etc/omq/queues.conf; id omq")
     finally:
-        box.stop()
+        box.stop(in_order=False)
+    assert followed | set(ELSEWHERE) == readme.COMMANDS
 
 
 def test_debian_package(wheels: Path, tmp_path: Path) -> None:
     """Built from the same wheels; installs, runs, and takes itself away but for the spool."""
     (wheel,) = wheels.glob("omq-*.whl")
-    subprocess.run([ROOT / "tools/debian/build", wheel, ROOT / "constraints.txt", tmp_path / "out"],
+    pip = Path(sys.executable).with_name("pip")
+    subprocess.run([ROOT / "tools/debian/build", pip, wheel, ROOT / "constraints.txt",
+                    tmp_path / "out"],
                    env=os.environ | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)},
                    check=True, capture_output=True)
     (package,) = (tmp_path / "out").glob("omq_*.deb")
@@ -57,4 +90,4 @@ def test_debian_package(wheels: Path, tmp_path: Path) -> None:
         box.sh(f"test -s /var/lib/omq/instance.json; test ! -e {PREFIX}")
         assert box.sh("ls /etc/systemd/system | grep -c omq || true").strip() == "0"
     finally:
-        box.stop()
+        box.stop(in_order=False)

@@ -10,7 +10,7 @@ import pytest
 
 from omq.base.journald import message_id
 from tests.system.box import PREFIX, Box
-from tests.system.work import CORE, MAIL, depths, pids, put
+from tests.system.work import CORE, MAIL, depths, pids, put, states
 
 STATE = "/var/lib/omq/run/router.json"
 
@@ -37,7 +37,7 @@ def test_auxiliaries_change_live_and_survive(running: Box) -> None:
     assert "1 of 1" in running.run("omsetsvc", "-x", "router", "1")
     assert _readers(running) == before
     assert "2 of 2" in running.run("omsetsvc", "-x", "2", "2")  # by its number
-    running.run("systemctl", "restart", "omq.target")  # as a reboot would
+    running.run("systemctl", "restart", "omq-router.service")  # as at a reboot, from the file
     running.wait("two auxiliaries", lambda: len(_readers(running)) == 3)
     said = running.run("omsetsvc", "-r", "router")
     assert "Auxiliary processes           = 2" in said
@@ -74,10 +74,10 @@ def test_off_and_on_have_the_words_of_the_original(running: Box) -> None:
     assert "NON-STOP" in running.run("omoff", "qmgr", code=64)
     said = running.run("omoff", "-d", "0", "all")
     assert next(line.split(":")[1].strip() for line in said.splitlines()) == "SMTP Server"
-    assert all(running.active(f"{unit}.service") == "inactive" for unit in MAIL)
-    assert all(running.active(f"{unit}.service") == "active" for unit in CORE)
+    assert states(running, MAIL) == {"inactive"}
+    assert states(running, CORE) == {"active"}
     running.run("omon", "all")
-    assert all(running.active(f"{unit}.service") == "active" for unit in MAIL)
+    assert states(running, MAIL) == {"active"}
 
 
 def test_the_queue_manager_lists_its_ipc_objects(running: Box) -> None:

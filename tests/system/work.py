@@ -48,7 +48,13 @@ def seen(box: Box) -> list[int]:
 
 
 def pids(box: Box, units: tuple[str, ...]) -> dict[str, int]:
-    return {unit: box.pid(f"{unit}.service") for unit in units}
+    found = box.show_each([f"{unit}.service" for unit in units], "MainPID")
+    return dict(zip(units, map(int, found), strict=True))
+
+
+def states(box: Box, units: tuple[str, ...]) -> set[str]:
+    """The states that these services are in."""
+    return set(box.show_each([f"{unit}.service" for unit in units], "ActiveState"))
 
 
 def moment(box: Box, unit: str, name: str) -> int:

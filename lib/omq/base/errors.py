@@ -167,6 +167,13 @@ class ManagerUnavailable(OmqError):
     exit_code = Exit.UNAVAILABLE
 
 
+class ManagerNotExpected(OmqError):
+    """no queue manager runs in {spool}, and none is being started again; start it with omrc"""
+
+    status = 25
+    exit_code = Exit.NO_INPUT
+
+
 class ShuttingDown(OmqError):
     """the queue manager is shutting down; the request was not carried out"""
 

@@ -16,6 +16,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from omq.base.errors import SpoolForbidden
 from omq.base.names import check_instance_name
 
 
@@ -132,13 +133,17 @@ def default_spool(instance: str | None) -> Path:
 def conf_dir(spool: Path, instance: str | None = None) -> Path:
     """OMQ_CONF wins; else <spool>/conf, else /etc/omq[-INSTANCE], else the shipped one.
 
-    The first that exists is used whole; a file that it lacks is read from the shipped directory."""
+    The first that exists is used whole; a file that it lacks is read from the shipped directory.
+    SpoolForbidden when the user may not even look."""
     chosen = os.environ.get("OMQ_CONF")
     if chosen:
         return Path(chosen).absolute()
     for candidate in (spool / "conf", conf_of_instance(instance)):
-        if candidate.is_dir():
-            return candidate
+        try:
+            if candidate.is_dir():
+                return candidate
+        except PermissionError as error:
+            raise SpoolForbidden(path=candidate.parent, reason=error.strerror) from error
     return shipped_conf()
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import omq
-from omq.base.errors import SpoolForbidden, SpoolMissing
-from omq.base.settings import YEAR_S
+from omq.base.config import load_settings
+from omq.base.errors import ConfigError, SpoolForbidden, SpoolMissing
+from omq.base.settings import YEAR_S, Settings
 from omq.services.options import Location, add_location, locate
 
 __all__ = ["Location", "add_json", "existing", "locate", "print_json", "say", "seconds",
-           "tool_parser"]
+           "settings_or_defaults", "tool_parser"]
 
 
 def tool_parser(name: str, description: str, examples: str, *, location: bool = True
@@ -71,3 +73,12 @@ def say(name: str, text: str) -> None:
     """A line of progress on stderr, seen at once."""
     sys.stderr.write(f"{name}: {text}\n")
     sys.stderr.flush()
+
+
+def settings_or_defaults(conf_dir: Path, name: str) -> Settings:
+    """For stopping, which a wrong configuration must not prevent: it is told, and not used."""
+    try:
+        return load_settings(conf_dir)
+    except ConfigError as error:
+        say(name, f"{error}: going by the defaults")
+        return Settings()

@@ -3,11 +3,12 @@
 Submitters, readers, the deleter, the manager, pool.writer: as the embedded supervisor stops them.
 omq-drain.service calls it when the instance stops under systemd, also at a shutdown, when the
 message bus is gone; so it asks nobody: it finds the daemons by run/SERVICE.pid, signals them, and
-waits on their pidfds.
+waits on their pidfds. It needs no look at /proc.
 
-Invariants: 1. only a process whose start time fits is signalled, never a stranger with a reused
-pid; 2. each stage has stop_timeout_s: what has not gone then is left to systemd, which ends it in
-the order of the units; 3. with no daemon running it ends at once.
+Invariants: 1. only a process that holds the lock of its pid file is signalled, never a stranger
+with a reused pid; 2. each stage has stop_timeout_s: what has not gone then is left to systemd,
+which ends it in the order of the units; 3. with no daemon running it ends at once; 4. a wrong
+configuration does not keep it from stopping them.
 
 Exit code 0 when all is down, 69 when a stage took too long, 77 without the right to signal.
 """
@@ -23,11 +24,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from omq.base.config import ServiceConf, load_services, load_settings
-from omq.base.errors import Exit, NoPermission, TimedOut
+from omq.base.config import ServiceConf, load_services
+from omq.base.errors import ConfigError, Exit, NoPermission, TimedOut
 from omq.base.paths import SpoolPaths
-from omq.cli.common import locate, say, tool_parser
-from omq.services.daemon import read_pid
+from omq.cli.common import locate, say, settings_or_defaults, tool_parser
+from omq.services import pid_file
 from omq.services.plan import stop_stage
 
 NAME: Final = "omq drain"
@@ -53,9 +54,13 @@ def main(argv: list[str]) -> int:
         omq drain --instance test
         """).parse_args(argv)
     location = locate(options)
-    settings = load_settings(location.conf_dir)
-    services = load_services(location.conf_dir).values()
-    drain(location.paths, services_by_stage(list(services)), settings.stop_timeout_s,
+    settings = settings_or_defaults(location.conf_dir, NAME)
+    try:
+        services = load_services(location.conf_dir)
+    except ConfigError as error:
+        say(NAME, f"{error}: stopping the shipped services in order, others as systemd does")
+        services = load_services(None)
+    drain(location.paths, services_by_stage(list(services.values())), settings.stop_timeout_s,
           lambda text: say(NAME, text))
     return Exit.OK
 
@@ -85,17 +90,18 @@ def drain(
 
 def find(paths: SpoolPaths, service: str) -> Running | None:
     """The daemon of this service, if it runs."""
-    process = read_pid(paths.pid_file(service))
-    if not process.alive():
+    path = paths.pid_file(service)
+    pid = pid_file.running(path)
+    if not pid:
         return None
     try:
-        pidfd = os.pidfd_open(process.pid)
+        pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-    if not process.alive():  # asked again: now the descriptor holds on to it
+    if pid_file.running(path) != pid:  # asked again: now the descriptor holds on to it
         os.close(pidfd)
         return None
-    return Running(service, process.pid, pidfd)
+    return Running(service, pid, pidfd)
 
 
 def _stop(running: list[Running], timeout_s: float) -> None:

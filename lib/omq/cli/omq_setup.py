@@ -1,8 +1,9 @@
 """omq setup: installs the systemd units of an instance, or takes them away.
 
-Everything is checked before anything is written. Run it again after an upgrade or after a change of
-services.conf: what is as it should be stays untouched. Own changes belong into drop-ins
-(`systemctl edit UNIT`), which it never looks at.
+Everything is checked before anything is written, and what was written is taken away again when a
+later step fails. Run it again after an upgrade or after a change of services.conf: what is as it
+should be stays untouched. Own changes belong into drop-ins (`systemctl edit UNIT`), which it never
+looks at.
 
 Exit code 0; 71 when the machine is not fit, 73 when a file is in the way, 77 without root, 78 when
 a kernel limit is too low or the configuration is wrong.
@@ -11,15 +12,16 @@ a kernel limit is too low or the configuration is wrong.
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from omq.base.config import load_services
-from omq.base.errors import Exit, FileInTheWay, SetupUnfit
+from omq.base.errors import Exit, FileInTheWay, SetupUnfit, SystemctlFailed
 from omq.base.names import check_client_name
 from omq.base.paths import conf_of_instance, spool_of_instance
 from omq.cli import setup_checks, setup_files
@@ -139,21 +141,28 @@ def _show(job: Job) -> None:
 
 
 def _install(job: Job) -> None:
-    setup_files.write_all(job.plan)
-    for link, goal in job.links:
-        if not (link.is_symlink() and link.readlink() == goal):
-            durable.unlink(link)
-            os.symlink(goal, link)
-    name = f"{base_name(job.instance)}.conf"
-    _run(["systemd-sysusers", f"/etc/sysusers.d/{name}"])
-    _run(["systemd-tmpfiles", "--create", f"/etc/tmpfiles.d/{name}"])
-    _run(["/lib/systemd/systemd-sysctl", f"/etc/sysctl.d/60-{name}"])
-    setup_checks.check_sysctl("msgmnb", MSGMNB)
     conf = job.values.conf / "omq.conf"
-    if not conf.exists():
-        replace_file(conf, _FIRST_CONF.encode("ascii"))
-    systemctl.call(["daemon-reload"])
-    systemctl.call(["enable", *_enabled(job)])
+    with ExitStack() as undo:
+        undo.callback(_quietly, ["daemon-reload"])  # runs last, when the files are as they were
+        setup_files.write_all(job.plan, undo)
+        setup_files.link_all(job.links, undo)
+        # As they are removed: the outer one last, thus noted first.
+        folders = (job.values.spool, job.values.conf, job.values.conf / "readers")
+        setup_files.forget_new_folders(folders, undo)
+        name = f"{base_name(job.instance)}.conf"
+        _run(["systemd-sysusers", f"/etc/sysusers.d/{name}"])
+        _run(["systemd-tmpfiles", "--create", f"/etc/tmpfiles.d/{name}"])
+        _run(["/lib/systemd/systemd-sysctl", f"/etc/sysctl.d/60-{name}"])
+        setup_checks.check_sysctl("msgmnb", MSGMNB)
+        if not conf.exists():
+            replace_file(conf, _FIRST_CONF.encode("ascii"))
+            undo.callback(durable.unlink, conf)
+        systemctl.call(["daemon-reload"])
+        new = [each.path.name for each in job.plan
+               if each.found is Found.NOTHING and each.path.parent == UNIT_DIR]
+        undo.callback(_quietly, ["disable", *new])
+        systemctl.call(["enable", *_enabled(job)])
+        undo.pop_all()
     disabled = _disabled(job)
     if disabled:
         systemctl.call(["disable", *disabled])
@@ -161,6 +170,12 @@ def _install(job: Job) -> None:
     say(NAME, f"{changed} of {len(job.plan)} files written; spool {job.values.spool},"
               f" configuration {job.values.conf}")
     say(NAME, f"start it with: systemctl start {target(job.instance)}")
+
+
+def _quietly(words: list[str]) -> None:
+    """Part of taking back: a failure here would hide the one that is told."""
+    with contextlib.suppress(SystemctlFailed):
+        systemctl.call(words)
 
 
 def _enabled(job: Job) -> list[str]:
@@ -209,7 +224,7 @@ def _run(command: list[str]) -> None:
     result = subprocess.run(command, check=False, capture_output=True, text=True)
     if result.returncode:
         raise SetupUnfit(reason=f"{command[0]} says: {result.stderr.strip()}",
-                         advice="the files stay; mend it and run omq setup again")
+                         advice="mend it and run omq setup again (a user that was made stays)")
 
 
 def _parser() -> argparse.ArgumentParser:

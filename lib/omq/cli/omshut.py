@@ -7,14 +7,15 @@ down in time (the supervisor goes on stopping it; each daemon has its own time-o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import select
 import time
 
-from omq.base.config import STOP_ORDER, load_settings
+from omq.base.config import STOP_ORDER
 from omq.base.errors import Exit, SpoolMissing, TimedOut
 from omq.base.paths import SpoolPaths
-from omq.cli.common import Location, locate, say, tool_parser
+from omq.cli.common import Location, locate, say, settings_or_defaults, tool_parser
 from omq.cli.noting import add_reason, note_command
 from omq.cli.service_status import all_status
 from omq.services import systemctl
@@ -33,37 +34,54 @@ def main(argv: list[str] | None = None) -> int:
     location = locate(options)
     if not location.paths.root.is_dir():
         raise SpoolMissing(path=location.paths.root)
-    managed = systemctl.managed(location.paths)
-    if managed is not None:
-        return stop_units(location, managed, options.reason)
-    if not holder(location.paths.run / LOCK_FILE):
-        say(NAME, f"nothing runs in {location.paths.root}")
-        return Exit.NO
-    settings = load_settings(location.conf_dir)
+    settings = settings_or_defaults(location.conf_dir, NAME)
     # Each stage of the stop may take its time-out; one more for the supervisor itself.
     bound_s = options.timeout or settings.stop_timeout_s * (len(STOP_ORDER) + 1)
-    note_command(location, NAME, options.reason)
+    managed = systemctl.managed(location.paths)
     began = time.monotonic()
-    stop(location.paths, settings.connect_timeout_s, began + bound_s)
-    say(NAME, f"{location.paths.root} is stopped, in {time.monotonic() - began:.1f} s")
-    return Exit.OK
-
-
-def stop_units(location: Location, managed: systemctl.Managed, reason: str) -> int:
-    """systemd stops the target; omq-drain.service does it in order."""
-    names = [each.conf.name for each in all_status(location) if each.pid]
-    if not names:
+    if managed is not None:
+        if not stop_units(location, managed, began + bound_s, options.reason):
+            return Exit.NO
+    elif not holder(location.paths.run / LOCK_FILE):
         say(NAME, f"nothing runs in {location.paths.root}")
         return Exit.NO
-    say(NAME, f"stopping: {' '.join(names)}")
-    note_command(location, NAME, reason, len(names))
-    began = time.monotonic()
-    systemctl.call(["stop", managed.target])
-    left = [each.conf.name for each in all_status(location) if each.pid]
-    if left:
-        raise TimedOut(seconds=round(time.monotonic() - began), what=" ".join(left))
+    else:
+        note_command(location, NAME, options.reason)
+        stop(location.paths, settings.connect_timeout_s, began + bound_s)
     say(NAME, f"{location.paths.root} is stopped, in {time.monotonic() - began:.1f} s")
     return Exit.OK
+
+
+def stop_units(location: Location, managed: systemctl.Managed, deadline: float, reason: str
+               ) -> bool:
+    """By omq-drain.service, when systemd stops the target. False: nothing ran. TimedOut."""
+    running = {each.conf.name: each.pid for each in all_status(location) if each.pid}
+    if not running:
+        say(NAME, f"nothing runs in {location.paths.root}")
+        return False
+    say(NAME, f"stopping: {' '.join(running)}")
+    note_command(location, NAME, reason, len(running))
+    with contextlib.ExitStack() as stack:
+        pidfds = {}
+        for name, pid in running.items():
+            with contextlib.suppress(ProcessLookupError):
+                pidfds[os.pidfd_open(pid)] = name
+        for pidfd in pidfds:
+            stack.callback(os.close, pidfd)
+        systemctl.call(["stop", "--no-block", managed.target])
+        _see_off(pidfds, deadline)
+    systemctl.call(["stop", managed.target])  # its job is over only now
+    return True
+
+
+def _see_off(left: dict[int, str], deadline: float) -> None:
+    while left:
+        wait_s = max(0.0, deadline - time.monotonic())
+        ended = select.select(list(left), [], [], wait_s)[0]
+        if not ended:
+            raise TimedOut(seconds=wait_s, what=" ".join(left.values()))
+        for pidfd in ended:
+            _say_down(left.pop(pidfd), list(left.values()))
 
 
 def stop(paths: SpoolPaths, answer_s: float, deadline: float) -> None:
@@ -98,8 +116,12 @@ def _after(event: Reply, running: list[str]) -> list[str]:
     if event["state"] in LIVE or name not in running:
         return running
     left = [each for each in running if each != name]
-    say(NAME, f"{name} is down; waiting for: {' '.join(left) or 'the supervisor'}")
+    _say_down(name, left)
     return left
+
+
+def _say_down(name: str, left: list[str]) -> None:
+    say(NAME, f"{name} is down; waiting for: {' '.join(left) or 'the supervisor'}")
 
 
 def _wait_gone(process: ProcessId, pidfd: int, deadline: float) -> None:

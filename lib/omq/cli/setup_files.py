@@ -1,7 +1,8 @@
 """The files of `omq setup`: stamped, so that an edited or foreign one is never overwritten unasked.
 
 The first line of each file says who wrote it and the SHA-256 of the rest. A plan is made and judged
-whole before anything is written; a write that fails takes back those before it.
+whole before anything is written. Each change notes how it is taken back, on the ExitStack of the
+caller, who takes all of them back when any later step fails.
 
 Errors: FileInTheWay; FileNotWritten when the system refuses.
 """
@@ -9,15 +10,17 @@ Errors: FileInTheWay; FileNotWritten when the system refuses.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
 import omq
-from omq.base.errors import FileInTheWay, FileNotWritten, OmqError
+from omq.base.errors import FileInTheWay, FileNotWritten
 from omq.cli.services_edit import replace_file
 from omq.storage import durable
 from omq.storage.files import read_file
@@ -82,21 +85,44 @@ def refuse_strangers(plan: Iterable[Planned]) -> None:
             raise FileInTheWay(path=each.path, reason=each.found.value)
 
 
-def write_all(plan: Iterable[Planned]) -> None:
-    """Write what differs; all of it or nothing."""
-    written: list[Planned] = []
-    try:
-        for each in plan:
-            if each.found is not Found.SAME:
-                _write(each.path, each.data)
-                written.append(each)
-    except OmqError:
-        for each in reversed(written):
-            if each.before is None:
-                durable.unlink(each.path)
-            else:
-                _write(each.path, each.before)
-        raise
+def write_all(plan: Iterable[Planned], undo: ExitStack) -> None:
+    """Write what differs. FileNotWritten."""
+    for each in plan:
+        if each.found is Found.SAME:
+            continue
+        _write(each.path, each.data)  # the whole or nothing
+        if each.before is None:
+            undo.callback(durable.unlink, each.path)
+        else:
+            undo.callback(_write, each.path, each.before)
+
+
+def link_all(links: Iterable[tuple[Path, Path]], undo: ExitStack) -> None:
+    """Make symbolic links (place, goal); one that leads elsewhere is led here."""
+    for link, goal in links:
+        before = link.readlink() if link.is_symlink() else None
+        if before == goal:
+            continue
+        undo.callback(_relink, link, before)
+        _relink(link, goal)
+
+
+def _relink(link: Path, goal: Path | None) -> None:
+    durable.unlink(link)
+    if goal is not None:
+        os.symlink(goal, link)
+
+
+def forget_new_folders(folders: Iterable[Path], undo: ExitStack) -> None:
+    """Note that these are to go again: those that do not exist yet, and only while empty."""
+    for folder in folders:
+        if not folder.exists():
+            undo.callback(_remove_empty, folder)
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _write(path: Path, data: bytes) -> None:

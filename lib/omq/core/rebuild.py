@@ -14,6 +14,7 @@ LSN counts, the other is reported. Records that cannot be read are findings; all
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heapify
 from typing import Any
@@ -61,10 +62,12 @@ class _Rows:
     parts: dict[str, Vector]  # one row an entry; "row" is the index into `messages`
 
 
-def load(core: Core, pool: PoolFiles, slots: SlotAllocator) -> Loaded:
-    """Fill the empty tables of `core` from the pool. IndexFull when they are too small."""
+def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
+         progress: Callable[[str], None] = lambda _text: None) -> Loaded:
+    """Fill the empty tables of `core` from the pool, telling of each file. IndexFull when they are
+    too small."""
     loaded = Loaded()
-    rows = _gather(pool, slots, loaded)
+    rows = _gather(pool, slots, loaded, progress)
     rows = _without_duplicates(rows, slots, loaded)
     t = core.t
     count, entries = len(rows.messages["qpool"]), len(rows.parts["row"])
@@ -79,11 +82,14 @@ def load(core: Core, pool: PoolFiles, slots: SlotAllocator) -> Loaded:
     return loaded
 
 
-def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded) -> _Rows:
+def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded,
+            progress: Callable[[str], None]) -> _Rows:
     kept: dict[str, list[Vector]] = {name: [np.zeros(0, dtype)] for name, dtype in _COLUMNS}
     lists: dict[str, list[Vector]] = {name: [] for name in (*_PART, "row")}
     base = 0
-    for file in pool.files():
+    files = pool.files()
+    for number, file in enumerate(files):
+        progress(f"loading the index: {100 * number // len(files)} %")
         used: list[Vector] = [np.zeros(0, dtype=np.int64)]
         foreign = False
         for chunk in pool.scan(file):

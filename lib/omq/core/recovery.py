@@ -40,7 +40,7 @@ from omq.storage.journal_reader import JournalScan, read_entry, scan_journal
 from omq.storage.journal_scan import Block
 from omq.storage.pool import PoolFiles
 
-WINDOW_BYTES = 64 << 20  # of journal, per call of redo
+WINDOW_BYTES = 16 << 20  # of journal, per call of redo: a second or less between two signs of life
 UNSYNCED_FRAMES_MAX = 4096  # frames of non-persistent messages that may wait for a sync
 Progress = Callable[[str], None]
 
@@ -112,8 +112,9 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     redo.next_qpool = next_qpool
     last = max([scan.last_number, number, *files])
     if redo.dirty or redo.clears or control is None or redo.lsn > control.lsn:
-        Checkpointer(pool, redo, paths, uuid, settings).take(epoch - 1, *_position(scan, control),
-                                                            clock.wall_ns())
+        written = Checkpointer(pool, redo, paths, uuid, settings,
+                               lambda: progress("writing the message pool"))
+        written.take(epoch - 1, *_position(scan, control), clock.wall_ns())
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
                      redo.queues, redo.clients, findings, redo.frames_seen)
 

@@ -8,33 +8,41 @@
 Invariants: 1. umask 027 before the first file; 2. a daemon works only in a spool that its own user
 owns and that nobody else may write: SpoolMissing, SpoolOwner otherwise; 3. the configuration is
 read whole before anything starts; a mistake ends with exit code 78, which no supervisor restarts;
-4. whatever ends a daemon early is one event; omq.cli.launch makes the exit code of it.
+4. whatever ends a daemon early is one event; omq.cli.launch makes the exit code of it; 5. with
+--with-manager a daemon waits for a manager that was killed, and for none that ended on purpose or
+never ran: ManagerNotExpected, which no supervisor restarts.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from omq.base import event_log, events
-from omq.base.config import load_settings
-from omq.base.errors import Exit, ManagerUnavailable, OmqError
+from omq.base.config import ServiceKind, load_services, load_settings
+from omq.base.errors import ConfigError, Exit, ManagerNotExpected, OmqError
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.services import pid_file
 from omq.services.lock import holder
 from omq.services.notify import Notifier
 from omq.services.options import Location, add_location, locate
-from omq.services.process import ProcessId, identify, set_name
+from omq.services.process import set_name
 from omq.services.signals import Signals
 from omq.storage.spool import create_spool, open_spool
 
 UMASK = 0o027
 _TRACE_CHARACTERS = 1000  # the end of a traceback says most; an event field holds 1024
+_MANAGER_WAIT_S: Final = 10.0
+"""For a manager that was killed: it is started again after a second, and then takes its lock."""
+_LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,9 @@ class DaemonContext:
         return self.location.conf_dir
 
 
+_FINAL: Final = (Exit.CONFIG, Exit.USAGE, ManagerNotExpected.exit_code)
+"""Ends that a restart would only repeat; the units know them too (RestartPreventExitStatus=)."""
+
 Body = Callable[[DaemonContext], int]
 AddOptions = Callable[[argparse.ArgumentParser], None]
 
@@ -77,15 +88,22 @@ def run_daemon(
 ) -> int:
     """Set up and run `body`; its exit code. An error is logged and goes on to the launcher."""
     context = daemon_options(program, argv, service=service, add_options=add_options)
+    own = context.paths.pid_file(context.service)
     try:
-        return body(context)
+        if context.options.with_manager:
+            _await_manager(context)
+        code = body(context)
     except OmqError as error:
+        if error.exit_code in _FINAL:
+            pid_file.release(own)
         event = events.CONFIG_WRONG if error.exit_code == Exit.CONFIG else events.FAILED
         context.log.event(event, event_log.FATAL, reason=str(error))
         raise
     except Exception:
         context.log.event(events.BUG, event_log.FATAL, traceback=last_trace())
         raise
+    pid_file.release(own)
+    return code
 
 
 def daemon_options(
@@ -99,13 +117,16 @@ def daemon_options(
     os.umask(UMASK)
     options = _parser(program, service or program, add_options).parse_args(argv)
     location = locate(options)
-    settings = load_settings(location.conf_dir)
+    own = location.paths.pid_file(options.service)
+    try:
+        settings = load_settings(location.conf_dir)
+    except ConfigError:
+        pid_file.release(own)
+        raise
     if getattr(options, "create", False):  # only queue.manager, the first to start, has it
         create_spool(location.paths.root)
     open_spool(location.paths.root, writer=True)
-    if options.with_manager and not holder(location.paths.manager_lock):
-        raise ManagerUnavailable(spool=location.paths.root, reason="it does not run")
-    _write_pid(location.paths.pid_file(options.service))
+    pid_file.claim(own)
     set_name(program)
     # Under systemd stderr is the journal. Elsewhere it is somebody's terminal: only on request.
     to_stderr = options.foreground_log or "JOURNAL_STREAM" in os.environ
@@ -121,23 +142,17 @@ def daemon_options(
     )
 
 
-def read_pid(path: Path) -> ProcessId:
-    """Who wrote a pid file; it may have ended (ask `alive`). Pid 0: nobody, or not to be read."""
-    try:
-        pid, ticks = path.read_text(encoding="ascii").split()
-        return ProcessId(int(pid), int(ticks))
-    except (FileNotFoundError, ValueError):
-        return ProcessId(0, 0)
-
-
-def _write_pid(path: Path) -> None:
-    """`pid start-ticks`: whom a drain stops. Left behind at the end: the ticks tell a stale one."""
-    me = identify(os.getpid())
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
-    try:
-        os.write(file, f"{me.pid} {me.start_ticks}\n".encode("ascii"))
-    finally:
-        os.close(file)
+def _await_manager(context: DaemonContext) -> None:
+    """Until a manager holds its lock. ManagerNotExpected."""
+    services = load_services(context.conf_dir).values()
+    managers = [context.paths.pid_file(each.name) for each in services
+                if each.kind is ServiceKind.MANAGER]
+    deadline = time.monotonic() + _MANAGER_WAIT_S
+    while not holder(context.paths.manager_lock):
+        late = time.monotonic() >= deadline or context.signals.stopping
+        if late or not any(pid_file.expected(path) for path in managers):
+            raise ManagerNotExpected(spool=context.paths.root)
+        context.signals.wait(_LOOK_S)
 
 
 def last_trace() -> str:
@@ -157,7 +172,8 @@ def _parser(program: str, service: str, add_options: AddOptions | None) -> argpa
         "--foreground-log", action="store_true", help="write events to stderr as well"
     )
     parser.add_argument(
-        "--with-manager", action="store_true", help="end at once when no queue manager runs"
+        "--with-manager", action="store_true",
+        help="end when no queue manager runs and none is being started again",
     )
     if add_options is not None:
         add_options(parser)

@@ -124,7 +124,7 @@ def build(context: DaemonContext) -> Parts:
     recovered = recover(paths, settings, info.uuid, pool, progress)
     progress.step("loading the index")
     memory, core = _index(context, recovered, info.uuid, listed)
-    loaded = _load(context, core, pool)
+    loaded = _load(context, core, pool, progress)
     _set_aside(context, recovered, loaded)
     if loaded.duplicates:
         pool.write(dict.fromkeys(loaded.duplicates))
@@ -209,14 +209,14 @@ def _define(engine: Engine, rules: Iterable[QueueRules]) -> None:
     engine.commit(sync=True)
 
 
-def _load(context: DaemonContext, core: Core, pool: PoolFiles) -> Loaded:
+def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartProgress) -> Loaded:
     """The messages of the pool; none of them when the configuration says so. NewerFormat."""
     slots = cast(SlotAllocator, core.slots)
     if context.settings.qm_dont_read_messages_at_start:
         reserve_slots(pool, slots)
         context.log.event(events.MESSAGES_NOT_READ, WARNING)
         return Loaded()
-    loaded = load(core, pool, slots)
+    loaded = load(core, pool, slots, progress)
     for finding in loaded.findings:
         if finding.kind is Kind.NEWER:
             raise NewerFormat(file=finding.file, version=finding.reason, known=1)
