@@ -280,3 +280,17 @@ def test_the_manager_goes_before_its_clients(manager: Manager) -> None:
     capabilities = int(status.partition("CapEff:")[2].split()[0], 16)
     wanted = min(own, -10) if capabilities >> 23 & 1 else own
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == wanted
+
+
+def test_a_spool_at_a_path_longer_than_a_socket_name(tmp_path: Path) -> None:
+    parent = tmp_path / ("d" * 60) / ("e" * 60)
+    parent.mkdir(parents=True)
+    manager = Manager(parent / "spool")
+    assert len(str(manager.paths.socket)) > 107
+    manager.start()
+    with manager.connect() as c:
+        c.put("A", b"x")
+        with c.reader("A") as reader:
+            (message,) = reader.next(timeout_s=WAIT_S)
+            message.done()
+    assert manager.stop() == 0

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from omq.base.errors import from_status
+from omq.base.socket_name import socket_name
 
 
 class Lost(Exception):
@@ -27,7 +28,8 @@ class ControlLine:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._socket.settimeout(timeout_s)
         try:
-            self._socket.connect(str(path))
+            with socket_name(path) as name:
+                self._socket.connect(name)
         except BaseException:
             self._socket.close()
             raise

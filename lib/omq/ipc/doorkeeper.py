@@ -23,6 +23,7 @@ from pathlib import Path
 import sysv_ipc
 
 from omq.base import clock
+from omq.base.socket_name import socket_name
 from omq.format.wire import WAKE_TYPE
 
 LINE_BYTES_MAX = 256 * 1024
@@ -80,7 +81,8 @@ class Doorkeeper:
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.settimeout(0)
-        listener.bind(str(path))
+        with socket_name(path) as name:
+            listener.bind(name)
         with contextlib.suppress(PermissionError):  # not a member of that group: owner only
             os.chown(path, -1, gid)
         path.chmod(_SOCKET_MODE)

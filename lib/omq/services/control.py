@@ -22,6 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from omq.base.socket_name import socket_name
+
 LINE_BYTES_MAX = 65536
 CLIENTS_MAX = 32  # operators and scripts; each costs one descriptor
 SOCKET_FILE = "supervisor.sock"
@@ -138,28 +140,8 @@ def _listen(path: Path) -> socket.socket:
     """Bind; a file left by a dead supervisor is removed (the caller holds the lock)."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    with _short(path) as short:
-        listener.bind(short)
+    with socket_name(path) as name:
+        listener.bind(name)
     path.chmod(0o600)
     listener.listen(CLIENTS_MAX)
     return listener
-
-
-class _short:
-    """The path by way of a descriptor of its directory: socket names are limited to 107 bytes."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> str:
-        self._fd = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        return f"/proc/self/fd/{self._fd}/{self._path.name}"
-
-    def __exit__(self, *_exception: object) -> None:
-        os.close(self._fd)
-
-
-def connect_short(connection: socket.socket, path: Path) -> None:
-    """connect(2) to a socket file at any path; OSError as connect raises it."""
-    with _short(path) as short:
-        connection.connect(short)

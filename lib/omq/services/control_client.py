@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from omq.base.errors import ManagerUnavailable, TimedOut, from_status
-from omq.services.control import LINE_BYTES_MAX, SOCKET_FILE, Reply, Request, connect_short
+from omq.base.socket_name import socket_name
+from omq.services.control import LINE_BYTES_MAX, SOCKET_FILE, Reply, Request
 
 
 class ControlConnection:
@@ -27,7 +28,8 @@ class ControlConnection:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         try:
-            connect_short(self._socket, run / SOCKET_FILE)
+            with socket_name(run / SOCKET_FILE) as name:
+                self._socket.connect(name)
         except OSError as error:
             self._socket.close()
             reason = f"no supervisor listens in {run} ({error.strerror or error})"
