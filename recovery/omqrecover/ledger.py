@@ -25,7 +25,6 @@ Rows = np.ndarray[Any, np.dtype[Any]]
 ROW: Final = np.dtype([("qpool", "<u8"), ("born", "<u8"), ("last", "<u8"), ("record", "<u4"),
                        ("run", "<u2"), ("file", "u1")])
 _NOBODY: Final = np.zeros(0, dtype="<u8")
-_RAW: Final = f"V{FRAME.size}"
 _CHANGES: Final = (
     FrameType.GIVE, FrameType.DONE, FrameType.MOVE, FrameType.DEFER, FrameType.POISON,
     FrameType.DELETE, FrameType.HOLD, FrameType.RELEASE, FrameType.RELEASE_GIVEN)
@@ -49,10 +48,9 @@ class Ledger:
 
     def apply(self, blocks: Iterable[Block], up_to: int | None = None) -> None:
         """Frames of these blocks, in order, from where it stands, up to an LSN."""
-        listed = [block.frames.view(_RAW) for block in blocks]
-        if not listed:
+        frames = FRAME.joined([block.frames for block in blocks])
+        if not len(frames):
             return
-        frames = np.concatenate(listed).view(FRAME.dtype)
         keep = ((frames["lsn"] > self.lsn) & (frames["qpool"] != 0)
                 & (frames["flags"] & FrameFlag.PERSISTENT != 0))
         if up_to is not None:

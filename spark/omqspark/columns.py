@@ -72,6 +72,9 @@ NAMES: Final[dict[str, tuple[str, pa.DataType]]] = {
 
 TABLES: Final = {"events": EVENTS, "blocks": BLOCKS, "dict": NAMES}
 LISTS: Final = {"onto": "queue", "onto_priority": "priority", "until_s": "until"}
+_FIELD: Final = {"time_ns": "time", "ts": "time"}  # where the frame header says it otherwise
+_NO_LSN: Final = np.zeros(0, "<u8")
+_ELSEWHERE: Final = {"bad", "file", "epoch", *LISTS}
 
 
 def ddl(table: str) -> str:
@@ -84,56 +87,62 @@ def arrow_schema(table: str, names: list[str]) -> pa.Schema:
     return pa.schema([(name, TABLES[table][name][1]) for name in names])
 
 
-def event_batch(rows: Rows, parts: Rows, names: list[str], file: int, epoch: int
-                ) -> pa.RecordBatch:
-    """Frame headers as one Arrow batch. `parts`: rows of the section PARTS, by LSN."""
-    lists = _Lists(rows, parts) if any(name in LISTS for name in names) else None
-    arrays = [_column(name, rows, lists, file, epoch) for name in names]
+class Parts:
+    """Queues that the frames of a file name in their payloads: rows of PARTS, by LSN."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.lsn = np.ascontiguousarray(rows["lsn"])
+
+    def beside(self, lsn: Rows) -> tuple[Rows, Rows]:
+        """(rows of the frames with these ascending LSNs, where those of each frame begin)"""
+        offsets = np.zeros(len(lsn) + 1, "<i4")
+        if not len(lsn):
+            return self.rows[:0], offsets
+        low, high = np.searchsorted(self.lsn, [lsn[0], lsn[-1] + np.uint64(1)])
+        mine, own = self.rows[low:high], self.lsn[low:high]
+        if int(lsn[-1] - lsn[0]) == len(lsn) - 1:  # none is missing
+            place: Any = (own - lsn[0]).astype("<i8")
+        else:  # by a filter or by damage: then their parts go, too
+            place = np.searchsorted(lsn, own)
+            there = lsn[place] == own
+            mine, place = mine[there], place[there]
+        np.cumsum(np.bincount(place, minlength=len(lsn)), out=offsets[1:])
+        return mine, offsets
+
+
+def fields_of(names: list[str]) -> list[str]:
+    """Fields of the frame header that these columns come from."""
+    found = [_FIELD.get(name, name) for name in names if name not in _ELSEWHERE]
+    return [*found, "lsn"] if set(names) & set(LISTS) else found
+
+
+def event_batch(fields: dict[str, Rows], count: int, parts: Parts, names: list[str], file: int,
+                epoch: int) -> pa.RecordBatch:
+    """Frame headers, as one array for each field, as one Arrow batch."""
+    mine, offsets = parts.beside(fields["lsn"] if set(names) & set(LISTS) else _NO_LSN)
+    arrays = []
+    for name in names:
+        kind = EVENTS[name][1]
+        if name == "bad":
+            arrays.append(pa.nulls(count, kind))
+        elif name in ("file", "epoch"):
+            value = file if name == "file" else epoch
+            arrays.append(pa.array(np.full(count, value, kind.to_pandas_dtype())))
+        elif name in LISTS:
+            values = pa.array(mine[LISTS[name]], kind.value_type)
+            arrays.append(pa.ListArray.from_arrays(pa.array(offsets), values, type=kind))
+        else:
+            arrays.append(_numbers(name, fields[_FIELD.get(name, name)], kind))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema("events", names))
 
 
-def _column(name: str, rows: Rows, lists: _Lists | None, file: int, epoch: int) -> pa.Array:
-    kind = EVENTS[name][1]
-    if name == "bad":
-        return pa.nulls(len(rows), kind)
-    if name == "file" or name == "epoch":
-        return pa.array(np.full(len(rows), file if name == "file" else epoch), kind)
-    if name == "time_ns":
-        return pa.array(rows["time"].astype("<i8"), kind)
+def _numbers(name: str, values: Rows, kind: pa.DataType) -> pa.Array:
     if name == "ts":
-        return pa.array(rows["time"].astype("<i8") // 1000, pa.int64()).cast(kind)
-    if name in LISTS:
-        assert lists is not None
-        return lists.column(name, kind)
-    wide = kind == pa.int64()
-    values = rows[name]
+        return pa.array(values // 1000).view(kind)
     if values.dtype.itemsize == 8:  # the same bits as a signed number
-        return pa.array(np.ascontiguousarray(values).view("<i8"), kind)
-    return pa.array(values.astype("<i8" if wide else "<i4"), kind)
-
-
-class _Lists:
-    """The queues that frames name in their payloads, as lists beside the frames."""
-
-    def __init__(self, rows: Rows, parts: Rows) -> None:
-        lsn = rows["lsn"]
-        if len(lsn):
-            low, high = np.searchsorted(parts["lsn"], [lsn[0], lsn[-1] + np.uint64(1)])
-            parts = parts[low:high]
-            if len(lsn) <= int(lsn[-1] - lsn[0]):  # a filter took rows out: theirs go, too
-                parts = parts[np.isin(parts["lsn"], lsn)]
-        else:
-            parts = parts[:0]
-        self.parts = parts
-        own: Any = np.searchsorted(parts["lsn"], lsn, side="left")
-        end: Any = np.searchsorted(parts["lsn"], lsn, side="right")
-        self.offsets = np.concatenate([own[:1], end]).astype("<i4")
-        self.empty = end == own
-
-    def column(self, name: str, kind: pa.DataType) -> pa.Array:
-        values = pa.array(self.parts[LISTS[name]], kind.value_type)
-        offsets = self.offsets if len(self.offsets) else np.zeros(1, "<i4")
-        return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind)
+        return pa.array(values.view("<i8"), kind)
+    return pa.array(values.astype(kind.to_pandas_dtype()))
 
 
 def bad_batch(table: str, names: list[str], bad: list[str], file: int) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ skip blocks, then are applied to the rows, so what comes out is exactly what was
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from omq.base.checksum import crc32c
 from omq.format.archive import (
     BLOCK_BYTES,
     FRAME_BLOCKS,
+    ROW,
     SEAL,
     ArchiveHeader,
     NameKind,
@@ -30,7 +31,7 @@ from omq.format.findings import Finding
 from omq.format.journal import BLOCK, CRC_FROM, FRAME
 from omq.storage.archive_file import ArchiveFile
 from omq.storage.archive_names import texts
-from omqspark.columns import arrow_schema, bad_batch, event_batch
+from omqspark.columns import LISTS, Parts, arrow_schema, bad_batch, event_batch, fields_of
 from omqspark.plan import Split, bad_text, filesystem, open_split
 
 _TEST: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -49,7 +50,7 @@ class Filter:
     test: str
     value: Any
 
-    def keep(self, rows: Rows) -> Any:
+    def keep(self, rows: Mapping[str, Rows]) -> Any:
         return _TEST[self.test](rows[FIELDS[self.column]], self.value)
 
     def may_hold(self, seals: Rows) -> Any:
@@ -91,9 +92,10 @@ def _events_of(file: ArchiveFile, split: Split, names: list[str], filters: Seque
     if split.whole and file.findings:
         yield bad_batch("events", names, [bad_text(f) for f in file.findings], header.number)
     wanted = _wanted(file, filters)
-    needs_parts = {"onto", "onto_priority", "until_s"} & set(names)
+    chosen = fields_of([*names, *(each.column for each in filters)])
     known = len(file.findings)
-    parts = file.rows(Section.PARTS) if needs_parts else np.zeros(0, [("lsn", "<u8")])
+    parts = Parts(file.rows(Section.PARTS) if LISTS.keys() & set(names)
+                  else np.zeros(0, ROW.dtype))
     if split.whole and len(file.findings) > known:
         found = [bad_text(f) for f in file.findings[known:]]
         yield bad_batch("events", names, found, header.number)
@@ -107,11 +109,14 @@ def _events_of(file: ArchiveFile, split: Split, names: list[str], filters: Seque
             if len(got):
                 rows.append(got)
         if rows:
-            joined = np.concatenate(rows) if len(rows) > 1 else rows[0]
-            for each in filters:
-                joined = joined[each.keep(joined)]
-            if len(joined):
-                yield event_batch(joined, parts, names, header.number, header.epoch)
+            fields = FRAME.columns(rows, chosen)
+            count = sum(map(len, rows))
+            if filters:
+                keep = np.logical_and.reduce([each.keep(fields) for each in filters])
+                fields = {name: values[keep] for name, values in fields.items()}
+                count = int(np.count_nonzero(keep))
+            if count:
+                yield event_batch(fields, count, parts, names, header.number, header.epoch)
 
 
 def _wanted(file: ArchiveFile, filters: Sequence[Filter]) -> Rows | None:

@@ -24,7 +24,6 @@ from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import DESCRIPTOR, MAGIC, PART, VERSION
 
 Frames = np.ndarray[Any, np.dtype[Any]]
-_RAW = f"V{FRAME.size}"
 _MAGIC = np.frombuffer(MAGIC, dtype="V2")[0]
 
 
@@ -54,7 +53,7 @@ class Window:
         if not listed:
             return None
         # As plain bytes: of structured arrays numpy compares all fields, for each array anew.
-        frames = np.concatenate([block.frames.view(_RAW) for block in listed]).view(FRAME.dtype)
+        frames = FRAME.joined([block.frames for block in listed])
         origin = np.repeat(np.arange(len(listed)), [len(block.frames) for block in listed])
         window = Window(listed, frames, origin)
         fresh = frames["lsn"] > after_lsn

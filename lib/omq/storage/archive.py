@@ -93,7 +93,7 @@ def cut(data: bytes, number: int, uuid: bytes, *, limit: int | None = None) -> P
     names, parts = names_and_parts(blocks, findings)
     head = scan.header
     sections: dict[Section, Rows] = {
-        Section.FRAMES: np.concatenate(frames) if frames else np.zeros(0, FRAME.dtype),
+        Section.FRAMES: FRAME.joined(frames),
         Section.HEADS: np.frombuffer(b"".join(heads), ROW_LAYOUTS[Section.HEADS].dtype),
         Section.PLACES: places, Section.PARTS: parts, Section.NAMES: names,
         Section.EXTENTS: extents}

@@ -69,6 +69,7 @@ class ArchiveFile:
             self.findings.append(replace(table, file=name, offset=table.offset or size))
             table = self._walk(size)
         self._sizes = table["compressed"].astype("<i8")
+        self._coder = zstandard.ZstdDecompressor()
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
         self.frames = int(np.count_nonzero(table["raw"]))  # zstd frames that are there
         if self.whole and self.frames != self._expected():
@@ -113,7 +114,7 @@ class ArchiveFile:
         try:
             if zstandard.get_frame_parameters(data).content_size > FRAME_BYTES:
                 return self._finding("compressed frame claims too much", at, length)
-            return zstandard.ZstdDecompressor().decompress(data, max_output_size=FRAME_BYTES)
+            return self._coder.decompress(data, max_output_size=FRAME_BYTES)
         except zstandard.ZstdError as error:
             return self._finding(f"compressed frame cannot be read: {error}", at, length)
 
@@ -162,7 +163,7 @@ class ArchiveFile:
                 self.findings.append(rows)
             else:
                 good.append(rows)
-        return np.concatenate(good) if good else np.zeros(0, ROW_LAYOUTS[section].dtype)
+        return ROW_LAYOUTS[section].joined(good)
 
     def seals(self) -> Rows | Finding:
         """All seals, from their place behind the blocks: without decompressing anything."""
