@@ -121,6 +121,7 @@ def event_batch(fields: dict[str, Rows], count: int, parts: Parts, names: list[s
                 epoch: int) -> pa.RecordBatch:
     """Frame headers, as one array for each field, as one Arrow batch."""
     mine, offsets = parts.beside(fields["lsn"] if set(names) & set(LISTS) else _NO_LSN)
+    none = pa.array(offsets[1:] == offsets[:-1])
     arrays = []
     for name in names:
         kind = EVENTS[name][1]
@@ -131,7 +132,8 @@ def event_batch(fields: dict[str, Rows], count: int, parts: Parts, names: list[s
             arrays.append(pa.array(np.full(count, value, kind.to_pandas_dtype())))
         elif name in LISTS:
             values = pa.array(mine[LISTS[name]], kind.value_type)
-            arrays.append(pa.ListArray.from_arrays(pa.array(offsets), values, type=kind))
+            arrays.append(pa.ListArray.from_arrays(pa.array(offsets), values, type=kind,
+                                                   mask=none))  # null: cheaper than an empty one
         else:
             arrays.append(_numbers(name, fields[_FIELD.get(name, name)], kind))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema("events", names))

@@ -27,8 +27,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from omq.base.errors import ArchivePruned, BadRequest, NoArchive
-from omqspark import columns, gold, plan
+from omqspark import bronze, columns, gold, plan
 from omqspark.lifecycle import lifecycle, stays
+from omqspark.source import Work
 
 TABLES = ("bronze", "names", "messages", "stays", "open", "gold", "report")
 GOLD = ("queue_minute", "queue_hour", "readers", "poison", "operators", "sizes", "routes")
@@ -142,13 +143,11 @@ def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
 def process(lake: Lake, archive: str, number: int, first: int, last: int) -> None:
     """One batch, the files `first` to `last`: see the module. Repeating it gives the same."""
     spark = lake.spark
-    bronze = lake.path("bronze", number)
-    source = spark.read.format("omqj").option("path", archive).option("first", first).option(
-        "last", last)
-    (source.load().withColumn("day", F.to_date("ts")).write.mode("overwrite").partitionBy("day")
-     .parquet(bronze))
-    new = spark.read.schema(event_schema(spark)).parquet(bronze)
-    (source.option("table", "dict").load().write.mode("overwrite")
+    span = {"path": archive, "first": str(first), "last": str(last)}
+    work = Work(span, list(columns.EVENTS))
+    bronze.write(spark, work, work.tasks(work.listing()), lake.path("bronze", number))
+    new = spark.read.schema(event_schema(spark)).parquet(lake.path("bronze", number))
+    (spark.read.format("omqj").options(**span, table="dict").load().write.mode("overwrite")
      .parquet(lake.path("names", number)))
     good = new.where("bad IS NULL").select(*columns.EVENTS)
     if number > 0 and lake.exists(lake.path("open", number - 1)):

@@ -89,8 +89,8 @@ def _table(options: Any) -> str:
     return table
 
 
-class _Work:
-    """What both readers share: it travels to the workers, so it holds plain values only."""
+class Work:
+    """What all readers share: it travels to the workers, so it holds plain values only."""
 
     def __init__(self, options: dict[str, str], names: list[str]) -> None:
         self.where = options.get("path", "")
@@ -140,7 +140,7 @@ class Reader(DataSourceReader):
     """One read of all files there are."""
 
     def __init__(self, options: dict[str, str], names: list[str]) -> None:
-        self.work = _Work(options, names)
+        self.work = Work(options, names)
 
     def partitions(self) -> Sequence[InputPartition]:
         items = self.work.listing()
@@ -181,7 +181,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Files in the order of their numbers, each once."""
 
     def __init__(self, options: dict[str, str], names: list[str]) -> None:
-        self.work = _Work(options, names)
+        self.work = Work(options, names)
         self._end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:
