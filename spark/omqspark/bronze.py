@@ -116,7 +116,8 @@ def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 def write_task(work: Work, task: Task, number: int, where: str) -> dict[str, list[int]]:
     """Write one task's files below `where`; day -> [rows, damaged]."""
-    files, found = TaskFiles(where, number), {}
+    files = TaskFiles(where, number)
+    found: dict[str, list[int]] = {}
     for batch in work.batches(task):
         if not len(batch):
             continue

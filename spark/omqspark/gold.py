@@ -1,22 +1,27 @@
 """The tables of answers, from stays and messages: queues by minute and hour, readers, poison,
 operators, sizes, routes. See lib/omq/docs/ANALYTICS.md for every column and unit.
 
-Percentiles come from KLL sketches with k = 4000, which can be merged and are right to the 99.9th;
-the sketch itself is kept beside them (`wait_sketch`, `service_sketch`).
+An answer is made of parts that can be merged (answers.py): a batch adds the part of what ended in
+it to what was known, so a run costs what is new, not what there is. Percentiles come from KLL
+sketches with k = 4000, which merge and are right to the 99.9th; the sketch itself is kept beside
+them (`wait_sketch`, `service_sketch`).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from omqspark.answers import SKETCH_K, Answer, Basis
 from omqspark.lifecycle import DELETE, DONE, HOLD, MOVE, NS_PER_S, OPERATOR, POISON, RELEASE
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S
-SKETCH_K = 4000
 AGE_MINUTES_MAX = 1440
 """A message that waits longer than a day counts as a day old in `oldest_s`."""
+READER = ["queue", "epoch", "reader", "reader_pid"]
 
 
 def _at(nanoseconds: Column) -> Column:
@@ -27,36 +32,37 @@ def _floor(column: str, unit: int) -> Column:
     return F.col(column) - F.pmod(F.col(column), F.lit(unit))
 
 
-def queue_minute(stays: DataFrame) -> DataFrame:
-    """Arrivals, departures, depth and oldest age of each queue at the end of each minute."""
-    came = stays.groupBy("queue", _floor("arrived_ns", MINUTE_NS).alias("minute_ns")).agg(
-        F.count("*").alias("arrivals"))
-    left = stays.where("left_ns IS NOT NULL").groupBy(
-        "queue", _floor("left_ns", MINUTE_NS).alias("minute_ns")).agg(
-        F.count("*").alias("departures"))
-    last = stays.agg(F.max(F.coalesce("left_ns", "given_ns", "arrived_ns"))).first()
-    end = int(last[0] or 0) if last is not None else 0
-    until = F.least(F.coalesce("left_ns", F.lit(end)),
+def _minutes(basis: Basis) -> DataFrame:
+    """Arrivals and departures in each minute, and the age of the oldest at its end."""
+    stays, none = basis.stays, F.lit(None).cast("bigint")
+    came = stays.select("queue", _floor("arrived_ns", MINUTE_NS).alias("minute_ns"),
+                        F.lit(1).alias("arrivals"), F.lit(0).alias("departures"),
+                        none.alias("oldest_ns"))
+    left = stays.where("left_ns IS NOT NULL").select(
+        "queue", _floor("left_ns", MINUTE_NS), F.lit(0), F.lit(1), none)
+    until = F.least(F.coalesce("left_ns", F.lit(basis.end_ns)),
                     F.col("arrived_ns") + AGE_MINUTES_MAX * MINUTE_NS)
     first = _floor("arrived_ns", MINUTE_NS)
     over = stays.where(until >= first + MINUTE_NS).select(
         "queue", "arrived_ns",
         F.explode(F.sequence(first, until - F.pmod(until, F.lit(MINUTE_NS)) - MINUTE_NS,
                              F.lit(MINUTE_NS))).alias("minute_ns"))
-    oldest = over.groupBy("queue", "minute_ns").agg(
-        ((F.max(F.col("minute_ns") + MINUTE_NS - F.col("arrived_ns"))) / NS_PER_S).alias(
-            "oldest_s"))
-    keys = ["queue", "minute_ns"]
+    old = over.select("queue", "minute_ns", F.lit(0), F.lit(0),
+                      F.col("minute_ns") + MINUTE_NS - F.col("arrived_ns"))
+    return came.union(left).union(old)
+
+
+def _depth(minutes: DataFrame) -> DataFrame:
     run = Window.partitionBy("queue").orderBy("minute_ns")
-    joined = came.join(left, keys, "full_outer").join(oldest, keys, "full_outer").na.fill(
-        0, ["arrivals", "departures", "oldest_s"])
-    return joined.withColumn(
-        "depth", F.sum(F.col("arrivals") - F.col("departures")).over(run)).withColumn(
-        "minute", _at(F.col("minute_ns")))
+    return minutes.select(
+        "queue", "minute_ns", "arrivals", "departures",
+        (F.coalesce("oldest_ns", F.lit(0)) / NS_PER_S).alias("oldest_s"),
+        F.sum(F.col("arrivals") - F.col("departures")).over(run).alias("depth"),
+        _at(F.col("minute_ns")).alias("minute"))
 
 
 def _sketch(column: str, name: str) -> list[Column]:
-    """The sketch over what is not null, and whether there is any."""
+    """The sketch over what is not null, and of how many it is."""
     return [F.kll_sketch_agg_bigint(column, F.lit(SKETCH_K)).alias(f"{name}_sketch"),
             F.count(column).alias(f"{name}s")]
 
@@ -69,46 +75,65 @@ def _quantiles(frame: DataFrame, name: str) -> DataFrame:
     return frame
 
 
-def queue_hour(stays: DataFrame) -> DataFrame:
+def _hours(basis: Basis) -> DataFrame:
     """Waits, service times and load of each queue by the hour in which messages arrived."""
-    found = stays.groupBy("queue", _floor("arrived_ns", HOUR_NS).alias("hour_ns")).agg(
+    return basis.stays.groupBy("queue", _floor("arrived_ns", HOUR_NS).alias("hour_ns")).agg(
         F.count("*").alias("arrivals"), F.count("left_ns").alias("departures"),
         *_sketch("wait_ns", "wait"), *_sketch("service_ns", "service"),
-        (F.max("wait_ns") / NS_PER_S).alias("wait_max_s"),
-        (F.sum("service_ns") / HOUR_NS).alias("load"),
+        F.max("wait_ns").alias("wait_max_ns"), F.sum("service_ns").alias("served_ns"),
         F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
         F.sum("size").alias("bytes"))
-    return _quantiles(_quantiles(found, "wait"), "service").withColumn(
-        "hour", _at(F.col("hour_ns")))
 
 
-def with_work(stays: DataFrame) -> DataFrame:
+def _hour(hours: DataFrame) -> DataFrame:
+    return _quantiles(_quantiles(hours, "wait"), "service").withColumns({
+        "wait_max_s": F.col("wait_max_ns") / NS_PER_S, "load": F.col("served_ns") / HOUR_NS,
+        "hour": _at(F.col("hour_ns"))}).drop("wait_max_ns", "served_ns")
+
+
+def with_work(stays: DataFrame, before: DataFrame | None = None) -> DataFrame:
     """`work_ns`: the reader's own time for a message. Of messages that it took together, each
-    begins when the one before it was finished."""
-    order = Window.partitionBy("last_epoch", "reader", "reader_pid").orderBy("left_lsn")
-    begin = F.greatest(F.col("last_given_ns"), F.coalesce(F.lag("left_ns").over(order), F.lit(0)))
-    return stays.where("left_ns IS NOT NULL AND reader IS NOT NULL").withColumn(
-        "work_ns", F.greatest(F.col("left_ns") - begin, F.lit(0)))
+    begins when the one before it was finished. `before`: readers of earlier batches, whose last
+    message then ended (`last_lsn`, `last_ns`)."""
+    key = ["last_epoch", "reader", "reader_pid"]
+    left = stays.where("left_ns IS NOT NULL AND reader IS NOT NULL")
+    previous = F.lag("left_ns").over(Window.partitionBy(*key).orderBy("left_lsn"))
+    if before is not None:
+        known = before.groupBy(F.col("epoch").alias("last_epoch"), "reader", "reader_pid").agg(
+            F.max("last_lsn").alias("before_lsn"), F.max("last_ns").alias("before_ns"))
+        left = left.join(F.broadcast(known), key, "left")
+        earlier = F.when(F.col("before_lsn") < F.col("left_lsn"), F.col("before_ns"))
+        begin = F.greatest("last_given_ns", previous, earlier)
+    else:
+        begin = F.greatest(F.col("last_given_ns"), previous)
+    return left.withColumn("work_ns", F.greatest(F.col("left_ns") - begin, F.lit(0))).drop(
+        "before_lsn", "before_ns")
 
 
-def readers(stays: DataFrame) -> DataFrame:
-    """Each reader process: what it did, how busy it was."""
-    found = with_work(stays).groupBy("queue", F.col("last_epoch").alias("epoch"), "reader",
-                                     "reader_pid").agg(
+def _works(basis: Basis) -> DataFrame:
+    """Each reader process: what it did, how long it worked."""
+    return basis.works.groupBy("queue", F.col("last_epoch").alias("epoch"), "reader",
+                               "reader_pid").agg(
         F.count("*").alias("messages"), F.sum("gives").alias("gives"),
         F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
-        (F.sum("work_ns") / NS_PER_S).alias("busy_s"),
-        *_sketch("work_ns", "work"),
-        _at(F.min("given_ns")).alias("first"), _at(F.max("left_ns")).alias("last"),
-        ((F.max("left_ns") - F.min("given_ns")) / NS_PER_S).alias("span_s"))
-    return _quantiles(found, "work").withColumn(
-        "busy_share", F.when(F.col("span_s") > 0, F.col("busy_s") / F.col("span_s")))
+        F.sum("work_ns").alias("busy_ns"), *_sketch("work_ns", "work"),
+        F.min("given_ns").alias("first_ns"), F.max("left_ns").alias("last_ns"),
+        F.max("left_lsn").alias("last_lsn"))
 
 
-def poison(stays: DataFrame, messages: DataFrame) -> DataFrame:
+def _busy(works: DataFrame) -> DataFrame:
+    span = F.col("last_ns") - F.col("first_ns")
+    return _quantiles(works, "work").withColumns({
+        "busy_s": F.col("busy_ns") / NS_PER_S, "span_s": span / NS_PER_S,
+        "busy_share": F.when(span > 0, F.col("busy_ns") / span),
+        "first": _at(F.col("first_ns")), "last": _at(F.col("last_ns"))}).drop(
+        "busy_ns", "first_ns", "last_ns", "last_lsn")
+
+
+def _failures(basis: Basis) -> DataFrame:
     """Failed attempts and poisoned messages by queue, reader, size class and sender."""
-    senders = messages.select("qpool", "producer_pid", "producer_uid")
-    return (stays.where(f"failed > 0 OR left_by = {POISON}").join(senders, "qpool", "left")
+    senders = basis.messages.select("qpool", "producer_pid", "producer_uid")
+    return (basis.stays.where(f"failed > 0 OR left_by = {POISON}").join(senders, "qpool", "left")
             .groupBy("queue", "reader", "reader_pid", "producer_pid", "producer_uid",
                      size_class().alias("size_class"))
             .agg(F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
@@ -122,31 +147,41 @@ def size_class() -> Column:
                   ).otherwise(0)
 
 
-def operators(events: DataFrame, names: DataFrame) -> DataFrame:
-    """Who did what: orders with their text, and how many messages each changed."""
+def _orders(basis: Basis) -> DataFrame:
+    """Who did what: orders with their text, and how many messages each changed. The frames of a
+    unit of work stand in one file, so no later batch adds to them."""
+    events = basis.events
     done = events.where(
         (F.col("unit") > 0)
         & F.col("type").isin(HOLD, RELEASE, MOVE, DELETE)).groupBy("unit").agg(
         F.count("*").alias("messages"))
-    texts = names.where("kind = 'text'").groupBy("lsn").agg(F.first("text").alias("order"))
-    orders = events.where(F.col("type") == OPERATOR).select(
-        F.col("lsn"), _at(F.col("time_ns")).alias("at"), "uid", "pid")
+    texts = basis.names.where("kind = 'text'").groupBy("lsn").agg(F.first("text").alias("order"))
+    orders = events.where(F.col("type") == OPERATOR).select("lsn", "time_ns", "uid", "pid")
     return (orders.join(texts, "lsn", "left")
             .join(done.withColumnRenamed("unit", "lsn"), "lsn", "left").na.fill(0, ["messages"]))
 
 
-def sizes(stays: DataFrame) -> DataFrame:
+def _dated(orders: DataFrame) -> DataFrame:
+    return orders.withColumn("at", _at(F.col("time_ns"))).drop("time_ns")
+
+
+def _sizes(basis: Basis) -> DataFrame:
     """Bodies by queue and size class; what the journal needed for them."""
     frames = F.col("gives") + F.lit(2)  # put or move, hand-outs, end
     disk = F.col("size") + 160 + 128 * frames
-    return stays.groupBy("queue", size_class().alias("size_class")).agg(
+    return basis.stays.groupBy("queue", size_class().alias("size_class")).agg(
         F.count("*").alias("messages"), F.sum("size").alias("bytes"),
-        F.max("size").alias("largest"), F.sum(disk).alias("journal_bytes")).withColumn(
-        "amplification", F.when(F.col("bytes") > 0, F.col("journal_bytes") / F.col("bytes")))
+        F.max("size").alias("largest"), F.sum(disk).alias("journal_bytes"))
 
 
-def routes(stays: DataFrame) -> DataFrame:
+def _amplified(sizes: DataFrame) -> DataFrame:
+    return sizes.withColumn("amplification", F.when(
+        F.col("bytes") > 0, F.col("journal_bytes") / F.col("bytes")))
+
+
+def _routes(basis: Basis) -> DataFrame:
     """Flow between queues: 0 is the outside (put, or gone)."""
+    stays = basis.stays
     came = stays.where("came_from = 0 OR came_from = queue OR arrived_by = 1").select(
         F.lit(0).alias("from_queue"), F.col("queue").alias("to_queue"), "size")
     left = stays.where("left_ns IS NOT NULL").select(
@@ -156,3 +191,27 @@ def routes(stays: DataFrame) -> DataFrame:
         .when(F.col("left_by").isin(DONE, DELETE), F.lit(0)).alias("to_queue"), "size")
     return came.unionByName(left).groupBy("from_queue", "to_queue").agg(
         F.count("*").alias("messages"), F.sum("size").alias("bytes"))
+
+
+ANSWERS: Final = (
+    Answer("queue_minute", ["queue", "minute_ns"],
+           {"arrivals": "sum", "departures": "sum", "oldest_ns": "max"}, _minutes, _depth),
+    Answer("queue_hour", ["queue", "hour_ns"],
+           {"arrivals": "sum", "departures": "sum", "wait_sketch": "sketch", "waits": "sum",
+            "service_sketch": "sketch", "services": "sum", "wait_max_ns": "max",
+            "served_ns": "sum", "failed": "sum", "deaths": "sum", "bytes": "sum"}, _hours, _hour),
+    Answer("readers", READER,
+           {"messages": "sum", "gives": "sum", "failed": "sum", "deaths": "sum", "busy_ns": "sum",
+            "work_sketch": "sketch", "works": "sum", "first_ns": "min", "last_ns": "max",
+            "last_lsn": "max"}, _works, _busy),
+    Answer("poison", ["queue", "reader", "reader_pid", "producer_pid", "producer_uid",
+                      "size_class"],
+           {"failed": "sum", "deaths": "sum", "poisoned": "sum", "example": "min"}, _failures),
+    Answer("operators", ["lsn"],
+           {"time_ns": "max", "uid": "max", "pid": "max", "order": "max", "messages": "max"},
+           _orders, _dated, by_event=True),
+    Answer("sizes", ["queue", "size_class"],
+           {"messages": "sum", "bytes": "sum", "largest": "max", "journal_bytes": "sum"}, _sizes,
+           _amplified),
+    Answer("routes", ["from_queue", "to_queue"], {"messages": "sum", "bytes": "sum"}, _routes),
+)

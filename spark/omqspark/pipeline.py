@@ -4,6 +4,7 @@
     OUT/names/batch=N            names and texts
     OUT/messages/batch=N         messages that ended in this batch      OUT/stays/batch=N
     OUT/open/batch=N             events of messages that are still open: the next batch begins here
+    OUT/known/batch=N/TABLE      merged parts of the answers, of all that has ended (answers.py)
     OUT/gold/batch=N/TABLE       the answers as of this batch, with the open ones
     OUT/current.json             {"batch": N, "file": F}: which batch counts, last file in it
 
@@ -28,11 +29,11 @@ from pyspark.sql.types import StructType
 
 from omq.base.errors import ArchivePruned, BadRequest, NoArchive
 from omqspark import bronze, columns, gold, plan
+from omqspark.answers import Basis
 from omqspark.lifecycle import lifecycle, stays
 from omqspark.source import Work
 
-TABLES = ("bronze", "names", "messages", "stays", "open", "gold", "report")
-GOLD = ("queue_minute", "queue_hour", "readers", "poison", "operators", "sizes", "routes")
+TABLES = ("bronze", "names", "messages", "stays", "open", "known", "gold", "report")
 FILES_PER_BATCH = 200
 
 
@@ -82,12 +83,13 @@ class Lake:
         return self.position()[0]
 
     def publish(self, batch: int, file: int) -> None:
-        """From now on this batch counts; the gold of others goes."""
+        """From now on this batch counts; what earlier ones said of the whole goes."""
         self.put("current.json", json.dumps({"batch": batch, "file": file}).encode())
-        fs, where = plan.filesystem(self.path("gold"))
-        for info in fs.get_file_info(pafs.FileSelector(where, allow_not_found=True)):
-            if info.base_name != f"batch={batch}":
-                fs.delete_dir(info.path)
+        for table in ("gold", "known", "open"):
+            fs, where = plan.filesystem(self.path(table))
+            for info in fs.get_file_info(pafs.FileSelector(where, allow_not_found=True)):
+                if info.base_name != f"batch={batch}":
+                    fs.delete_dir(info.path)
 
     def put(self, name: str, data: bytes) -> None:
         """A small file, by rename."""
@@ -150,11 +152,13 @@ def process(lake: Lake, archive: str, number: int, first: int, last: int) -> Non
     (spark.read.format("omqj").options(**span, table="dict").load().write.mode("overwrite")
      .parquet(lake.path("names", number)))
     good = new.where("bad IS NULL").select(*columns.EVENTS)
-    if number > 0 and lake.exists(lake.path("open", number - 1)):
-        good = good.unionByName(
+    events = good
+    if number > 0:
+        events = good.unionByName(
             spark.read.schema(event_schema(spark)).parquet(lake.path("open", number - 1)))
-    _lives(lake, good, number)
-    write_gold(lake, number)
+    _lives(lake, events, number)
+    latest = events.agg(F.max("time_ns")).first()
+    write_gold(lake, number, good, int(latest[0] or 0) if latest else 0)
     lake.publish(number, last)
 
 
@@ -187,18 +191,32 @@ def all_messages(lake: Lake, number: int) -> DataFrame:
     return found.where(F.col("ended").cast("boolean") | (F.col("batch") == number)).drop("batch")
 
 
-def write_gold(lake: Lake, number: int) -> None:
-    spans, messages = all_stays(lake, number), all_messages(lake, number)
+def write_gold(lake: Lake, number: int, events: DataFrame, end_ns: int) -> None:
+    """What is known, with the part of this batch; and the answers, with what is open.
+    `events`: those of this batch alone."""
     spark = lake.spark
-    events = spark.read.schema(event_schema(spark)).option(
-        "recursiveFileLookup", "true").parquet(lake.path("bronze"))
-    names = spark.read.parquet(lake.path("names"))
-    tables = {
-        "queue_minute": gold.queue_minute(spans), "queue_hour": gold.queue_hour(spans),
-        "readers": gold.readers(spans), "poison": gold.poison(spans, messages),
-        "operators": gold.operators(events, names), "sizes": gold.sizes(spans),
-        "routes": gold.routes(spans)}
-    assert set(tables) == set(GOLD)
-    for name, frame in tables.items():
-        frame.coalesce(4).write.mode("overwrite").parquet(
-            f"{lake.path('gold', number)}/{name}")
+    ended = spark.read.parquet(lake.path("stays", number))
+    opened = stays(spark.read.schema(event_schema(spark)).parquet(lake.path("open", number)))
+    both = ended.withColumn("over", F.expr("true")).unionByName(
+        opened.withColumn("over", F.expr("false"))).persist()
+    before = (spark.read.parquet(f"{lake.path('known', number - 1)}/readers") if number > 0
+              else None)
+    works = gold.with_work(both, before).persist()
+    messages, names = (spark.read.parquet(lake.path(table, number))
+                       for table in ("messages", "names"))
+    new, still = (Basis(both.where(over), works.where(over), messages, events, names, end_ns)
+                  for over in ("over", "NOT over"))
+    for answer in gold.ANSWERS:
+        known = f"{lake.path('known', number)}/{answer.name}"
+        parts = [answer.part(new)]
+        if number > 0:
+            parts.append(spark.read.parquet(f"{lake.path('known', number - 1)}/{answer.name}"))
+        _write(answer.merged(parts), known)
+        parts = [spark.read.parquet(known)] + ([] if answer.by_event else [answer.part(still)])
+        _write(answer.finish(answer.merged(parts)), f"{lake.path('gold', number)}/{answer.name}")
+    both.unpersist()
+    works.unpersist()
+
+
+def _write(frame: DataFrame, path: str) -> None:
+    frame.coalesce(4).write.mode("overwrite").parquet(path)
