@@ -23,11 +23,10 @@ SKETCH_K: Final = 4000
 
 @dataclass(frozen=True)
 class Basis:
-    """What a part is made of. `works`: stays that have ended, with the reader's own time;
-    `end_ns`: the last time that the archive knows."""
+    """What a part is made of. `stays`, `messages`: of this batch or of what is open; `events`,
+    `names`: of this batch; `end_ns`: the last time that the archive knows."""
 
     stays: DataFrame
-    works: DataFrame
     messages: DataFrame
     events: DataFrame
     names: DataFrame

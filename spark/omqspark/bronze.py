@@ -4,6 +4,7 @@ The rows never enter the JVM. Measured: Spark's own writer took 6 microseconds o
 event of 28 columns, Arrow's takes half a one.
 
     OUT/bronze/batch=N/day=D/part-TTTTT-SS.parquet     task T, its file number S of that day
+    OUT/names/batch=N/part-TTTTT-00.parquet            names and texts of its files
 
 A file is written under a name that readers pass over (it begins with a dot) and appears by rename.
 Names and bytes depend on the archive only, so a task that is tried again, or twice at once, comes
@@ -21,11 +22,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from omqspark import columns, plan
+from omqspark import columns, decode, plan
 from omqspark.source import Task, Work
 
 GROUP_ROWS: Final = 256 * 1024
@@ -36,7 +38,8 @@ NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null: rows that
 REPEATING: Final = ["type", "flags", "queue", "priority", "attempt", "client", "pid", "uid",
                     "reason", "target", "file", "epoch"]
 """Columns of few different values, where a dictionary pays; on others it costs time and room."""
-WRITTEN: Final = "day string, rows bigint, bad bigint"
+WRITTEN: Final = "rows bigint, bad bigint, latest_ns bigint"
+_COUNTS: Final = pa.schema([(name, pa.int64()) for name in ("rows", "bad", "latest_ns")])
 
 
 @dataclass
@@ -62,15 +65,16 @@ class _Part:
 
 
 class TaskFiles:
-    """The files of one task."""
+    """The files of one task of a table."""
 
-    def __init__(self, where: str, task: int) -> None:
+    def __init__(self, where: str, task: int, table: str = "events") -> None:
         self._fs, self._where = plan.filesystem(where)
         self._task = task
         self._attempt = uuid.uuid4().hex
         self._open: dict[str, _Part] = {}
         self._count: dict[str, int] = {}
-        self.schema = columns.arrow_schema("events", list(columns.EVENTS))
+        self._schema = columns.arrow_schema(table, list(columns.TABLES[table]))
+        self._dictionary = REPEATING if table == "events" else ["kind"]
 
     def add(self, day: str, batch: pa.RecordBatch) -> None:
         part = self._open.get(day)
@@ -82,12 +86,12 @@ class TaskFiles:
 
     def _begin(self, day: str) -> _Part:
         number = self._count[day] = self._count.get(day, -1) + 1
-        directory = f"{self._where}/day={day}"
+        directory = f"{self._where}/day={day}" if day else self._where
         self._fs.create_dir(directory)
         name = f"part-{self._task:05d}-{number:02d}"
         hidden = f"{directory}/.{name}.{self._attempt}"
-        writer = pq.ParquetWriter(hidden, self.schema, filesystem=self._fs, compression="zstd",
-                                  use_dictionary=REPEATING)
+        writer = pq.ParquetWriter(hidden, self._schema, filesystem=self._fs, compression="zstd",
+                                  use_dictionary=self._dictionary)
         return _Part(writer, hidden, f"{directory}/{name}.parquet")
 
     def _close(self, day: str) -> None:
@@ -114,43 +118,45 @@ def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         yield name, batch if one else batch.filter(pa.array(days == day))
 
 
-def write_task(work: Work, task: Task, number: int, where: str) -> dict[str, list[int]]:
-    """Write one task's files below `where`; day -> [rows, damaged]."""
-    files = TaskFiles(where, number)
-    found: dict[str, list[int]] = {}
+def write_task(work: Work, task: Task, number: int, bronze: str, names: str) -> list[int]:
+    """Write one task's files below `bronze` and `names`; events, damaged ones, latest time (ns)."""
+    files, rows, bad, latest = TaskFiles(bronze, number), 0, 0, 0
     for batch in work.batches(task):
-        if not len(batch):
-            continue
-        for day, part in by_day(batch):
+        for day, part in by_day(batch) if len(batch) else ():
             files.add(day, part)
-            rows = found.setdefault(day, [0, 0])
-            rows[0] += len(part)
-            rows[1] += len(part) if day == NO_DAY else 0
+            rows += len(part)
+            if day == NO_DAY:
+                bad += len(part)
+            else:
+                latest = max(latest, pa.compute.max(part.column("time_ns")).as_py())
     files.close()
-    return found
+    texts = TaskFiles(names, number, "dict")
+    for batch in decode.name_batches(task.splits, list(columns.NAMES), work.where):
+        texts.add("", batch)
+    texts.close()
+    return [rows, bad, latest]
 
 
-def write(spark: SparkSession, work: Work, tasks: Sequence[Task], where: str) -> dict[str, int]:
-    """All tasks on the cluster; rows that were written and how many of them say `bad`."""
-    fs, path = plan.filesystem(where)
-    fs.create_dir(path)
-    fs.delete_dir_contents(path)
+def write(spark: SparkSession, work: Work, tasks: Sequence[Task], bronze: str, names: str) -> int:
+    """All tasks on the cluster; the latest time (ns) in them, 0 for none."""
+    for where in (bronze, names):
+        fs, path = plan.filesystem(where)
+        fs.create_dir(path)
+        fs.delete_dir_contents(path)
 
     def one(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column("id").to_pylist():
-                written = write_task(work, tasks[number], number, where)
-                yield pa.RecordBatch.from_pydict({
-                    "day": list(written), "rows": [rows for rows, _ in written.values()],
-                    "bad": [bad for _, bad in written.values()]}, _SCHEMA)
+            done = [write_task(work, tasks[number], number, bronze, names)
+                    for number in batch.column("id").to_pylist()]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(values, pa.int64()) for values in zip(*done, strict=True)]
+                or [pa.array([], pa.int64())] * len(_COUNTS), schema=_COUNTS)
 
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     rows: list[Any] = numbers.mapInArrow(one, WRITTEN).collect()
-    _forget_attempts(fs, path)
-    return {"rows": sum(row["rows"] for row in rows), "bad": sum(row["bad"] for row in rows)}
-
-
-_SCHEMA: Final = pa.schema([("day", pa.string()), ("rows", pa.int64()), ("bad", pa.int64())])
+    for where in (bronze, names):
+        _forget_attempts(*plan.filesystem(where))
+    return max((int(row["latest_ns"]) for row in rows), default=0)
 
 
 def _forget_attempts(fs: Any, path: str) -> None:

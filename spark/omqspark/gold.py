@@ -91,29 +91,10 @@ def _hour(hours: DataFrame) -> DataFrame:
         "hour": _at(F.col("hour_ns"))}).drop("wait_max_ns", "served_ns")
 
 
-def with_work(stays: DataFrame, before: DataFrame | None = None) -> DataFrame:
-    """`work_ns`: the reader's own time for a message. Of messages that it took together, each
-    begins when the one before it was finished. `before`: readers of earlier batches, whose last
-    message then ended (`last_lsn`, `last_ns`)."""
-    key = ["last_epoch", "reader", "reader_pid"]
-    left = stays.where("left_ns IS NOT NULL AND reader IS NOT NULL")
-    previous = F.lag("left_ns").over(Window.partitionBy(*key).orderBy("left_lsn"))
-    if before is not None:
-        known = before.groupBy(F.col("epoch").alias("last_epoch"), "reader", "reader_pid").agg(
-            F.max("last_lsn").alias("before_lsn"), F.max("last_ns").alias("before_ns"))
-        left = left.join(F.broadcast(known), key, "left")
-        earlier = F.when(F.col("before_lsn") < F.col("left_lsn"), F.col("before_ns"))
-        begin = F.greatest("last_given_ns", previous, earlier)
-    else:
-        begin = F.greatest(F.col("last_given_ns"), previous)
-    return left.withColumn("work_ns", F.greatest(F.col("left_ns") - begin, F.lit(0))).drop(
-        "before_lsn", "before_ns")
-
-
 def _works(basis: Basis) -> DataFrame:
     """Each reader process: what it did, how long it worked."""
-    return basis.works.groupBy("queue", F.col("last_epoch").alias("epoch"), "reader",
-                               "reader_pid").agg(
+    done = basis.stays.where("work_ns IS NOT NULL")
+    return done.groupBy("queue", F.col("last_epoch").alias("epoch"), "reader", "reader_pid").agg(
         F.count("*").alias("messages"), F.sum("gives").alias("gives"),
         F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
         F.sum("work_ns").alias("busy_ns"), *_sketch("work_ns", "work"),

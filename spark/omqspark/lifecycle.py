@@ -137,3 +137,20 @@ def stays(events: DataFrame) -> DataFrame:
     return (found.where("queue > 0 AND arrived_ns IS NOT NULL")
             .withColumn("wait_ns", F.col("given_ns") - F.col("arrived_ns"))
             .withColumn("service_ns", F.col("left_ns") - F.col("last_given_ns")))
+
+
+def with_work(stays: DataFrame, before: DataFrame | None) -> DataFrame:
+    """`work_ns`: the reader's own time for a message that has left; null for others. Of messages
+    that a reader took together, each begins when the one before it was finished. `before`: readers
+    of earlier batches, whose last message then ended (`last_lsn`, `last_ns`)."""
+    key = ["last_epoch", "reader", "reader_pid"]
+    gone = F.col("left_ns").isNotNull() & F.col("reader").isNotNull()
+    begins = [F.col("last_given_ns"), F.lag("left_ns").over(
+        Window.partitionBy(*key, gone).orderBy("left_lsn"))]
+    if before is not None:
+        known = before.groupBy(F.col("epoch").alias("last_epoch"), "reader", "reader_pid").agg(
+            F.max("last_lsn").alias("before_lsn"), F.max("last_ns").alias("before_ns"))
+        stays = stays.join(F.broadcast(known), key, "left")
+        begins.append(F.when(F.col("before_lsn") < F.col("left_lsn"), F.col("before_ns")))
+    work = F.greatest(F.col("left_ns") - F.greatest(*begins), F.lit(0))
+    return stays.withColumn("work_ns", F.when(gone, work)).drop("before_lsn", "before_ns")

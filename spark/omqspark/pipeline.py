@@ -2,7 +2,8 @@
 
     OUT/bronze/batch=N/day=D     every event, Parquet; damaged ones with `bad`
     OUT/names/batch=N            names and texts
-    OUT/messages/batch=N         messages that ended in this batch      OUT/stays/batch=N
+    OUT/messages/batch=N/ended=E messages that ended in this batch, and those open at its end
+    OUT/stays/batch=N/ended=E    stays of those messages
     OUT/open/batch=N             events of messages that are still open: the next batch begins here
     OUT/known/batch=N/TABLE      merged parts of the answers, of all that has ended (answers.py)
     OUT/gold/batch=N/TABLE       the answers as of this batch, with the open ones
@@ -30,7 +31,7 @@ from pyspark.sql.types import StructType
 from omq.base.errors import ArchivePruned, BadRequest, NoArchive
 from omqspark import bronze, columns, gold, plan
 from omqspark.answers import Basis
-from omqspark.lifecycle import lifecycle, stays
+from omqspark.lifecycle import lifecycle, stays, with_work
 from omqspark.source import Work
 
 TABLES = ("bronze", "names", "messages", "stays", "open", "known", "gold", "report")
@@ -147,65 +148,63 @@ def process(lake: Lake, archive: str, number: int, first: int, last: int) -> Non
     spark = lake.spark
     span = {"path": archive, "first": str(first), "last": str(last)}
     work = Work(span, list(columns.EVENTS))
-    bronze.write(spark, work, work.tasks(work.listing()), lake.path("bronze", number))
+    latest = bronze.write(spark, work, work.tasks(work.listing()), lake.path("bronze", number),
+                          lake.path("names", number))
     new = spark.read.schema(event_schema(spark)).parquet(lake.path("bronze", number))
-    (spark.read.format("omqj").options(**span, table="dict").load().write.mode("overwrite")
-     .parquet(lake.path("names", number)))
     good = new.where("bad IS NULL").select(*columns.EVENTS)
     events = good
     if number > 0:
         events = good.unionByName(
             spark.read.schema(event_schema(spark)).parquet(lake.path("open", number - 1)))
     _lives(lake, events, number)
-    latest = events.agg(F.max("time_ns")).first()
-    write_gold(lake, number, good, int(latest[0] or 0) if latest else 0)
+    write_gold(lake, number, good, latest)
     lake.publish(number, last)
 
 
 def _lives(lake: Lake, events: DataFrame, number: int) -> None:
-    """Messages and stays of what has ended; the events of what has not."""
+    """Messages and stays, apart by whether the message has ended; the events of the open ones."""
     spark = lake.spark
-    messages = lifecycle(events)
-    (messages.withColumn("ended", F.col("end_lsn").isNotNull())
-     .write.mode("overwrite").partitionBy("ended").parquet(lake.path("messages", number)))
-    written = spark.read.parquet(lake.path("messages", number))
-    still = written.where("NOT cast(ended AS boolean)").select("qpool")
+    _write_ended(lifecycle(events).withColumn("ended", F.col("end_lsn").isNotNull().cast("int")),
+                 lake.path("messages", number))
+    still = spark.read.parquet(lake.path("messages", number)).where("ended = 0").select("qpool")
     (events.join(still, "qpool", "left_semi").select(*columns.EVENTS)
      .write.mode("overwrite").parquet(lake.path("open", number)))
-    spans = stays(events.where("qpool > 0"))
-    (spans.join(still, "qpool", "left_anti").write.mode("overwrite")
-     .parquet(lake.path("stays", number)))
+    before = (spark.read.parquet(f"{lake.path('known', number - 1)}/readers") if number > 0
+              else None)
+    marked = with_work(stays(events), before).join(
+        still.withColumn("open", F.expr("true")), "qpool", "left")
+    _write_ended(marked.withColumn("ended", F.col("open").isNull().cast("int")).drop("open"),
+                 lake.path("stays", number))
+
+
+def _write_ended(frame: DataFrame, path: str) -> None:
+    frame.write.mode("overwrite").partitionBy("ended").parquet(path)
+
+
+def _last(lake: Lake, table: str, number: int) -> DataFrame:
+    """Of a table in two parts: what has ended in all batches, and what is open in the last."""
+    found = lake.spark.read.parquet(lake.path(table)).where(F.col("batch") <= number)
+    return found.where((F.col("ended") == 1) | (F.col("batch") == number)).drop("batch")
 
 
 def all_stays(lake: Lake, number: int) -> DataFrame:
     """Stays of ended messages of all batches, and those of the messages open now."""
-    spark = lake.spark
-    ended = spark.read.parquet(lake.path("stays")).where(F.col("batch") <= number).drop("batch")
-    opened = spark.read.schema(event_schema(spark)).parquet(lake.path("open", number))
-    return ended.unionByName(stays(opened))
+    return _last(lake, "stays", number).drop("ended")
 
 
 def all_messages(lake: Lake, number: int) -> DataFrame:
     """Every message once: ended ones of all batches, open ones of the last."""
-    found = lake.spark.read.parquet(lake.path("messages")).where(F.col("batch") <= number)
-    return found.where(F.col("ended").cast("boolean") | (F.col("batch") == number)).drop("batch")
+    return _last(lake, "messages", number)
 
 
 def write_gold(lake: Lake, number: int, events: DataFrame, end_ns: int) -> None:
     """What is known, with the part of this batch; and the answers, with what is open.
     `events`: those of this batch alone."""
     spark = lake.spark
-    ended = spark.read.parquet(lake.path("stays", number))
-    opened = stays(spark.read.schema(event_schema(spark)).parquet(lake.path("open", number)))
-    both = ended.withColumn("over", F.expr("true")).unionByName(
-        opened.withColumn("over", F.expr("false"))).persist()
-    before = (spark.read.parquet(f"{lake.path('known', number - 1)}/readers") if number > 0
-              else None)
-    works = gold.with_work(both, before).persist()
-    messages, names = (spark.read.parquet(lake.path(table, number))
-                       for table in ("messages", "names"))
-    new, still = (Basis(both.where(over), works.where(over), messages, events, names, end_ns)
-                  for over in ("over", "NOT over"))
+    spans, messages, names = (spark.read.parquet(lake.path(table, number))
+                              for table in ("stays", "messages", "names"))
+    new, still = (Basis(spans.where(ended), messages, events, names, end_ns)
+                  for ended in ("ended = 1", "ended = 0"))
     for answer in gold.ANSWERS:
         known = f"{lake.path('known', number)}/{answer.name}"
         parts = [answer.part(new)]
@@ -214,8 +213,6 @@ def write_gold(lake: Lake, number: int, events: DataFrame, end_ns: int) -> None:
         _write(answer.merged(parts), known)
         parts = [spark.read.parquet(known)] + ([] if answer.by_event else [answer.part(still)])
         _write(answer.finish(answer.merged(parts)), f"{lake.path('gold', number)}/{answer.name}")
-    both.unpersist()
-    works.unpersist()
 
 
 def _write(frame: DataFrame, path: str) -> None:

@@ -16,7 +16,6 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from omqspark.gold import with_work
 from omqspark.replay import percentiles, replay
 
 COLUMNS = ("queue int, readers int, kind string, messages bigint, p50_s double, p90_s double, "
@@ -27,8 +26,9 @@ def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
            to_ns: int = 1 << 62) -> DataFrame:
     """Three rows a queue: kind "real" (what happened), "replayed" (the same readers, replayed),
     "asked" (with `readers`; only for the queues named there)."""
-    span = with_work(stays).where(
-        (F.col("arrived_ns") >= from_ns) & (F.col("arrived_ns") < to_ns)
+    span = stays.where(
+        F.col("work_ns").isNotNull()
+        & (F.col("arrived_ns") >= from_ns) & (F.col("arrived_ns") < to_ns)
         & (F.col("put_off") == 0) & (F.col("until_s") == 0))
     asked = dict(readers)
 

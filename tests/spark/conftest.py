@@ -66,8 +66,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 @pytest.fixture(scope="session")
 def lake(spark: Any, made: tuple[Path, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
          ) -> Lake:
-    """Its tables, made in batches of two files."""
-    out = tmp_path_factory.mktemp("tables")
-    said = run(spark, str(made[0] / "archive"), str(out), incremental=False, files_per_batch=3)
+    """Its tables, made in two batches; beside them (`killed`) as they were before the second batch
+    counted."""
+    out = tmp_path_factory.mktemp("lake") / "tables"
+
+    def watched(self: Lake, batch: int, file: int) -> None:
+        if batch:
+            shutil.copytree(out, out.with_name("killed"))
+        publish(self, batch, file)
+
+    publish = Lake.publish
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lake, "publish", watched)
+        said = run(spark, str(made[0] / "archive"), str(out), incremental=False, files_per_batch=3)
     assert len(said["batches"]) == 2, json.dumps(said)
     return Lake(spark, str(out))

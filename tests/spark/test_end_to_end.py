@@ -56,5 +56,5 @@ def test_everything_is_accounted_for(spark: Any, spool: SpoolPaths, tmp_path: Pa
     accepted = events.where(f"type = 1 AND queue = {queues['ROUTER']} AND unit = 0")
     assert accepted.select("qpool").distinct().count() == accepted.count() == MAILS
     messages = all_messages(lake, lake.current())
-    assert messages.where("ended = 'false' AND persistent").count() == 0
+    assert messages.where("ended = 0 AND persistent").count() == 0
     assert events.select("epoch").distinct().count() >= 2
