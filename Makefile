@@ -12,6 +12,7 @@
 #                           nothing into the system; what the next two need
 #   make bench-peers        omq beside them, by turns: tables, JSON, picture, PERFORMANCE.md
 #   make bench-aims         every other aim of PERFORMANCE.md, beside its peer where it has one
+#   make bench-spark        speed of the analytics, as ratios within one run; LONG=1 for 10 M messages
 #   make wheel              dist/omq-VERSION-py3-none-any.whl
 #   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python
 #   make manual             manual pages and completions in share/, anew from the parsers
@@ -27,7 +28,7 @@ ANALYTICS ?= build/analytics
 TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: setup setup-spark setup-peers bench-peers bench-aims run test check crash analytics manual bench wheel deb clean
+.PHONY: setup setup-spark setup-peers bench-peers bench-aims run test check crash analytics manual bench bench-spark wheel deb clean
 
 setup: $(STAMP)
 
@@ -105,6 +106,9 @@ bench-peers: setup-peers
 bench-aims: setup-peers
 	$(BIN)/python -m tests.bench.aims.bench_aims --json build/bench-aims.json \
 		--peers build/bench-peers.json --document $(PERFORMANCE) $(ARGS)
+
+bench-spark: setup-spark
+	$(BIN)/python -m tests.bench.analytics
 
 wheel: setup
 	rm -rf build dist/omq-*.whl
