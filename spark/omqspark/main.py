@@ -1,7 +1,7 @@
 """omq-spark: the journal archive on Spark. The same module runs under spark-submit.
 
 Exit codes: 0; 1 when an audit finds what --fail-on names; 65 damaged or mixed archives; 66 no
-archive; 69 no Java or no pyspark.
+archive; 69 no Java or no pyspark; 74 Spark failed, for instance because the disk is full.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if options.command == "generate":
         return _generate(options)
+    from omqspark.failures import told
     from omqspark.pipeline import Lake
     from omqspark.session import session
 
     spark = session()
     try:
-        code: int = _COMMANDS[options.command](Lake(spark, options.out), options)
+        with told():
+            code: int = _COMMANDS[options.command](Lake(spark, options.out), options)
         sys.stdout.flush()
         return code
     finally:
@@ -148,8 +150,16 @@ def _report(lake: Lake, options: argparse.Namespace) -> int:
     return Exit.OK
 
 
-_COMMANDS = {"run": _run, "audit": _audit, "state": _state, "biography": _biography,
-             "whatif": _whatif, "report": _report}
+def _refresh(lake: Lake, options: argparse.Namespace) -> int:
+    """What a timer does each hour: new files, the audit, the report."""
+    _run(lake, options)
+    code = _audit(lake, options)
+    _report(lake, options)
+    return code
+
+
+_COMMANDS = {"run": _run, "refresh": _refresh, "audit": _audit, "state": _state,
+             "biography": _biography, "whatif": _whatif, "report": _report}
 
 
 def at_instant(text: str) -> tuple[int | None, int | None]:
@@ -177,6 +187,7 @@ def _parser() -> argparse.ArgumentParser:
   omq-spark generate --to /var/tmp/demo --messages 100000 --faults 2
   omq-spark run --archive /var/lib/omq/archive --out /srv/omq-tables --incremental
   omq-spark audit --archive /var/lib/omq/archive --out /srv/omq-tables --pool /var/lib/omq
+  omq-spark refresh --archive /var/lib/omq/archive --out /srv/omq-tables
   omq-spark state --out /srv/omq-tables --at 2026-01-31T12:00
   omq-spark biography --out /srv/omq-tables --qpool 42
   omq-spark whatif --out /srv/omq-tables --readers router=3
@@ -192,6 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--file-frames", type=int, default=400_000, help="frames of one file")
     for name, text in (("run", "make or continue the tables"),
                        ("audit", "account for all messages"),
+                       ("refresh", "run --incremental, audit and report, as from a timer"),
                        ("state", "what was on the queues at an instant"),
                        ("biography", "all that happened to a message"),
                        ("whatif", "waits with other numbers of readers"),
@@ -203,13 +215,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _arguments(name: str, one: argparse.ArgumentParser) -> None:
-    if name in ("run", "audit"):
+    if name in ("run", "audit", "refresh"):
         one.add_argument("--archive", required=True, help="directory of the archive files")
     if name == "run":
         one.add_argument("--incremental", action="store_true", help="go on after the last run")
+    elif name == "refresh":
+        one.set_defaults(incremental=True)
+    if name in ("run", "refresh"):
         one.add_argument("--files-per-batch", type=int, default=200,
                          help="archive files that one batch reads (%(default)s)")
-    elif name == "audit":
+    if name in ("audit", "refresh"):
         one.add_argument("--pool", type=Path, help="spool whose pool holds what is still open")
         one.add_argument("--attempts-max", type=int, default=3,
                          help="attempts_max of the queues (%(default)s)")
@@ -228,4 +243,6 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":  # spark-submit main.py COMMAND ...
-    sys.exit(main())
+    from omq.cli import launch
+
+    sys.exit(launch.run(NAME, sys.argv[1:]))

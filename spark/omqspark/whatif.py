@@ -3,7 +3,10 @@
 For each queue the arrivals, priorities and the readers' own time for each message (`work_ns`) of a
 span are taken from the archive and put through the scheduling rules (replay.py) with the number of
 readers asked for. First with the number that there really was: how far the waits then are from
-those that happened is the error that every answer has.
+those that happened is the error that every answer has: `error_s`, the mean difference of a
+message's wait. What the rules here do not know is in that error: batches that a reader takes at
+once, readers that serve several queues, attempts after the first. Messages that were put off, held
+or delayed are not replayed; `left_out` says how many.
 """
 
 from __future__ import annotations
@@ -19,17 +22,15 @@ from pyspark.sql import functions as F
 from omqspark.replay import percentiles, replay
 
 COLUMNS = ("queue int, readers int, kind string, messages bigint, p50_s double, p90_s double, "
-           "p99_s double, mean_s double, busy double")
+           "p99_s double, mean_s double, busy double, error_s double, left_out bigint")
 
 
 def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
            to_ns: int = 1 << 62) -> DataFrame:
     """Three rows a queue: kind "real" (what happened), "replayed" (the same readers, replayed),
     "asked" (with `readers`; only for the queues named there)."""
-    span = stays.where(
-        F.col("work_ns").isNotNull()
-        & (F.col("arrived_ns") >= from_ns) & (F.col("arrived_ns") < to_ns)
-        & (F.col("put_off") == 0) & (F.col("until_s") == 0))
+    span = stays.where(F.col("work_ns").isNotNull() & (F.col("arrived_ns") >= from_ns)
+                       & (F.col("arrived_ns") < to_ns))
     asked = dict(readers)
 
     def one(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -37,7 +38,8 @@ def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
             yield pd.DataFrame(_rows(frame, asked))
 
     chosen = span.select("queue", "arrived_ns", "arrived_lsn", "given_ns", "left_ns", "priority",
-                         "work_ns", "reader", "last_epoch")
+                         "work_ns", "reader", "last_epoch",
+                         ((F.col("put_off") > 0) | (F.col("until_s") > 0)).alias("apart"))
     if asked:
         chosen = chosen.where(F.col("queue").isin(*asked))
     return chosen.groupBy("queue").applyInPandas(
@@ -45,20 +47,24 @@ def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
 
 
 def _rows(frame: pd.DataFrame, asked: Mapping[int, int]) -> list[dict[str, Any]]:
-    frame = frame.sort_values(["arrived_ns", "arrived_lsn"], kind="stable")
-    queue = int(frame["queue"].iloc[0])
+    queue, had = int(frame["queue"].iloc[0]), readers_seen(frame)
+    left_out = int(frame["apart"].sum())
+    frame = frame[~frame["apart"]].sort_values(["arrived_ns", "arrived_lsn"], kind="stable")
+    if frame.empty:
+        return []
     base = int(frame["arrived_ns"].iloc[0])
     arrival = (frame["arrived_ns"].to_numpy() - base) / 1e9
     work = frame["work_ns"].to_numpy() / 1e9
     priority = frame["priority"].fillna(4).to_numpy()
-    had = readers_seen(frame)
     real = (frame["given_ns"].to_numpy() - frame["arrived_ns"].to_numpy()) / 1e9
     out = [_row(queue, had, "real", real, work, arrival)]
     for kind, count in (("replayed", had), ("asked", asked.get(queue, 0))):
         if count:
-            done = replay(arrival, priority, work, count)
-            out.append(_row(queue, count, kind, done.start - arrival, work, arrival))
-    return out
+            waits = replay(arrival, priority, work, count).start - arrival
+            out.append(_row(queue, count, kind, waits, work, arrival))
+            if kind == "replayed":
+                error = float(np.mean(np.abs(waits - np.maximum(real, 0.0))))
+    return [row | {"error_s": error, "left_out": left_out} for row in out]
 
 
 def readers_seen(frame: pd.DataFrame) -> int:

@@ -216,6 +216,8 @@ def test_what_if_first_reproduces_what_happened(lake: Lake) -> None:
     by_kind = {row["kind"]: row for row in rows}
     real, replayed, asked = by_kind["real"], by_kind["replayed"], by_kind["asked"]
     assert replayed["p90_s"] == pytest.approx(real["p90_s"], rel=0.1, abs=2e-3)
+    assert replayed["error_s"] == asked["error_s"] < 0.1 * real["mean_s"] + 2e-3
+    assert real["left_out"] == 0
     assert asked["readers"] == 1
     assert asked["p90_s"] > 2 * real["p90_s"]
 

@@ -377,6 +377,13 @@ class SparkMissing(OmqError):
     exit_code = Exit.UNAVAILABLE
 
 
+class SparkFailed(OmqError):
+    """the work on Spark failed: {reason}; what counted before still counts, run it again when the cause is gone"""
+
+    status = 94
+    exit_code = Exit.IO
+
+
 class NoPermission(OmqError):
     """you may not {action} ({what}); do it as root"""
 
