@@ -22,6 +22,7 @@ from omq.format.archive import BLOCK_BYTES, HEADER, ArchiveHeader, Section, deco
 from omq.format.findings import Finding, Kind
 from omq.storage.archive_file import ArchiveFile, open_archive
 
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _NAME: Final = re.compile(r"([0-9]{10})\.oma")
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 """Raw bytes of a task: each costs about 50 ms in its Python worker, so few large ones."""
@@ -65,7 +66,7 @@ class Split:
 
 def filesystem(where: str) -> tuple[Any, str]:
     """(filesystem, path in it) of a URI or a path."""
-    if "://" in where:
+    if _URI.match(where):  # also file:/path, as Hadoop writes it
         fs, path = pafs.FileSystem.from_uri(where)
         return fs, path
     return pafs.LocalFileSystem(), where

@@ -13,11 +13,13 @@ from pyspark.sql import functions as F
 from omq.base.errors import ArchivePruned, BadRequest, MixedArchives, NoArchive
 from omq.format.journal import FrameType
 from omqspark.audit import audit, pool_messages
+from omqspark.failures import told
 from omqspark.generate import UUID
 from omqspark.gold import ANSWERS
 from omqspark.pipeline import Lake, all_messages, all_stays, run
 from omqspark.report import make
-from omqspark.state import biography, queue_names, state_at, told
+from omqspark.state import biography, queue_names, state_at
+from omqspark.state import told as line
 from omqspark.truth import differences
 from omqspark.whatif import whatif
 from tests.spark.conftest import MESSAGES
@@ -204,11 +206,13 @@ def test_state_at_an_lsn_is_what_a_count_by_hand_gives(lake: Lake, made: Made) -
 
 def test_the_biography_of_a_message(lake: Lake) -> None:
     names = queue_names(lake)
-    lines = [told(row, names) for row in biography(lake, "qpool = 17").collect()]
+    lines = [line(row, names) for row in biography(lake, "qpool = 17").collect()]
     assert "PUT  ROUTER" in lines[0]
     assert "MOVE  ROUTER  onto " in lines[2]
     assert "DONE" in lines[-1]
     assert biography(lake, "qpool = -1").count() == 0
+    with pytest.raises(BadRequest, match="colour"), told():
+        biography(lake, "colour = 'red'").count()
 
 
 def test_what_if_first_reproduces_what_happened(lake: Lake) -> None:
