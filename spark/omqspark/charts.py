@@ -13,6 +13,7 @@ from typing import Any, Final
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Curve
@@ -21,6 +22,7 @@ PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E0
                   "#666666")
 WIDTH, HEIGHT = 10.0, 3.6  # inches
 FEW_HOURS: Final = 6  # so few are drawn as single values, not as a band
+AT_ONCE_MS: Final = 0.1  # shorter waits are drawn as this
 POINTS_MAX: Final = 1500  # of a line: more are put together
 Names = Mapping[int, str]
 
@@ -42,6 +44,13 @@ def name(queue: int, names: Names) -> str:
 def _figure(rows: int = 1, height: float = HEIGHT) -> tuple[Figure, Any]:
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
+
+
+def _dated(axis: Any) -> None:
+    """A time axis whose labels say no more than they must, with the day at its end."""
+    locator = AutoDateLocator()
+    axis.xaxis.set_major_locator(locator)
+    axis.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def _thinned(frame: pd.DataFrame, how: dict[str, str]) -> pd.DataFrame:
@@ -69,6 +78,7 @@ def throughput(minutes: pd.DataFrame, names: Names) -> Figure:
     below.set_title("Messages that left it, per minute")
     for axis in (top, below):
         axis.set_ylim(bottom=0)
+    _dated(below)
     top.legend(ncols=6, loc="upper left", fontsize=8)
     return figure
 
@@ -87,6 +97,7 @@ def depth(minutes: pd.DataFrame, names: Names) -> Figure:
     top.set_ylim(bottom=0)
     below.set_yscale("symlog", linthresh=1)
     below.set_ylim(bottom=0)
+    _dated(below)
     top.legend(ncols=6, loc="upper left", fontsize=8)
     return figure
 
@@ -98,7 +109,8 @@ def waits(hours: pd.DataFrame, names: Names) -> Figure:
     for shift, (queue, part) in enumerate(lines):
         part = part.sort_values("hour").copy()
         part["hour"] += pd.Timedelta(minutes=30 + 3 * shift)  # the middle; side by side
-        ms = {key: np.maximum(part[f"wait_{key}_s"], 1e-4) * 1000 for key in ("p50", "p90", "p99")}
+        ms = {key: np.maximum(part[f"wait_{key}_s"] * 1000, AT_ONCE_MS)
+              for key in ("p50", "p90", "p99")}
         if len(part) > FEW_HOURS:
             axis.fill_between(part["hour"], ms["p50"], ms["p99"], color=colour(queue), alpha=0.12)
         else:
@@ -109,7 +121,9 @@ def waits(hours: pd.DataFrame, names: Names) -> Figure:
     hour = pd.Timedelta(hours=1)
     axis.set_xlim(hours["hour"].min() - hour, hours["hour"].max() + 2 * hour)
     axis.set_yscale("log")
-    axis.set_ylabel("milliseconds")
+    axis.set_ylim(bottom=AT_ONCE_MS * 0.8, top=max(10.0, axis.get_ylim()[1]))
+    axis.set_ylabel(f"milliseconds ({AT_ONCE_MS} = at once)")
+    _dated(axis)
     axis.set_title("Wait until the first hand-out, by hour of arrival; dots: half waited less, "
                    "triangles: 99 of 100")
     axis.legend(ncols=6, loc="upper left", fontsize=8)
