@@ -48,9 +48,10 @@ def _figure(rows: int = 1, height: float = HEIGHT) -> tuple[Figure, Any]:
 
 def _dated(axis: Any) -> None:
     """A time axis whose labels say no more than they must, with the day at its end."""
-    locator = AutoDateLocator()
+    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
     axis.xaxis.set_major_locator(locator)
-    axis.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axis.xaxis.set_major_formatter(
+        ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
 def _thinned(frame: pd.DataFrame, how: dict[str, str]) -> pd.DataFrame:

@@ -24,13 +24,16 @@ def bronze(lake: Lake) -> DataFrame:
 
 def state_at(lake: Lake, *, lsn: int | None = None, time_ns: int | None = None) -> DataFrame:
     """Every queue's messages at an LSN (that frame included) or a time: one row each, in the order
-    in which they would be handed out. `state` is that of the index; DEFERRED also when the time it
-    waits for is over but nothing has happened since."""
-    events = bronze(lake)
+    in which they would be handed out. `state` is that of the index: a message whose time has come
+    by then (by the last frame up to the LSN) is READY, which leaves no frame."""
+    events, now_ns = bronze(lake), time_ns
     if lsn is not None:
         events = events.where(F.col("lsn") <= lsn)
     if time_ns is not None:
         events = events.where(F.col("time_ns") <= time_ns)
+    else:
+        latest = events.agg(F.max("time_ns")).first()
+        now_ns = int(latest[0] or 0) if latest else 0
     here = stays(events).where("left_lsn IS NULL")
     kinds = (GIVE, DEFER, HOLD, RELEASE, RELEASE_GIVEN)
     last = events.where(F.col("type").isin(*kinds)).groupBy("qpool", "queue").agg(
@@ -38,14 +41,13 @@ def state_at(lake: Lake, *, lsn: int | None = None, time_ns: int | None = None) 
         F.max("lsn").alias("state_lsn"))
     joined = here.join(last, ["qpool", "queue"], "left").withColumn(
         "since", F.when(F.col("state_lsn") > F.col("arrived_lsn"), F.col("last_type")))
+    until = F.when(F.col("since") == DEFER, F.col("argument")).when(
+        F.col("since").isNull() & (F.col("until_s") > 0), F.col("until_s") * NS_PER_S)
     return joined.select(
         "queue", "qpool", "priority", "arrived_lsn", "arrived_ns", "attempts", "size",
-        F.when(F.col("since") == GIVE, ACTIVE).when(F.col("since") == DEFER, DEFERRED)
-        .when(F.col("since") == HOLD, HELD)
-        .when(F.col("since").isNull() & (F.col("until_s") > 0), DEFERRED)
-        .otherwise(READY).alias("state"),
-        F.when(F.col("since") == DEFER, F.col("argument"))
-        .when(F.col("since").isNull(), F.col("until_s") * NS_PER_S).alias("until_ns"),
+        F.when(F.col("since") == GIVE, ACTIVE).when(F.col("since") == HOLD, HELD)
+        .when(until > F.lit(now_ns), DEFERRED).otherwise(READY).alias("state"),
+        until.alias("until_ns"),
     ).orderBy("queue", F.desc("priority"), "arrived_lsn")
 
 
