@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from omq.base import limits
 from omq.base.errors import BadProperty
 from omq.format import double_write, journal, location, message, pool, poolctrl, store
 from omq.format.findings import Finding, Kind
+from omq.format.journal import FRAME
 from omq.format.layout import Layout
 from omq.format.location import LocationKind
 from omq.format.pool import NO_RECORD, RecordFlag, RecordKind
@@ -153,3 +155,17 @@ def test_location() -> None:
     for kind in LocationKind:
         word = location.location(kind, 12345)
         assert (location.kind_of(word), location.number_of(word)) == (kind, 12345)
+
+
+def test_records_of_several_arrays_as_one_and_as_columns() -> None:
+    random = np.random.default_rng(5)
+    arrays = [FRAME.array(random.bytes(FRAME.size * count), count) for count in (3, 1, 7)]
+    plain = np.concatenate(arrays)
+    assert FRAME.joined(arrays).tobytes() == plain.tobytes()
+    assert len(FRAME.joined([])) == 0
+    for names in (FRAME.names, ("queue", "lsn"), ("target",)):
+        found = FRAME.columns(arrays, names)
+        assert list(found) == list(names)
+        for name in names:
+            assert found[name].tolist() == plain[name].tolist(), name
+    assert {len(values) for values in FRAME.columns([], ["lsn", "queue"]).values()} == {0}
