@@ -64,11 +64,6 @@ class Lake:
     def gold(self, name: str) -> DataFrame:
         return self.spark.read.parquet(f"{self.path('gold', self.current())}/{name}")
 
-    def opened(self) -> DataFrame:
-        """Events of messages that are open now."""
-        return self.spark.read.schema(event_schema(self.spark)).parquet(
-            self.path("open", self.current()))
-
     def position(self) -> tuple[int, int]:
         """The batch that counts and the last file in it; (-1, 0) for none."""
         fs, where = plan.filesystem(self.path("current.json"))
