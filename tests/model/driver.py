@@ -12,7 +12,8 @@ from pathlib import Path
 from omq.base import errors
 from omq.base.checksum import crc32c
 from omq.core.invariants import check
-from omq.core.operate import Order
+from omq.core.operate import Action, Order
+from omq.core.operate import Item as Targeted
 from omq.core.recovery import Recovered
 from omq.core.state import (
     CONTAINER,
@@ -358,6 +359,16 @@ class World:
             assert [type(error) for _, error in outcome.refused] == [refusal], outcome
         self.finish()
 
+    def delete_everywhere(self, item: Item) -> None:
+        """One order: off all its queues."""
+        order = Order(Action.DELETE, tuple(Targeted(item.qpool, queue) for queue in item.places),
+                      b"{}", force=True)
+        self.model.wall, self.model.mono = self._clock
+        assert len(self.instance.order(order).done) == len(order.items)
+        for each in order.items:
+            self.model.operate(order, each.qpool, each.queue)
+        self.finish()
+
     # the world around
 
     def advance(self, seconds: int) -> None:
@@ -412,6 +423,8 @@ class World:
         self.model.restart(clean=clean)
         self.model.limbo_until = self.instance.mono + 30 * NS
         self.instance.core.space_left = self.model.space_left
+        for item in self.model.items.values():
+            assert self.instance.body(item.qpool) == item.payload
         for client in self.clients:
             client.session = None
             sequence, qpool = client.carried
