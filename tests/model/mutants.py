@@ -54,7 +54,7 @@ MUTANTS: Final = (
            "part.state, part.until = PartState.DEFERRED, -(-frame[At.ARGUMENT] // NS)",
            "part.state, part.until = PartState.READY, 0"),
     Mutant("dedupe is forgotten on a restart", "core/redo.py",
-           "update_answers(self.clients, frames)", "update_answers({}, frames)"),
+           "update_answers(self.clients, window.frames)", "update_answers({}, window.frames)"),
     Mutant("dedupe is forgotten in a checkpoint", "core/recovery.py",
            "redo.queues, redo.clients = dict(control.queues), dict(control.clients)",
            "redo.queues = dict(control.queues)"),
