@@ -69,6 +69,7 @@ def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
     loaded = Loaded()
     rows = _gather(pool, slots, loaded, progress)
     rows = _without_duplicates(rows, slots, loaded)
+    rows = _Rows(rows.messages, _idel_parts(rows))
     t = core.t
     count, entries = len(rows.messages["qpool"]), len(rows.parts["row"])
     if count > t.layout.messages or entries > t.layout.entries:
@@ -236,8 +237,7 @@ def _idel_parts(rows: _Rows) -> dict[str, Vector]:
 
 def _entries(core: Core, rows: _Rows, loaded: Loaded) -> None:
     t, v = core.t, core.t.v
-    parts = _idel_parts(rows)
-    count = len(parts["row"])
+    parts, count = rows.parts, len(rows.parts["row"])
     t.entries.high = count
     if not count:
         return

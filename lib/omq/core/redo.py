@@ -231,9 +231,9 @@ class Redo:
         for at in range(0, len(raw) - RELOCATION.size + 1, RELOCATION.size):
             qpool, word, offset, record, file = RELOCATION.unpack_from(raw, at)
             message = self.find(qpool, file, record)
-            if message is not None:
+            if message is not None and message.lsn < frame[At.LSN]:
                 message.location, message.offset = word, offset
-                message.lsn = max(message.lsn, frame[At.LSN])
+                message.lsn = frame[At.LSN]
 
     # records
 
