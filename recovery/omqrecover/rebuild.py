@@ -34,7 +34,7 @@ from omq.core.checkpoint import Checkpointer
 from omq.core.redo import Redo
 from omq.core.redo_changes import At, Frame
 from omq.core.redo_window import JournalBlock
-from omq.core.windows import Windows
+from omq.core.redo_windows import Windows
 from omq.format.journal import RELOCATION, FileHeader
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.storage import durable

@@ -17,7 +17,7 @@ import numpy as np
 
 from omq.base.errors import NotRepairable
 from omq.base.paths import SpoolPaths
-from omq.core.windows import Windows
+from omq.core.redo_windows import Windows
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FileHeader
 from omq.format.pool import PARTS_PER_RECORD, RECORD_BYTES, encode_file_header

@@ -18,7 +18,7 @@ import numpy as np
 
 from omq.base.paths import SpoolPaths
 from omq.core.redo import Redo
-from omq.core.windows import Windows
+from omq.core.redo_windows import Windows
 from omq.format.findings import Kind
 from omq.format.pool import Message, Record, decode_record
 from omqrecover import body_survey, journal_survey

@@ -25,10 +25,10 @@ from omq.base.paths import SpoolPaths
 from omq.core.new_records import CompactRecords, RecordImages
 from omq.core.rebuild import load
 from omq.core.redo import Redo
+from omq.core.redo_windows import Windows
 from omq.core.slots import Vector
 from omq.core.state import SPECIAL_QUEUES, Core
 from omq.core.tables import Tables
-from omq.core.windows import Windows
 from omq.format.findings import Finding, Kind
 from omq.format.index import Counter, IndexLayout, QueueFlag
 from omq.format.poolctrl import PoolControl

@@ -31,7 +31,7 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.checkpoint import Checkpointer
 from omq.core.redo import Redo
-from omq.core.windows import Windows
+from omq.core.redo_windows import Windows
 from omq.format.findings import Finding, Kind
 from omq.format.poolctrl import Answered, ControlFlag, PoolControl
 from omq.storage import control as poolctrl

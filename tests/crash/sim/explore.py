@@ -352,11 +352,13 @@ def verdict(outcome: Outcome, history: History, now_ns: int = START_NS
 
 
 def _told(found: Found, history: History) -> list[str]:
-    """A request that the next manager would answer as carried out must have been."""
+    """The request that the next manager would answer as carried out must have been. (Here a client
+    asks for several things in a group; a real one waits for each answer, so only its last counts.)
+    """
     out = []
     for number, ask in enumerate(history.asked):
         known = found.recovered.clients.get(ask.token)
-        if known is None or known.sequence < ask.sequence:
+        if known is None or known.sequence != ask.sequence:
             continue
         later = {qpool for effect in history.flight[number + 1 :] for qpool in effect}
         out += [f"told: request {ask.sequence} of client {ask.token} counts as done, message "
