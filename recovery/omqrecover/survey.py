@@ -31,7 +31,6 @@ from omqrecover.pending import PendingPool
 from omqrecover.pool_survey import COLUMNS, PoolState, Rows, compare, read_pool
 
 Progress = Callable[[str], None]
-WINDOW_BYTES: Final = 64 << 20
 """Journal for one step of ledger and redo: bounds memory."""
 _UNKNOWN: Final = frozenset({
     Case.RECORD_DAMAGED, Case.RECORD_MISSING, Case.POOL_FILE_MISSING, Case.POOL_FILE_FOREIGN,
