@@ -79,32 +79,35 @@ class PlainBirths:
         rows = ledger.rows[ledger.rows["last"] == ledger.rows["born"]]
         self._slots = set((rows["file"].astype(np.int64) << 32 | rows["record"]).tolist())
 
-    def apply(self, redo: Redo, window: list[Block]) -> int:
+    def apply(self, redo: Redo, window: list[Block], durable: int) -> int:
         """Redo the window, the plain births in bulk; how many frames it had."""
         whole = Window.of(window, 0)
         if whole is None:
             return 0
         clients = dict(redo.clients)
-        born, good = self._plain(whole)
+        born, good = self._plain(whole, durable)
         taken = np.zeros(len(whole.frames), dtype=bool)
         taken[born.rows[good]] = True
-        redo.apply(self._rest(whole, window, taken))
+        redo.apply(self._rest(whole, window, taken), durable)
         # Behind redo: it may still have to read an earlier owner of the slot.
         self._write(whole, born, good)
         redo.clients = clients
-        update_answers(redo.clients, whole.frames)
+        void = np.isin(whole.frames["lsn"], np.array(sorted(redo.void), dtype="<u8"))
+        update_answers(redo.clients, whole.frames[~void])
         return len(whole.frames)
 
     def guard(self, redo: Redo) -> None:
         """Before a checkpoint: what belongs to a plain birth is not cleared."""
         redo.clears = {slot for slot in redo.clears if slot[0] << 32 | slot[1] not in self._slots}
 
-    def _plain(self, window: Window) -> tuple[Births, Frames]:
-        """The plain births of a window, and which of them are whole."""
+    def _plain(self, window: Window, durable: int) -> tuple[Births, Frames]:
+        """The plain births of a window, and which of them are whole. Above `durable` one that is
+        not condemns others: redo looks at them all."""
         frames = window.frames
         rows, known = self._ledger.of(frames["qpool"])
-        mine = (known & (frames["type"] == FrameType.PUT) & (frames["parts"] == 0)
-                & (frames["unit"] == 0) & (frames["flags"] & FrameFlag.PERSISTENT != 0)
+        mine = (known & (frames["lsn"] <= durable) & (frames["type"] == FrameType.PUT)
+                & (frames["parts"] == 0) & (frames["unit"] == 0)
+                & (frames["flags"] & FrameFlag.PERSISTENT != 0)
                 & (rows["born"] == frames["lsn"]) & (rows["last"] == rows["born"]))
         born = Births.of(window, mine)
         return born, np.flatnonzero(born.good)

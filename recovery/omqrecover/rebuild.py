@@ -34,6 +34,7 @@ from omq.core.checkpoint import Checkpointer
 from omq.core.redo import Redo
 from omq.core.redo_changes import At, Frame
 from omq.core.redo_window import JournalBlock
+from omq.core.redo_windows import Windows
 from omq.format.journal import RELOCATION, FileHeader
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.storage import durable
@@ -47,7 +48,6 @@ from omqrecover.ledger import Ledger
 from omqrecover.originals import Originals
 from omqrecover.plain import NewPool, PlainBirths
 from omqrecover.repairs import SKIPPED, write_epoch_file
-from omqrecover.survey import windows
 
 CHANGES_MAX: Final = 200_000
 """Changed records between two checkpoints of a build: bounds memory to a few hundred MB."""
@@ -169,8 +169,9 @@ def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, p
         plain = PlainBirths(pool, ledger)
         frames = 0
         again = History(directories, uuid, progress)
-        for window in windows(_until(iter(again), wanted, _Point())):
-            frames += plain.apply(redo, window)
+        windows = Windows(_until(iter(again), wanted, _Point()))
+        for window in windows:
+            frames += plain.apply(redo, window, windows.durable)
             if len(redo.images) + len(redo.dirty) >= CHANGES_MAX:
                 plain.guard(redo)
                 keeper.take(mark.epoch, 0, 0, now)
@@ -193,7 +194,7 @@ def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, p
 def _look_through(history: History, wanted: Wanted, progress: Progress) -> tuple[Ledger, _Point]:
     """Who is alive at the point, and where it is; read to the end, for the numbers and the gaps."""
     ledger, end = Ledger(), _Point()
-    for window in windows(_until(iter(history), wanted, end)):
+    for window in Windows(_until(iter(history), wanted, end)):
         ledger.apply(window)
         progress(f"looking through history: LSN {ledger.lsn}")
     return ledger, end

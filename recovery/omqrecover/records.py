@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omq.base.paths import SpoolPaths
+from omq.core.redo_windows import Windows
 from omq.format.double_write import COUNT_MAX
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.format.pool import RECORD_BYTES, Message, Record, decode_record
@@ -27,7 +28,6 @@ from omqrecover.ledger import Ledger
 from omqrecover.model import Found
 from omqrecover.originals import Originals
 from omqrecover.shadow import Shadow, images_of
-from omqrecover.survey import windows
 
 Slot = tuple[int, int]
 Changes = dict[Slot, bytes | None]
@@ -77,7 +77,7 @@ class RecordRepair:
         wanted = {found.qpool for found in findings if found.qpool}
         wanted |= self._of_files({_file(f) for f in findings if f.case is Case.POOL_FILE_MISSING})
         shadow = Shadow(wanted)
-        for window in windows(iter(self._history())):
+        for window in Windows(iter(self._history())):
             shadow.apply(window)
         made = shadow.messages()
         for found in findings:
@@ -98,7 +98,7 @@ class RecordRepair:
         if not files:
             return set()
         ledger = Ledger()
-        for window in windows(iter(self._history())):
+        for window in Windows(iter(self._history())):
             ledger.apply(window)
         return {qpool for file in files for qpool in ledger.in_file(file)["qpool"].tolist()}
 

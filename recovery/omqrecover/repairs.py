@@ -17,6 +17,7 @@ import numpy as np
 
 from omq.base.errors import NotRepairable
 from omq.base.paths import SpoolPaths
+from omq.core.redo_windows import Windows
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FileHeader
 from omq.format.pool import PARTS_PER_RECORD, RECORD_BYTES, encode_file_header
@@ -35,7 +36,6 @@ from omqrecover.model import Found
 from omqrecover.originals import Originals
 from omqrecover.plan import Plan
 from omqrecover.shadow import Shadow
-from omqrecover.survey import windows
 
 SKIPPED: Final = 1 << 24
 """LSNs and QPoolIds left out when a journal goes on after a loss: more than a manager gives between
@@ -174,7 +174,7 @@ def _epoch(shop: Workshop) -> int:
 def _names(shop: Workshop) -> dict[int, str]:
     """Names of the queues: from history; a number without one that the pool uses gets a name."""
     shadow = Shadow(())
-    for window in windows(iter(History([shop.paths.archive, shop.paths.journal], shop.uuid,
+    for window in Windows(iter(History([shop.paths.archive, shop.paths.journal], shop.uuid,
                                        shop.progress))):
         shadow.apply(window)
     return {number: f"LOST{number}" for number in _queues_used(shop)} | shadow.queues

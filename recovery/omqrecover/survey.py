@@ -10,7 +10,7 @@ behind the checkpoint. Errors: DiskError, SpoolMissing, SpoolLocked, Damaged, Ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,9 +18,9 @@ import numpy as np
 
 from omq.base.paths import SpoolPaths
 from omq.core.redo import Redo
+from omq.core.redo_windows import Windows
 from omq.format.findings import Kind
 from omq.format.pool import Message, Record, decode_record
-from omq.storage.journal_scan import Block
 from omqrecover import body_survey, journal_survey
 from omqrecover.cases import Case, Source
 from omqrecover.control_survey import ControlState, read_control, read_double_write
@@ -31,7 +31,6 @@ from omqrecover.pending import PendingPool
 from omqrecover.pool_survey import COLUMNS, PoolState, Rows, compare, read_pool
 
 Progress = Callable[[str], None]
-WINDOW_BYTES: Final = 64 << 20
 """Journal for one step of ledger and redo: bounds memory."""
 _UNKNOWN: Final = frozenset({
     Case.RECORD_DAMAGED, Case.RECORD_MISSING, Case.POOL_FILE_MISSING, Case.POOL_FILE_FOREIGN,
@@ -108,30 +107,17 @@ def _pass(paths: SpoolPaths, history: History, control: ControlState, redo: Redo
         redo.next_qpool = control.control.next_qpool
     current = {file.number for file in history.files if file.path.parent == paths.journal}
     then: Ledger | None = None
-    for window in windows(iter(history)):
+    windows = Windows(history)
+    for window in windows:
         if then is None and window[-1].header.last_lsn > checkpoint:
             now.apply(window, checkpoint)
             then = now.copy()
         now.apply(window)
         if control.control is not None:
-            redo.apply(window)
+            redo.apply(window, windows.durable)
         else:
-            redo.apply([block for block in window if block.number in current])
+            redo.apply([block for block in window if block.number in current], windows.durable)
     return then or now, now
-
-
-def windows(blocks: Iterator[Block], size: int = WINDOW_BYTES) -> Iterator[list[Block]]:
-    """Blocks in lists of about `size` bytes."""
-    out: list[Block] = []
-    held = 0
-    for block in blocks:
-        out.append(block)
-        held += block.header.length
-        if held >= size:
-            yield out
-            out, held = [], 0
-    if out:
-        yield out
 
 
 def _redo_findings(redo: Redo, history: History) -> list[Found]:

@@ -12,7 +12,9 @@ from pathlib import Path
 from omq.base import errors
 from omq.base.checksum import crc32c
 from omq.core.invariants import check
-from omq.core.operate import Order
+from omq.core.operate import Action, Order
+from omq.core.operate import Item as Targeted
+from omq.core.recovery import Recovered
 from omq.core.state import (
     CONTAINER,
     HAS_ID,
@@ -48,6 +50,7 @@ A, B, C = 3, 4, 5
 WIDE = range(6, 26)
 READERS = ((A, False), (A, True), (B, False), (C, False), (POISON, False), (IDEL, False))
 Row = tuple[int, int, int, int, int, int, int | None]
+Given = dict[int, list[tuple[Item, Place]]]
 
 
 def rules() -> list[QueueRules]:
@@ -90,6 +93,7 @@ class World:
         self.model = Reference(self.instance.rules, MESSAGES, ENTRIES)
         self.clients = [Client(n, *reader) for n, reader in enumerate(READERS)]
         self.highest = 0  # QPoolId ever given
+        self._last_lsn = 0  # before the group that dies
         self._start(clean=True)
         self._return()
 
@@ -355,6 +359,16 @@ class World:
             assert [type(error) for _, error in outcome.refused] == [refusal], outcome
         self.finish()
 
+    def delete_everywhere(self, item: Item) -> None:
+        """One order: off all its queues."""
+        order = Order(Action.DELETE, tuple(Targeted(item.qpool, queue) for queue in item.places),
+                      b"{}", force=True)
+        self.model.wall, self.model.mono = self._clock
+        assert len(self.instance.order(order).done) == len(order.items)
+        for each in order.items:
+            self.model.operate(order, each.qpool, each.queue)
+        self.finish()
+
     # the world around
 
     def advance(self, seconds: int) -> None:
@@ -409,6 +423,8 @@ class World:
         self.model.restart(clean=clean)
         self.model.limbo_until = self.instance.mono + 30 * NS
         self.instance.core.space_left = self.model.space_left
+        for item in self.model.items.values():
+            assert self.instance.body(item.qpool) == item.payload
         for client in self.clients:
             client.session = None
             sequence, qpool = client.carried
@@ -435,18 +451,28 @@ class World:
                 client.held.clear()
         self._return()
 
-    def _return(self, doubtful: Client | None = None) -> bool:
-        """The clients register again with what they hold; whether the last request of the one in
-        doubt was carried out."""
+    def _return(self, doubtful: Client | None = None, unseen: Given | None = None) -> bool:
+        """The clients register again with what they hold; `unseen`: what the manager was handing
+        out. Whether the last request of the one in doubt was carried out."""
         answered = False
         for client in self.clients:
             in_doubt = client.sequence if client is doubtful else 0
             found = self.instance.register(client, in_doubt)
             answered |= found is not None and client is doubtful
             self._adopted(client)
+            for item, place in (unseen or {}).get(client.number, ()):
+                if item.persistent and place.state is ACTIVE:
+                    self.model.unseen(item, place)
             self._end_group()
         self.verify()
         return answered
+
+    def _in_its_hands(self, found: Recovered) -> Given:
+        """What the manager that died in this group had journaled as handed out."""
+        if all(known.given_last <= self._last_lsn for known in found.clients.values()):
+            return {}
+        self.model.tick()
+        return self.model.dispatch()
 
     def _adopted(self, client: Client) -> None:
         for (qpool, queue), held in client.held.items():
@@ -465,6 +491,7 @@ class World:
         number. `ask` sends it, `apply` carries it out on the model (given its first QPoolId);
         `check` says what may then refuse it: what was not persistent is gone."""
         self.model.wall, self.model.mono = self._clock
+        self._last_lsn = self.instance.core.block.first_lsn - 1
         self.disk.cut = cut
         try:
             self.instance.group(ask)
@@ -526,23 +553,28 @@ class World:
 
     def crash_in_next(self, client: Client, want: int, cut: int, keep: Callable[[int], int]
                       ) -> None:
-        """What was handed out and never reached its reader is free again, untouched."""
+        """What was handed out and never reached its reader counts, if that was journaled: it is
+        free again and a suspect, or on POISON."""
 
         def ask() -> None:
             self.instance.request(client, Operation.NEXT, want=want, argument=0)
 
         self.model.wall, self.model.mono = self._clock
+        wish = Wish(client.number, client.queue, want, self.instance.mono, client.auxiliary)
+        self._last_lsn = self.instance.core.block.first_lsn - 1
         self.disk.cut = cut
         try:
             self.instance.group(ask)
         except Cut:
             self.disk.die(keep)
-            self._start(clean=False)
-            self._return(client)
+            found = self.instance.start()
+            self.model.wait(wish)
+            given = self._in_its_hands(found)
+            self._started(clean=False)
+            self._return(client, given)
             return
         self.disk.cut = None
-        self.model.wait(Wish(client.number, client.queue, want, self.instance.mono,
-                             client.auxiliary))
+        self.model.wait(wish)
         self.finish()
 
     def _finish_doubtful(self, client: Client, ask: Callable[[], None],
@@ -553,8 +585,9 @@ class World:
         carried_out = known is not None and known.sequence == client.sequence
         if carried_out and known is not None:
             apply(known.qpool)
+        given = self._in_its_hands(found)
         self._started(clean=False)
-        assert self._return(client) == carried_out
+        assert self._return(client, given) == carried_out
         if carried_out:
             return
         client.sequence -= 1

@@ -51,7 +51,7 @@ from omq.storage.volatile import VolatileBodies
 NS = 1_000_000_000
 SETTINGS = replace(
     Settings(), journal_file_bytes=32 * 1024, block_bytes_max=24 * 1024, block_frames_max=200,
-    store_file_bytes=32 * 1024, volatile_file_bytes=4096, journal_files_kept=1,
+    store_file_bytes=32 * 1024, volatile_file_bytes=4096, journal_files_kept=1, archive="delete",
     checkpoint_journal_bytes_max=1 << 20, disk_reserve_bytes=0, reconnect_grace_s=30,
     dedupe_clients_max=64, batch_messages_max=50)
 MESSAGES, ENTRIES, QUEUES = 60, 110, 64
@@ -119,6 +119,10 @@ class _LocalIndex(LiveIndex):
     @property
     def complete(self) -> bool:
         return True
+
+    @property
+    def pool_damaged(self) -> bool:
+        return False
 
 
 class _Writer:
@@ -311,6 +315,12 @@ class Instance:
             client.held[given.qpool, given.queue] = given
             out.append(given)
         return out
+
+    def body(self, qpool: int) -> bytes:
+        """The payload, read from where the index says."""
+        t = self.core.t
+        slot = t.slot_of(qpool)
+        return self.payloads.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot])
 
     def order(self, order: Order) -> Outcome:
         """An operator's command, in a group of its own."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from omq.base import errors
 from omq.core.operate import Action, Order
@@ -42,6 +43,7 @@ class Place:
     lease_due: int = 0
     disk_until: int = 0  # seconds: what a restart finds, 0 = not deferred
     tied: bool = False
+    suspect: bool = False  # it may be why a manager died: it is handed out alone
 
 
 @dataclass(eq=False)
@@ -246,14 +248,29 @@ class Reference:
         rules = self.rules[place.queue]
         if place.queue == IDEL:
             place.state, place.client = READY, None
-        elif place.queue != POISON and place.attempts >= rules.attempts_max:
-            del item.places[place.queue]
-            item.origin = place.queue
-            if POISON not in item.places:
-                fresh = self._arrive(item, POISON, place.priority)
-                fresh.attempts, fresh.tied = place.attempts, True
+        elif self._worn_out(place):
+            self._poison(item, place)
         else:
             self._defer(place, rules.death_delay_ns if delay_ns is None else delay_ns)
+
+    def _worn_out(self, place: Place) -> bool:
+        return (place.queue != POISON
+                and place.attempts >= self.rules[place.queue].attempts_max)
+
+    def _poison(self, item: Item, place: Place) -> None:
+        del item.places[place.queue]
+        item.origin = place.queue
+        if POISON not in item.places:
+            fresh = self._arrive(item, POISON, place.priority)
+            fresh.attempts, fresh.tied = place.attempts, True
+
+    def unseen(self, item: Item, place: Place) -> None:
+        """A manager died handing this out: the attempt counts, its reader never had it."""
+        self._turn += 1
+        if self._worn_out(place):
+            self._poison(item, place)
+        else:
+            place.state, place.client, place.suspect = READY, None, True
 
     def check_move(self, client: int, verdict: Verdict, parts: Sequence[Part],
                    new: Sequence[Draft]) -> Refusal:
@@ -329,24 +346,31 @@ class Reference:
         if self.limbo_until <= self.mono:
             for item, place in self.places():
                 if place.state is ACTIVE and place.client is None:
+                    place.suspect = True
                     self._fail(item, place, 0)
 
     def dispatch(self) -> dict[int, list[tuple[Item, Place]]]:
         """Messages for those who wait: main readers first, and a fair share of a backlog to
-        each."""
+        each. A suspect goes alone, one in all."""
         out: dict[int, list[tuple[Item, Place]]] = {}
-        for queue, rules in self.rules.items():
+        suspect_given = False
+        for queue, rules in sorted(self.rules.items()):
             while rules.get_allowed:
                 ready = [pair for pair in self.on(queue) if pair[1].state is READY]
                 line = [wish for wish in self.wishes if wish.queue == queue]
                 line.sort(key=lambda wish: wish.auxiliary)
-                if not ready or not line:
+                if not ready or not line or (suspect_given and ready[0][1].suspect):
                     break
                 wish = line[0]
                 self.wishes.remove(wish)
                 share = max(1, -(-len(ready) // len(line)))
-                out[wish.client] = ready[: min(wish.want, share)]
-                for _, place in out[wish.client]:
+                chosen = ready[: min(wish.want, share)]
+                if chosen[0][1].suspect:
+                    suspect_given, chosen = True, chosen[:1]
+                else:
+                    chosen = list(takewhile(lambda pair: not pair[1].suspect, chosen))
+                out[wish.client] = chosen
+                for _, place in chosen:
                     self._give(place, wish.client)
         for wish in [wish for wish in self.wishes
                      if wish.deadline is not None and wish.deadline <= self.mono]:
@@ -356,7 +380,7 @@ class Reference:
 
     def _give(self, place: Place, client: int) -> None:
         lease = self.rules[place.queue].lease_ns
-        place.state, place.client = ACTIVE, client
+        place.state, place.client, place.suspect = ACTIVE, client, False
         place.lease_due = self.mono + lease if lease else 0
         if place.queue != IDEL:
             place.attempts += 1
@@ -465,7 +489,7 @@ class Reference:
         for _, place in self.places():
             if clean and place.state is ACTIVE and place.client is not None:
                 self.give_back(place)
-            place.client, place.lease_due = None, 0
+            place.client, place.lease_due, place.suspect = None, 0, False
             if place.state is HELD or (place.state is ACTIVE and place.queue != IDEL):
                 continue
             place.state = READY

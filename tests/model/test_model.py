@@ -238,6 +238,22 @@ class Machine(RuleBasedStateMachine):
             self.world.settle(client, [Verdict(Settlement.DEFER, again.qpool, again.queue,
                                                again.lease, 3600 * NS)])
 
+    @rule(pick=numbers)
+    def spread_and_end(self, pick: int) -> None:
+        """On one queue at a checkpoint, then on twenty, then on none: no record may be left. The
+        next record is another message's, so that it has to move."""
+        world = self.world
+        pair = [draft([Part(A, 4)], b"to be spread"), draft([Part(A, 4)], b"the next record")]
+        if world.model.check_many(pair) is not None or pick % 3:
+            return
+        world.put_many(self._client(pick), pair)
+        item = world.model.items[world.highest - 1]
+        world.checkpoint()
+        if item.places[A].state is EntryState.READY:
+            world.order(Order(Action.MOVE, (Item(item.qpool, A),), b"{}", tuple(WIDE)))
+            world.delete_everywhere(item)
+            world.crash(lambda count: count, survive=True)
+
     # the world around
 
     @rule(seconds=st.sampled_from([1, 3, 6, 21, 31, 61, 4000]))
@@ -265,6 +281,14 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def checkpoint(self) -> None:
         self.world.checkpoint()
+
+    @rule(pick=numbers)
+    def retire(self, pick: int) -> None:
+        """Bodies move out of a journal file, it is seen empty, it goes; then the manager dies."""
+        if pick % 2 == 0:
+            for _ in range(3):
+                self.world.checkpoint()
+            self.world.crash(lambda count: count, survive=True)
 
     # restarts
 

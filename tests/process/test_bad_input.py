@@ -230,3 +230,11 @@ def test_a_port_in_use_is_said(omq_instance: Instance, tmp_path: Path) -> None:
         assert server.wait() == Exit.UNAVAILABLE
         assert f"127.0.0.1 port {port}" in (tmp_path / "smtp").read_text()
     omq_instance.ready()
+
+
+def test_a_pid_file_that_cannot_be_written_is_no_bug(omq_instance: Instance) -> None:
+    """As on a file system that has become read-only: the reason, and the code of a disk."""
+    (omq_instance.paths.run / "qmgr.pid").mkdir()
+    assert omq_instance.start().wait() == Exit.IO
+    assert "qmgr.pid" in omq_instance.said() and "Traceback" not in omq_instance.said()
+    (omq_instance.paths.run / "qmgr.pid").rmdir()

@@ -19,7 +19,8 @@ SERVING = {
     "journal.before_write": 20, "journal.after_write": 20, "journal.before_sync": 20,
     "journal.after_sync": 20, "journal.before_rotate": 2, "journal.after_rotate": 2,
     "engine.before_append": 60, "engine.after_append": 60, "engine.before_reply": 60,
-    "engine.after_reply": 60, "durable.before_rename": 3, "durable.after_rename": 3,
+    "engine.after_reply": 60, "engine.before_hand_out": 20, "durable.before_rename": 3,
+    "durable.after_rename": 3,
 }
 """Points of a manager that serves, and at which visit it dies."""
 STARTING = {

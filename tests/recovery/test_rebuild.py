@@ -12,10 +12,10 @@ import pytest
 from omq.base import clock
 from omq.base.errors import NeedsRepair
 from omq.base.settings import Settings
+from omq.core.redo_windows import Windows
 from omq.storage.archiver import convert
 from omq.storage.journal import file_name, numbers_in
 from omqrecover import rebuild as rebuild_module
-from omqrecover.survey import windows
 from tests.recovery.conftest import Dead
 from tests.recovery.spool import Spool, damaged, repair, run, scan, start
 from tests.unit.core.redo_world import TIME_NS, Known
@@ -136,8 +136,8 @@ def test_slots_that_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Windows and checkpoints of a few messages: what was written for one message must not take the
     place of the next owner of its slot, nor be cleared with it."""
     monkeypatch.setattr(rebuild_module, "CHANGES_MAX", 3)
-    small = functools.partial(windows, size=9_000)
-    monkeypatch.setattr(rebuild_module, "windows", small)
+    small = functools.partial(Windows, size=9_000)
+    monkeypatch.setattr(rebuild_module, "Windows", small)
     chance = random.Random(seed)
     made = Spool(tmp_path / "lived")
     for _ in range(60):

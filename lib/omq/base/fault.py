@@ -56,6 +56,7 @@ POINTS: Final = frozenset(
         "durable.after_rename",
         "engine.before_append",
         "engine.after_append",
+        "engine.before_hand_out",
         "engine.before_reply",
         "engine.after_reply",
         "recovery.before_pool",

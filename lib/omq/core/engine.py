@@ -29,6 +29,7 @@ from omq.core.puts import NewMessage
 from omq.core.settle import REASON_DIED, REASON_LEASE, Verdict
 from omq.core.state import Core, Party, Poisoned, QueueRules
 from omq.core.statistics import Statistics
+from omq.core.suspects import must_wait
 from omq.core.taking_back import Returning, TakingBack
 from omq.core.waiting import FOREVER, Timeouts, Waiter, Waiters
 from omq.format.index import Counter, EntryState, QueueFlag, ReaderFlag
@@ -73,6 +74,7 @@ class Engine:
         """Start a group at this time."""
         core = self.core
         core.now_ns, core.mono_ns = wall_ns, mono_ns
+        core.suspect_given = False
         core.block.time_ns = wall_ns
         core.t.counters[_VERSION] |= 1
 
@@ -155,7 +157,8 @@ class Engine:
                 continue
             queue = core.t.e_queue[verdict.entry]
             if settle.apply(core, party, verdict, sequence, ends=i == last):
-                self._note_poison(verdict.qpool, queue, settle.REASON_FAILED, party.pid)
+                self.poisoned.append(Poisoned(verdict.qpool, core.rules[queue].name,
+                                              settle.REASON_FAILED, party.pid))
         core.settled(party, len(verdicts) - lost)
         return lost
 
@@ -206,6 +209,7 @@ class Engine:
                 self.back.take([Returning(entry, lease, REASON_LEASE, holder)])
         if self.limbo and self.limbo_until <= now:
             limbo, self.limbo = self.limbo, {}
+            core.suspects.update(limbo)
             self.back.take(Returning(entry, lease, REASON_DIED, None, self.limbo_delay_ns)
                            for entry, lease in limbo.items())
         self.back.retry()
@@ -222,6 +226,8 @@ class Engine:
     def next_deadline(self) -> int:
         """Monotonic ns of the next thing that time alone brings."""
         core = self.core
+        if core.suspect_given and core.runnable:
+            return core.mono_ns  # the next suspect
         best = min(self.statistics.due, self.timeouts.next())
         if core.due:
             best = min(best, core.due[0][0])
@@ -236,11 +242,14 @@ class Engine:
         core, t = self.core, self.core.t
         out: list[tuple[Waiter, list[int]]] = []
         runnable, core.runnable = core.runnable, set()
-        for queue in runnable:
+        for queue in sorted(runnable):
             line = self.waiters.get(queue)
             if not line or t.q_flags[queue] & _SUSPENDED:
                 continue
             while t.q_ready[queue]:
+                if line and must_wait(core, queue):
+                    core.runnable.add(queue)
+                    break
                 waiter = line.take()
                 if waiter is None:
                     break
@@ -284,11 +293,8 @@ class Engine:
         party.active = 0
         return len(entries)
 
-    def _note_poison(self, qpool: int, queue: int, reason: int, pid: int) -> None:
-        self.poisoned.append(Poisoned(qpool, self.core.rules[queue].name, reason, pid))
-
     def adopt(self, party: Party, queue: int, held: Sequence[tuple[int, int]],
               given: tuple[int, int]) -> int:
         """A reader has outlived its manager; see core.limbo. How many messages it keeps."""
         self.parties[party.slot] = party
-        return adopt(self.core, self.limbo, party, queue, held, given)
+        return adopt(self.core, self.limbo, party, queue, held, given, self.poisoned.append)

@@ -3,7 +3,8 @@
 Order: priority, then sequence (the order of submission); entries that came back take their old
 place through the return lane. The lease of a hand-out is the LSN of its GIVE frame: unique for
 ever, it must come back with the settlement. IDEL is a pseudo-queue: nothing is journaled for it but
-the DELETE.
+the DELETE. A suspect (core.suspects) is handed out alone; being one that came back, it stands in
+the return lane, which the vector form does not know.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
     given: list[int] = []
     for _ in range(want):
         entry = next_ready(core, queue)
-        if entry < 0:
+        suspect = entry in core.suspects
+        if entry < 0 or (suspect and (given or core.suspect_given)):
             break
         take_ready(core, entry)
         slot = t.e_message[entry]
@@ -89,6 +91,10 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
         if rules.lease_ns:
             heappush(core.leases, (core.mono_ns + rules.lease_ns, entry, lease))
         given.append(entry)
+        if suspect:
+            core.suspects.remove(entry)
+            core.suspect_given = True
+            break
     _count(core, party, queue, len(given))
     return given
 

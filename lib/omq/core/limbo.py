@@ -3,7 +3,8 @@
 The pool says that they are ACTIVE, and keeps the lease folded with the reader's token. Their
 readers may have outlived the manager: such a one says what it holds when it registers again, and
 keeps it. What was handed to it but never reached it (the GIVE frames of its last request) is free
-at once. Whatever nobody claims within reconnect_grace_s counts as a reader's death.
+at once, a suspect of the manager's death (core.suspects), or goes to POISON. Whatever nobody claims
+within reconnect_grace_s counts as a reader's death.
 
 Invariant: a claim counts only with the token that the message was handed out to; before it is
 claimed, nobody can settle a message in limbo, whatever lease he names.
@@ -11,22 +12,24 @@ claimed, nobody can settle a message in limbo, whatever lease he names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappush
 
 from omq.base.errors import SpoolFull
-from omq.core import settle
-from omq.core.state import Core, Party
+from omq.core.settle import REASON_UNSEEN
+from omq.core.state import Core, Party, Poisoned
+from omq.core.suspects import unseen
 from omq.format.pool import lease_tag
 
 
 def adopt(core: Core, limbo: dict[int, int], party: Party, queue: int,
-          held: Sequence[tuple[int, int]], given: tuple[int, int]) -> int:
+          held: Sequence[tuple[int, int]], given: tuple[int, int],
+          note: Callable[[Poisoned], None]) -> int:
     """Settle a returning reader's part of `limbo` (entry -> pool.lease_tag).
 
     `queue`: what it may read and reads; a claim on a message elsewhere is no reader's. `held`:
     (QPoolId, lease) of what it says it holds; `given`: LSNs of its last GIVE frames, first and
-    last, (0, 0) = none. How many messages it keeps."""
+    last, (0, 0) = none; `note` hears of what goes to POISON. How many messages it keeps."""
     t = core.t
     wanted = {(qpool, lease & 0xFFFFFFFF) for qpool, lease in held}
     kept = 0
@@ -42,10 +45,12 @@ def adopt(core: Core, limbo: dict[int, int], party: Party, queue: int,
                 heappush(core.leases, (core.mono_ns + lease_ns, entry, t.e_lease[entry]))
             del limbo[entry]
         elif given[0] <= t.m_lsn[slot] <= given[1] and low == t.m_lsn[slot] & 0xFFFFFFFF:
+            name = core.rules[t.e_queue[entry]].name
+            poisoned = Poisoned(t.m_qpool[slot], name, REASON_UNSEEN, party.pid)
             try:
-                core.block.reserve(1, 0)
+                if unseen(core, entry, party):
+                    note(poisoned)
             except SpoolFull:  # it comes back when the grace time is over
                 continue
-            settle.give_back(core, entry, party, 0, 0)
             del limbo[entry]
     return kept

@@ -25,6 +25,7 @@ from omq.base.paths import SpoolPaths
 from omq.core.new_records import CompactRecords, RecordImages
 from omq.core.rebuild import load
 from omq.core.redo import Redo
+from omq.core.redo_windows import Windows
 from omq.core.slots import Vector
 from omq.core.state import SPECIAL_QUEUES, Core
 from omq.core.tables import Tables
@@ -33,7 +34,6 @@ from omq.format.index import Counter, IndexLayout, QueueFlag
 from omq.format.poolctrl import PoolControl
 from omq.storage import control as poolctrl
 from omq.storage.journal_reader import JournalScan
-from omq.storage.journal_scan import Block
 from omq.storage.pool import PoolFiles
 from omq.storage.pool_overlay import OverlaidPool
 from omq.storage.slots import SlotAllocator
@@ -110,18 +110,12 @@ def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl 
         redo.next_qpool = control.next_qpool
         number, offset = control.journal, control.offset
     scan = JournalScan(paths, uuid, number, offset, redo.lsn)
-    window: list[Block] = []
-    size = read = 0
-    for block in scan:
-        window.append(block)
-        size += block.header.length
-        redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
-        if size >= _WINDOW_BYTES:
-            redo.apply(window)
-            read += size
-            progress(read)
-            window, size = [], 0
-    redo.apply(window)
+    windows, read = Windows(scan, _WINDOW_BYTES), 0
+    for window in windows:
+        redo.next_qpool = max(redo.next_qpool, *(b.header.next_qpool for b in window))
+        redo.apply(window, windows.durable)
+        read += sum(block.header.length for block in window)
+        progress(read)
     return redo, scan
 
 

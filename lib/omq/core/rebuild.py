@@ -64,11 +64,10 @@ class _Rows:
 
 def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
          progress: Callable[[str], None] = lambda _text: None) -> Loaded:
-    """Fill the empty tables of `core` from the pool, telling of each file. IndexFull when they are
-    too small."""
+    """Fill the empty tables of `core` from the pool, telling of each file. IndexFull."""
     loaded = Loaded()
-    rows = _gather(pool, slots, loaded, progress)
-    rows = _without_duplicates(rows, slots, loaded)
+    rows = _without_duplicates(_gather(pool, slots, loaded, progress), slots, loaded)
+    rows = _Rows(rows.messages, _idel_parts(rows))
     t = core.t
     count, entries = len(rows.messages["qpool"]), len(rows.parts["row"])
     if count > t.layout.messages or entries > t.layout.entries:
@@ -236,8 +235,7 @@ def _idel_parts(rows: _Rows) -> dict[str, Vector]:
 
 def _entries(core: Core, rows: _Rows, loaded: Loaded) -> None:
     t, v = core.t, core.t.v
-    parts = _idel_parts(rows)
-    count = len(parts["row"])
+    parts, count = rows.parts, len(rows.parts["row"])
     t.entries.high = count
     if not count:
         return
@@ -261,9 +259,8 @@ def _entries(core: Core, rows: _Rows, loaded: Loaded) -> None:
     v["e_lease"][:count] = np.where(active, parts["until"], 0)
     _chain(core, parts["queue"] * PRIORITIES + priority, state == EntryState.READY)
     _siblings(core, parts["row"])
-    messages = len(rows.messages["qpool"])
+    messages, high = len(rows.messages["qpool"]), t.layout.queues
     v["m_parts"][:messages] = np.bincount(parts["row"], minlength=messages)
-    high = t.layout.queues
     v["q_depth"][:high] = np.bincount(parts["queue"], minlength=high)[:high]
     for name, kind in (("q_ready", EntryState.READY), ("q_active", EntryState.ACTIVE),
                        ("q_deferred", EntryState.DEFERRED), ("q_held", EntryState.HELD)):

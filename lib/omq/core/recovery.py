@@ -20,7 +20,7 @@ Errors: NewerFormat, DiskError, NeedsRepair.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.checkpoint import Checkpointer
 from omq.core.redo import Redo
+from omq.core.redo_windows import Windows
 from omq.format.findings import Finding, Kind
 from omq.format.poolctrl import Answered, ControlFlag, PoolControl
 from omq.storage import control as poolctrl
@@ -40,7 +41,6 @@ from omq.storage.journal_reader import JournalScan, read_entry, scan_journal
 from omq.storage.journal_scan import Block
 from omq.storage.pool import PoolFiles
 
-WINDOW_BYTES = 16 << 20  # of journal, per call of redo: a second or less between two signs of life
 UNSYNCED_FRAMES_MAX = 4096  # frames of non-persistent messages that may wait for a sync
 Progress = Callable[[str], None]
 
@@ -169,19 +169,20 @@ def _bytes_to_read(paths: SpoolPaths, first: int, offset: int) -> int:
 
 def _redo_all(redo: Redo, scan: JournalScan, total: int, progress: Progress) -> int:
     """Redo in windows; the highest epoch seen."""
-    window: list[Block] = []
-    size = epoch = read = 0
-    for block in scan:
-        window.append(block)
-        size += block.header.length
-        read += block.header.length
-        progress(f"redoing the journal: {min(100, 100 * read // total)} %, LSN {redo.lsn}")
-        epoch = max(epoch, block.header.epoch)
-        redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
-        if size >= WINDOW_BYTES:
-            redo.apply(window)
-            window, size = [], 0
-    redo.apply(window)
+    epoch = read = 0
+
+    def told() -> Iterator[Block]:
+        nonlocal epoch, read
+        for block in scan:
+            yield block
+            read += block.header.length
+            progress(f"redoing the journal: {min(100, 100 * read // total)} %, LSN {redo.lsn}")
+            epoch = max(epoch, block.header.epoch)
+            redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
+
+    windows = Windows(told())
+    for window in windows:
+        redo.apply(window, windows.durable)
     return epoch
 
 

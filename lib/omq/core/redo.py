@@ -17,7 +17,9 @@ looked at: a record left there would bring an ended message back.
 
 Damage: a birth whose payload fails its CRC condemns its message, and with it the whole of its unit
 of work, never the block; a message that such a unit took from its queue stays there. A birth that
-the pool already holds does not need its payload.
+the pool already holds does not need its payload. Above what was durable nobody knows whether it was
+torn by a cut: there it condemns all of its request, which then was never carried out, neither in
+part (all of a batch or none) nor in the answer that its client gets when it asks again.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from omq.format.pool import Message, Record, decode_record
 from omq.format.poolctrl import Answered
 from omq.storage.journal import file_name
 
+ALL = (1 << 63) - 1  # everything was acknowledged
 MANY = 8  # births from which on the bulk form is cheaper
 Slot = tuple[int, int]  # pool file, record
 
@@ -71,10 +74,13 @@ class Redo:
     settled: bool = False
     homes: dict[int, list[int]] = field(default_factory=dict)  # records that the pool holds it in
     many: int = MANY
+    void: set[int] = field(default_factory=set)  # LSNs condemned in the last call
     _reported: set[Slot] = field(default_factory=set)
 
-    def apply(self, blocks: Iterable[JournalBlock]) -> None:
-        """Frames of whole blocks, in order; those at or below `lsn` are skipped."""
+    def apply(self, blocks: Iterable[JournalBlock], durable: int = ALL) -> None:
+        """Frames of whole blocks, in order; those at or below `lsn` are skipped. `durable`: what
+        lies above it was perhaps acknowledged to nobody."""
+        self.void.clear()
         window = Window.of(blocks, self.lsn)
         if window is None:
             return
@@ -83,8 +89,8 @@ class Redo:
         self.lsn = int(frames["lsn"][-1])
         self.next_qpool = max(self.next_qpool, int(frames["qpool"].max()) + 1)
         self.clean_stop = int(frames["type"][-1]) == FrameType.STOP
-        update_answers(self.clients, frames)
-        window, keep, born = self._believed(window)
+        window, keep, born = self._believed(window, durable)
+        update_answers(self.clients, window.frames)
         plain = born.plain(window, keep)
         if np.count_nonzero(plain) >= self.many:
             self.images.take(window, born, plain)
@@ -94,9 +100,10 @@ class Redo:
         for row, block in zip(window.frames[keep].tolist(), blocks_of, strict=True):
             self._apply_one(row, window.blocks[block])
 
-    def _believed(self, window: Window) -> tuple[Window, Frames, Births]:
+    def _believed(self, window: Window, durable: int) -> tuple[Window, Frames, Births]:
         """The window without the units of work that are condemned, what of it to look at, and its
         births. Removing a unit may bring a message back, so everything is judged again."""
+        noted: set[int] = set()
         while True:
             keep, brief = window.select()
             born = Births.of(window, keep)
@@ -104,11 +111,12 @@ class Redo:
                    if not self._in_pool(window.frames[row].item())]
             bad += self._unusable_moves(window, keep)
             for row in bad:
-                self._note_damage(window, row)
-            units = window.frames["unit"][bad]
-            if not units.any():
+                self._note_damage(window, row, noted)
+            gone = window.joined_to(bad, durable)
+            if not gone.any():
                 break
-            window = window.only(~np.isin(window.frames["unit"], units[units != 0]))
+            self.void.update(window.frames["lsn"][gone].tolist())
+            window = window.only(~gone)
         self.skipped_short_lived += len(brief)
         if len(brief) and not self.settled:
             self._clear_left_overs(window, brief)
@@ -132,8 +140,11 @@ class Redo:
                 out.append(row)
         return out
 
-    def _note_damage(self, window: Window, row: int) -> None:
+    def _note_damage(self, window: Window, row: int, noted: set[int]) -> None:
         frame = window.frames[row].item()
+        if frame[At.LSN] in noted:
+            return
+        noted.add(frame[At.LSN])
         block = window.blocks[window.origin[row]]
         kind = FrameType(frame[At.TYPE]).name
         self._damaged(frame, block, f"payload of {kind} of message {frame[At.QPOOL]} is not valid")
@@ -220,9 +231,9 @@ class Redo:
         for at in range(0, len(raw) - RELOCATION.size + 1, RELOCATION.size):
             qpool, word, offset, record, file = RELOCATION.unpack_from(raw, at)
             message = self.find(qpool, file, record)
-            if message is not None:
+            if message is not None and message.lsn < frame[At.LSN]:
                 message.location, message.offset = word, offset
-                message.lsn = max(message.lsn, frame[At.LSN])
+                message.lsn = frame[At.LSN]
 
     # records
 

@@ -81,6 +81,19 @@ class Window:
             keep &= ~np.isin(qpool, brief)
         return keep | (kind == FrameType.QUEUE) | (kind == FrameType.RELOCATE), brief
 
+    def joined_to(self, bad: list[int], durable: int) -> Frames:
+        """Mask of what is condemned with these rows: their units of work; of those above `durable`
+        their requests."""
+        frames = self.frames
+        units = frames["unit"][bad]
+        mask: Frames = np.isin(frames["unit"], units[units != 0])
+        asked = {(token, sequence) for token, sequence, lsn
+                 in frames[["token", "sequence", "lsn"]][bad].tolist()
+                 if lsn > durable and token and sequence}
+        for token, sequence in asked:
+            mask |= (frames["token"] == token) & (frames["sequence"] == sequence)
+        return mask
+
     def slots_of(self, qpools: Frames) -> list[tuple[int, int]]:
         """Pool (file, record) that frames name for these messages, each once."""
         rows = self.frames[np.isin(self.frames["qpool"], qpools)]

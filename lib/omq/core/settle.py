@@ -38,10 +38,10 @@ _DONE = int(Settlement.DONE)
 KINDS = frozenset(map(int, Settlement))
 UNTIL_MAX_NS = 0xFFFFFFFF * NS  # the pool keeps seconds in 32 bits
 REASON_DIED, REASON_FAILED, REASON_LEASE, REASON_DEFERRED, REASON_RETURNED = 1, 2, 3, 4, 5
-REASONS = {
-    REASON_DIED: "reader died", REASON_FAILED: "reader reported failure",
-    REASON_LEASE: "lease expired", REASON_DEFERRED: "deferred by reader",
-    REASON_RETURNED: "returned by reader"}
+REASON_UNSEEN = 7  # 6: an operator
+REASONS = {REASON_DIED: "reader died", REASON_FAILED: "reader reported failure",
+           REASON_LEASE: "lease expired", REASON_DEFERRED: "deferred by reader",
+           REASON_RETURNED: "returned by reader", REASON_UNSEEN: "manager died handing it out"}
 
 
 @dataclass(slots=True)

@@ -120,6 +120,8 @@ class Core:
     active: int = 0  # messages in readers' hands
     space_left: bool = True
     volatile_lease: int = 0  # of hand-outs from IDEL, which are not journaled
+    suspects: set[int] = field(default_factory=set)  # entries; see core.suspects
+    suspect_given: bool = False  # in this group
 
     # entries
 
@@ -237,6 +239,7 @@ class Core:
             t.e_sibling[at - 1] = t.e_sibling[entry]
         t.e_state[entry] = 0
         t.e_sequence[entry] = 0
+        self.suspects.discard(entry)
         t.entries.give(entry)
         t.m_parts[slot] -= 1
 

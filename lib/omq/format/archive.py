@@ -48,6 +48,7 @@ SEEK_MAGIC = 0x8F92EAB1  # of the zstd seekable format
 BLOCK_BYTES = 65536
 FRAME_BLOCKS = 16  # blocks of one zstd frame
 FRAME_BYTES = BLOCK_BYTES * FRAME_BLOCKS
+JOURNAL_BYTES_MAX = 8 << 30  # twice what journal_file_bytes may say
 SECTIONS_MAX = 6
 CRC_FROM = 16  # of the head: behind skippable header, magic and crc
 SEAL_CRC_FROM = 8
@@ -172,9 +173,13 @@ def decode_header(data: bytes, magic: bytes = MAGIC) -> ArchiveHeader | Finding:
     if (skip != SKIP_HEAD or skip_size != HEADER.size - SKIP.size or used != HEADER.size
             or crc32c(data[CRC_FROM:used]) != crc):
         return Finding(Kind.CORRUPT, "archive head fails its CRC")
-    return ArchiveHeader(uuid, number, epoch, first, last, follows, follows_number, frames,
-                         journal_bytes, journal_crc, page, time_ns, time_min, time_max, raw,
-                         payload, rest, tuple(blocks), seals_crc, zstd_frames, flags)
+    header = ArchiveHeader(uuid, number, epoch, first, last, follows, follows_number, frames,
+                           journal_bytes, journal_crc, page, time_ns, time_min, time_max, raw,
+                           payload, rest, tuple(blocks), seals_crc, zstd_frames, flags)
+    if (journal_bytes > JOURNAL_BYTES_MAX or payload + rest + frames * journal.FRAME.size
+            > journal_bytes or raw != header.all_blocks * BLOCK_BYTES):
+        return Finding(Kind.CORRUPT, "archive head counts more than its journal file could hold")
+    return header
 
 
 def seal_rows(uuid: bytes, number: int, block: int, section: Section, rows: Rows) -> bytes:

@@ -83,7 +83,7 @@ class FrameType(IntEnum):
     RELOCATE = 17  # bodies moved; payload = relocations
     EXPIRE = 18  # reserved
     STOP = 19  # clean end of an epoch
-    RELEASE_GIVEN = 20  # a reader gave it back untouched: the attempt is not counted
+    RELEASE_GIVEN = 20  # given back; `attempt` says what still counts
 
 
 class FrameFlag(IntFlag):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from omq.base.errors import OmqError
+from omq.base.fault import point
 from omq.core.tables import Tables
 from omq.format.wire import GIVEN, REPLY, GivenFlag
 from omq.ipc.sessions import Session
@@ -23,6 +24,8 @@ def write_given(t: Tables, session: Session, sequence: int, entries: list[int],
                 bodies: PayloadReader, lsn: int) -> None:
     """Rows for `entries`, then the reply."""
     count = len(entries)
+    if count:
+        point("engine.before_hand_out")
     if count >= MANY:
         _many(t, session.reply, np.array(entries, dtype="<u4"))
     elif count:

@@ -10,7 +10,7 @@ ends as it meant to (stopped, or with a wrong configuration) takes its file away
 leaves it behind. Closing any descriptor of the file drops the lock, so a daemon never opens its
 own.
 
-Errors: OSError when the run directory cannot be written.
+Errors: DiskError, SpoolFull when the run directory cannot be written.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ _MODE: Final = 0o640
 
 
 def claim(path: Path) -> None:
-    """This process is the daemon, until it ends: the descriptor stays open."""
+    """This process is the daemon, until it ends: the descriptor stays open. The first write of a
+    daemon, so DiskError where the file system is read-only, SpoolFull where it is full."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
-    os.write(fd, f"{os.getpid()}\n".encode("ascii"))
-    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    durable.current().rename(str(temporary), str(path))
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
+        os.write(fd, f"{os.getpid()}\n".encode("ascii"))
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        durable.current().rename(str(temporary), str(path))
+    except OSError as error:
+        raise durable.refusal("write", path, error) from error
 
 
 def release(path: Path) -> None:

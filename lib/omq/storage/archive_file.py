@@ -140,10 +140,10 @@ class ArchiveFile:
             chosen = [b for b in range(low, high) if wanted is None or wanted[b]]
             if not chosen:
                 continue
-            if index >= self.frames:
-                lost = f"blocks {low} to {high - 1} are behind the cut"
+            if index >= self.frames:  # and so are all that follow
+                lost = f"blocks {low} to {end - 1} are behind the cut"
                 yield low, self._finding(lost, self.source.size(), kind=Kind.GAP)
-                continue
+                return
             raw = self.frame(index)
             if isinstance(raw, Finding):
                 yield low, raw
@@ -211,8 +211,8 @@ def rebuild(oma: ArchiveFile, omb: ArchiveFile | None) -> bytes | Finding:
         stream = found
     heads, places = oma.rows(Section.HEADS), oma.rows(Section.PLACES)
     frames, extents = oma.rows(Section.FRAMES), oma.rows(Section.EXTENTS)
-    if oma.findings:
-        return oma.findings[0]
+    if oma.findings or len(heads) != len(places) + 1:
+        return [*oma.findings, _unfit(oma)][0]
     out = _assemble(header, heads, places, frames, extents, stream)
     if crc32c(out) != header.journal_crc:
         return Finding(Kind.CORRUPT, "the rebuilt journal file has another CRC", oma.name)
@@ -224,10 +224,14 @@ def rebuild_without_bodies(oma: ArchiveFile) -> bytes | Finding:
     header = oma.header
     heads, places = oma.rows(Section.HEADS), oma.rows(Section.PLACES)
     frames = oma.rows(Section.FRAMES)
-    if oma.findings:
-        return oma.findings[0]
+    if oma.findings or len(heads) != len(places) + 1:
+        return [*oma.findings, _unfit(oma)][0]
     stream = bytes(header.payload)
     return bytes(_assemble(header, heads, places, frames, oma.rows(Section.EXTENTS)[:0], stream))
+
+
+def _unfit(oma: ArchiveFile) -> Finding:
+    return Finding(Kind.CORRUPT, "heads and places of its blocks do not fit", oma.name)
 
 
 def _assemble(header: ArchiveHeader, heads: Rows, places: Rows, frames: Rows, extents: Rows,

@@ -5,7 +5,7 @@ mutations of corpus members. Lines are counted by sys.settrace in the modules un
 
     python -m tests.crash.daemons.fuzz --seconds 600 [--target NAME] [--seed N]
 
-Where atheris is installed, `--atheris` lets libFuzzer choose the inputs instead.
+atheris_fuzz.py does the same with libFuzzer.
 """
 
 from __future__ import annotations
@@ -134,28 +134,17 @@ def repair_of(start: int, end: int) -> Callable[[bytes], bytes] | None:
     return repair if end else None
 
 
-def _with_atheris(target: Target, seconds: float) -> None:
-    import atheris
-
-    atheris.Setup([sys.argv[0], f"-max_total_time={int(seconds)}"], target)
-    atheris.Fuzz()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="fuzz")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--target", choices=sorted(targets()))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--atheris", action="store_true")
     options = parser.parse_args()
     chosen = {name: case for name, case in targets().items()
               if options.target in (None, name)}
     bad = 0
     for name, (target, sample, start, end) in chosen.items():
         seconds = options.seconds / len(chosen)
-        if options.atheris:
-            _with_atheris(target, seconds)
-            continue
         found = fuzz(target, [sample], seconds, options.seed, repair=repair_of(start, end))
         print(f"{name}: {found.runs} runs, {found.lines} lines, {found.corpus} inputs kept, "
               f"{len(found.crashes)} crashes", flush=True)

@@ -347,7 +347,24 @@ def verdict(outcome: Outcome, history: History, now_ns: int = START_NS
         known = recovered.clients.get(token)
         if known is None or known.sequence < sequence:
             wrong.append(f"request {sequence} of client {token} is forgotten: {known}")
+    wrong += _told(found, history)
     return wrong, judgement.now
+
+
+def _told(found: Found, history: History) -> list[str]:
+    """The request that the next manager would answer as carried out must have been. (Here a client
+    asks for several things in a group; a real one waits for each answer, so only its last counts.)
+    """
+    out = []
+    for number, ask in enumerate(history.asked):
+        known = found.recovered.clients.get(ask.token)
+        if known is None or known.sequence != ask.sequence:
+            continue
+        later = {qpool for effect in history.flight[number + 1 :] for qpool in effect}
+        out += [f"told: request {ask.sequence} of client {ask.token} counts as done, message "
+                f"{qpool} is not there" for qpool, after in ask.effect.items()
+                if after and after.persistent and qpool not in later and qpool not in found.view]
+    return out
 
 
 def explore(name: str, workload: Workload, seeds: Iterable[int], settings: Settings = SETTINGS,

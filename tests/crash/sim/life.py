@@ -21,10 +21,13 @@ from unittest import mock
 
 from omq.base import clock
 from omq.base.checksum import crc32c
-from omq.base.errors import BodyUnavailable, DiskError, OmqError, SpoolFull
+from omq.base.errors import BodyUnavailable, DiskError, Exit, OmqError, SpoolFull
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.cli import omq_archive
+from omq.core.bulk import done_many, put_many
 from omq.core.engine import Engine
+from omq.core.operate import Action, Item, Order, operate
 from omq.core.puts import NewMessage
 from omq.core.rebuild import Loaded, load
 from omq.core.recovery import Recovered, recover
@@ -35,9 +38,9 @@ from omq.core.statistics import Statistics
 from omq.core.tables import Tables
 from omq.format.findings import Finding, Kind
 from omq.format.index import EntryState, IndexHeader, IndexLayout, write_header
-from omq.format.journal import FrameFlag, FrameType
+from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import Descriptor, Part, encode
-from omq.format.wire import Settlement
+from omq.format.wire import SETTLE, Settlement
 from omq.services import manager_parts
 from omq.services.daemon import DaemonContext
 from omq.services.pool_following import Following
@@ -56,6 +59,8 @@ NS = 1_000_000_000
 START_NS = 1_700_000_000 * NS
 A, B, C = 3, 4, 5
 NAMES = {A: "A", B: "B", C: "C"}
+WIDE = tuple(range(6, 24))
+"""More queues than a pool record names."""
 ATTEMPTS_MAX = 3
 DEATH_S = 30
 SETTINGS = replace(
@@ -143,7 +148,7 @@ class Found:
     loaded: Loaded
 
 
-LAYOUT = IndexLayout.of(256, 512, 8, 4)
+LAYOUT = IndexLayout.of(256, 512, WIDE[-1] + 1, 4)
 
 
 class _Paths(SpoolPaths):
@@ -487,7 +492,87 @@ class Life:
                     message = message.put_on(replace(place, state=int(EntryState.READY)))
                     self.model[qpool] = message
 
-    # pool.writer
+    def widen(self) -> None:
+        """A reload that adds many queues."""
+        self.group()
+        for queue in WIDE:
+            self.engine.define_queue(QueueRules(queue, f"W{queue}", 10_000, 1 << 20))
+        self.commit()
+
+    # batches, as clients and operators ask for them
+
+    def put_many(self, queue: int, count: int, size: int = 20, putter: int = 0) -> None:
+        """One request, one block: all of them or none."""
+        made = [self._message([queue], size, salt=i) for i in range(count)]
+        first, party = self.core.next_qpool, self.putters[putter]
+        effect: Effect = {}
+        for i, (_, known) in enumerate(made):
+            effect[first + i] = replace(known, places=(replace(known.places[0],
+                                                               order=self.order + i),))
+        heads = bytearray(count * FRAME.size)
+        rows = FRAME.array(heads, count)
+        for row, (new, _) in zip(rows, made, strict=True):
+            row["priority"], row["flags"] = new.priority, int(FrameFlag.PERSISTENT)
+            row["size"], row["crc"], row["length"] = new.size, new.crc, len(new.payload)
+        payloads = b"".join(new.payload for new, _ in made)
+        sequence = self._ask(effect, party)
+        self.order += count
+        with self.refusable():
+            assert put_many(self.core, party, memoryview(heads), memoryview(payloads), count,
+                            queue, sequence) == first
+
+    def done_many(self, verdicts: Sequence[Verdict], queue: int) -> None:
+        """DONE of a batch in one request, by numpy."""
+        state = self.state()
+        effect: Effect = {v.qpool: state[v.qpool].done(queue, self.order) for v in verdicts}
+        area = b"".join(SETTLE.pack(int(Settlement.DONE), 0, 0, v.entry, v.qpool, v.lease, 0, 0, 0)
+                        for v in verdicts)
+        sequence = self._ask(effect, self.reader)
+        with self.refusable():
+            assert done_many(self.engine, self.reader, memoryview(bytearray(area)),
+                             len(verdicts), sequence)
+
+    def operate(self, action: Action, *items: tuple[int, int], targets: Sequence[int] = (),
+                keep_s: int = 0) -> None:
+        """An order of an operator about messages (QPoolId, queue): one unit of work."""
+        state, effect = self.state(), cast(Effect, {})
+        until = -(-(self.wall_ns + keep_s * NS) // NS) if keep_s else 0
+        for turn, (qpool, queue) in enumerate(items):
+            message = cast(Known, effect.get(qpool, state[qpool]))
+            order = self.order + turn
+            if action is not Action.RESTORE:
+                message = message.taken_back(queue)
+            if action is Action.HOLD:
+                effect[qpool] = message.held(queue)
+            elif action is Action.RELEASE:
+                effect[qpool] = message.freed(queue)
+            elif action is Action.DELETE:
+                effect[qpool] = message.deleted(queue, until, order)
+            elif action is Action.MOVE:
+                place = message.on(queue)
+                assert place is not None
+                effect[qpool] = message.moved(queue, [(t, place.priority) for t in targets], order)
+            else:
+                idle = message.on(IDEL)
+                assert idle is not None
+                effect[qpool] = message.moved(IDEL, [(queue, idle.priority)], order)
+        self._ask(effect)
+        self.order += len(items)
+        order_of = Order(action, tuple(Item(*item) for item in items), b'{"sim": 1}',
+                         tuple(targets), keep_ns=keep_s * NS, force=True)
+        with self.refusable():
+            outcome = operate(self.core, Party(8, 2, 108, 0, 0), order_of,
+                              self.engine.forget_reader)
+        assert not outcome.refused, outcome.refused
+
+    # pool.writer and the archive
+
+    def archive(self) -> None:
+        """What omq-archive does from its timer."""
+        info = spool.SpoolInfo(self.uuid, self.paths)
+        code = omq_archive.run(info, self.settings, cast(Any, self.log), now_ns=self.wall_ns,
+                               dry=False)
+        assert code == Exit.OK, self.log.events[-3:]
 
     def follower(self) -> Following:
         """pool.writer, attached to this manager."""

@@ -96,6 +96,29 @@ class Known:
         return replace(self, places=(*rest, *(Place(q, priority, order=order)
                                               for q, priority in targets if q not in present)))
 
+    # by an operator
+
+    def taken_back(self, queue: int) -> Known:
+        """As an order finds it that may take it from its reader."""
+        return self.released(queue) if self._place(queue).state == ACTIVE else self
+
+    def held(self, queue: int) -> Known:
+        return self.put_on(replace(self._place(queue), state=HELD, until=0))
+
+    def freed(self, queue: int) -> Known:
+        return self.put_on(replace(self._place(queue), state=READY, until=0))
+
+    def deleted(self, queue: int, until: int, order: int) -> Known | None:
+        """Gone; of its last queue with a time to bring it back, or a container: on IDEL."""
+        rest = self.off(queue)
+        if rest:
+            return replace(self, places=rest)
+        if until:
+            priority = self._place(queue).priority
+            return replace(self, places=(Place(IDEL, priority, DEFERRED, until=until,
+                                               order=order),))
+        return replace(self, places=(Place(IDEL, 0, order=order),)) if self.item else None
+
     def due(self, now_s: int) -> Known:
         """What a restart makes of its delays: it counts them by the wall clock. READY with an
         `until` came by the monotonic clock, which only that manager knew."""

@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
+import numpy as np
+
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.core.redo_window import Window
 from omq.format.double_write import Image
+from omq.format.journal import FrameFlag, FrameType
 from omq.storage import control as poolctrl
 from omq.storage import durable
 from omq.storage.files import File, open_file
@@ -94,7 +98,7 @@ class _FitsAll(int):
     __hash__ = int.__hash__
 
 
-def _any_crc(data: object, before: int = 0) -> int:
+def any_crc(data: object, before: int = 0) -> int:
     return _FitsAll(1)
 
 
@@ -142,6 +146,25 @@ def _records_unsynced(self: PoolFiles, changes: Any) -> None:
         _take_write(self, changes)
 
 
+# a request is torn, and what is whole of it counts
+
+def _units_only(self: Window, bad: list[int], durable: int) -> Any:
+    units = self.frames["unit"][bad]
+    return np.isin(self.frames["unit"], units[units != 0])
+
+
+# a message gets other records, ends, and its first record stays
+
+_select = Window.select
+
+
+def _moves_are_nothing(self: Window) -> Any:
+    keep, brief = _select(self)
+    ended = self.frames["qpool"][self.frames["flags"] & FrameFlag.LAST_PART != 0]
+    moves = (self.frames["type"] == FrameType.MOVE) & np.isin(self.frames["qpool"], ended)
+    return keep & ~moves, brief
+
+
 MUTANTS: Final[dict[str, Mutant]] = {
     "ack-before-sync": Mutant(
         "a block is acknowledged before fdatasync returned",
@@ -156,9 +179,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
         second=1.0, shows=("second life",)),
     "no-crc": Mutant(
         "a block and its payloads are believed by their lengths alone",
-        lambda: [mock.patch("omq.format.journal.crc32c", _any_crc),
-                 mock.patch("omq.core.redo_window.crc32c", _any_crc),
-                 mock.patch("omq.core.redo_changes.crc32c", _any_crc)],
+        lambda: [mock.patch("omq.format.journal.crc32c", any_crc),
+                 mock.patch("omq.core.redo_window.crc32c", any_crc),
+                 mock.patch("omq.core.redo_changes.crc32c", any_crc)],
         workload="groups", shows=("damaged", "the start fails", "changed", "invented", "damage")),
     "missed-pool-file": Mutant(
         "a checkpoint does not sync one of the pool files that it dirtied (APAR IC86846)",
@@ -178,4 +201,15 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "poolctrl says that a checkpoint counts before its records are on the disk",
         lambda: [mock.patch.object(PoolFiles, "write", _records_unsynced)],
         workload="checkpoints", shows=("lost", "changed", "damage", "resurrected")),
+    "half-a-batch": Mutant(
+        "of a batch that was being written the whole messages count",
+        lambda: [mock.patch.object(Window, "joined_to", _units_only)],
+        workload="batches", shows=("halved",)),
+    "told-done": Mutant(
+        "a torn request is answered as carried out",
+        lambda: [mock.patch.object(Window, "joined_to", _units_only)], shows=("told",)),
+    "first-record-stays": Mutant(
+        "a message on many queues that ends leaves the record that it had before",
+        lambda: [mock.patch.object(Window, "select", _moves_are_nothing)],
+        workload="wide", shows=("resurrected",)),
 }

@@ -8,9 +8,11 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from omq.core.bulk import MANY
+from omq.core.operate import Action
 from omq.core.state import IDEL
 from omq.format.wire import Settlement
-from tests.crash.sim.life import SETTINGS, A, B, C, Life
+from tests.crash.sim.life import SETTINGS, WIDE, A, B, C, Life
 
 DONE, DEFER, FAIL, RELEASE = Settlement.DONE, Settlement.DEFER, Settlement.FAIL, Settlement.RELEASE
 SIZES: Final = (10, 300, 1500, 3000)
@@ -178,7 +180,100 @@ def restart(life: Life, random: Random) -> None:
     assert given
 
 
+def wide(life: Life, random: Random) -> None:
+    """Messages on more queues than a record names: longer, shorter, in another place, gone."""
+    life.widen()
+    for _ in range(2):  # the second has the next record, so that the first must move
+        life.put(A)
+    life.commit()
+    life.checkpoint()
+    (given,) = life.give(A, 1)
+    life.commit()
+    life.move(given, WIDE)
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+        for queue in random.sample(WIDE, 4):
+            got = life.give(queue, 1)
+            life.commit()
+            life.settle(DONE, got)
+            life.commit()
+        life.put(A, *WIDE, putter=1)
+        life.commit()
+        life.checkpoint()
+    message = life.state()[given.qpool]
+    life.operate(Action.DELETE, *((given.qpool, place.queue) for place in message.places))
+    life.commit()
+    life.checkpoint()
+
+
+def batches(life: Life, random: Random) -> None:
+    """Batches of messages, put and done by numpy, over checkpoints that they outlive or not."""
+    for turn in range(2):
+        life.put_many(random.choice((A, B)), random.randint(12, 16), random.choice((10, 100)),
+                      putter=turn)
+        if random.random() < 0.5:
+            life.put(A)
+        life.commit()
+        if random.random() < 0.5:
+            life.checkpoint()
+    for queue in (A, B):
+        given = life.give(queue, 14)
+        life.commit()
+        if len(given) >= MANY:
+            life.done_many(given, queue)
+            life.commit()
+    life.checkpoint()
+
+
+def operators(life: Life, random: Random) -> None:
+    """Hold, release, move, delete, and what takes that back; of messages that readers have, too."""
+    ids = [life.put(A, size=random.choice(SIZES[:2]), putter=i % 2) for i in range(4)]
+    ids.append(life.put_container(A, 1000))
+    life.commit()
+    if random.random() < 0.5:
+        life.give(A, 2)
+        life.commit()
+    life.operate(Action.HOLD, (ids[0], A), (ids[1], A))
+    life.operate(Action.MOVE, (ids[2], A), (ids[3], A), targets=(B, C))
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+    life.operate(Action.RELEASE, (ids[1], A))
+    life.operate(Action.DELETE, (ids[0], A), (ids[3], B), (ids[3], C), keep_s=600)
+    life.commit()
+    life.operate(Action.RESTORE, (ids[3], A))
+    life.operate(Action.DELETE, (ids[4], A))
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+    life.operate(Action.DELETE, (ids[2], B), (ids[2], C), (ids[1], A))
+    life.commit()
+    life.checkpoint()
+
+
+def archived(life: Life, random: Random) -> None:
+    """Retired journal files become archive files, old ones go; bodies stay readable."""
+    life.put(A, size=3000)
+    life.commit()
+    for turn in range(2):
+        life.put(B, size=random.choice((3000, 5000)))
+        life.commit()
+        life.rotate()
+        given = life.give(B, 1)
+        life.commit()
+        life.settle(DONE, given)
+        life.commit()
+        for _ in range(3):
+            life.checkpoint()
+        life.archive()
+        if turn:
+            life.put(C)
+            life.commit()
+
+
 WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "plain": plain, "groups": groups, "checkpoints": checkpoints, "moves": moves,
     "rotation": rotation,
-    "generations": generations, "large": large, "poison": poison, "restart": restart}
+    "generations": generations, "large": large, "poison": poison, "restart": restart,
+    "wide": wide, "batches": batches, "operators": operators, "archived": archived}

@@ -253,6 +253,24 @@ def test_relocate_changes_where_the_body_is() -> None:
     assert eight is not None and eight.location == location(LocationKind.JOURNAL, 1)
 
 
+def test_an_old_relocation_does_not_take_a_body_back() -> None:
+    """Redo from an older checkpoint meets the first of two moves again; the second may be lost in a
+    damaged block, and the first store file is gone."""
+    frames = Frames()
+    frames.put(7)
+    _, pool = after(frames)
+    words = [location(LocationKind.STORE, number) for number in (4, 5)]
+    first, second = (RELOCATION.pack(7, word, 4096, 0, 0) for word in words)
+    lsn = frames.add(FrameType.RELOCATE, 0, 0, payload=first, parts=1)
+    frames.add(FrameType.RELOCATE, 0, 0, payload=second, parts=1)
+    _, pool = after(frames, pool)
+    again = Frames(lsn - 1)
+    again.add(FrameType.RELOCATE, 0, 0, payload=first, parts=1)
+    _, pool = after(again, pool)
+    seven = pool.message(7)
+    assert seven is not None and (seven.location, seven.lsn) == (words[1], lsn + 1)
+
+
 def test_a_frame_about_a_queue_it_is_not_on_changes_nothing() -> None:
     frames = Frames()
     frames.put(7)
@@ -392,3 +410,18 @@ def test_a_slot_that_was_taken_again_keeps_its_new_message() -> None:
     frames.put(8, record=1)
     after(frames, pool)
     assert pool.message(8) is not None and pool.message(7) is None
+
+
+@pytest.mark.parametrize(("durable", "there", "answer"), [(0, [7], 4), (5, [7, 8, 10], 5)])
+def test_a_batch_that_a_cut_tore_is_void_and_not_answered(
+        durable: int, there: list[int], answer: int) -> None:
+    """Above what was durable its client asks again; below, bytes have rotted: the rest is kept."""
+    frames, redo = Frames(), Redo(MemoryPool())
+    frames.put(7, token=1, sequence=4, uid=5)
+    frames.put(8, record=1, token=1, sequence=5, uid=5)
+    frames.put(9, record=2, token=1, sequence=5, uid=5, crc=1)
+    frames.put(10, record=3, token=1, sequence=5, uid=5)
+    redo.apply([frames.block()], durable)
+    assert sorted([*redo.dirty, *redo.images]) == there
+    assert redo.clients[1].sequence == answer
+    assert len(redo.findings) == 1 and redo.findings[0].lsn == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -183,7 +184,16 @@ def big(info: SpoolInfo, frames: int = 20_000) -> Pieces:
     rows["type"] = FrameType.GIVE
     rows["token"] = np.random.default_rng(1).integers(0, 1 << 62, frames)
     empty = cut(b"", 1, info.uuid).sections
-    return Pieces(info.uuid, 1, {**empty, Section.FRAMES: rows}, [])
+    return Pieces(info.uuid, 1, {**empty, Section.FRAMES: rows}, [], journal_bytes=4 << 20)
+
+
+def test_a_forged_head_makes_nobody_work(info: SpoolInfo) -> None:
+    """Its CRC is right; it counts thousands of millions of blocks, or bytes."""
+    header = encode(big(info), LEVEL)[0]
+    for forged in (replace(header, blocks=((1 << 32) - 1,) * 6),
+                   replace(header, journal_bytes=1 << 60), replace(header, payload=1 << 40)):
+        found = archive.decode_header(forged.encode(archive.MAGIC))
+        assert isinstance(found, Finding) and found.kind is Kind.CORRUPT
 
 
 def test_one_flipped_byte_costs_one_frame_of_zstd_at_most(info: SpoolInfo) -> None:
