@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,7 +169,8 @@ def test_signals_end_a_wait_and_are_not_lost_around_a_fork() -> None:
     try:
         signals.install()
         with blocked():
-            os.kill(os.getpid(), signal.SIGHUP)
+            # To this thread: any other thread of the tests' process would take it unblocked.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGHUP)
             assert not signals.take_reload()
         signals.wait(30)
         assert signals.take_reload()
