@@ -107,7 +107,9 @@ class Writer:
             Section.NAMES: np.array(names, dtype=archive.NAME.dtype),
             Section.EXTENTS: np.zeros(0, archive.EXTENT.dtype)}
         return Pieces(UUID, self.number, sections, [], [], 1, self.follows_lsn,
-                      self.follows_number, PAGE, when)
+                      self.follows_number, PAGE, when,
+                      journal_bytes=int(places[-1]["offset"]) + block_length(
+                          int(places[-1]["count"]), 0, PAGE))
 
 
 def _plain(rows: Array) -> Array:
