@@ -31,11 +31,12 @@ def claim(path: Path) -> None:
     """This process is the daemon, until it ends: the descriptor stays open. The first write of a
     daemon, so DiskError where the file system is read-only, SpoolFull where it is full."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    disk = durable.current()
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
-        os.write(fd, f"{os.getpid()}\n".encode("ascii"))
+        fd = disk.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
+        disk.pwritev(fd, [f"{os.getpid()}\n".encode("ascii")], 0)
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        durable.current().rename(str(temporary), str(path))
+        disk.rename(str(temporary), str(path))
     except OSError as error:
         raise durable.refusal("write", path, error) from error
 
