@@ -124,8 +124,7 @@ class Births:
         good = (length >= DESCRIPTOR.size) & (begin + length <= size[origin])
         begin = np.where(good, begin + base[origin], 0)
         end = np.where(good, begin + length, 0)
-        found = crc32c_each(memoryview(raw), begin.tolist(), end.tolist())
-        good &= np.array(found, dtype=np.uint32) == puts["crc"]
+        good &= _whole(raw, begin, end, puts["crc"])
         heads = _descriptors(raw, np.where(good, begin, 0))
         need = DESCRIPTOR.size + heads["parts"].astype(np.int64) * PART.size + heads["properties"]
         good &= ((heads["magic"] == _MAGIC) & (heads["version"] <= VERSION) & (need <= length)
@@ -152,6 +151,13 @@ def _payload_areas(window: Window, puts: Frames, origin: Frames) -> tuple[bytes,
     size = np.array([len(piece) for piece in pieces], dtype=np.int64)
     # The spare bytes let a descriptor be read at any offset.
     return b"".join([*pieces, bytes(DESCRIPTOR.size)]), np.cumsum(size) - size, size
+
+
+def _whole(raw: bytes, begin: Frames, end: Frames, crcs: Frames) -> Frames:
+    """Mask of the payloads that have the CRC which their submitter gave them."""
+    found = crc32c_each(memoryview(raw), begin.tolist(), end.tolist())
+    mask: Frames = np.array(found, dtype=np.uint32) == crcs
+    return mask
 
 
 def _descriptors(raw: bytes, begin: Frames) -> Frames:

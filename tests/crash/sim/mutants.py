@@ -102,6 +102,10 @@ def any_crc(data: object, before: int = 0) -> int:
     return _FitsAll(1)
 
 
+def _all_fit(raw: bytes, begin: object, end: object, crcs: Any) -> Any:
+    return np.ones(len(crcs), dtype=bool)
+
+
 # a checkpoint that misses one dirtied pool file (IBM's APAR IC86846)
 
 _sync = File.sync
@@ -180,7 +184,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "no-crc": Mutant(
         "a block and its payloads are believed by their lengths alone",
         lambda: [mock.patch("omq.format.journal.crc32c", any_crc),
-                 mock.patch("omq.core.redo_window.crc32c", any_crc),
+                 mock.patch("omq.core.redo_window._whole", _all_fit),
                  mock.patch("omq.core.redo_changes.crc32c", any_crc)],
         workload="groups", shows=("damaged", "the start fails", "changed", "invented", "damage")),
     "missed-pool-file": Mutant(
