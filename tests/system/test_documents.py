@@ -48,7 +48,7 @@ def test_production_section(prefix: Path, wheels: Path, tmp_path: Path) -> None:
         assert "Local Delivery: Started" in said
         assert "2 of 2 auxiliary readers run" in said
         assert "Auxiliary processes           = 2" in said
-        assert "[OM 1203]" in said  # of the queue manager, by its field
+        assert 'command="omsetsvc -x router 2"' in said  # of the queue manager, by its field
         follow("omq conf")
         box.run("systemctl", "disable", "--now", "orders")
         box.write("/etc/omq/readers/ORDERS", "#!/bin/sh\ncat > $STATE_DIRECTORY/got\n", "755")
