@@ -271,8 +271,10 @@ def test_operators_commands_over_a_kill(manager: Manager, tmp_path: Path) -> Non
     assert sorted(drain(manager, "A")) == [(b"0", 1), (b"1", 0)]
 
 
-def test_the_manager_goes_before_its_clients(manager: Manager) -> None:
+def test_the_manager_may_go_before_other_work(manager: Manager) -> None:
     """Its nice value is the setting's where it may change it (CAP_SYS_NICE), else what it was."""
+    with (manager.conf / "omq.conf").open("a") as conf:
+        conf.write("[daemons]\nmanager_nice = -10\n")
     process = manager.start()
     manager.connect().close()
     own = os.getpriority(os.PRIO_PROCESS, 0)

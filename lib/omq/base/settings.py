@@ -136,8 +136,8 @@ class Settings:
 
     load_sample_period_s: int = _number("daemons", 5, 1, 60,
         "how often the load averages take a sample (the original's period)")
-    manager_nice: int = _number("daemons", -10, -20, 0,
-        "nice value that queue.manager takes where it may: woken clients then do not push it aside")
+    manager_nice: int = _number("daemons", 0, -20, 0,
+        "nice value of queue.manager, where it may; below 0 where other work presses the machine")
     watchdog_s: int = _number("daemons", 30, 0, 3600,
         "a daemon whose main loop hangs this long is aborted and restarted; 0: never")
     start_timeout_s: int = _number("daemons", 60, 1, 3600,

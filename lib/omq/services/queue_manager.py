@@ -211,8 +211,9 @@ class QueueManager:
 
 
 def _take_precedence(nice: int) -> None:
-    """Every client waits for this process. A unit sets its nice value itself (Nice=); elsewhere it
-    is taken if the process may, and without it all works, slower."""
+    """Every client waits for this process: beside other work it may go first (manager_nice), if
+    it has the right; a drop-in's Nice= does the same. By itself it does not: it would push the
+    clients aside that are about to ask, and groups would be smaller (ADR 0017)."""
     if nice < os.getpriority(os.PRIO_PROCESS, 0):
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, nice)
