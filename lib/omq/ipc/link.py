@@ -37,6 +37,7 @@ from omq.format.wire import (
 )
 from omq.ipc import watcher
 from omq.ipc.control_line import ControlLine, Lost
+from omq.ipc.gate import GONE, Gate
 from omq.storage import segment
 
 BYE_S = 1.0  # how long a good-bye may take
@@ -44,7 +45,7 @@ RETRY_S = 0.05  # pause between two attempts to reach a manager that is away
 INTERRUPTED_S = 5.0  # who is told to stop waits no longer for a manager: it takes messages back
 BUSY_S = 0.001  # pause when the request queue is full
 SEND_ONLY = 0o200  # the group may not receive from the queue: asking for more is refused
-_LOST = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError, sysv_ipc.NotAttachedError)
+_LOST = (*GONE, sysv_ipc.NotAttachedError)
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class Link:
         self.reader = Held()
         self.reply = memoryview(b"")
         self.interrupted = False
-        self._waits = False
+        self._gate: Gate | None = None
         self._patience: float | None = None  # after an interrupt: until when to wait for a manager
         self._register_until(time.monotonic() + timeout_s, 0)
 
@@ -131,12 +132,15 @@ class Link:
         self.reply = self._channel[reply:request]
         self._area = self._channel[request:]
         self.room = len(self._area)
-        watcher.add(self)
+        self._gate = Gate(self._semaphore)
+        watcher.add(self._gate)
         return facts
 
     def _drop(self) -> None:
         """Let go of everything that belongs to one manager."""
-        watcher.discard(self)
+        if self._gate is not None:
+            watcher.discard(self._gate)
+            self._gate = None
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -181,7 +185,8 @@ class Link:
         point("client.before_request")
         while True:
             try:
-                if self._line is None:
+                gate = self._gate
+                if gate is None:
                     raise Lost("not registered")
                 if len(data) > self.room:
                     raise OmqError(text=f"a request of {len(data)} bytes")
@@ -195,11 +200,14 @@ class Link:
                 except sysv_ipc.BusyError:
                     self._send_later(head)
                 point("client.after_request")
-                self._wait()
-                (magic, status, lost, answered, number, text, qpool, lsn, epoch, _
-                 ) = REPLY.unpack_from(self.reply)
-                if answered != sequence or magic != REQUEST_MAGIC or epoch != self.epoch:
-                    status, lost, number, text, qpool, lsn = self._await(sequence, wait_s)
+                if not gate.wait():
+                    self._await(gate, wait_s)
+                while True:
+                    (magic, status, lost, answered, number, text, qpool, lsn, epoch, _
+                     ) = REPLY.unpack_from(self.reply)
+                    if answered == sequence and magic == REQUEST_MAGIC and epoch == self.epoch:
+                        break
+                    self._await(gate, wait_s)  # it was the reply of a request given up
                 if status:
                     raise from_status(status, self._fields(text))
                 point("client.after_reply")
@@ -224,21 +232,8 @@ class Link:
                 if time.monotonic() >= deadline:
                     raise TimedOut(seconds=self._timeout_s, what="the request queue") from None
 
-    def _wait(self) -> None:
-        """Until the semaphore is released: by the manager, by `interrupt`, by the watcher; or until
-        a signal has been handled."""
-        self._waits = True
-        try:
-            self._semaphore.acquire()
-        except sysv_ipc.Error as error:
-            if isinstance(error, _LOST):
-                raise
-        finally:
-            self._waits = False
-
-    def _await(self, sequence: int, wait_s: float | None) -> tuple[int, int, int, int, int, int]:
-        """Woken, but not by the reply: what the reply says when it comes (status, lost, count,
-        length, QPoolId, LSN)."""
+    def _await(self, gate: Gate, wait_s: float | None) -> None:
+        """The wait has ended without the reply: until there is one."""
         deadline = math.inf
         if wait_s is None or wait_s >= 0:
             deadline = time.monotonic() + self._timeout_s + (wait_s or 0.0)
@@ -252,17 +247,8 @@ class Link:
             if time.monotonic() >= deadline:
                 self._drop()
                 raise TimedOut(seconds=self._timeout_s, what="the queue manager")
-            self._wait()
-            (magic, status, lost, answered, count, length, qpool, lsn, epoch, _
-             ) = REPLY.unpack_from(self.reply)
-            if magic == REQUEST_MAGIC and answered == sequence and epoch == self.epoch:
-                return status, lost, count, length, qpool, lsn
-
-    def nudge(self) -> None:
-        """The watcher: a wait looks whether the manager still lives, and what time it is."""
-        if self._waits:
-            with contextlib.suppress(sysv_ipc.Error, ValueError):
-                self._semaphore.release()
+            if gate.wait():
+                return
 
     def _fields(self, length: int) -> dict[str, Any]:
         raw = bytes(self.reply[REPLY.size : REPLY.size + length])
@@ -288,8 +274,8 @@ class Link:
         """Callable from a signal handler: a wait for messages ends soon."""
         self.interrupted = True
         self._patience = time.monotonic() + INTERRUPTED_S
-        with contextlib.suppress(sysv_ipc.Error, AttributeError):
-            self._semaphore.release()
+        if self._gate is not None:
+            self._gate.open()
 
     def close(self) -> None:
         """Say good-bye; the manager takes back what is still held."""

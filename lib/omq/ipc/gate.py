@@ -1,0 +1,59 @@
+"""Where a client waits for its reply: the semaphore of its channel, and who released it.
+
+The manager releases it once for each reply, when the reply is written. Others release it too, so
+that a wait ends without one: the watcher, and whoever interrupts a reader. Each of these leaves a
+mark before it releases. A wait takes one release and, if there is one, one mark: however they
+overtake each other, there are as many unmarked ends of a wait as replies. So after an unmarked one
+the reply is whole, and no half written one is ever looked at.
+
+Errors: sysv_ipc.ExistentialError, sysv_ipc.PermissionsError: the semaphore is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+
+import sysv_ipc
+
+GONE = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError)
+
+
+class Gate:
+    """One per registration: marks never outlive their semaphore."""
+
+    __slots__ = ("__weakref__", "_marks", "_semaphore", "_waits")
+
+    def __init__(self, semaphore: sysv_ipc.Semaphore) -> None:
+        self._semaphore = semaphore
+        self._marks: deque[None] = deque()
+        self._waits = False
+
+    def wait(self) -> bool:
+        """Until the semaphore is released; True when there is a reply, False when somebody else did
+        it or a signal has been handled."""
+        self._waits = True
+        try:
+            self._semaphore.acquire()
+        except GONE:
+            raise
+        except sysv_ipc.Error:  # a signal, and nothing was taken
+            return False
+        finally:
+            self._waits = False
+        if self._marks:
+            self._marks.popleft()
+            return False
+        return True
+
+    def open(self) -> None:
+        """End the wait under way, or the next one, without a reply. Callable from any thread and
+        from a signal handler."""
+        self._marks.append(None)
+        with contextlib.suppress(*GONE):  # then the wait ends by itself
+            self._semaphore.release()
+
+    def nudge(self) -> None:
+        """The same, if there is a wait."""
+        if self._waits:
+            self.open()
