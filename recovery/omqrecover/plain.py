@@ -19,7 +19,7 @@ from omq.core import births as bulk
 from omq.core.answers import update_answers
 from omq.core.redo import Redo
 from omq.core.redo_window import Births, Frames, Window
-from omq.format.double_write import Image
+from omq.format.double_write import Images
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.pool import RECORD_BYTES, RecordKind
 from omq.storage.journal_scan import Block
@@ -34,20 +34,13 @@ CHUNK: Final = 4096
 class NewPool(PoolFiles):
     """Written without the double-write file: a build that is cut begins anew."""
 
-    def _stage(self, images: list[Image]) -> None:
+    def _stage(self, images: Images) -> None:
         self._pending = images
 
-    def write_records(self, records: Frames) -> None:
-        """Records (pool_scan.DTYPE) in their slots, neighbours together; `settle` makes them
-        durable."""
-        if not len(records):
-            return
-        records = records[np.lexsort((records["record"], records["file"]))]
-        file, number = records["file"].astype(np.int64), records["record"].astype(np.int64)
-        breaks = np.flatnonzero((np.diff(file) != 0) | (np.diff(number) != 1)) + 1
-        for run in np.split(records, breaks):
-            opened = self._open_or_make(int(run["file"][0]))
-            opened.write([run.tobytes()], (int(run["record"][0]) + 1) * RECORD_BYTES, new=True)
+    def write_records(self, images: Images) -> None:
+        """Records in their slots, neighbours together; `settle` makes them durable."""
+        for file, record, run in images.ascending().runs():
+            self._open_or_make(file).write([run], (record + 1) * RECORD_BYTES, new=True)
 
     def settle(self) -> None:
         """Everything written so far is on the disk."""
@@ -115,8 +108,8 @@ class PlainBirths:
     def _write(self, window: Window, born: Births, good: Frames) -> None:
         for first in range(0, len(good), CHUNK):
             part = good[first : first + CHUNK]
-            self._pool.write_records(
-                bulk.sealed_records(window, born.rows[part], born.heads[part]))
+            rows = bulk.compact_records(window, born.rows[part], born.heads[part])
+            self._pool.write_records(Images(bulk.slots(rows), bulk.sealed(rows)))
 
     @staticmethod
     def _rest(window: Window, blocks: list[Block], taken: Frames) -> list[Block]:

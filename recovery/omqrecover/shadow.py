@@ -74,7 +74,7 @@ class Shadow:
     def messages(self) -> dict[int, Message]:
         """By QPoolId."""
         out = {q: message for q, message in self._redo.dirty.items() if message is not None}
-        for file, record, image in self._redo.images.values():
+        for file, record, image in self._redo.images.images():
             made = decode_record(image, 0, file, record)
             assert isinstance(made, Record)
             out[made.message.qpool] = made.message

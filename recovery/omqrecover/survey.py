@@ -143,10 +143,10 @@ def _control_lost(control: ControlState, state: PoolState, history: History, red
 
 def _effective(rows: Rows, redo: Redo) -> Rows:
     """The live messages behind redo: those of the pool that it did not change, and its own."""
-    changed = np.array([*redo.dirty, *redo.images], dtype="<u8")
+    changed = np.concatenate((np.array([*redo.dirty], dtype="<u8"), redo.images.qpools()))
     kept = rows[~np.isin(rows["qpool"], changed)]
     messages = [each for each in redo.dirty.values() if each is not None]
-    for file, record, image in redo.images.values():
+    for file, record, image in redo.images.images():
         made = decode_record(image, 0, file, record)
         assert isinstance(made, Record)
         messages.append(made.message)

@@ -25,8 +25,8 @@ SERVING = {
 """Points of a manager that serves, and at which visit it dies."""
 STARTING = {
     "recovery.before_pool": 1, "recovery.after_pool": 1, "recovery.before_redo": 1,
-    "recovery.after_redo": 1, "recovery.before_serve": 1, "pool.before_write": 1,
-    "pool.after_write": 1, "pool.before_sync": 1, "pool.after_sync": 1,
+    "recovery.in_redo": 2, "recovery.after_redo": 1, "recovery.before_serve": 1,
+    "pool.before_write": 1, "pool.after_write": 1, "pool.before_sync": 1, "pool.after_sync": 1,
     "poolctrl.before_write": 1, "poolctrl.after_write": 1, "poolctrl.before_sync": 1,
     "poolctrl.after_sync": 1,
 }

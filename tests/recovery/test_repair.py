@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from omq.format.double_write import encode as encode_double_write
+from omq.format.double_write import Images, encode
 from omq.format.pool import RECORD_BYTES, encode_file_header
 from omq.format.poolctrl import SLOT_BYTES
 from omq.storage.store import file_name as store_name
@@ -173,7 +173,7 @@ def _both_slots(dead: Dead) -> None:
 def _foreign_double_write(dead: Dead) -> None:
     image = record(dead, 0, used(dead, 0)[0])
     (dead.paths.msgpool / "checkpoint.dw").write_bytes(
-        encode_double_write(OTHER, 1, [(0, 0, image)]))
+        b"".join(encode(OTHER, 1, Images.of([(0, 0, image)]))))
 
 
 def _foreign_journal(dead: Dead) -> None:
@@ -335,7 +335,7 @@ def test_a_cut_checkpoint_is_finished_by_the_start(dead: Dead) -> None:
     slot = used(dead, 1)[4]
     image = record(dead, 1, slot)
     (dead.paths.msgpool / "checkpoint.dw").write_bytes(
-        encode_double_write(dead.uuid, 1, [(1, slot, image)]))
+        b"".join(encode(dead.uuid, 1, Images.of([(1, slot, image)]))))
     put_record(dead, 1, slot, os.urandom(RECORD_BYTES))
     code, findings = scan(dead.root)
     assert code == CLEAN and [each["finding"] for each in findings] == ["double_write_cut"]

@@ -98,7 +98,7 @@ class Cutter:
         self._steps = [step for step in self._steps if keeps(step)]
 
     def run(self, count: int, say: Say, only: int | None = None) -> Cuts:
-        """`count` cuts, or the one at place `only`."""
+        """`count` cuts, the last of them after the whole record; or the one at place `only`."""
         places = {only} if only is not None else self._places(count)
         for at, step in enumerate(self._steps):
             if at in places:
@@ -106,14 +106,21 @@ class Cutter:
                 if self.result.done % 50 == 0:
                     say(f"{self.result.done} of {len(places)} cuts")
             self._player.play(step)
+        if len(self._steps) in places:
+            self._cut(len(self._steps))
         return self.result
 
     def _places(self, count: int) -> set[int]:
+        """By chance, half of them before a sync. The end is one of them: all is acknowledged."""
+        if count < 1:
+            return set()
         chance = random.Random(self._seed)
+        count -= 1
         syncs = [i for i, step in enumerate(self._steps) if _is_sync(step)]
         half = set(chance.sample(syncs, min(count // 2, len(syncs))))
         rest = [i for i in range(len(self._steps)) if i not in half]
-        return half | set(chance.sample(rest, min(count - len(half), len(rest))))
+        some = set(chance.sample(rest, min(count - len(half), len(rest))))
+        return half | some | {len(self._steps)}
 
     def _cut(self, at: int) -> None:
         result = self.result

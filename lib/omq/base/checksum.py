@@ -13,6 +13,8 @@ A checksum is continued by passing the last value: crc32c(b, crc32c(a)) == crc32
 from __future__ import annotations
 
 import importlib
+import itertools
+import struct
 import warnings
 from collections.abc import Callable, Iterable
 
@@ -64,6 +66,13 @@ def crc32c_each(data: memoryview, begins: Iterable[int], ends: Iterable[int]) ->
     """The CRC-32C of each stretch of `data`: half of the cost of as many calls of `crc32c`."""
     function = _FUNCTION
     return [function(data[begin:end]) for begin, end in zip(begins, ends, strict=True)]
+
+
+def crc32c_rows(data: Buffer, size: int, begin: int, end: int) -> list[int]:
+    """The CRC-32C of bytes `begin` to `end` of each row of `size` bytes; no byte is left over. A
+    third of the cost of as many calls of `crc32c`: no row is touched by the interpreter."""
+    rows = struct.iter_unpack(f"{begin}x{end - begin}s{size - end}x", data)
+    return list(itertools.starmap(_FUNCTION, rows))
 
 
 def implementation() -> str:

@@ -62,6 +62,7 @@ POINTS: Final = frozenset(
         "recovery.before_pool",
         "recovery.after_pool",
         "recovery.before_redo",
+        "recovery.in_redo",
         "recovery.after_redo",
         "recovery.before_serve",
         "recover.before_step",

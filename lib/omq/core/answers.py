@@ -16,10 +16,12 @@ import numpy as np
 from omq.format.journal import FrameType
 from omq.format.poolctrl import Answered
 
-_FIELDS = ["token", "sequence", "type", "qpool", "lsn", "uid", "time"]
+Frames = np.ndarray[Any, np.dtype[Any]]
+_FIRST = ["token", "sequence", "type", "qpool", "lsn"]
+_LAST = ["lsn", "uid", "time"]
 
 
-def update_answers(clients: dict[int, Answered], frames: np.ndarray[Any, np.dtype[Any]]) -> None:
+def update_answers(clients: dict[int, Answered], frames: Frames) -> None:
     """Take in frames (in LSN order); only the rows of each client's last request are looked at.
 
     The last request is the one with the highest number: a hand-out for an older one that was still
@@ -36,18 +38,29 @@ def update_answers(clients: dict[int, Answered], frames: np.ndarray[Any, np.dtyp
         if known is None or sequence > known.sequence:
             clients[token] = Answered(token, sequence, 0, 0, 0)
     rows = mine[sequences == last[which]]
-    for token, sequence, kind, qpool, lsn, uid, when in rows[_FIELDS].tolist():
+    begins, ends = _runs(rows)
+    runs = zip(rows[_FIRST][begins].tolist(), rows[_LAST][ends - 1].tolist(),
+               (ends - begins).tolist(), strict=True)
+    for (token, sequence, kind, qpool, first), (lsn, uid, when), count in runs:
         known = clients[token]
         if sequence < known.sequence:
             continue
         if kind == FrameType.PUT:
-            clients[token] = replace(known, qpool=known.qpool or qpool, count=known.count + 1,
+            clients[token] = replace(known, qpool=known.qpool or qpool, count=known.count + count,
                                      lsn=lsn, uid=uid, time_ns=when)
         elif kind == FrameType.GIVE:
-            clients[token] = replace(known, given=known.given or lsn, given_last=lsn, lsn=lsn,
+            clients[token] = replace(known, given=known.given or first, given_last=lsn, lsn=lsn,
                                      uid=uid, time_ns=when)
         else:
             clients[token] = replace(known, lsn=lsn, uid=uid, time_ns=when)
+
+
+def _runs(rows: Frames) -> tuple[Frames, Frames]:
+    """Where rows of one client and type that follow each other begin, and end."""
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (rows["token"][1:] != rows["token"][:-1]) | (rows["type"][1:] != rows["type"][:-1])
+    begins = np.flatnonzero(new)
+    return begins, np.append(begins[1:], len(rows))
 
 
 def bounded(clients: dict[int, Answered], limit: int) -> dict[int, Answered]:

@@ -8,14 +8,15 @@ format.pool.encode_message.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 
 from omq.base import limits
-from omq.base.checksum import crc32c_each
+from omq.base.checksum import crc32c_rows
 from omq.core.redo_changes import NS
-from omq.core.redo_window import Births, Frames, Window
+from omq.core.redo_window import Frames, Window
 from omq.format import message as message_format
 from omq.format.double_write import Image
 from omq.format.journal import FrameFlag
@@ -32,9 +33,8 @@ from omq.format.pool import (
     RecordFlag,
     RecordKind,
 )
-from omq.storage.pool_scan import DTYPE
 
-CHUNK: Final = 16384
+CHUNK: Final = 2048
 """Messages built at once: 8 MiB of records bounds the memory of the columns."""
 USED: Final = RECORD.size + PART.size
 COMPACT: Final = np.dtype([*RECORD.dtype.descr, ("parts_list", PART.dtype, (1,))])
@@ -57,41 +57,13 @@ def record_flags(flags: int, key: int, message_id: bytes) -> int:
     return int(out)
 
 
-def images(window: Window, births: Births, chosen: Frames) -> dict[int, Image]:
-    """QPoolId -> pool file, record, 512 bytes, for the births where `chosen` is true."""
-    out: dict[int, Image] = {}
-    index = np.flatnonzero(chosen)
-    for first in range(0, len(index), CHUNK):
-        part = index[first : first + CHUNK]
-        records = sealed_records(window, births.rows[part], births.heads[part])
-        whole = records.tobytes()
-        pieces = [whole[at : at + RECORD_BYTES] for at in range(0, len(whole), RECORD_BYTES)]
-        made = zip(records["file"].tolist(), records["record"].tolist(), pieces, strict=True)
-        out.update(zip(records["qpool"].tolist(), made, strict=True))
-    return out
-
-
-def sealed_records(window: Window, rows: Frames, heads: Frames) -> Frames:
-    """The records (storage.pool_scan.DTYPE) of the births in these rows of the window, each with
-    its CRC; `heads` are the descriptors of their payloads."""
-    records = _records(window, rows, heads, DTYPE)
-    view = memoryview(records.view("u1").reshape(-1))  # type: ignore[arg-type]
-    size = len(records) * RECORD_BYTES
-    records["crc"] = crc32c_each(view, range(CRC_FROM, size, RECORD_BYTES),
-                                 range(USED, size, RECORD_BYTES))
-    return records
-
-
 def compact_records(window: Window, rows: Frames, heads: Frames) -> Frames:
-    """The same as COMPACT, not sealed."""
-    return _records(window, rows, heads, COMPACT)
-
-
-def _records(window: Window, rows: Frames, heads: Frames, dtype: np.dtype[Any]) -> Frames:
+    """The records (COMPACT) of the births in these rows of the window, not sealed; `heads` are the
+    descriptors of their payloads."""
     frames, origin = window.frames[rows], window.origin[rows]
     number = np.array([location(LocationKind.JOURNAL, b.number) for b in window.blocks], "<u4")
     at = np.array([block.payload_at for block in window.blocks], dtype="<u4")
-    out: Frames = np.zeros(len(rows), dtype=dtype)
+    out: Frames = np.zeros(len(rows), dtype=COMPACT)
     out["magic"] = np.frombuffer(RECORD_MAGIC, dtype="V4")[0]
     out["version"], out["kind"], out["used"] = VERSION, RecordKind.LIVE, USED
     out["parts"], out["next"] = 1, NO_RECORD
@@ -115,6 +87,40 @@ def _records(window: Window, rows: Frames, heads: Frames, dtype: np.dtype[Any]) 
     part["submitted"] = (frames["time"] // NS & 0xFFFFFFFF).astype("<u4")
     part["sequence"] = frames["lsn"]
     return out
+
+
+def joined(arrays: Iterable[Frames]) -> Frames:
+    """Arrays of these records as one. As raw bytes: numpy would copy field by field."""
+    raw = [np.ascontiguousarray(rows).view(f"V{USED}") for rows in arrays]
+    return np.concatenate([np.zeros(0, f"V{USED}"), *raw]).view(COMPACT)
+
+
+def chosen(rows: Frames, which: Frames) -> Frames:
+    """These rows, by mask or by number; as raw bytes, too."""
+    return np.asarray(rows.view(f"V{USED}")[which].view(COMPACT))
+
+
+def sealed(rows: Frames) -> Frames:
+    """Whole records with their CRC: uint8, shape (rows, 512)."""
+    count = len(rows)
+    out: Frames = np.zeros((count, RECORD_BYTES), dtype="u1")
+    out[:, :USED] = np.ascontiguousarray(rows).view("u1").reshape(count, USED)
+    view = memoryview(out.reshape(-1))  # type: ignore[arg-type]
+    crcs = crc32c_rows(view, RECORD_BYTES, CRC_FROM, USED)
+    out[:, CRC_FROM - 4 : CRC_FROM] = np.array(crcs, dtype="<u4").view("u1").reshape(count, 4)
+    return out
+
+
+def slots(rows: Frames) -> Frames:
+    """Where they go: int64, file << 32 | record."""
+    return np.asarray(rows["file"].astype(np.int64) << 32 | rows["record"])
+
+
+def images(rows: Frames) -> Iterator[Image]:
+    """Whole records one by one, each with its place."""
+    places = zip(rows["file"].tolist(), rows["record"].tolist(), sealed(rows), strict=True)
+    for file, record, image in places:
+        yield file, record, image.tobytes()
 
 
 def _first_bytes(column: Frames, count: int) -> Frames:

@@ -77,11 +77,11 @@ class Checkpointer:
                                 time.monotonic() - began)
 
     def _write_batches(self) -> tuple[int, set[int]]:
-        """How many records were written, and in which pool files slots were freed."""
-        records, freed = 0, set()
+        """How many records were written, and in which pool files slots may be free."""
+        records = 0
+        freed = {file for file, _ in self._redo.clears}
         for batch in batches(self._redo):
-            self._pool.write(batch)
+            self._pool.write_images(batch)
             records += len(batch)
-            freed |= {file for (file, _), image in batch.items() if image is None}
             self._progress()
         return records, freed

@@ -1,78 +1,61 @@
 """The records of new messages that redo holds until they are written, or shown.
 
-    RecordImages     QPoolId -> whole record with its CRC, for a checkpoint
-    CompactRecords   rows of COMPACT in arrays, without CRC, for who only looks: a third of the
-                     memory and of the time; a record becomes whole when somebody asks for it
+They are kept as rows of births.COMPACT, a third of a record, in arrays; a record becomes whole when
+somebody asks for it or a checkpoint writes it. What is kept are births of redo_window.Births.plain.
 
-Both hold the births of redo_window.Births.plain. Invariants of CompactRecords: 1. QPoolIds ascend
-over all rows, as they do in the journal; rows that would not are refused by `take` (an assert: the
-manager gives them in order); 2. a row that was popped is dead and never comes out again.
+Invariants: 1. QPoolIds ascend over all rows, as the manager gives them in the journal; a birth that
+would break that is not taken; 2. a row that was popped is dead and never comes out again.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Iterator
 
 import numpy as np
 
-from omq.base.checksum import crc32c
 from omq.core import births as bulk
 from omq.core.redo_window import Births, Frames, Window
 from omq.format.double_write import Image
-from omq.format.pool import CRC_FROM, RECORD_BYTES, Message
-
-Changed = dict[int, Message | None]
 
 
-class NewRecords(Protocol):
-    """What redo does with them."""
-
-    def take(self, window: Window, births: Births, chosen: Frames) -> None: ...
-    def pop(self, qpool: int, default: None, /) -> Image | None: ...
-    def values(self) -> Iterable[Image]: ...
-    def clear(self) -> None: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[int]: ...
-    def __contains__(self, qpool: object, /) -> bool: ...
-
-
-class RecordImages(dict[int, Image]):
-    """See the module."""
-
-    def take(self, window: Window, births: Births, chosen: Frames) -> None:
-        self.update(bulk.images(window, births, chosen))
-
-
-class CompactRecords:
-    """See the module. `rows` gives what is alive."""
+class NewRecords:
+    """See the module. `len` counts what is alive."""
 
     def __init__(self) -> None:
         self._chunks: list[Frames] = []
         self._alive: list[Frames] = []
         self._first: list[int] = []  # QPoolId of the first row of each chunk
+        self._count = 0
 
-    def take(self, window: Window, births: Births, chosen: Frames) -> None:
-        index = np.flatnonzero(chosen)
+    def take(self, window: Window, births: Births, chosen: Frames) -> Frames:
+        """Keep the births where `chosen` is true; mask of those that were taken: all of them,
+        unless QPoolIds do not ascend."""
+        qpools = window.frames["qpool"][births.rows]
+        last = int(self._chunks[-1]["qpool"][-1]) if self._chunks else 0
+        before = np.maximum.accumulate(np.where(chosen, qpools, 0))
+        taken: Frames = chosen & (qpools > last)
+        taken[1:] &= qpools[1:] > before[:-1]
+        index = np.flatnonzero(taken)
         for first in range(0, len(index), bulk.CHUNK):
             part = index[first : first + bulk.CHUNK]
             rows = bulk.compact_records(window, births.rows[part], births.heads[part])
-            qpools = rows["qpool"]
-            last = int(self._chunks[-1]["qpool"][-1]) if self._chunks else 0
-            assert int(qpools[0]) > last, "QPoolIds ascend in the journal"
-            assert bool((qpools[:-1] < qpools[1:]).all()), "QPoolIds ascend in the journal"
             self._chunks.append(rows)
             self._alive.append(np.ones(len(rows), dtype=bool))
-            self._first.append(int(qpools[0]))
+            self._first.append(int(rows["qpool"][0]))
+        self._count += len(index)
+        return taken
 
-    def pop(self, qpool: int, default: None, /) -> Image | None:
+    def pop(self, qpool: int) -> Image | None:
+        """Take a record out, whole."""
         found = self._find(qpool)
         if found is None:
-            return default
+            return None
         chunk, at = found
         self._alive[chunk][at] = False
-        return whole(self._chunks[chunk][at])
+        self._count -= 1
+        row = self._chunks[chunk][at : at + 1]
+        return int(row["file"][0]), int(row["record"][0]), bulk.sealed(row).tobytes()
 
     def _find(self, qpool: int) -> tuple[int, int] | None:
         chunk = bisect_right(self._first, qpool) - 1
@@ -90,26 +73,27 @@ class CompactRecords:
             if alive.any():
                 yield rows if alive.all() else rows[alive]
 
-    def values(self) -> Iterator[Image]:
-        return (whole(row) for rows in self.rows() for row in rows)
+    def qpools(self) -> Frames:
+        """The QPoolIds of the living rows, ascending."""
+        return np.concatenate([np.zeros(0, "<u8"), *(rows["qpool"] for rows in self.rows())])
+
+    def slots(self) -> Frames:
+        """Where the living rows go: int64, file << 32 | record, in the order of `rows`."""
+        return np.concatenate([np.zeros(0, np.int64), *map(bulk.slots, self.rows())])
+
+    def images(self) -> Iterator[Image]:
+        """The living records, whole."""
+        for rows in self.rows():
+            yield from bulk.images(rows)
 
     def clear(self) -> None:
         self._chunks.clear()
         self._alive.clear()
         self._first.clear()
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(int(np.count_nonzero(alive)) for alive in self._alive)
-
-    def __iter__(self) -> Iterator[int]:
-        return (qpool for rows in self.rows() for qpool in rows["qpool"].tolist())
+        return self._count
 
     def __contains__(self, qpool: object, /) -> bool:
         return isinstance(qpool, int) and self._find(qpool) is not None
-
-
-def whole(row: np.void) -> Image:
-    """The record that a checkpoint would write for a row."""
-    raw = bytearray(row.tobytes())
-    raw[4:CRC_FROM] = crc32c(bytes(raw[CRC_FROM:])).to_bytes(4, "little")
-    return int(row["file"]), int(row["record"]), bytes(raw.ljust(RECORD_BYTES, b"\0"))

@@ -22,7 +22,7 @@ import numpy as np
 from omq.base.errors import IndexFull
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
-from omq.core.new_records import CompactRecords, RecordImages
+from omq.core.new_records import NewRecords
 from omq.core.rebuild import load
 from omq.core.redo import Redo
 from omq.core.redo_windows import Windows
@@ -82,8 +82,7 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int, progress: Told) -> Offlin
     try:
         pool.lay_double_write()
         redo, scan = _redo(paths, uuid, pool, control, progress)
-        born, redo.images = redo.images, RecordImages()
-        assert isinstance(born, CompactRecords)
+        born, redo.images = redo.images, NewRecords()
         pending = len(born) + len(redo.dirty) + len(redo.clears)
         pool.lay(redo.changes())
         pool.lay_rows(born.rows())
@@ -103,7 +102,7 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int, progress: Told) -> Offlin
 def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl | None,
           progress: Told) -> tuple[Redo, JournalScan]:
     """The journal behind the checkpoint, redone in memory."""
-    redo = Redo(pool, images=CompactRecords())
+    redo = Redo(pool)
     number = offset = 0
     if control is not None:
         redo.queues, redo.lsn = dict(control.queues), control.lsn

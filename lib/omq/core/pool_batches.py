@@ -20,35 +20,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from omq.format.double_write import COUNT_MAX, Image
-from omq.format.pool import PARTS_PER_RECORD, Message, encode_message
+import numpy as np
+
+from omq.core import births
+from omq.core.new_records import NewRecords
+from omq.core.redo_window import Frames
+from omq.format.double_write import COUNT_MAX, FREE, Images
+from omq.format.pool import PARTS_PER_RECORD, RECORD_BYTES, Message, encode_message
 
 Slot = tuple[int, int]  # pool file, record
-Batch = dict[Slot, bytes | None]
-
-
-class Images(Protocol):
-    """Records of new messages."""
-
-    def values(self) -> Iterable[Image]: ...
+Group = dict[Slot, bytes | None]  # written together; None frees the slot
 
 
 class Changed(Protocol):
     """What core.redo has collected since the last checkpoint."""
 
     dirty: dict[int, Message | None]
+    images: NewRecords
     clears: set[Slot]
     homes: dict[int, list[int]]
 
-    @property
-    def images(self) -> Images: ...
 
-
-def batches(changed: Changed, limit: int = COUNT_MAX) -> Iterator[Batch]:
+def batches(changed: Changed, limit: int = COUNT_MAX) -> Iterator[Images]:
     """The changes in the order to write them, each batch at most `limit` records (more only if that
     many messages take each other's places)."""
-    singles: Batch = {(file, record): image for file, record, image in changed.images.values()}
-    groups: list[Batch] = []
+    left = _left_places(changed)
+    singles: Group = {}
+    groups: list[Group] = []
     for message in changed.dirty.values():
         if message is not None:
             made = _records(message)
@@ -56,25 +54,94 @@ def batches(changed: Changed, limit: int = COUNT_MAX) -> Iterator[Batch]:
                 singles.update(made)
             else:
                 groups.append(made)
+    born = _Born(changed.images)
+    singles.update(born.taken_out([*left, *_continuations(changed)], singles))
     groups = _shortened(groups, singles, changed)
-    groups = _joined(groups, singles, _left_places(changed))
+    groups = _joined(groups, singles, left)
     taken = {slot for group in groups for slot in group}
-    yield from _packed(groups, limit)
-    yield from _sliced(sorted(singles.items()), limit)
-    free = sorted(changed.clears - singles.keys() - taken)
-    yield from _sliced([(slot, None) for slot in free], limit)
+    written = _places([*singles, *taken])
+    for group in _packed(groups, limit):
+        yield _images(group)
+    yield from born.merged(_images(singles), limit)
+    free = np.setdiff1d(_places(changed.clears), written)
+    free = free[~np.isin(free, born.slots)]
+    for first in range(0, len(free), limit):
+        slots = free[first : first + limit]
+        yield Images(slots, np.zeros((len(slots), RECORD_BYTES), dtype="u1"))
 
 
-def _records(message: Message) -> Batch:
+def _places(slots: Iterable[Slot]) -> Frames:
+    """As Images.slots."""
+    return np.array([file << 32 | record for file, record in slots], dtype=np.int64)
+
+
+def _images(group: Group) -> Images:
+    return Images.of((file, record, FREE if image is None else image)
+                     for (file, record), image in group.items())
+
+
+class _Born:
+    """The records of new messages, in the order of their slots."""
+
+    def __init__(self, images: NewRecords) -> None:
+        self.slots = images.slots()
+        self._rows = births.joined(images.rows())
+        if not bool((self.slots[:-1] <= self.slots[1:]).all()):
+            self._choose(np.argsort(self.slots, kind="stable"))
+
+    def _choose(self, which: Frames) -> None:
+        self.slots, self._rows = self.slots[which], births.chosen(self._rows, which)
+
+    def taken_out(self, slots: Iterable[Slot], instead: Group) -> Group:
+        """Leave these places to others: their records are the caller's. Those that are in `instead`
+        give way to what is there."""
+        wanted = np.isin(self.slots, _places(slots))
+        out: Group = {(file, record): image
+                      for file, record, image in births.images(births.chosen(self._rows, wanted))
+                      } if wanted.any() else {}
+        wanted |= np.isin(self.slots, _places(instead))
+        if wanted.any():
+            self._choose(~wanted)
+        return {slot: image for slot, image in out.items() if slot not in instead}
+
+    def merged(self, others: Images, limit: int) -> Iterator[Images]:
+        """With these single records, all in the order of their slots."""
+        count = len(others)
+        if not count:
+            for first in range(0, len(self.slots), limit):
+                rows = self._rows[first : first + limit]
+                yield Images(self.slots[first : first + limit], births.sealed(rows))
+            return
+        slots = np.concatenate((others.slots, self.slots))
+        order = np.argsort(slots, kind="stable")
+        for first in range(0, len(order), limit):
+            part = order[first : first + limit]
+            data: Frames = np.empty((len(part), RECORD_BYTES), dtype="u1")
+            born = part >= count
+            if born.any():
+                data[born] = births.sealed(births.chosen(self._rows, part[born] - count))
+            data[~born] = others.data[part[~born]]
+            yield Images(slots[part], data)
+
+
+def _continuations(changed: Changed) -> Iterator[Slot]:
+    """Where messages that live lay with their continuations."""
+    for qpool, home in changed.homes.items():
+        message = changed.dirty.get(qpool)
+        if len(home) > 1 and message is not None and message.record == home[0]:
+            yield from ((message.file, number) for number in home)
+
+
+def _records(message: Message) -> Group:
     """The record of a message and its continuations, which lie in a row behind it."""
     run = max(1, -(-len(message.parts) // PARTS_PER_RECORD))
     message.more = [message.record + i for i in range(1, run)]
     return {(message.file, number): image for number, image in encode_message(message)}
 
 
-def _shortened(groups: list[Batch], singles: Batch, changed: Changed) -> list[Batch]:
+def _shortened(groups: list[Group], singles: Group, changed: Changed) -> list[Group]:
     """Rule 1: the continuations that messages have no more, with the messages."""
-    owner: dict[Slot, Batch] = {slot: group for group in groups for slot in group}
+    owner: dict[Slot, Group] = {slot: group for group in groups for slot in group}
     for qpool, home in changed.homes.items():
         message = changed.dirty.get(qpool)
         if len(home) == 1 or message is None or message.record != home[0]:
@@ -99,12 +166,12 @@ def _left_places(changed: Changed) -> dict[Slot, Slot]:
     return out
 
 
-def _joined(groups: list[Batch], singles: Batch, left: dict[Slot, Slot]) -> list[Batch]:
+def _joined(groups: list[Group], singles: Group, left: dict[Slot, Slot]) -> list[Group]:
     """Rule 2: groups (and singles, which are taken out) that take the old slots of a message are
     joined with the group that holds it now."""
     if not left:
         return groups
-    owner: dict[Slot, Batch] = {slot: group for group in groups for slot in group}
+    owner: dict[Slot, Group] = {slot: group for group in groups for slot in group}
     for slot, now in left.items():
         pair = [_group_at(place, owner, singles) for place in (slot, now)]
         old, new = pair
@@ -115,15 +182,15 @@ def _joined(groups: list[Batch], singles: Batch, left: dict[Slot, Slot]) -> list
     return list({id(group): group for group in owner.values()}.values())
 
 
-def _group_at(slot: Slot, owner: dict[Slot, Batch], singles: Batch) -> Batch | None:
+def _group_at(slot: Slot, owner: dict[Slot, Group], singles: Group) -> Group | None:
     """The group that writes a slot; a single record becomes a group of its own."""
     if slot not in owner and slot in singles:
         owner[slot] = {slot: singles.pop(slot)}
     return owner.get(slot)
 
 
-def _packed(groups: Iterable[Batch], limit: int) -> Iterator[Batch]:
-    batch: Batch = {}
+def _packed(groups: Iterable[Group], limit: int) -> Iterator[Group]:
+    batch: Group = {}
     for group in groups:
         if batch and len(batch) + len(group) > limit:
             yield batch
@@ -131,8 +198,3 @@ def _packed(groups: Iterable[Batch], limit: int) -> Iterator[Batch]:
         batch.update(group)
     if batch:
         yield batch
-
-
-def _sliced(items: list[tuple[Slot, bytes | None]], limit: int) -> Iterator[Batch]:
-    for first in range(0, len(items), limit):
-        yield dict(items[first : first + limit])

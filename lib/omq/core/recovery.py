@@ -177,6 +177,7 @@ def _redo_all(redo: Redo, scan: JournalScan, total: int, progress: Progress) -> 
             yield block
             read += block.header.length
             progress(f"redoing the journal: {min(100, 100 * read // total)} %, LSN {redo.lsn}")
+            point("recovery.in_redo")
             epoch = max(epoch, block.header.epoch)
             redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
 

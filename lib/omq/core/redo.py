@@ -1,7 +1,7 @@
 """Redo: journal frames applied to pool records. The one code that a restart and pool.writer share.
 
 State, since the last checkpoint: `dirty` (QPoolId -> record, None = gone), `images` (records of new
-messages that nothing else happened to, ready to be written), `clears` (slots that the pool must not
+messages that nothing else happened to, in arrays), `clears` (slots that the pool must not
 hold any more, unless something new goes there); the queues; the last request of each client.
 Memory is bounded by what happened between two checkpoints, not by the number of messages.
 
@@ -32,7 +32,7 @@ import numpy as np
 
 from omq.core import births as bulk
 from omq.core.answers import update_answers
-from omq.core.new_records import NewRecords, RecordImages
+from omq.core.new_records import NewRecords
 from omq.core.pool_batches import batches
 from omq.core.redo_changes import CHANGES, At, Frame, Unusable, checked, new_part, targets
 from omq.core.redo_window import Births, Frames, JournalBlock, Window
@@ -65,7 +65,7 @@ class Redo:
     lsn: int = 0
     next_qpool: int = 1
     dirty: dict[int, Message | None] = field(default_factory=dict)
-    images: NewRecords = field(default_factory=RecordImages)
+    images: NewRecords = field(default_factory=NewRecords)
     clears: set[Slot] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
     frames_seen: int = 0
@@ -93,8 +93,7 @@ class Redo:
         update_answers(self.clients, window.frames)
         plain = born.plain(window, keep)
         if np.count_nonzero(plain) >= self.many:
-            self.images.take(window, born, plain)
-            keep[born.rows[plain]] = False
+            keep[born.rows[self.images.take(window, born, plain)]] = False
         keep[born.rows[~born.good]] = False
         blocks_of = window.origin[keep].tolist()
         for row, block in zip(window.frames[keep].tolist(), blocks_of, strict=True):
@@ -214,7 +213,7 @@ class Redo:
 
     def _gone(self, frame: Frame) -> None:
         qpool, first = frame[At.QPOOL], frame[At.RECORD]
-        known = self.images.pop(qpool, None) or self.dirty.pop(qpool, None)
+        known = self.images.pop(qpool) or self.dirty.pop(qpool, None)
         if known is not None and self.settled and qpool not in self.homes:
             return  # born since the checkpoint: the pool never held it
         self.dirty[qpool] = None
@@ -242,7 +241,7 @@ class Redo:
         """The record of a message: changed already, or from the pool; None = gone."""
         if qpool in self.dirty:
             return self.dirty[qpool]
-        image = self.images.pop(qpool, None)
+        image = self.images.pop(qpool)
         if image is not None:
             made = decode_record(image[2], 0, image[0], image[1])
             assert isinstance(made, Record)
@@ -279,7 +278,7 @@ class Redo:
         slot.
 
         A checkpoint writes it in the order of core.pool_batches."""
-        return {slot: image for batch in batches(self) for slot, image in batch.items()}
+        return {slot: image for batch in batches(self) for slot, image in batch.changes().items()}
 
     def checkpointed(self) -> None:
         """The changes are durable: forget them."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from omq.storage.journal_scan import Block
 
-WINDOW_BYTES = 16 << 20  # of journal, a call of redo: a second at most between two signs of life
+WINDOW_BYTES = 8 << 20  # of journal, a call of redo: a second at most between two signs of life
 
 
 class Windows:

@@ -3,8 +3,8 @@
 A client waits for its reply in semop(2), the cheapest wait there is. It has no time-out: the
 published wheels of sysv_ipc are built without semtimedop, and calling that through ctypes costs a
 client with cold caches as much as all the rest of a request. So this thread releases the semaphore
-of every link that waits (ipc.gate); the link knows that this is no reply, looks whether its manager still
-lives and what time it is, and waits again.
+of every link that waits (ipc.gate); the link knows that this is no reply, looks whether its manager
+still lives and what time it is, and waits again.
 
 Links are held weakly. The thread takes no signals. It ends with the last link, and for the moment
 of a fork: a process forks with the threads of its user only, and a child starts without links.

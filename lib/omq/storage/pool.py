@@ -30,7 +30,7 @@ from typing import Final
 from omq.base import clock, limits
 from omq.base.errors import Damaged, DiskError
 from omq.base.paths import SpoolPaths
-from omq.format.double_write import COUNT_MAX, HEADER, Image, decode, encode
+from omq.format.double_write import COUNT_MAX, FREE, HEADER, Images, decode, encode
 from omq.format.findings import Finding, Kind
 from omq.format.pool import (
     NO_RECORD,
@@ -50,9 +50,6 @@ from omq.storage.pool_scan import PoolChunk, no_records, scan_pool_file
 DOUBLE_WRITE: Final = "checkpoint.dw"
 _NAME = re.compile(r"(0|[1-9][0-9]?)QP")
 _CHAIN_MAX: Final = limits.QUEUES_MAX // PARTS_PER_RECORD + 1
-_FREE: Final = bytes(RECORD_BYTES)
-
-
 TAIL_RECORDS = 128  # read at once when looking for the end of what is used
 
 
@@ -70,7 +67,7 @@ class PoolFiles:
         self._checked: set[int] = set()  # files whose header says that they are ours
         self._double_write: File | None = None
         self._generation = 0
-        self._pending: list[Image] = []  # durable in the double-write file, not yet in place
+        self._pending: Images | None = None  # durable in the double-write file, not yet in place
 
     def files(self) -> list[int]:
         """Numbers of the pool files there are, ascending."""
@@ -153,22 +150,26 @@ class PoolFiles:
 
     def write(self, changes: Mapping[tuple[int, int], bytes | None]) -> None:
         """Make the changes durable: (file, record) -> 512 bytes, None to free the slot."""
+        self.write_images(Images.of((file, record, FREE if image is None else image)
+                                    for (file, record), image in changes.items()))
+
+    def write_images(self, images: Images) -> None:
+        """Make the records durable, zeros free a slot; all or nothing up to COUNT_MAX of them."""
         assert self._may_write
         self._place()  # what a full disk left undone
-        images = [(file, record, _FREE if image is None else image)
-                  for (file, record), image in sorted(changes.items())]
+        images = images.ascending()
         for first in range(0, len(images), COUNT_MAX):
-            self._stage(images[first : first + COUNT_MAX])
+            self._stage(images.part(first, first + COUNT_MAX))
             self._place()
-        if images and self._double_write is not None:
+        if len(images) and self._double_write is not None:
             # Not synced: if the old header comes back, recovery writes what is there already.
             self._double_write.write([bytes(HEADER.size)], 0, new=True)
 
-    def _stage(self, images: list[Image]) -> None:
+    def _stage(self, images: Images) -> None:
         if self._double_write is None:
             self._double_write = self._open_double_write()
         self._generation += 1
-        self._double_write.write([encode(self._uuid, self._generation, images)], 0, new=True)
+        self._double_write.write(encode(self._uuid, self._generation, images), 0, new=True)
         self._double_write.sync_all(new=True)
         self._pending = images
 
@@ -181,20 +182,15 @@ class PoolFiles:
 
     def _place(self) -> None:
         """Write the pending chunk in place, neighbours together, and sync every file touched."""
+        if not self._pending:
+            return
         touched: dict[int, File] = {}
-        at = 0
-        while at < len(self._pending):
-            file, record, _ = self._pending[at]
-            end = at + 1
-            while end < len(self._pending) and self._pending[end][:2] == (file, record + end - at):
-                end += 1
+        for file, record, run in self._pending.runs():
             touched[file] = self._open_or_make(file)
-            run = b"".join(image for _, _, image in self._pending[at:end])
             touched[file].write([run], (record + 1) * RECORD_BYTES, new=True)
-            at = end
         for opened in touched.values():
             opened.sync()
-        self._pending = []
+        self._pending = None
 
     def recover_double_write(self) -> int:
         """At a start: settle the files and finish what a crash cut; how many records were written
@@ -212,7 +208,7 @@ class PoolFiles:
             found_count = 0
         else:
             self._generation = found.generation
-            self._pending = sorted(found.images, key=lambda image: image[:2])
+            self._pending = found.images.ascending()
             found_count = len(self._pending)
             self._place()
         for file in self.files():

@@ -14,19 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
 from omq.base.paths import SpoolPaths
-from omq.format.double_write import decode
+from omq.format.double_write import FREE, decode
 from omq.format.findings import Finding, Kind
 from omq.format.pool import RECORD_BYTES, Record, RecordKind, decode_record
 from omq.storage.files import open_file
 from omq.storage.pool import DOUBLE_WRITE, PoolFiles
 from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE, PoolChunk, Rows
-
-_FREE: Final = bytes(RECORD_BYTES)
 
 
 class OverlaidPool(PoolFiles):
@@ -40,7 +37,7 @@ class OverlaidPool(PoolFiles):
     def lay(self, changes: Mapping[tuple[int, int], bytes | None]) -> None:
         """Lay these records over the pool; later ones hide earlier ones."""
         for (file, record), image in changes.items():
-            self._images.setdefault(file, {})[record] = _FREE if image is None else image
+            self._images.setdefault(file, {})[record] = FREE if image is None else image
 
     def lay_double_write(self) -> int:
         """Lay the images of a checkpoint that was cut; how many."""
@@ -56,7 +53,7 @@ class OverlaidPool(PoolFiles):
             if found.kind not in (Kind.END, Kind.TORN):
                 self.findings.append(replace(found, file=DOUBLE_WRITE))
             return 0
-        self.lay({(file, record): image for file, record, image in found.images})
+        self.lay(found.images.changes())
         return len(found.images)
 
     def files(self) -> list[int]:

@@ -18,7 +18,7 @@ import numpy as np
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.redo_window import Window
-from omq.format.double_write import Image
+from omq.format.double_write import Images
 from omq.format.journal import FrameFlag, FrameType
 from omq.storage import control as poolctrl
 from omq.storage import durable
@@ -118,7 +118,7 @@ def _all_but_one(self: File) -> None:
 
 # delta without image: records are overwritten in place and nowhere else
 
-def _no_double_write(self: PoolFiles, images: list[Image]) -> None:
+def _no_double_write(self: PoolFiles, images: Images) -> None:
     self._pending = images
 
 
@@ -142,7 +142,7 @@ def _unlink_only(path: Path, *, sync: bool = True) -> bool:
 
 # a checkpoint that counts before its records do
 
-_take_write = PoolFiles.write
+_take_write = PoolFiles.write_images
 
 
 def _records_unsynced(self: PoolFiles, changes: Any) -> None:
@@ -203,7 +203,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         settings=replace(SETTINGS, archive="delete")),
     "records-unsynced": Mutant(
         "poolctrl says that a checkpoint counts before its records are on the disk",
-        lambda: [mock.patch.object(PoolFiles, "write", _records_unsynced)],
+        lambda: [mock.patch.object(PoolFiles, "write_images", _records_unsynced)],
         workload="checkpoints", shows=("lost", "changed", "damage", "resurrected")),
     "half-a-batch": Mutant(
         "of a batch that was being written the whole messages count",

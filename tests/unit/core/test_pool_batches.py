@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from omq.core.pool_batches import Batch, batches
+from omq.core.pool_batches import Group
+from omq.core.pool_batches import batches as image_batches
 from omq.core.redo import Redo
 from omq.format.journal import FrameType
+from omq.format.pool import Record, decode_record
 from tests.unit.core.frames import LAST, Frames, MemoryPool, after
 
 
@@ -15,10 +17,35 @@ def continued(frames: Frames, pool: MemoryPool) -> Redo:
     return redo
 
 
-def holding(made: list[Batch], record: int) -> int:
+def batches(redo: Redo, limit: int) -> list[Group]:
+    return [images.changes() for images in image_batches(redo, limit)]
+
+
+def holding(made: list[Group], record: int) -> int:
     """Which batch writes (or clears) a record."""
     (index,) = [i for i, batch in enumerate(made) if (0, record) in batch]
     return index
+
+
+def test_births_and_changes_come_in_the_order_of_their_places() -> None:
+    """A birth that the bulk form made, one that changed since, and what takes a place left."""
+    frames = Frames()
+    for qpool in range(1, 21):
+        frames.put(qpool, record=40 - qpool)
+    redo = continued(frames, MemoryPool())
+    assert len(redo.images) == 20
+    frames.add(FrameType.GIVE, 3, record=37)
+    frames.add(FrameType.DONE, 5, flags=LAST, record=35, parts=1)
+    redo.apply([frames.block()])
+    assert len(redo.images) == 18
+    made = batches(redo, 8)
+    places = [record for batch in made for _, record in batch]
+    assert places == [n for n in range(20, 40) if n != 35]
+    for batch in made:
+        for (file, record), image in batch.items():
+            assert image is not None
+            found = decode_record(image, 0, file, record)
+            assert isinstance(found, Record) and found.message.qpool == 40 - record
 
 
 def test_batches_are_bounded_and_complete() -> None:
@@ -26,7 +53,7 @@ def test_batches_are_bounded_and_complete() -> None:
     for qpool in range(1, 101):
         frames.put(qpool, record=qpool)
     redo = continued(frames, MemoryPool())
-    made = list(batches(redo, 30))
+    made = batches(redo, 30)
     assert [len(batch) for batch in made] == [30, 30, 30, 10]
     assert sorted(record for batch in made for _, record in batch) == list(range(1, 101))
 
@@ -35,7 +62,7 @@ def test_a_record_and_its_continuations_go_together() -> None:
     frames = Frames()
     for i in range(20):
         frames.put(i + 1, range(3, 43), record=3 * i)
-    made = list(batches(continued(frames, MemoryPool()), 10))
+    made = batches(continued(frames, MemoryPool()), 10)
     assert [len(batch) for batch in made] == [9] * 6 + [6]
     for i in range(20):
         assert len({holding(made, 3 * i + n) for n in range(3)}) == 1
@@ -50,7 +77,7 @@ def test_what_takes_the_old_place_of_a_message_goes_with_its_new_place() -> None
     for i in range(20):
         frames.put(50 + i, record=50 + i)
     frames.put(90, record=0)  # a new message where the pool still holds message 1
-    made = list(batches(continued(frames, pool), 3))
+    made = batches(continued(frames, pool), 3)
     assert holding(made, 0) == holding(made, 10) == holding(made, 11)
 
 
@@ -61,7 +88,7 @@ def test_messages_that_take_each_others_places_go_together() -> None:
     _, pool = after(frames)
     for qpool, old, new in ((1, 0, 4), (2, 4, 8), (3, 8, 0)):
         frames.move(qpool, 3, range(20, 45), record=new, reason=old)
-    made = list(batches(continued(frames, pool), 4))
+    made = batches(continued(frames, pool), 4)
     assert len(made) == 1, "longer than the limit, but never halved"
 
 
@@ -73,7 +100,7 @@ def test_slots_are_freed_last() -> None:
     frames.move(1, 3, range(5, 30), record=10, reason=0)
     frames.add(FrameType.DONE, 2, flags=LAST, record=1, parts=1)
     frames.put(3, record=20)
-    made = list(batches(continued(frames, pool), 2))
+    made = batches(continued(frames, pool), 2)
     assert [list(batch) for batch in made] == [[(0, 10), (0, 11)], [(0, 20)], [(0, 0), (0, 1)]]
     assert all(image is None for image in made[-1].values())
 
@@ -90,7 +117,7 @@ def test_a_continuation_goes_when_its_message_is_shortened() -> None:
         frames.add(FrameType.DONE, 2, queue, record=4)
     for i in range(20):
         frames.put(50 + i, record=50 + i)
-    made = list(batches(continued(frames, pool), 2))
+    made = batches(continued(frames, pool), 2)
     assert holding(made, 0) == holding(made, 1)
     assert holding(made, 4) == holding(made, 5) == holding(made, 6)
     assert [made[holding(made, n)][0, n] is None for n in (0, 1, 4, 5, 6)] == [

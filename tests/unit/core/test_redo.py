@@ -422,6 +422,6 @@ def test_a_batch_that_a_cut_tore_is_void_and_not_answered(
     frames.put(9, record=2, token=1, sequence=5, uid=5, crc=1)
     frames.put(10, record=3, token=1, sequence=5, uid=5)
     redo.apply([frames.block()], durable)
-    assert sorted([*redo.dirty, *redo.images]) == there
+    assert sorted([*redo.dirty, *redo.images.qpools().tolist()]) == there
     assert redo.clients[1].sequence == answer
     assert len(redo.findings) == 1 and redo.findings[0].lsn == 3

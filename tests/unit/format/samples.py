@@ -73,7 +73,8 @@ def control_slot() -> bytes:
 
 def double_write_file() -> bytes:
     images = [(11, number, image) for number, image in pool.encode_message(pool_message())]
-    return double_write.encode(UUID, 4, [*images, (11, 12, bytes(512))])
+    whole = double_write.Images.of([*images, (11, 12, bytes(512))])
+    return b"".join(double_write.encode(UUID, 4, whole))
 
 
 def store_file() -> bytes:

@@ -13,7 +13,7 @@ from omq.core import offline_index
 from omq.core.index_rows import EntryRow
 from omq.core.index_view import IndexView
 from omq.core.look import Origin, Source, look
-from omq.core.new_records import CompactRecords, RecordImages
+from omq.core.new_records import NewRecords
 from omq.core.offline_index import read_files
 from omq.core.redo import Redo
 from omq.format.double_write import Image
@@ -70,15 +70,15 @@ def test_births_of_one_window_that_change_in_a_later_one(
     with IndexView.of(busy.core.t, busy.info.paths) as view:
         live = [plain(entry) for entry in view.entries()]
     whole = []
-    pop = CompactRecords.pop
+    pop = NewRecords.pop
 
-    def popped(self: CompactRecords, qpool: int, default: None, /) -> Image | None:
-        found = pop(self, qpool, default)
+    def popped(self: NewRecords, qpool: int) -> Image | None:
+        found = pop(self, qpool)
         whole.append(found is not None)
-        assert pop(self, qpool, default) is None, "once only"
+        assert pop(self, qpool) is None, "once only"
         return found
 
-    monkeypatch.setattr(CompactRecords, "pop", popped)
+    monkeypatch.setattr(NewRecords, "pop", popped)
     monkeypatch.setattr(offline_index, "_WINDOW_BYTES", 1)
     monkeypatch.setattr(offline_index, "Redo", partial(Redo, many=1))
     found = read_files(busy.info.paths, busy.wall)
@@ -87,18 +87,19 @@ def test_births_of_one_window_that_change_in_a_later_one(
         assert [plain(entry) for entry in view.entries()] == live
 
 
-def test_rows_and_images_are_the_same_records(busy: World) -> None:
-    made = [Redo(_NoPool(), images=images, many=1)
-            for images in (RecordImages(), CompactRecords())]
+def test_new_records_are_those_that_one_frame_after_the_other_gives(busy: World) -> None:
+    rows, single = (Redo(_NoPool(), many=many) for many in (1, 1_000_000))
     for block in JournalScan(busy.info.paths, busy.info.uuid):
-        for redo in made:
+        for redo in (rows, single):
             redo.apply([block])
-    one, other = (redo.images for redo in made)
-    assert sorted(one) == list(other) and len(one) == len(other) > 0
-    assert sorted(one.values()) == sorted(other.values())
-    assert all(qpool in other for qpool in one) and 0 not in other
-    other.clear()
-    assert len(other) == 0 and other.pop(next(iter(one)), None) is None
+    assert rows.changes() == single.changes()
+    born = rows.images
+    qpools = born.qpools().tolist()
+    assert qpools and len(born) == len(qpools) and not len(single.images)
+    assert all(qpool in born for qpool in qpools) and 0 not in born
+    assert {image for _, _, image in born.images()} <= set(single.changes().values())
+    born.clear()
+    assert len(born) == 0 and born.pop(qpools[0]) is None
 
 
 def test_what_a_cut_checkpoint_has_written_is_not_seen_twice(

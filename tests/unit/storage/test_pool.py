@@ -144,9 +144,15 @@ def test_a_torn_record_is_repaired(info: SpoolInfo, point: str, hit: int) -> Non
     assert disk.calls.count("fdatasync 0QP") == (2 if staged else 0)
 
 
+def _encoded(uuid: bytes) -> bytes:
+    """A double-write file that frees record 0 of file 0."""
+    images = double_write.Images.of([(0, 0, bytes(512))])
+    return b"".join(double_write.encode(uuid, 2, images))
+
+
 def test_a_torn_double_write_file_is_ignored(info: SpoolInfo, pool: PoolFiles) -> None:
     pool.write(_images(_message(0, 0, qpool=1)))
-    image = double_write.encode(info.uuid, 2, [(0, 0, bytes(512))])
+    image = _encoded(info.uuid)
     (info.paths.msgpool / DOUBLE_WRITE).write_bytes(image[:-1] + b"\1")
     again = PoolFiles(info.paths, info.uuid)
     assert again.recover_double_write() == 0
@@ -155,7 +161,7 @@ def test_a_torn_double_write_file_is_ignored(info: SpoolInfo, pool: PoolFiles) -
 
 def test_a_foreign_double_write_file_is_reported(info: SpoolInfo, pool: PoolFiles) -> None:
     pool.write(_images(_message(0, 0, qpool=1)))
-    image = double_write.encode(bytes(16), 2, [(0, 0, bytes(512))])
+    image = _encoded(bytes(16))
     (info.paths.msgpool / DOUBLE_WRITE).write_bytes(image)
     again = PoolFiles(info.paths, info.uuid)
     assert again.recover_double_write() == 0
