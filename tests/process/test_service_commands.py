@@ -53,7 +53,8 @@ class Instance:
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     made = Instance(tmp_path_factory.mktemp("services") / "spool")
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "omq.cli.launch", "omrc", "--embedded", "--spool", made.spool],
+        [sys.executable, "-P", "-m", "omq.cli.launch", "omrc", "--embedded", "--spool", made.spool,
+         "--reason", "test of commands"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         made.wait("all services", lambda: made.run("omstat", "-a").count("Started") == 8
@@ -135,4 +136,5 @@ def test_who_changed_a_service_is_in_the_journal(instance: Instance) -> None:
     mine = [line.strip() for line in said if f"by operator uid {os.getuid()}: om" in line]
     assert [line.split(": ", 1)[1] for line in mine[-3:]] == [
         "omoff unix", "omsetsvc -x unix 2", "omon unix"]
+    assert "reason = test of commands" in instance.run("omshowlog", "-l", "9")  # no manager yet
     assert "    reason: host is down" in said and "    reason: host is slow" in said

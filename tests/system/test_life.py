@@ -129,7 +129,9 @@ def test_omshut_and_omrc(installed: Box) -> None:
     installed.run("omrc", "-n")
     assert states(installed, CORE) == {"active"}
     assert states(installed, MAIL) == {"inactive"}
-    assert "all 8 services are started" in installed.run("omrc")
+    assert "all 8 services are started" in installed.run("omrc", "--reason", "new disk")
+    said = installed.run("omqlog", "--operator")
+    assert "reason: new disk" in said and ": omrc -n" in said
     said = installed.run("runuser", "-u", "clerk", "--", "omrc", code=None)
     assert f"{PREFIX}" not in said
     assert "do it as root" in said

@@ -21,10 +21,9 @@ from omq.base.clock import NS_PER_S
 from omq.base.config import ServiceConf, load_services
 from omq.base.errors import BadRequest, Exit
 from omq.base.limits import AUXILIARIES_MAX
-from omq.cli.common import add_json, existing, print_json, say, tool_parser
-from omq.core.history import History
+from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.progress import looking, reading_history
 from omq.core.index_rows import QueueRow
-from omq.core.look import look
 from omq.core.service_times import Times, measure
 from omq.services.options import Location
 
@@ -62,7 +61,8 @@ def main(argv: list[str] | None = None) -> int:
         raise BadRequest(reason="--busy is 1 to 100 (percent), --catch-up and --minutes minutes")
     location = existing(options)
     now = clock.wall_ns()
-    times = measure(History(location.paths), now - options.minutes * 60 * NS_PER_S, now)
+    with reading_history(NAME, location.paths) as history:
+        times = measure(history, now - options.minutes * 60 * NS_PER_S, now)
     found = list(advise(location, times, options.busy / 100, options.catch_up * 60))
     for advice in found:
         if options.json:
@@ -76,9 +76,7 @@ def advise(location: Location, times: Times, busy: float, catch_up_s: float) -> 
     """An advice for each queue that a service reads."""
     services = {conf.queue: conf for conf in load_services(location.conf_dir).values()
                 if conf.queue}
-    with look(location.paths) as seen:
-        if seen.note:
-            say(NAME, seen.note)
+    with looking(NAME, location.paths) as seen:
         readers = [reader.queue for reader in seen.view.readers()]
         for queue in seen.view.queues():
             conf = services.get(queue.name)

@@ -15,8 +15,8 @@ from omq.base.clock import iso_time
 from omq.base.errors import BadRequest, Exit
 from omq.base.names import parse_message_id
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
-from omq.core.history import Happening, History
-from omq.core.look import look
+from omq.cli.progress import looking, reading_history
+from omq.core.history import Happening
 from omq.core.message_ids import find_qpool, known_qpool
 from omq.core.settle import REASONS
 from omq.format.journal import FrameFlag, FrameType
@@ -35,15 +35,15 @@ def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     options = parser().parse_args(argv)
     location = existing(options)
-    history = History(location.paths)
-    if options.operator:
-        found = history.orders()
-    elif options.message:
-        qpool = _qpool(location, options.message)
-        found = history.of_message(qpool) if qpool else iter(())
-    else:
+    if not options.operator and not options.message:
         raise BadRequest(reason="say --message ID or --operator")
-    count = _show(found, as_json=options.json)
+    with reading_history(NAME, location.paths) as history:
+        if options.operator:
+            found = history.orders()
+        else:
+            qpool = _qpool(location, options.message)
+            found = history.of_message(qpool) if qpool else iter(())
+        count = _show(found, as_json=options.json)
     for finding in history.findings:
         say(NAME, str(finding))
     if not count:
@@ -68,7 +68,7 @@ def _qpool(location: Location, text: str) -> int:
     known = known_qpool(text, uuid)
     if known is not None:
         return known
-    with look(location.paths) as seen:
+    with looking(NAME, location.paths) as seen:
         qpool = find_qpool(text, uuid, seen.view, location.paths)
     return _of_the_past(location, text) if qpool is None else qpool
 
@@ -77,9 +77,10 @@ def _of_the_past(location: Location, text: str) -> int:
     """The last message that was put with this id; 0: none. Frames have the hash of the id only."""
     key = id_hash(parse_message_id(text))
     found = 0
-    for each in History(location.paths).read(
-            lambda frames: (frames["type"] == FrameType.PUT) & (frames["lease"] == key)):
-        found = each.qpool
+    with reading_history(NAME, location.paths) as history:
+        for each in history.read(
+                lambda frames: (frames["type"] == FrameType.PUT) & (frames["lease"] == key)):
+            found = each.qpool
     return found
 
 

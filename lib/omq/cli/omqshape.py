@@ -18,9 +18,9 @@ from omq.base import clock
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadRequest, Exit, UnknownQueue
 from omq.base.names import escape
-from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.progress import looking
 from omq.core.index_view import IndexView
-from omq.core.look import look
 from omq.format.index import EntryState
 
 NAME: Final = "omqshape"
@@ -37,9 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         raise BadRequest(reason=f"-b is 2 to {_BUCKETS_MAX}, -t a number of minutes")
     limits = [options.t << power for power in range(options.b - 1)]
     states = [_STATES[name] for name in options.state or _STATES]
-    with look(existing(options).paths) as seen:
-        if seen.note:
-            say(NAME, seen.note)
+    with looking(NAME, existing(options).paths) as seen:
         rows = shape(seen.view, [name.upper() for name in options.queue], limits, states,
                      clock.wall_ns())
     if options.json:

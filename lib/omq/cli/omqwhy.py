@@ -18,10 +18,10 @@ from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import Exit
 from omq.base.names import IDEL, POISON
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
-from omq.core.history import History
+from omq.cli.progress import looking, reading_history
 from omq.core.index_rows import EntryRow, QueueRow, ReaderRow
 from omq.core.index_view import IndexView
-from omq.core.look import Look, Origin, look
+from omq.core.look import Look, Origin
 from omq.core.message_ids import find_qpool
 from omq.format.index import EntryState, QueueFlag
 from omq.format.journal import FrameType
@@ -47,9 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     location = existing(options)
     found = False
-    with look(location.paths) as seen:
-        if seen.note:
-            say(NAME, seen.note)
+    with looking(NAME, location.paths) as seen:
         uuid = open_spool(location.paths.root).uuid
         for text in options.message:
             qpool = find_qpool(text, uuid, seen.view, location.paths)
@@ -147,14 +145,15 @@ def _ready(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: li
 def _evidence(location: Location, qpool: int) -> dict[str, Any]:
     """The packet of its last POISON frame."""
     found: dict[str, Any] = {}
-    for each in History(location.paths).of_message(qpool):
-        if each.kind is FrameType.POISON:
-            try:
-                packet = json.loads(each.text)
-            except ValueError:
-                packet = {"text": each.text}
-            found = {"lsn": each.lsn, "time": iso_time(each.time_ns),
-                     **(packet if isinstance(packet, dict) else {})}
+    with reading_history(NAME, location.paths) as history:
+        for each in history.of_message(qpool):
+            if each.kind is FrameType.POISON:
+                try:
+                    packet = json.loads(each.text)
+                except ValueError:
+                    packet = {"text": each.text}
+                found = {"lsn": each.lsn, "time": iso_time(each.time_ns),
+                         **(packet if isinstance(packet, dict) else {})}
     return found
 
 

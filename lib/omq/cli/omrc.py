@@ -17,6 +17,7 @@ from omq.base.errors import BadRequest, Exit, NeedsRepair
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.cli.common import Location, locate, say, tool_parser
+from omq.cli.noting import add_reason, note_command
 from omq.cli.service_control import is_up, state_of
 from omq.services import systemctl
 from omq.services.daemon import UMASK
@@ -35,10 +36,11 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     location = locate(options)
     if not options.embedded:
-        return start_units(location, nonstop_only=options.nonstop)
+        return start_units(location, options.reason, nonstop_only=options.nonstop)
     os.umask(UMASK)
     settings = load_settings(location.conf_dir)
     prepare_spool(location.paths, init=options.init)
+    note_command(location, f"{NAME} --embedded", options.reason)
     log = EventLog(
         NAME, location.paths.event_log, level=Level[settings.event_level],
         stderr=options.foreground_log or "JOURNAL_STREAM" in os.environ,
@@ -51,12 +53,12 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
-def start_units(location: Location, *, nonstop_only: bool) -> int:
+def start_units(location: Location, reason: str, *, nonstop_only: bool) -> int:
     """Start the units of this instance; 1 when a service did not come up. SystemctlFailed."""
     managed = systemctl.managed(location.paths)
     if managed is None:
-        reason = f"no units run {location.paths.root}: 'omq setup' installs them, omrc --embedded"
-        raise BadRequest(reason=f"{reason} needs none")
+        none = f"no units run {location.paths.root}: 'omq setup' installs them, omrc --embedded"
+        raise BadRequest(reason=f"{none} needs none")
     services = start_order(
         load_services(location.conf_dir).values(), nonstop_only=nonstop_only
     )
@@ -66,6 +68,7 @@ def start_units(location: Location, *, nonstop_only: bool) -> int:
         if is_core(each):  # one by one: the first failure is the reason
             systemctl.call(["start", managed.unit(each.name)])
             say(NAME, f"{each.title} is started")
+    note_command(location, f"{NAME} -n" if nonstop_only else NAME, reason, len(services))
     rest = [managed.drain] if nonstop_only else [managed.target]
     systemctl.call(["start", *rest, *(units if nonstop_only else [])])
     code = Exit.OK
@@ -132,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-n", "--nonstop", action="store_true", help="start only the NON-STOP daemons"
     )
+    add_reason(parser)
     parser.add_argument(
         "--foreground-log", action="store_true", help="show the daemons' events on stderr"
     )

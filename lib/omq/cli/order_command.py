@@ -24,8 +24,8 @@ from omq.base.names import IDEL, POISON, escape
 from omq.cli import change as changes
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.plan import Change, Doing, plan_lines, target
+from omq.cli.progress import looking
 from omq.core.index_rows import EntryRow
-from omq.core.look import look
 from omq.core.selection import Selection, parse
 from omq.format.index import EntryState
 from omq.services.options import Location
@@ -66,9 +66,7 @@ def _run(name: str, options: argparse.Namespace, change: Change, queue: str | No
     location = existing(options)
     uuid = open_spool(location.paths.root).uuid
     selection = _selection(options)
-    with look(location.paths) as seen:
-        if seen.note:
-            say(name, seen.note)
+    with looking(name, location.paths) as seen:
         may = _MAY[change.doing]
         found = (row for row in selection.rows(seen.view, location.paths, uuid, clock.wall_ns(),
                                                queue) if may(row))

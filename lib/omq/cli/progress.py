@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+from omq.base.paths import SpoolPaths
+from omq.cli.common import say
+from omq.core.history import History
+from omq.core.look import Look, look
 
 PERIOD_S: Final = 1.0
 _MIB: Final = 1 << 20
@@ -39,3 +46,22 @@ class Reading(Progress):
 
     def __call__(self, done: int) -> None:
         super().__call__(done // _MIB)
+
+
+@contextmanager
+def looking(name: str, paths: SpoolPaths) -> Iterator[Look]:
+    """A look at the instance; the user is told when it is not a living one."""
+    reading = Reading(name)
+    with look(paths, progress=reading) as seen:
+        reading.end()
+        if seen.note:
+            say(name, seen.note)
+        yield seen
+
+
+@contextmanager
+def reading_history(name: str, paths: SpoolPaths) -> Iterator[History]:
+    """The journal and its archive."""
+    reading = Reading(name)
+    yield History(paths, reading)
+    reading.end()

@@ -82,6 +82,7 @@ class History:
     """The files of one spool. `read` may be called again."""
 
     paths: SpoolPaths
+    progress: Callable[[int], None] = lambda done: None  # told how many bytes of files were read
     findings: list[Finding] = field(default_factory=list)
     queues: dict[int, str] = field(default_factory=dict)
     clients: dict[int, str] = field(default_factory=dict)
@@ -117,10 +118,13 @@ class History:
         numbers = sorted({*numbers_in(self.paths.archive), *numbers_in(self.paths.journal),
                           *archived_numbers(self.paths)})
         loaded = self._load(numbers[0]) if numbers else None
+        read = 0
         for number, following in zip(numbers, [*numbers[1:], 0], strict=True):
             now, loaded = loaded, self._load(following) if following else None
             if now is None:
                 continue
+            read += len(now.data)
+            self.progress(read)
             limit = None
             if loaded is not None:
                 header = decode_file_header(loaded.data[: FILE_HEADER.size])
