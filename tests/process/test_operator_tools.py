@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from omq.base.paths import SpoolPaths
 from omq.core.index_view import IndexView
 from omq.format.index import EntryState
 from omq.format.pool import Message, encode_message
+from omq.format.poolctrl import SLOT_BYTES
+from omq.storage import control as poolctrl
 from omq.storage import spool
 from omq.storage.pool import PoolFiles
 from omq.storage.segment import attach, read_ids
@@ -188,6 +191,18 @@ def test_index_pool_and_journal_agree(live: Instance) -> None:
     live.stop()
     said = live.run("omqcheck", "--bodies")
     assert said.code == 0 and "pool and journal alone" in said.err
+    spoil_older_slot(live.paths)
+    said = live.run("omqcheck")
+    assert said.code == 0 and "the next checkpoint writes this one anew" in said.err, said
+
+
+def spoil_older_slot(paths: SpoolPaths) -> None:
+    """Of poolctrl: what a checkpoint that was cut leaves."""
+    control, _ = poolctrl.load(paths)
+    assert control is not None
+    with (paths.msgpool / poolctrl.NAME).open("r+b") as file:
+        file.seek((control.generation + 1) % 2 * SLOT_BYTES + 100)
+        file.write(b"spoiled")
 
 
 def test_a_wrong_index_is_told_from_a_wrong_pool(live: Instance) -> None:

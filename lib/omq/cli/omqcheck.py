@@ -47,6 +47,9 @@ def main(argv: list[str] | None = None) -> int:
     files = read_files(paths, clock.wall_ns(), reading)
     reading.end()
     problems += [_damage(finding) for finding in files.findings]
+    for finding in files.cut:
+        say(NAME, f"{finding}: as a cut checkpoint leaves it. The other slot counts, and the next "
+            "checkpoint writes this one anew")
     if copy is None:
         say(NAME, "no segment: pool and journal alone are checked")
     elif copy.torn:

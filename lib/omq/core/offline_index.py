@@ -61,6 +61,7 @@ class OfflineIndex:
     clean: bool = False  # the last manager stopped in order
     moved: bool = False  # the checkpoint moved while the files were read
     pending: int = 0  # changes of pool records that are only in the journal
+    cut: list[Finding] = field(default_factory=list)  # a slot of poolctrl that a cut left
 
 
 def read_files(paths: SpoolPaths, now_ns: int, progress: Told = lambda done: None
@@ -95,8 +96,9 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int, progress: Told) -> Offlin
     _count(core.t, redo, control)
     moved = (again.generation if again else 0) != (control.generation if control else 0)
     kept = [f for f in findings if f.kind not in (Kind.END, Kind.TORN)]
+    cut = [f for f in findings if f.kind is Kind.TORN and f.file == poolctrl.NAME]
     return OfflineIndex(core.t, redo.lsn, scan.durable_lsn, control, redo.queues, kept,
-                        redo.clean_stop, moved, pending)
+                        redo.clean_stop, moved, pending, cut)
 
 
 def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl | None,
