@@ -59,8 +59,16 @@ def test_drop_ins_are_respected(running: Box) -> None:
     running.run("systemctl", "restart", "omq-local.service")
     assert "OMQ_OWN=1" in running.run(
         "sh", "-c", f"tr '\\0' '\\n' < /proc/{running.pid('omq-local.service')}/environ")
-    running.run("rm", path)
+    running.sh("cp -a /etc/omq /etc/omq-own")
+    running.write(path, "[Service]\nEnvironment=OMQ_CONF=/etc/omq-own\n")
     running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "restart", "omq-local.service")
+    said = running.run("omsetsvc", "-x", "local", "1", code=64)
+    assert "reads /etc/omq-own/services.conf" in said and "--conf /etc/omq-own" in said
+    assert "1 of 1" in running.run("omsetsvc", "--conf", "/etc/omq-own", "-x", "local", "1")
+    running.sh(f"rm -r {path} /etc/omq-own")
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "restart", "omq-local.service")
 
 
 def test_off_and_on_have_the_words_of_the_original(running: Box) -> None:

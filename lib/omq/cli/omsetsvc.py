@@ -18,7 +18,7 @@ import time
 from typing import Final
 
 from omq.base import limits
-from omq.base.config import ServiceConf, ServiceKind, load_settings
+from omq.base.config import SERVICES_FILE, ServiceConf, ServiceKind, load_settings
 from omq.base.errors import BadRequest, Exit
 from omq.base.event_log import Level
 from omq.cli.common import Location, locate, say, tool_parser
@@ -56,6 +56,7 @@ def set_auxiliaries(location: Location, conf: ServiceConf, count: int) -> int:
     """Write it down, tell the service, wait until its readers are so many."""
     if conf.kind is not ServiceKind.READER:
         raise BadRequest(reason=f"{conf.name} has no auxiliary readers")
+    _refuse_other_conf(location, conf)
     set_key(location.conf_dir, conf.name, "auxiliaries", str(count))
     if not is_up(state_of(location, conf)):
         say(NAME, f"{conf.title}: {count} auxiliary readers from its next start on")
@@ -73,6 +74,18 @@ def set_auxiliaries(location: Location, conf: ServiceConf, count: int) -> int:
         signals.restore()
     say(NAME, f"{conf.title}: {status.auxiliaries_running} of {count} auxiliary readers run")
     return Exit.OK if _settled(status, count) else Exit.NO
+
+
+def _refuse_other_conf(location: Location, conf: ServiceConf) -> None:
+    """The service may read another file than this command would write: a drop-in says so, or the
+    supervisor was started with --conf."""
+    published = read_service(location.paths.run / f"{conf.name}.json")
+    if published is None or not is_up(state_of(location, conf)):
+        return
+    if published.conf_dir and published.conf_dir != str(location.conf_dir):
+        raise BadRequest(
+            reason=f"{conf.title} reads {published.conf_dir}/{SERVICES_FILE}, this would change "
+            f"{location.conf_dir}/{SERVICES_FILE}: say {NAME} --conf {published.conf_dir}")
 
 
 def _settled(status: Status, count: int) -> bool:

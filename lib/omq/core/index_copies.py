@@ -131,9 +131,9 @@ class IndexCopies:
                 for equal, state in zip(again.tolist(), states, strict=True)]
 
     def columns(self, numbers: Vector, sequences: Vector, entry: Sequence[str],
-                message: Sequence[str]) -> list[list[int]]:
-        """These columns of the entries that are in use and still the same, and of their messages:
-        a list a column."""
+                message: Sequence[str]) -> list[Vector]:
+        """Copies of these columns of the entries that are in use and still the same, and of their
+        messages: an array a column."""
         slots = self._vector("e_message")[numbers]
         inside = slots < self.layout.messages
         slots = np.where(inside, slots, 0)
@@ -144,7 +144,7 @@ class IndexCopies:
         good &= self._vector("e_sequence")[numbers] == sequences  # read last, as in `same`
         if not good.all():
             found = [column[good] for column in found]
-        return [column.tolist() for column in found]
+        return found
 
     def queue_names(self) -> list[str]:
         """Names by queue number; `#n` where there is none."""

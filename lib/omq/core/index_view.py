@@ -177,8 +177,9 @@ class IndexView:
         return islice(found, limit)
 
     def columns(self, queue: int, entry: Sequence[str], message: Sequence[str]
-                ) -> Iterator[list[list[int]]]:
-        """For long listings: these columns of a queue's entries and messages, a list a column."""
+                ) -> Iterator[list[Vector]]:
+        """For long listings: these columns of a queue's entries and messages, an array a
+        column."""
         numbers, sequences = self._copies.on_queue(queue)
         for first in range(0, len(numbers), CHUNK_ROWS):
             some = slice(first, first + CHUNK_ROWS)

@@ -26,7 +26,7 @@ from typing import Final
 
 from omq.base import event_log, events
 from omq.base.config import ServiceKind, load_services, load_settings
-from omq.base.errors import ConfigError, Exit, ManagerNotExpected, OmqError
+from omq.base.errors import ConfigError, Exit, ManagerNotExpected, ManagerUnavailable, OmqError
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -143,15 +143,19 @@ def daemon_options(
 
 
 def _await_manager(context: DaemonContext) -> None:
-    """Until a manager holds its lock. ManagerNotExpected."""
+    """Until a manager holds its lock. ManagerNotExpected: then no restart would help;
+    ManagerUnavailable: a killed one is late, and the next attempt may find it."""
     services = load_services(context.conf_dir).values()
     managers = [context.paths.pid_file(each.name) for each in services
                 if each.kind is ServiceKind.MANAGER]
     deadline = time.monotonic() + _MANAGER_WAIT_S
     while not holder(context.paths.manager_lock):
-        late = time.monotonic() >= deadline or context.signals.stopping
-        if late or not any(pid_file.expected(path) for path in managers):
+        expected = any(pid_file.expected(path) for path in managers)
+        if context.signals.stopping or not expected:
             raise ManagerNotExpected(spool=context.paths.root)
+        if time.monotonic() >= deadline:
+            raise ManagerUnavailable(spool=context.paths.root,
+                                     reason="it was killed, and the next one is late")
         context.signals.wait(_LOOK_S)
 
 

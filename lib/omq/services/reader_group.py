@@ -81,7 +81,7 @@ class ReaderGroup:
         used = {reader.name for reader in self.readers}
         names = (self._reader_name(number) for number in range(len(used) + auxiliaries + 1))
         free = [name for name in names if name not in used]
-        for name in free[: 1 + auxiliaries - len(staying)]:
+        for name in free[: max(0, 1 + auxiliaries - len(staying))]:
             self.readers.append(
                 ReaderProcess(
                     name, is_main=not self.readers, target=self._target, backoff=self._backoff()

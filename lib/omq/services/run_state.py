@@ -65,6 +65,7 @@ class ServiceState:
     auxiliaries: int = 0  # configured
     main: ProcessState | None = None
     auxiliary: tuple[ProcessState, ...] = ()
+    conf_dir: str = ""  # where it reads its configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ def read_service(path: Path) -> ServiceState | None:
             auxiliaries=int(found["auxiliaries"]),
             main=None if main is None else _process(main),
             auxiliary=tuple(_process(each) for each in found["auxiliary"]),
+            conf_dir=str(found.get("conf_dir", "")),
         )
     except (KeyError, TypeError, ValueError):
         return None

@@ -204,7 +204,8 @@ class ServiceParent:
         )  # fmt: skip
         auxiliary = tuple(each.record() for each in self._group.auxiliary)
         main = self._group.main.record()
-        state = ServiceState(process, self._conf.auxiliaries, main, auxiliary)
+        state = ServiceState(process, self._conf.auxiliaries, main, auxiliary,
+                             str(self._context.conf_dir))
         if state != self._published:
             self._published = state
             write_state(self._context.paths.run / f"{self._conf.name}.json", state)

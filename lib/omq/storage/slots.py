@@ -86,7 +86,10 @@ class SlotAllocator:
 
     def load(self, file: int, used: Iterable[int] | np.ndarray[Any, np.dtype[Any]]) -> None:
         """Take over a file with these slots in use (an empty one, too); replaces what was known."""
-        numbers = np.fromiter(used, dtype=np.int64)
+        if isinstance(used, np.ndarray):
+            numbers = used.astype(np.int64, copy=False)
+        else:
+            numbers = np.fromiter(used, dtype=np.int64)
         flags = np.zeros(int(numbers.max()) + 1 if len(numbers) else 0, dtype=np.uint8)
         flags[numbers] = 1
         # The lowest free slot comes up first: files stay dense after a restart.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.config import ServiceConf, ServiceKind
-from omq.base.errors import Exit, ManagerNotExpected, TimedOut
+from omq.base.errors import Exit, ManagerNotExpected, ManagerUnavailable, TimedOut
 from omq.base.paths import SpoolPaths
 from omq.cli.omq_drain import drain, find, services_by_stage
 from omq.services import pid_file
@@ -36,6 +36,8 @@ from omq.cli import launch
 from omq.services import daemon
 
 how = sys.argv[1]
+if how == "late":
+    daemon._MANAGER_WAIT_S = 0.0
 launch._target = lambda name: lambda words: daemon.run_daemon(
     name, words, lambda context: 1 // 0 if how == "died" else int(how), service="pool")
 sys.exit(launch.run("pool.writer", sys.argv[2:]))
@@ -137,6 +139,16 @@ def test_a_daemon_takes_its_pid_away_when_it_ends_on_purpose(paths: SpoolPaths) 
 def test_no_manager_is_waited_for_that_ended_on_purpose(paths: SpoolPaths) -> None:
     assert _run(paths, "0", "--with-manager") == ManagerNotExpected.exit_code == Exit.NO_INPUT
     assert not paths.pid_file("pool").exists()
+
+
+def test_a_killed_manager_that_is_late_is_no_reason_to_give_up(paths: SpoolPaths, start: Start
+                                                               ) -> None:
+    manager = start("qmgr")
+    manager.kill()
+    manager.wait()
+    assert _run(paths, "late", "--with-manager") == ManagerUnavailable.exit_code
+    assert paths.pid_file("pool").exists()  # a restart is expected: its code is not a final one
+    assert ManagerUnavailable.exit_code not in (64, 66, 78)
 
 
 def test_a_killed_manager_is_waited_for(paths: SpoolPaths, start: Start) -> None:

@@ -120,7 +120,7 @@ def test_forked_processes_do_not_speak_for_the_unit() -> None:
 
 def test_run_files_come_back_as_written(tmp_path: Path) -> None:
     main = ProcessState("local", State.STARTED, 12.5, pid=3, start_ticks=4, restarts=1)
-    service = ServiceState(main, 2, main, (main, main))
+    service = ServiceState(main, 2, main, (main, main), "/etc/omq")
     supervisor = SupervisorState(1, 2, 3.0, (main,))
     write_state(tmp_path / "local.json", service)
     write_state(tmp_path / "supervisor.json", supervisor)
