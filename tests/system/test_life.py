@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.system.box import PREFIX, Box
+from tests.system.conftest import CONF
 from tests.system.work import (
     CORE,
     MAIL,
@@ -120,6 +121,23 @@ def test_daemons_outlive_a_stop_of_the_manager_alone(installed: Box) -> None:
     assert pids(installed, others) == before
     assert depths(installed)["ORDERS"] == 10
     installed.wait("the readers", lambda: "aborted" not in installed.run("omstat", "-a"))
+
+
+def test_a_wrong_configuration_does_not_keep_it_from_stopping(installed: Box) -> None:
+    installed.run("systemctl", "start", "omq.target")
+    for name in ("omq.conf", "services.conf"):
+        installed.write(f"/etc/omq/{name}", "[nonsense]\n")
+    said = installed.run("omshut")
+    assert "going by the defaults" in said and "stopping the shipped services" in said, said
+    installed.run("pgrep", "-u", "omq", code=1)
+    drained = " ".join(installed.messages("-u", "omq-drain.service", "-n", "9"))
+    order = [drained.index(f"{name} stopped") for name in ("smtp", "errmgr", "idel", "qmgr")]
+    assert order == sorted(order) and order[-1] < drained.index("pool stopped"), drained
+    assert "nonsense" in installed.run("omrc", code=78)
+    installed.write("/etc/omq/omq.conf", CONF)
+    installed.run("rm", "/etc/omq/services.conf")
+    assert "all 8 services are started" in installed.run("omrc")
+    assert depths(installed)["ORDERS"] == 10
 
 
 def test_omshut_and_omrc(installed: Box) -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import omq
-from omq.base.config import load_settings
+from omq.base.config import ServiceConf, load_services, load_settings
 from omq.base.errors import ConfigError, SpoolForbidden, SpoolMissing
 from omq.base.settings import YEAR_S, Settings
 from omq.services.options import Location, add_location, locate
 
 __all__ = ["Location", "add_json", "existing", "locate", "print_json", "say", "seconds",
-           "settings_or_defaults", "tool_parser"]
+           "services_or_shipped", "settings_or_defaults", "tool_parser"]
 
 
 def tool_parser(name: str, description: str, examples: str, *, location: bool = True
@@ -82,3 +82,12 @@ def settings_or_defaults(conf_dir: Path, name: str) -> Settings:
     except ConfigError as error:
         say(name, f"{error}: going by the defaults")
         return Settings()
+
+
+def services_or_shipped(conf_dir: Path, name: str) -> list[ServiceConf]:
+    """For stopping, too."""
+    try:
+        return list(load_services(conf_dir).values())
+    except ConfigError as error:
+        say(name, f"{error}: stopping the shipped services in order, others as systemd does")
+        return list(load_services(None).values())

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from omq.base.config import ServiceConf, load_services
-from omq.base.errors import ConfigError, Exit, NoPermission, TimedOut
+from omq.base.config import ServiceConf
+from omq.base.errors import Exit, NoPermission, TimedOut
 from omq.base.paths import SpoolPaths
-from omq.cli.common import locate, say, settings_or_defaults, tool_parser
+from omq.cli.common import locate, say, services_or_shipped, settings_or_defaults, tool_parser
 from omq.services import pid_file
 from omq.services.plan import stop_stage
 
@@ -55,13 +55,8 @@ def main(argv: list[str]) -> int:
         """).parse_args(argv)
     location = locate(options)
     settings = settings_or_defaults(location.conf_dir, NAME)
-    try:
-        services = load_services(location.conf_dir)
-    except ConfigError as error:
-        say(NAME, f"{error}: stopping the shipped services in order, others as systemd does")
-        services = load_services(None)
-    drain(location.paths, services_by_stage(list(services.values())), settings.stop_timeout_s,
-          lambda text: say(NAME, text))
+    stages = services_by_stage(services_or_shipped(location.conf_dir, NAME))
+    drain(location.paths, stages, settings.stop_timeout_s, lambda text: say(NAME, text))
     return Exit.OK
 
 

@@ -15,7 +15,14 @@ import time
 from omq.base.config import STOP_ORDER
 from omq.base.errors import Exit, SpoolMissing, TimedOut
 from omq.base.paths import SpoolPaths
-from omq.cli.common import Location, locate, say, settings_or_defaults, tool_parser
+from omq.cli.common import (
+    Location,
+    locate,
+    say,
+    services_or_shipped,
+    settings_or_defaults,
+    tool_parser,
+)
 from omq.cli.noting import add_reason, note_command
 from omq.cli.service_status import all_status
 from omq.services import systemctl
@@ -55,7 +62,8 @@ def main(argv: list[str] | None = None) -> int:
 def stop_units(location: Location, managed: systemctl.Managed, deadline: float, reason: str
                ) -> bool:
     """By omq-drain.service, when systemd stops the target. False: nothing ran. TimedOut."""
-    running = {each.conf.name: each.pid for each in all_status(location) if each.pid}
+    services = services_or_shipped(location.conf_dir, NAME)
+    running = {each.conf.name: each.pid for each in all_status(location, services) if each.pid}
     if not running:
         say(NAME, f"nothing runs in {location.paths.root}")
         return False

@@ -63,11 +63,11 @@ class Status:
     text: str
 
 
-def all_status(location: Location) -> list[Status]:
-    """Every service of services.conf, in starting order. ConfigError."""
+def all_status(location: Location, services: Iterable[ServiceConf] | None = None) -> list[Status]:
+    """Every service (of services.conf) in starting order. ConfigError."""
     run = location.paths.run
     confs = sorted(
-        load_services(location.conf_dir).values(),
+        load_services(location.conf_dir).values() if services is None else services,
         key=lambda each: (START_ORDER.index(each.kind), each.number),
     )
     children, supervised = _children(location, [conf.name for conf in confs])

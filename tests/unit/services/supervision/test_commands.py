@@ -62,9 +62,13 @@ def test_makes_the_spool_starts_shows_and_stops(
     assert all(row[25:32] == "Started" for row in table)
     assert [row[43:51] for row in table[:3]] == ["NON-STOP"] * 3
 
-    assert omshut.main(["--spool", spool]) == Exit.OK
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    (wrong / "omq.conf").write_text("[nonsense]\n")
+    assert omshut.main(["--spool", spool, "--conf", str(wrong)]) == Exit.OK
     assert process.wait(30) == Exit.OK
     told = capsys.readouterr().err
+    assert "going by the defaults" in told
     assert "stopping: qmgr pool idel router local unix errmgr smtp" in told
     assert "pool is down; waiting for: the supervisor" in told
 
