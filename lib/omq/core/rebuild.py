@@ -27,7 +27,7 @@ from omq.core.state import HAS_ID, IDEL, PRIORITIES, REPLAYED, Core
 from omq.format import message as message_format
 from omq.format.findings import Finding, Kind
 from omq.format.index import EntryState
-from omq.format.pool import NO_RECORD, PARTS_PER_RECORD, RECORD_BYTES, Message
+from omq.format.pool import NO_RECORD, PART, PARTS_PER_RECORD, RECORD_BYTES, Message
 from omq.storage.pool import PoolFiles
 from omq.storage.pool_scan import DTYPE, PoolChunk
 from omq.storage.slots import SlotAllocator
@@ -40,6 +40,8 @@ _COPIED = {"m_qpool": "qpool", "m_lsn": "lsn", "m_time": "time", "m_expiry": "ex
 _COLUMNS = [(name, DTYPE[name]) for name in (
     *sorted(set(_COPIED.values())), "next", "message_id", "correlation_id")]
 _PART = ("queue", "grade", "attempts", "retries", "until", "submitted", "sequence")
+_PARTS = [*((name, PART.dtype[name]) for name in _PART), ("row", np.dtype(np.int64))]
+_ROOM_MAX = 1 << 22  # messages for which room is taken at once: a file may claim any size
 _FLAGS_KEPT = 3 | HAS_ID | REPLAYED
 
 
@@ -52,6 +54,28 @@ class Loaded:
     limbo: dict[int, int] = field(default_factory=dict)  # active entry -> pool.lease_tag
     findings: list[Finding] = field(default_factory=list)
     duplicates: list[tuple[int, int]] = field(default_factory=list)  # (file, record) of the losers
+
+
+class _Column:
+    """A vector that grows at its end. Room that is not used takes no memory."""
+
+    __slots__ = ("_array", "_count")
+
+    def __init__(self, dtype: np.dtype[Any], room: int) -> None:
+        self._array: Vector = np.empty(room, dtype)
+        self._count = 0
+
+    def extend(self, values: Vector) -> None:
+        end = self._count + len(values)
+        if end > len(self._array):
+            more: Vector = np.empty(end - self._count + len(self._array) // 2, self._array.dtype)
+            self._array = np.concatenate((self._array[: self._count], more))
+        self._array[self._count : end] = values
+        self._count = end
+
+    @property
+    def values(self) -> Vector:
+        return self._array[: self._count]
 
 
 @dataclass(slots=True)
@@ -83,8 +107,9 @@ def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
 
 def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded,
             progress: Callable[[str], None]) -> _Rows:
-    kept: dict[str, list[Vector]] = {name: [np.zeros(0, dtype)] for name, dtype in _COLUMNS}
-    lists: dict[str, list[Vector]] = {name: [] for name in (*_PART, "row")}
+    room = min(pool.record_slots(), _ROOM_MAX)
+    kept = {name: _Column(dtype, room) for name, dtype in _COLUMNS}
+    lists = {name: _Column(dtype, room) for name, dtype in _PARTS}
     base = 0
     files = pool.files()
     for number, file in enumerate(files):
@@ -97,18 +122,16 @@ def _gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded,
                            for f in chunk.findings)
             used += [_in_use(chunk), _damaged(chunk)]
             rows = chunk.records if chunk.live.all() else chunk.records[chunk.live]
-            for name, vectors in kept.items():
-                vectors.append(rows[name].copy())  # a copy: the chunk's bytes are let go
+            for name, column in kept.items():
+                column.extend(rows[name])
             _gather_parts(pool, rows, base, lists, loaded)
             base += len(rows)
         if foreign:
             slots.exclude(file)
         else:
             slots.load(file, np.concatenate(used))
-    empty = np.zeros(0, dtype=np.int64)
-    # One column after the other is joined and its pieces let go: half of the memory.
-    parts = {name: np.concatenate([empty, *lists.pop(name)]) for name in tuple(lists)}
-    return _Rows({name: np.concatenate(kept.pop(name)) for name in tuple(kept)}, parts)
+    return _Rows({name: column.values for name, column in kept.items()},
+                 {name: column.values for name, column in lists.items()})
 
 
 def _in_use(chunk: PoolChunk) -> Vector:
@@ -130,7 +153,7 @@ def reserve_slots(pool: PoolFiles, slots: SlotAllocator) -> None:
         slots.load(file, np.concatenate(used))
 
 
-def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, list[Vector]],
+def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, _Column],
                   loaded: Loaded) -> None:
     counts = rows["parts"]
     long = rows["next"] != NO_RECORD
@@ -145,8 +168,8 @@ def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, lis
         index = np.flatnonzero((counts > i) & ~long)
         part = rows["parts_list"][index, i]
         for name in _PART:
-            lists[name].append(part[name].astype(np.int64))
-        lists["row"].append(index + base)
+            lists[name].extend(part[name])
+        lists["row"].extend(index + base)
     for row in np.flatnonzero(long).tolist():
         message = pool.read_record(int(rows["file"][row]), int(rows["record"][row]))
         if isinstance(message, Message):
@@ -154,8 +177,8 @@ def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, lis
                 values = (p.queue, p.priority | p.state << 4, p.attempts, p.retries, p.until,
                           p.submitted, p.sequence)
                 for name, value in zip(_PART, values, strict=True):
-                    lists[name].append(np.array([value], dtype=np.int64))
-                lists["row"].append(np.array([row + base], dtype=np.int64))
+                    lists[name].extend(np.array([value]))
+                lists["row"].extend(np.array([row + base]))
 
 
 def _without_duplicates(rows: _Rows, slots: SlotAllocator, loaded: Loaded) -> _Rows:
@@ -228,8 +251,8 @@ def _idel_parts(rows: _Rows) -> dict[str, Vector]:
         "queue": IDEL, "grade": int(EntryState.READY) << 4, "attempts": 0, "retries": 0,
         "until": 0, "submitted": rows.messages["time"][idle] // NS,
         "sequence": rows.messages["lsn"][idle].astype(np.int64), "row": idle}
-    return {name: np.concatenate((vector, np.broadcast_to(np.asarray(extra[name], dtype=np.int64),
-                                                          idle.shape)))
+    return {name: np.concatenate((vector, np.broadcast_to(
+                np.asarray(extra[name], dtype=vector.dtype), idle.shape)))
             for name, vector in rows.parts.items()}
 
 
@@ -240,10 +263,11 @@ def _entries(core: Core, rows: _Rows, loaded: Loaded) -> None:
     if not count:
         return
     priority, state = parts["grade"] & 15, parts["grade"] >> 4
-    order = np.lexsort((parts["sequence"], -priority, parts["queue"]))
+    order = np.lexsort((parts["sequence"], PRIORITIES - priority, parts["queue"]))
     parts = {name: vector[order] for name, vector in parts.items()}
     priority, state = priority[order], state[order]
-    due = (state == EntryState.DEFERRED) & (parts["until"] * NS <= core.now_ns)
+    until = parts["until"].astype(np.int64)
+    due = (state == EntryState.DEFERRED) & (until * NS <= core.now_ns)
     state[due] = EntryState.READY
     deferred = state == EntryState.DEFERRED
     active = state == EntryState.ACTIVE
@@ -254,10 +278,10 @@ def _entries(core: Core, rows: _Rows, loaded: Loaded) -> None:
     v["e_attempts"][:count] = parts["attempts"]
     v["e_retries"][:count] = parts["retries"]
     v["e_sequence"][:count] = parts["sequence"]
-    v["e_submitted"][:count] = parts["submitted"] * NS
-    v["e_until"][:count] = np.where(deferred, parts["until"] * NS, 0)
-    v["e_lease"][:count] = np.where(active, parts["until"], 0)
-    _chain(core, parts["queue"] * PRIORITIES + priority, state == EntryState.READY)
+    v["e_submitted"][:count] = parts["submitted"].astype(np.int64) * NS
+    v["e_until"][:count] = np.where(deferred, until * NS, 0)
+    v["e_lease"][:count] = np.where(active, until, 0)
+    _chain(core, parts["queue"].astype(np.int64) * PRIORITIES + priority, state == EntryState.READY)
     _siblings(core, parts["row"])
     messages, high = len(rows.messages["qpool"]), t.layout.queues
     v["m_parts"][:messages] = np.bincount(parts["row"], minlength=messages)

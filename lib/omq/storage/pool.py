@@ -111,6 +111,12 @@ class PoolFiles:
         return Finding(Kind.CORRUPT, reason, f"{file}QP", (record + 1) * RECORD_BYTES,
                        RECORD_BYTES, record)
 
+    def record_slots(self) -> int:
+        """Slots of all files: no more messages than these."""
+        opened = map(self._look, self.files())
+        return sum(max(0, each.size() // RECORD_BYTES - 1) for each in opened
+                   if isinstance(each, File))
+
     def scan(self, file: int) -> Iterator[PoolChunk]:
         """All records of a pool file in bulk; nothing when the file does not exist."""
         opened = self._look(file)

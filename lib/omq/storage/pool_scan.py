@@ -32,7 +32,7 @@ from omq.format.pool import (
 )
 from omq.storage.files import File, read_salvaged
 
-CHUNK_RECORDS: Final = 65536
+CHUNK_RECORDS: Final = 4096  # 2 MiB: every column of a chunk is read from the cache
 DTYPE: Final = np.dtype(
     [*RECORD.dtype.descr, ("parts_list", PART.dtype, (PARTS_PER_RECORD,))])
 """One record with its queue parts: the fields of format.pool.RECORD, then parts_list[16]."""
