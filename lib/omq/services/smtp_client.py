@@ -6,6 +6,7 @@ words.
 
 Rules (RFC 5321 unless said otherwise):
 1. Between two messages RSET is sent; a connection that does not answer it with 250 is opened again.
+   Where PIPELINING (RFC 2920) is offered, all commands up to DATA go out in one piece.
 2. SIZE (RFC 1870), BODY=8BITMIME (RFC 6152) and SMTPUTF8 (RFC 6531) are used where offered. A
    message that needs one of the latter two and meets a peer without it is refused for good (5.6.3,
    5.6.7): converting it would change its bytes.
@@ -36,6 +37,10 @@ from omq.services.smtp_reply import Reply, Result, Verdict
 _BARE = re.compile(rb"\r\n|\r|\n")
 _LINE_DOT = re.compile(rb"^\.", re.MULTILINE)
 _NETWORK = (OSError, smtplib.SMTPException, UnicodeError)  # the last: no name for the resolver
+
+
+class _DeadError(Exception):
+    """A kept connection does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +76,34 @@ class SmtpConnection:
 
     def send(self, message: Mail) -> list[Result]:
         """One transaction; a result for each recipient, in their order."""
-        try:
-            client = self._ready()
-        except _NETWORK as error:
-            self.reached = False
-            self.abandon()
-            return self._broken(message.recipients, error, "4.4.1")
-        self.reached = True
+        if self._client is not None and self._sent >= self._limits.messages_max:
+            self.close()
         results: dict[str, Result] = {}
+        if self._client is None or not self._over(self._client, message, results, kept=True):
+            try:
+                client = self._connect()
+            except _NETWORK as error:
+                self.reached = False
+                self.abandon()
+                return self._broken(message.recipients, error, "4.4.1")
+            self._over(client, message, results, kept=False)
+        self.reached = True
+        return [results[recipient] for recipient in message.recipients]
+
+    def _over(self, client: smtplib.SMTP, message: Mail, results: dict[str, Result], *, kept: bool
+              ) -> bool:
+        """One transaction. False: the kept connection is dead, and nothing was begun."""
         try:
-            self._transact(client, message, results)
+            self._transact(client, message, results, kept=kept)
+        except _DeadError:
+            self.abandon()
+            return False
         except _NETWORK as error:
             self.abandon()
             missing = [each for each in message.recipients if each not in results]
             results.update({each.recipient: each
                             for each in self._broken(missing, error, "4.4.2")})
-        return [results[recipient] for recipient in message.recipients]
+        return True
 
     def close(self) -> None:
         """Say QUIT, if there is anybody to say it to."""
@@ -101,13 +118,7 @@ class SmtpConnection:
         if client is not None:
             client.close()
 
-    def _ready(self) -> smtplib.SMTP:
-        if self._client is not None and self._sent < self._limits.messages_max:
-            with suppress(*_NETWORK):
-                if self._client.docmd("RSET")[0] == 250:
-                    return self._client
-            self.abandon()
-        self.close()
+    def _connect(self) -> smtplib.SMTP:
         client = smtplib.SMTP(local_hostname=self._hostname,
                               timeout=self._limits.connect_timeout_s)
         self._client, self._sent = client, 0
@@ -123,20 +134,27 @@ class SmtpConnection:
         client.command_encoding = "utf-8"  # ASCII stays ASCII; addresses of SMTPUTF8 are UTF-8
         return client
 
-    def _transact(self, client: smtplib.SMTP, message: Mail, results: dict[str, Result]
-                  ) -> None:
+    def _transact(self, client: smtplib.SMTP, message: Mail, results: dict[str, Result], *,
+                  kept: bool) -> None:
         self._sent += 1
         text = wire_text(message.body)
         refused = _unsupported(client, message, text)
-        if refused is None:
-            refused = _failed(_command(client, "MAIL", _mail_from(client, message, text)), 250)
         if refused is not None:
             results.update({each: refused.result(each) for each in message.recipients})
-            self._after(refused)
+            return
+        dialog = _Dialog(client, [
+            *(["RSET"] if kept else []), f"MAIL {_mail_from(client, message, text)}",
+            *(f"RCPT TO:<{each}>" for each in message.recipients), "DATA"])
+        if kept:
+            dialog.reset()
+        reply = dialog.next()
+        if reply.code != 250:
+            results.update({each: reply.result(each) for each in message.recipients})
+            self._leave(dialog, reply)
             return
         accepted = []
         for recipient in message.recipients:
-            reply = _command(client, "RCPT", f"TO:<{recipient}>")
+            reply = dialog.next()
             if reply.code in (250, 251):
                 accepted.append(recipient)
                 continue
@@ -145,17 +163,23 @@ class SmtpConnection:
             if reply.code == 421:
                 raise smtplib.SMTPServerDisconnected(reply.text)
         if accepted:
-            self._data(client, text, accepted, results)
+            self._data(client, text, dialog.next(), accepted, results)
+        else:
+            self._leave(dialog, reply)
 
-    def _data(self, client: smtplib.SMTP, text: bytes, accepted: Sequence[str],
+    def _leave(self, dialog: _Dialog, reply: Reply) -> None:
+        """End a transaction in which nobody gets the text."""
+        if not dialog.rest():
+            self.abandon()
+        self._after(reply)
+
+    def _data(self, client: smtplib.SMTP, text: bytes, reply: Reply, accepted: Sequence[str],
               results: dict[str, Result]) -> None:
-        reply = _command(client, "DATA")
         if reply.code == 354:
             assert client.sock is not None
             client.sock.settimeout(self._limits.data_timeout_s)
             fault.point("unix.before_send")
-            client.send(text)
-            client.send(b".\r\n")
+            client.send(text + b".\r\n")
             reply = _reply(*client.getreply())
             fault.point("unix.after_send")
             client.sock.settimeout(self._limits.reply_timeout_s)
@@ -172,6 +196,41 @@ class SmtpConnection:
     def _broken(self, recipients: Sequence[str], error: Exception, status: str) -> list[Result]:
         words = one_line(f"{type(error).__name__}: {error}")
         return [Result(each, Verdict.TEMPORARY, status, words) for each in recipients]
+
+
+class _Dialog:
+    """The commands up to DATA and their replies: a round trip each, or one for all of them."""
+
+    def __init__(self, client: smtplib.SMTP, commands: Sequence[str]) -> None:
+        self._client = client
+        self._commands = commands
+        self._at_once = client.has_extn("pipelining")
+        self._read = 0
+
+    def reset(self) -> None:
+        """The first command is RSET, on a kept connection. _DeadError."""
+        try:
+            alive = self.next().code == 250
+        except _NETWORK as error:
+            raise _DeadError from error
+        if not alive:
+            raise _DeadError
+
+    def next(self) -> Reply:
+        """The reply to the next command."""
+        if not self._at_once:
+            self._client.putcmd(self._commands[self._read])
+        elif not self._read:
+            self._client.send("".join(f"{command}\r\n" for command in self._commands))
+        self._read += 1
+        return _reply(*self._client.getreply())
+
+    def rest(self) -> bool:
+        """Read what is still to come. False: the peer waits for a text that nobody gets."""
+        code = 0
+        while self._at_once and self._read < len(self._commands):
+            code = self.next().code
+        return code != 354
 
 
 def wire_text(body: bytes) -> bytes:
@@ -208,10 +267,6 @@ def _unsupported(client: smtplib.SMTP, message: Mail, text: bytes) -> Reply | No
 def _needs_utf8(message: Mail) -> bool:
     addresses = (message.sender, *message.recipients)
     return message.smtputf8 or not all(address.isascii() for address in addresses)
-
-
-def _command(client: smtplib.SMTP, name: str, arguments: str = "") -> Reply:
-    return _reply(*client.docmd(name, arguments))
 
 
 def _reply(code: int, text: bytes) -> Reply:

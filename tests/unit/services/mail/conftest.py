@@ -105,6 +105,7 @@ class Sink:
     commands: list[str] = field(default_factory=list)
     connections: int = 0
     port: int = 0
+    pipelining: bool = False
 
     def start(self) -> None:
         ready = threading.Event()
@@ -148,6 +149,11 @@ class Sink:
             await asyncio.Event().wait()  # until the lost connection cancels this
         return reply
 
+    async def handle_EHLO(self, server: Any, session: Any, envelope: Any, hostname: str,
+                          responses: list[str]) -> list[str]:
+        session.host_name = hostname
+        return [*responses[:-1], "250-PIPELINING", responses[-1]] if self.pipelining else responses
+
     async def handle_MAIL(self, server: Any, session: Any, envelope: Any, address: str,
                           options: list[str]) -> str:
         reply = await self._answer(server, "MAIL", address)
@@ -174,13 +180,19 @@ class Sink:
         return reply or "250 2.0.0 taken"
 
 
+@pytest.fixture(params=[False, True], ids=["one-by-one", "pipelined"])
+def pipelining(request: pytest.FixtureRequest) -> bool:
+    """Whether the sinks announce PIPELINING."""
+    return bool(request.param)
+
+
 @pytest.fixture
-def sink() -> Iterator[Callable[..., Sink]]:
+def sink(pipelining: bool) -> Iterator[Callable[..., Sink]]:  # noqa: FBT001 (a fixture)
     """sink(replies=…, **aiosmtpd options): a running SMTP server; stopped at the end."""
     running: list[Sink] = []
 
     def make(replies: dict[str, str] | None = None, **options: Any) -> Sink:
-        made = Sink(replies or {}, options)
+        made = Sink(dict(replies or {}), options, pipelining=pipelining)
         made.start()
         running.append(made)
         return made
