@@ -24,7 +24,8 @@ from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.paths import SpoolPaths
 from omq.core.block import Block
 from omq.core.engine import Engine
-from omq.core.rebuild import Loaded, load, reserve_slots
+from omq.core.pool_columns import Loaded, reserve_slots
+from omq.core.rebuild import load
 from omq.core.recovery import UNSYNCED_FRAMES_MAX, Recovered, recover
 from omq.core.relocation import relocate
 from omq.core.state import Core, QueueRules

@@ -28,8 +28,9 @@ from omq.cli import omq_archive
 from omq.core.bulk import done_many, put_many
 from omq.core.engine import Engine
 from omq.core.operate import Action, Item, Order, operate
+from omq.core.pool_columns import Loaded
 from omq.core.puts import NewMessage
-from omq.core.rebuild import Loaded, load
+from omq.core.rebuild import load
 from omq.core.recovery import Recovered, recover
 from omq.core.relocation import relocate
 from omq.core.settle import Verdict
