@@ -25,6 +25,7 @@ from tests.bench import machine, report
 from tests.bench.aims.finding import Setting, said
 from tests.bench.document import markdown_table, write_section
 from tests.bench.instance import BenchError
+from tests.bench.options import bench_parser
 from tests.bench.peers import tables
 from tests.bench.peers.bench_peers import folder
 from tests.bench.primitives import SyncProbe
@@ -114,20 +115,14 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="What omq aims at, and what it reaches here.")
+    parser = bench_parser("What omq aims at, and what it reaches here.", NAMES, FULL.rounds,
+                          quick="short and shallow: whether it works",
+                          json="where results are kept, by benchmark")
     parser.add_argument("--table", action="store_true",
                         help="measure nothing: the table of what is in the JSON files")
-    parser.add_argument("--quick", action="store_true", help="short and shallow: whether it works")
-    parser.add_argument("--only", metavar="NAME", action="append", choices=NAMES,
-                        help=f"one of {', '.join(NAMES)}; may be given several times")
     parser.add_argument("--depth", metavar="N", type=int, default=0,
                         help=f"waiting messages where depth matters (default {DEPTH:,})")
-    parser.add_argument("--rounds", metavar="N", type=int, default=0,
-                        help=f"rounds (default {FULL.rounds})")
-    parser.add_argument("--json", metavar="FILE", help="where results are kept, by benchmark")
     parser.add_argument("--peers", metavar="FILE", help="what bench-peers wrote with --json")
-    parser.add_argument("--document", metavar="FILE",
-                        help="write the table between the marks of this Markdown file")
     return parser
 
 

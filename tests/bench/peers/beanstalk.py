@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 from tests.bench.instance import BenchError
 from tests.bench.peers import software
-from tests.bench.peers.peer import Peer, Wire
-from tests.bench.peers.processes import Server, free_port
+from tests.bench.peers.peer import ServerPeer, Wire
+from tests.bench.peers.processes import free_port
 
 _TTR_S = 3600
 _RECEIVE_BYTES = 1 << 20
 
 
-class BeanstalkPeer(Peer):
+class BeanstalkPeer(ServerPeer):
     name = "beanstalkd"
     title = "beanstalkd"
     settings = (
@@ -22,36 +21,27 @@ class BeanstalkPeer(Peer):
         "connection: n puts; delete of the last n and n reserves for the next; a client of its "
         "own protocol, since the usual libraries send one command at a time")
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._server = Server(self.name, folder)
-        self.servers = [self._server]
-        self._port = 0
-
     def version(self) -> str:
         return software.version([software.program("usr/bin/beanstalkd"), "-v"])
 
     def start(self) -> None:
-        self._port = free_port()
+        self.port = free_port()
         log = self.folder / "binlog"
         log.mkdir(exist_ok=True)
-        self._server.start([software.program("usr/bin/beanstalkd"), "-l", "127.0.0.1",
-                            "-p", str(self._port), "-b", log, "-f", "0", "-s", str(64 << 20)],
+        self.server.start([software.program("usr/bin/beanstalkd"), "-l", "127.0.0.1",
+                            "-p", str(self.port), "-b", log, "-f", "0", "-s", str(64 << 20)],
                            software.environment())
-        self._server.wait_port(self._port)
-
-    def stop(self) -> None:
-        self._server.stop()
+        self.server.wait_port(self.port)
 
     def putter(self) -> Wire:
-        return BeanstalkWire(self._port)
+        return BeanstalkWire(self.port)
 
     def getter(self, number: int, batch: int) -> Wire:
         del number, batch
-        return BeanstalkWire(self._port)
+        return BeanstalkWire(self.port)
 
     def waiting(self) -> int:
-        wire = BeanstalkWire(self._port)
+        wire = BeanstalkWire(self.port)
         try:
             return wire.jobs()
         finally:

@@ -25,6 +25,7 @@ from typing import Any
 from tests.bench import machine, report
 from tests.bench.document import write_section
 from tests.bench.instance import BenchError
+from tests.bench.options import bench_parser
 from tests.bench.peers import tables
 from tests.bench.peers.peer import Peer
 from tests.bench.peers.rounds import WORKS, Work, latencies, measure, running
@@ -136,17 +137,10 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="omq beside other durable queues.")
-    parser.add_argument("--quick", action="store_true",
-                        help="omq and SQLite for a second each: whether it works")
-    parser.add_argument("--only", metavar="NAME", action="append", choices=SYSTEMS,
-                        help=f"one of {', '.join(SYSTEMS)}; may be given several times")
-    parser.add_argument("--rounds", metavar="N", type=int, default=0,
-                        help=f"rounds (default {FULL.rounds})")
-    parser.add_argument("--json", metavar="FILE", help="write everything that was found there")
+    parser = bench_parser("omq beside other durable queues.", SYSTEMS, FULL.rounds,
+                          quick="omq and SQLite for a second each: whether it works",
+                          json="write everything that was found there")
     parser.add_argument("--plot", metavar="FILE", help="draw the rates and latencies as PNG")
-    parser.add_argument("--document", metavar="FILE",
-                        help="write the tables between the marks of this Markdown file")
     return parser
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import litequeue
 
 from tests.bench.peers.peer import Wire
-from tests.bench.peers.processes import pause
-from tests.bench.peers.sqlite_queue import BUSY_S, POLL_S, SqlitePeer
+from tests.bench.peers.processes import polled
+from tests.bench.peers.sqlite_queue import BUSY_S, SqlitePeer
 
 
 class LitequeuePeer(SqlitePeer):
@@ -59,12 +59,8 @@ class LitequeueWire:
 
     def take(self, count: int, timeout_s: float) -> list[bytes]:
         self._finish()
-        waited, found = 0.0, self._pop(count)
-        while not found and waited < timeout_s:
-            pause(POLL_S)
-            waited += POLL_S
-            if self._queue.peek() is not None:
-                found = self._pop(count)
+        found = polled(lambda: self._pop(count), timeout_s,
+                       lambda: self._queue.peek() is not None)
         self._held = [each.message_id for each in found]
         return [each.data for each in found]
 

@@ -101,3 +101,16 @@ class Peer(ABC):
         """BenchError when a server of it has died."""
         for server in self.servers:
             server.check_alive()
+
+
+class ServerPeer(Peer):
+    """A system that is one server process at one port."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = Server(self.name, folder)
+        self.servers = [self.server]
+        self.port = 0
+
+    def stop(self) -> None:
+        self.server.stop()

@@ -15,11 +15,10 @@ from psycopg import pq
 
 from tests.bench.instance import BenchError
 from tests.bench.peers import software
-from tests.bench.peers.peer import Peer, Wire
-from tests.bench.peers.processes import Server, free_port, pause, unprivileged
+from tests.bench.peers.peer import ServerPeer, Wire
+from tests.bench.peers.processes import free_port, polled, unprivileged
 
 _BIN = "usr/lib/postgresql/15/bin"
-POLL_S = 0.001
 OPTIONS = {
     "synchronous_commit": "on",
     "fsync": "on",
@@ -44,7 +43,7 @@ _ARRAY = struct.Struct("!iiIii")
 _BYTEA_OID = 17
 
 
-class PostgresPeer(Peer):
+class PostgresPeer(ServerPeer):
     name = "postgresql"
     title = "PostgreSQL, SKIP LOCKED"
     settings = (
@@ -54,27 +53,21 @@ class PostgresPeer(Peer):
         "of n rows chosen FOR UPDATE SKIP LOCKED, its COMMIT (done) goes in one pipeline with the "
         "next BEGIN and DELETE")
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._server = Server(self.name, folder)
-        self.servers = [self._server]
-        self._port = free_port()
-
     def version(self) -> str:
         said = software.version([software.program(f"{_BIN}/postgres"), "--version"])
         return f"{said}; psycopg {distribution('psycopg')}"
 
     def start(self) -> None:
-        self._port = free_port()
+        self.port = free_port()
         data = self.folder / "data"
         if not data.exists():
             _make(self.folder, data)
         options = [word for key, value in OPTIONS.items() for word in ("-c", f"{key}={value}")]
-        self._server.start(
-            [software.program(f"{_BIN}/postgres"), "-D", data, "-p", str(self._port),
+        self.server.start(
+            [software.program(f"{_BIN}/postgres"), "-D", data, "-p", str(self.port),
              "-k", self.folder, "-c", "listen_addresses=127.0.0.1", *options],
             software.environment(), as_nobody=True)
-        self._server.wait_until(self._answers, "answer")
+        self.server.wait_until(self._answers, "answer")
         with self._connect() as connection:
             connection.execute("CREATE TABLE IF NOT EXISTS queue "
                                "(id bigserial PRIMARY KEY, body bytea NOT NULL)")
@@ -83,7 +76,7 @@ class PostgresPeer(Peer):
                                "autovacuum_vacuum_threshold = 10000)")
 
     def stop(self) -> None:
-        self._server.stop(signal.SIGINT)  # "fast": clients are ended, a checkpoint is written
+        self.server.stop(signal.SIGINT)  # "fast": clients are ended, a checkpoint is written
 
     def putter(self) -> Wire:
         return PostgresWire(self._connect(), gets=False)
@@ -99,7 +92,7 @@ class PostgresPeer(Peer):
             return int(row[0])
 
     def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(host=str(self.folder), port=self._port, dbname="postgres",
+        return psycopg.connect(host=str(self.folder), port=self.port, dbname="postgres",
                                user="bench", autocommit=True)
 
     def _answers(self) -> bool:
@@ -137,13 +130,7 @@ class PostgresWire:
             _good(self._libpq.exec_prepared(b"put", [_array(bodies)], [1], 1))
 
     def take(self, count: int, timeout_s: float) -> list[bytes]:
-        found = self._step(count)
-        waited = 0.0
-        while not found and waited < timeout_s:
-            pause(POLL_S)
-            waited += POLL_S
-            found = self._step(count)
-        return found
+        return polled(lambda: self._step(count), timeout_s)
 
     def _step(self, count: int) -> list[bytes]:
         """COMMIT, BEGIN and the DELETE in one exchange."""

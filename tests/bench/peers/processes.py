@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.bench.instance import BenchError, cpu_seconds
 
@@ -23,6 +23,8 @@ START_BOUND_S = 90.0
 STOP_BOUND_S = 60.0
 LOG_BYTES = 2000
 _PAUSE_S = 0.05
+POLL_S = 0.001
+T = TypeVar("T")
 
 
 def free_port() -> int:
@@ -35,6 +37,19 @@ def free_port() -> int:
 
 def pause(seconds: float) -> None:
     select.select([], [], [], seconds)
+
+
+def polled(take: Callable[[], list[T]], timeout_s: float,
+           there: Callable[[], bool] = lambda: True) -> list[T]:
+    """For a system that cannot wait: take, and while it gives nothing look again after POLL_S
+    (`there` is a cheaper look than a take)."""
+    found, waited = take(), 0.0
+    while not found and waited < timeout_s:
+        pause(POLL_S)
+        waited += POLL_S
+        if there():
+            found = take()
+    return found
 
 
 def tree(pid: int) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from importlib.metadata import version as distribution
-from pathlib import Path
 from typing import Any
 
 import hiredis
@@ -12,15 +11,15 @@ import redis
 
 from tests.bench.instance import BenchError
 from tests.bench.peers import software
-from tests.bench.peers.peer import Peer, Wire
-from tests.bench.peers.processes import Server, free_port
+from tests.bench.peers.peer import ServerPeer, Wire
+from tests.bench.peers.processes import free_port
 
 _RECEIVE_BYTES = 1 << 18
 STREAM, GROUP = "bench", "readers"
 _PORT_OPTIONS = ("--bind", "127.0.0.1", "--protected-mode", "yes")
 
 
-class RedisPeer(Peer):
+class RedisPeer(ServerPeer):
     name = "redis"
     title = "Redis Streams"
     settings = (
@@ -28,33 +27,24 @@ class RedisPeer(Peer):
         "with hiredis; a put of many is one pipeline of XADD; one pipeline carries MULTI XACK XDEL "
         "EXEC for the last messages and XREADGROUP COUNT n BLOCK for the next")
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._server = Server(self.name, folder)
-        self.servers = [self._server]
-        self._port = 0
-
     def version(self) -> str:
         said = software.version([software.program("usr/bin/redis-server"), "--version"])
         return f"{said.split(' sha')[0]}; redis-py {distribution('redis')}"
 
     def start(self) -> None:
-        self._port = free_port()
-        self._server.start(
-            [software.program("usr/bin/redis-server"), *_PORT_OPTIONS, "--port", str(self._port),
+        self.port = free_port()
+        self.server.start(
+            [software.program("usr/bin/redis-server"), *_PORT_OPTIONS, "--port", str(self.port),
              "--dir", self.folder, "--appendonly", "yes", "--appendfsync", "always",
              "--save", "", "--auto-aof-rewrite-percentage", "0"], software.environment())
-        self._server.wait_port(self._port)
+        self.server.wait_port(self.port)
         with self._client() as client:
-            self._server.wait_until(lambda: _loaded(client), "loaded data")
+            self.server.wait_until(lambda: _loaded(client), "loaded data")
             try:
                 client.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
             except redis.exceptions.ResponseError as error:
                 if "BUSYGROUP" not in str(error):  # it was there: a start with data
                     raise
-
-    def stop(self) -> None:
-        self._server.stop()
 
     def putter(self) -> Wire:
         return RedisWire(self._client())
@@ -68,7 +58,7 @@ class RedisPeer(Peer):
             return int(client.xlen(STREAM))
 
     def _client(self) -> redis.Redis:
-        return redis.Redis(host="127.0.0.1", port=self._port, single_connection_client=True)
+        return redis.Redis(host="127.0.0.1", port=self.port, single_connection_client=True)
 
 
 class RedisWire:
@@ -123,11 +113,11 @@ class LeanRedisPeer(RedisPeer):
         return f"{super().version()}; hiredis {distribution('hiredis')}"
 
     def putter(self) -> Wire:
-        return LeanWire(self._port)
+        return LeanWire(self.port)
 
     def getter(self, number: int, batch: int) -> Wire:
         del batch
-        return LeanWire(self._port, f"lean{number}")
+        return LeanWire(self.port, f"lean{number}")
 
 
 class LeanWire:

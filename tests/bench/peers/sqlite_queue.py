@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.peers.peer import Peer, Wire
-from tests.bench.peers.processes import pause
+from tests.bench.peers.processes import polled
 
 BUSY_S = 120
-POLL_S = 0.001
 _CACHE = "PRAGMA cache_size = -64000"
 
 
@@ -82,13 +81,7 @@ class SqliteWire:
         execute("COMMIT")
 
     def take(self, count: int, timeout_s: float) -> list[bytes]:
-        found = self._step(count)
-        waited = 0.0
-        while not found and waited < timeout_s:
-            pause(POLL_S)
-            waited += POLL_S
-            if self._any():
-                found = self._step(count)
+        found = polled(lambda: self._step(count), timeout_s, self._any)
         self._held = [row[0] for row in found]
         return [row[1] for row in found]
 

@@ -1,0 +1,22 @@
+"""What the benches beside peers and of the aims have in common on their command lines."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+
+def bench_parser(description: str, names: Iterable[str], rounds: int, *, quick: str, json: str
+                 ) -> argparse.ArgumentParser:
+    """--quick, --only (one of `names`), --rounds, --json, --document."""
+    names = list(names)
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--only", metavar="NAME", action="append", choices=names,
+                        help=f"one of {', '.join(names)}; may be given several times")
+    parser.add_argument("--rounds", metavar="N", type=int, default=0,
+                        help=f"rounds (default {rounds})")
+    parser.add_argument("--json", metavar="FILE", help=json)
+    parser.add_argument("--document", metavar="FILE",
+                        help="write the tables between the marks of this Markdown file")
+    return parser
