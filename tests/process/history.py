@@ -11,38 +11,13 @@
 
 A key is "producer:number", producers count from 0 for each queue and priority of theirs. `ns` is
 CLOCK_MONOTONIC, which all processes share.
+
+The files are those of omqtest.history.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import time
-from pathlib import Path
-from typing import Any
+from omqtest.history import HistoryFile as History
+from omqtest.history import Line, read_histories
 
-Line = dict[str, Any]
-
-
-class History:
-    """One client's file; lines are in the kernel when `say` returns."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
-    def say(self, *lines: Line) -> None:
-        now = time.monotonic_ns()
-        os.write(self._file, "".join(json.dumps({**line, "ns": now}) + "\n"
-                                     for line in lines).encode())
-
-    def close(self) -> None:
-        os.close(self._file)
-
-
-def read_histories(folder: Path) -> list[Line]:
-    """All lines of all clients. A line cut by a kill is the last of its file and is left out."""
-    found: list[Line] = []
-    for path in sorted(folder.iterdir()):
-        text = path.read_text()
-        found += [json.loads(line) for line in text.split("\n")[:-1]]
-    return found
+__all__ = ["History", "Line", "read_histories"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,6 @@ from tests.process.operator_world import WAIT_S, Instance
 
 REFS = [f"~/data/000000{n}/000084{n}" for n in range(6)]
 OLD = [OldMessage(ref, n % 3, 927_030_603, 0) for n, ref in enumerate(REFS)]
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Instance]:
-    made = Instance(tmp_path / "spool")
-    made.start()
-    yield made
-    made.end()
 
 
 @pytest.fixture

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from textual.widgets import DataTable, Static
 
 from omq.cli.top_app import TopApp
@@ -16,14 +13,6 @@ from omq.cli.top_facts import age
 from omq.services.options import Location
 from tests.process.operator_world import WAIT_S, Instance
 from tests.unit.omqdump.test_terminal import Terminal
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Instance]:
-    made = Instance(tmp_path / "spool")
-    made.start()
-    yield made
-    made.end()
 
 
 def test_once_as_text_and_json(live: Instance) -> None:

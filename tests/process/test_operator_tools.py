@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,6 @@ LOOKING = {
     "omqdump": ["-e", "s", "-e", "T", "-e", "L", "-e", "l A", "-e", "v A", "-e", "t q -"],
     "omqwhy": [], "omqlog": ["--operator"], "omqshape": [], "omqadvise": [], "omqcheck": [],
     "omscan": [], "omshowlog": [], "omstat": ["-a"]}
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Instance]:
-    made = Instance(tmp_path / "spool")
-    made.start()
-    yield made
-    made.end()
 
 
 def rows(text: str) -> list[dict[str, Any]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Generator, Iterator
-from pathlib import Path
+from collections.abc import Generator
 
 import pytest
 
@@ -15,14 +14,6 @@ from omq.cli.journal_lines import from_journal_line
 from omq.storage.segment import read_ids
 from tests.process.operator_world import SETTINGS, WAIT_S, Instance
 from tests.unit.omqdump.test_terminal import Terminal
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Instance]:
-    made = Instance(tmp_path / "spool")
-    made.start()
-    yield made
-    made.end()
 
 
 def test_walking_moving_and_deleting_while_readers_run(live: Instance) -> None:

@@ -48,6 +48,9 @@ class HistoryFile:
         os.write(self._file, "".join(json.dumps({**line, "ns": now}) + "\n"
                                      for line in lines).encode())
 
+    def close(self) -> None:
+        os.close(self._file)
+
 
 def read_histories(folder: Path) -> list[Line]:
     """All lines of all clients, by time. A line that a kill cut off is left out."""

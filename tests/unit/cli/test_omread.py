@@ -17,13 +17,6 @@ Run = Callable[..., int]
 
 
 @pytest.fixture
-def manager(monkeypatch: pytest.MonkeyPatch) -> FakeConnection:
-    connection = FakeConnection()
-    monkeypatch.setattr(omq, "connect", connection.connect)
-    return connection
-
-
-@pytest.fixture
 def run(tmp_path: Path, manager: FakeConnection) -> Run:
     (tmp_path / "spool").mkdir()
     (tmp_path / "conf").mkdir()

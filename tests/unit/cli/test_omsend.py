@@ -11,19 +11,11 @@ from typing import Any
 
 import pytest
 
-import omq
 from omq.base.errors import Exit
 from omq.cli import launch
 from tests.unit.cli.fakes import FakeConnection
 
 Run = Callable[..., int]
-
-
-@pytest.fixture
-def manager(monkeypatch: pytest.MonkeyPatch) -> FakeConnection:
-    connection = FakeConnection()
-    monkeypatch.setattr(omq, "connect", connection.connect)
-    return connection
 
 
 @pytest.fixture

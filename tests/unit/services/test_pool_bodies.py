@@ -3,9 +3,7 @@ nothing that somebody may still need ever goes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,24 +13,12 @@ from omq.format.index import Counter, IndexFlag, write_header
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.format.store import HEADER_BYTES
 from omq.services import pool_bodies
-from omq.storage import durable
-from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in
 from omq.storage.store import file_name, store_numbers
-from tests.unit.core.redo_world import QuietDisk, found
+from tests.unit.core.redo_world import found
 from tests.unit.services.pool_world import ManagerWorld
 
 RETIRED, COMPACTED, DAMAGED, FAILED = 1402, 1431, 1442, 1008
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagerWorld]:
-    durable.use(QuietDisk())
-    made = ManagerWorld(tmp_path / "spool")
-    monkeypatch.setattr(clock, "monotonic_ns", lambda: made.signals.now_ns)
-    yield made
-    durable.use(Disk())
-    made.close()
 
 
 def archive(world: ManagerWorld) -> list[int]:

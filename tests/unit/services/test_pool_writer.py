@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,22 +16,11 @@ from omq.services.pool_following import Following
 from omq.services.pool_writer import NAME, PoolWriter
 from omq.storage import control as poolctrl
 from omq.storage import durable, spool
-from omq.storage.disk import Disk
 from omq.storage.journal import PREPARED
 from tests.unit.core.redo_world import QuietDisk, found
 from tests.unit.services.pool_world import ManagerWorld
 
 CHECKPOINT, LATE, FAILED, STARTED, STOPPED = 1411, 1412, 1008, 1421, 1422
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagerWorld]:
-    durable.use(QuietDisk())
-    made = ManagerWorld(tmp_path / "spool")
-    monkeypatch.setattr(clock, "monotonic_ns", lambda: made.signals.now_ns)
-    yield made
-    durable.use(Disk())
-    made.close()
 
 
 def nothing() -> None:
