@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+BYTES_MAX = 107  # sun_path of unix(7), without its zero
+
 
 @contextmanager
 def socket_name(path: Path) -> Iterator[str]:
-    """A short name of `path` for bind(2) and connect(2), by way of a descriptor of its directory.
-    OSError when that cannot be opened."""
+    """A name of `path` for bind(2) and connect(2). A long path is named by way of a descriptor of
+    its directory; not any path, for a process that has changed its user id may not look into its
+    own /proc. OSError when the directory cannot be opened."""
+    if len(os.fsencode(path)) <= BYTES_MAX:
+        yield str(path)
+        return
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

@@ -1,10 +1,14 @@
 """The reply to "next": what a reader must know of each message, in its channel.
 
 For readers that may read the spool the payload stays where it is and the reply says where; for
-others the manager copies it behind the rows (one message a reply).
+others the manager copies it behind the rows (one message a reply). What it cannot copy (damaged, or
+larger than a channel that was made smaller since) is handed out all the same: its reader meets the
+error when it asks for the body, and can say what becomes of the message.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 import numpy as np
 
@@ -32,11 +36,8 @@ def write_given(t: Tables, session: Session, sequence: int, entries: list[int],
         for i, entry in enumerate(entries):
             _one(t, session.reply, REPLY.size + i * GIVEN.size, entry, 0, 0)
     if count and not session.trusted:
-        try:
+        with contextlib.suppress(OmqError):
             _copy_payload(t, session, entries[0], bodies)
-        except OmqError as error:
-            session.refuse(sequence, error)
-            return
     session.answer(sequence, count=count, lsn=lsn)
 
 
@@ -79,6 +80,8 @@ def _many(t: Tables, area: memoryview, entries: np.ndarray[tuple[int], np.dtype[
 def _copy_payload(t: Tables, session: Session, entry: int, bodies: PayloadReader) -> None:
     slot = t.e_message[entry]
     at = REPLY.size + GIVEN.size
+    if at + t.m_length[slot] > len(session.reply):
+        return
     raw = bodies.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot], t.m_qpool[slot])
     session.reply[at : at + len(raw)] = raw
     _one(t, session.reply, REPLY.size, entry, int(GivenFlag.INLINE), at)

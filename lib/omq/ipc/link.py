@@ -99,7 +99,8 @@ class Link:
             except (OSError, Lost, sysv_ipc.Error, ValueError) as error:
                 self._drop()
                 limit = deadline if self._patience is None else min(deadline, self._patience)
-                if time.monotonic() >= limit:
+                denied = isinstance(error, (PermissionError, sysv_ipc.PermissionsError))
+                if denied or time.monotonic() >= limit:  # rights do not come by waiting
                     raise ManagerUnavailable(spool=self._paths.root, reason=str(error)
                                              or type(error).__name__) from error
                 if self.interrupted and in_doubt == 0:

@@ -7,6 +7,7 @@ read, or BodyDamaged says where. A large body lies in a container file with a CR
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,18 @@ class Extent:
         return data[at : at + length] if data else None
 
 
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A payload that came with the hand-out."""
+
+    data: bytes
+
+    def piece(self, offset: int, length: int) -> bytes | None:
+        """All of it."""
+        del offset, length
+        return self.data
+
+
 class Message:
     """A message in hand. The body is read and checked against the submitter's CRC on first use."""
 
@@ -59,7 +72,8 @@ class Message:
                  "_reader", "_word", "attempts", "defers", "entry", "lease", "priority",
                  "put_time_ns", "qpool_id", "size")
 
-    def __init__(self, reader: Reader, row: tuple[int, ...], extent: Extent | None) -> None:
+    def __init__(self, reader: Reader, row: tuple[int, ...], extent: Extent | Copied | None
+                 ) -> None:
         (self.entry, _, self.priority, self._flags, self.qpool_id, self.lease, self._word,
          self._offset, self._length, self._crc, self.size, self.put_time_ns, self.attempts,
          self.defers, _) = row
@@ -80,11 +94,6 @@ class Message:
     @property
     def persistent(self) -> bool:
         return bool(self._flags & GivenFlag.PERSISTENT)
-
-    def inline(self, raw: bytes) -> None:
-        """The payload came with the hand-out."""
-        self._raw = raw
-        self._check(raw)
 
     def _load(self) -> bytes:
         """The payload, read and checked once."""

@@ -35,7 +35,7 @@ from omq.format.journal import FrameType
 from omq.format.message import Part, pack_parts
 from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag, Operation, Settlement
 from omq.ipc.link import Link
-from omq.ipc.message import Extent, Message
+from omq.ipc.message import Copied, Extent, Message
 from omq.ipc.outgoing import Outgoing
 from omq.storage.payloads import PayloadReader
 
@@ -120,9 +120,9 @@ class Reader:
         return out
 
     def _message(self, row: tuple[int, ...], extent: Extent | None) -> Message:
-        message = Message(self, row, extent)
-        if row[3] & _INLINE:
-            message.inline(bytes(self._link.reply[row[14] : row[14] + row[8]]))
+        pieces = extent if not row[3] & _INLINE else Copied(
+            bytes(self._link.reply[row[14] : row[14] + row[8]]))
+        message = Message(self, row, pieces)
         self._held[message.qpool_id] = message
         return message
 
