@@ -91,6 +91,7 @@ class Following:
         self._bytes_then = 0
         self._late = False  # the checkpoint waits for disk space
         self._unprepared = False
+        self._prepared_for = -1  # number of the journal file whose successor is ready
         self.reload = False  # SIGHUP ended `follow`
 
     def start(self) -> bool:
@@ -250,9 +251,13 @@ class Following:
 
     def _prepare_journal(self) -> None:
         """The manager should find the next journal file ready; it makes one itself if not."""
+        number = self._index.counter(Counter.JOURNAL_FILE)
+        if number == self._prepared_for:
+            return
         try:
             prepare_next(self._paths, self._settings)
             self._unprepared = False
+            self._prepared_for = number
         except SpoolFull as error:
             if not self._unprepared:
                 self._context.log.event(events.JOURNAL_LATE, event_log.WARNING, reason=str(error))
