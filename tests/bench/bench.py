@@ -13,11 +13,9 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -27,6 +25,7 @@ from tests.bench import machine, report
 from tests.bench.crowd import Ledger
 from tests.bench.depth import DepthBench
 from tests.bench.instance import BenchError, Instance, running
+from tests.bench.options import end_in_order
 from tests.bench.primitives import SyncProbe, checksum_rate, round_trips
 from tests.bench.throughput import MAIN_FIGURES, OTHER_FIGURES, Figure, Timing, measure
 
@@ -42,7 +41,7 @@ QUICK = Timing(warm_up_s=0.3, window_s=1.0, probe_s=0.3, rounds=3)
 def main(argv: list[str] | None = None) -> int:
     """Run what was asked for; 0, or 1 when it could not be done or a count was wrong."""
     options = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, _stop)
+    end_in_order()
     timing = QUICK if options.quick else FULL
     depth = options.depth or (DEPTH_QUICK if options.quick else DEPTH_DEFAULT)
     names = options.only or NAMES
@@ -117,10 +116,6 @@ def _folder() -> Path:
     base = Path(os.environ.get("OMQ_BENCH_DIR") or ROOT / "build").absolute()
     base.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix="bench-", dir=base))
-
-
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _depth(text: str) -> int:

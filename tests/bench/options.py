@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from collections.abc import Iterable
+from types import FrameType
 
 
 def bench_parser(description: str, names: Iterable[str], rounds: int, *, quick: str, json: str
@@ -20,3 +22,15 @@ def bench_parser(description: str, names: Iterable[str], rounds: int, *, quick: 
     parser.add_argument("--document", metavar="FILE",
                         help="write the tables between the marks of this Markdown file")
     return parser
+
+
+def end_in_order() -> None:
+    """A kill, or a terminal that goes away, ends a bench as ^C does: what it started is stopped."""
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _end)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt

@@ -14,18 +14,16 @@ import argparse
 import importlib
 import json
 import shutil
-import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from tests.bench import machine, report
 from tests.bench.aims.finding import Setting, said
 from tests.bench.document import markdown_table, write_section
 from tests.bench.instance import BenchError
-from tests.bench.options import bench_parser
+from tests.bench.options import bench_parser, end_in_order
 from tests.bench.peers import tables
 from tests.bench.peers.bench_peers import folder
 from tests.bench.primitives import SyncProbe
@@ -41,7 +39,7 @@ QUICK = Timing(warm_up_s=0.05, window_s=0.2, probe_s=0.02, rounds=1)
 def main(argv: list[str] | None = None) -> int:
     """Run what was asked for."""
     options = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, _stop)
+    end_in_order()
     results = _known(options.json)
     status = 0
     try:
@@ -108,10 +106,6 @@ def _timing(options: argparse.Namespace) -> Timing:
     timing = QUICK if options.quick else FULL
     rounds = options.rounds or timing.rounds
     return Timing(timing.warm_up_s, timing.window_s, timing.probe_s, rounds)
-
-
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,17 +15,15 @@ import importlib
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from tests.bench import machine, report
 from tests.bench.document import write_section
 from tests.bench.instance import BenchError
-from tests.bench.options import bench_parser
+from tests.bench.options import bench_parser, end_in_order
 from tests.bench.peers import tables
 from tests.bench.peers.peer import Peer
 from tests.bench.peers.rounds import WORKS, Work, latencies, measure, running
@@ -54,7 +52,7 @@ QUICK = Timing(warm_up_s=0.05, window_s=0.2, probe_s=0.02, rounds=1)
 def main(argv: list[str] | None = None) -> int:
     """Run; 0, or 1 when it could not be done or a count was wrong."""
     options = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, _stop)
+    end_in_order()
     names = options.only or (QUICK_SYSTEMS if options.quick else tuple(SYSTEMS))
     timing = QUICK if options.quick else FULL
     if options.rounds:
@@ -130,10 +128,6 @@ def make(name: str, root: Path) -> Peer:
 
 def _said(text: str) -> None:
     sys.stderr.write(text)
-
-
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:
