@@ -25,6 +25,7 @@ class NewRecords:
     def __init__(self) -> None:
         self._chunks: list[Frames] = []
         self._alive: list[Frames] = []
+        self._qpools: list[Frames] = []  # the same column again: a search wants it in one piece
         self._first: list[int] = []  # QPoolId of the first row of each chunk
         self._count = 0
 
@@ -32,7 +33,7 @@ class NewRecords:
         """Keep the births where `chosen` is true; mask of those that were taken: all of them,
         unless QPoolIds do not ascend."""
         qpools = window.frames["qpool"][births.rows]
-        last = int(self._chunks[-1]["qpool"][-1]) if self._chunks else 0
+        last = int(self._qpools[-1][-1]) if self._qpools else 0
         before = np.maximum.accumulate(np.where(chosen, qpools, 0))
         taken: Frames = chosen & (qpools > last)
         taken[1:] &= qpools[1:] > before[:-1]
@@ -42,6 +43,7 @@ class NewRecords:
             rows = bulk.compact_records(window, births.rows[part], births.heads[part])
             self._chunks.append(rows)
             self._alive.append(np.ones(len(rows), dtype=bool))
+            self._qpools.append(rows["qpool"].copy())
             self._first.append(int(rows["qpool"][0]))
         self._count += len(index)
         return taken
@@ -54,14 +56,26 @@ class NewRecords:
         chunk, at = found
         self._alive[chunk][at] = False
         self._count -= 1
-        row = self._chunks[chunk][at : at + 1]
-        return int(row["file"][0]), int(row["record"][0]), bulk.sealed(row).tobytes()
+        return bulk.image(self._chunks[chunk][at])
+
+    def drop(self, qpools: Frames) -> Frames:
+        """Forget these, of which none is named twice; mask of those that were there."""
+        dropped = np.zeros(len(qpools), dtype=bool)
+        chunks = np.searchsorted(np.array(self._first, dtype="<u8"), qpools, side="right") - 1
+        for chunk in np.unique(chunks[chunks >= 0]).tolist():
+            mine, column = np.flatnonzero(chunks == chunk), self._qpools[chunk]
+            at = np.minimum(np.searchsorted(column, qpools[mine]), len(column) - 1)
+            there = (column[at] == qpools[mine]) & self._alive[chunk][at]
+            self._alive[chunk][at[there]] = False
+            dropped[mine[there]] = True
+        self._count -= int(np.count_nonzero(dropped))
+        return dropped
 
     def _find(self, qpool: int) -> tuple[int, int] | None:
         chunk = bisect_right(self._first, qpool) - 1
         if chunk < 0:
             return None
-        column = self._chunks[chunk]["qpool"]
+        column = self._qpools[chunk]
         at = int(np.searchsorted(column, qpool))
         if at == len(column) or int(column[at]) != qpool or not self._alive[chunk][at]:
             return None
@@ -89,6 +103,7 @@ class NewRecords:
     def clear(self) -> None:
         self._chunks.clear()
         self._alive.clear()
+        self._qpools.clear()
         self._first.clear()
         self._count = 0
 

@@ -95,9 +95,23 @@ class Redo:
         if np.count_nonzero(plain) >= self.many:
             keep[born.rows[self.images.take(window, born, plain)]] = False
         keep[born.rows[~born.good]] = False
+        self._end_new(window, keep)
         blocks_of = window.origin[keep].tolist()
         for row, block in zip(window.frames[keep].tolist(), blocks_of, strict=True):
             self._apply_one(row, window.blocks[block])
+
+    def _end_new(self, window: Window, keep: Frames) -> None:
+        """As `_gone`, many at once: new messages of an earlier call that only end in this one."""
+        if not len(self.images):
+            return
+        rows = window.ends(keep)
+        ended = window.frames[rows]
+        dropped = self.images.drop(ended["qpool"])
+        keep[rows[dropped]] = False
+        if not self.settled:
+            ended = ended[dropped]
+            self.dirty.update(dict.fromkeys(ended["qpool"].tolist()))
+            self.clears.update(zip(ended["file"].tolist(), ended["record"].tolist(), strict=True))
 
     def _believed(self, window: Window, durable: int) -> tuple[Window, Frames, Births]:
         """The window without the units of work that are condemned, what of it to look at, and its
@@ -271,13 +285,9 @@ class Redo:
     def _clear(self, file: int, records: Iterable[int]) -> None:
         self.clears.update((file, record) for record in records)
 
-    # checkpoint
-
     def changes(self) -> dict[Slot, bytes | None]:
-        """All that a checkpoint must write: (pool file, record) -> 512 bytes, None = clear the
-        slot.
-
-        A checkpoint writes it in the order of core.pool_batches."""
+        """All that a checkpoint must write, in the order of core.pool_batches: (pool file, record)
+        -> 512 bytes, None = clear the slot."""
         return {slot: image for batch in batches(self) for slot, image in batch.changes().items()}
 
     def checkpointed(self) -> None:

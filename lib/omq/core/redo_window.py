@@ -94,6 +94,19 @@ class Window:
             mask |= (frames["token"] == token) & (frames["sequence"] == sequence)
         return mask
 
+    def alone(self, keep: Frames, rows: Frames) -> Frames:
+        """Mask of those of these rows that are the only one kept of their message."""
+        qpools = self.frames["qpool"]
+        named, count = np.unique(qpools[keep], return_counts=True)
+        return np.asarray(count[np.searchsorted(named, qpools[rows])] == 1)
+
+    def ends(self, keep: Frames) -> Frames:
+        """Rows of the ends of messages with one record of which nothing else is kept."""
+        frames = self.frames
+        rows = np.flatnonzero(keep & (frames["flags"] & FrameFlag.LAST_PART != 0)
+                              & (frames["type"] != FrameType.PUT) & (frames["parts"] <= 1))
+        return np.asarray(rows[self.alone(keep, rows)])
+
     def slots_of(self, qpools: Frames) -> list[tuple[int, int]]:
         """Pool (file, record) that frames name for these messages, each once."""
         rows = self.frames[np.isin(self.frames["qpool"], qpools)]
@@ -133,10 +146,8 @@ class Births:
 
     def plain(self, window: Window, keep: Frames) -> Frames:
         """Mask of the births on one queue with which nothing else happens in the window."""
-        frames = window.frames
-        named, count = np.unique(frames["qpool"][keep], return_counts=True)
-        alone = count[np.searchsorted(named, frames["qpool"][self.rows])] == 1
-        return np.asarray(self.good & (frames["parts"][self.rows] == 0) & alone)
+        parts = window.frames["parts"][self.rows]
+        return np.asarray(self.good & (parts == 0) & window.alone(keep, self.rows))
 
 
 def _payload_areas(window: Window, puts: Frames, origin: Frames) -> tuple[bytes, Frames, Frames]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from omq.core.pool_batches import Group
 from omq.core.pool_batches import batches as image_batches
 from omq.core.redo import Redo
@@ -46,6 +48,27 @@ def test_births_and_changes_come_in_the_order_of_their_places() -> None:
             assert image is not None
             found = decode_record(image, 0, file, record)
             assert isinstance(found, Record) and found.message.qpool == 40 - record
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_new_messages_that_end_in_a_later_call(*, settled: bool) -> None:
+    """Dropped in bulk, with the same outcome as one frame after the other."""
+    frames = Frames()
+    for qpool in range(1, 21):
+        frames.put(qpool, record=qpool)
+    born = frames.block()
+    frames = Frames(lsn=20)
+    frames.add(FrameType.GIVE, 3, record=3)  # something else happens to it
+    for qpool in (2, 3, 5, 19, 99):
+        frames.add(FrameType.DONE, qpool, flags=LAST, record=qpool, parts=1)
+    ends = frames.block()
+    bulk, single = (Redo(MemoryPool(), settled=settled, many=many) for many in (8, 1000))
+    for redo in (bulk, single):
+        redo.apply([born])
+        redo.apply([ends])
+    assert bulk.images.qpools().tolist() == [n for n in range(1, 21) if n not in (2, 3, 5, 19)]
+    assert len(bulk.images) == 16 and not len(single.images)
+    assert bulk.changes() == single.changes() and bulk.clears == single.clears
 
 
 def test_batches_are_bounded_and_complete() -> None:
