@@ -58,9 +58,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A generated archive with one fault of each kind, and its truth table."""
+    return generated(tmp_path_factory, MESSAGES, file_frames=6000, faults=1)
+
+
+def generated(factory: pytest.TempPathFactory, messages: int, *, file_frames: int, faults: int = 0
+              ) -> tuple[Path, dict[str, Any]]:
+    """A folder with an archive of so many messages, and its truth table."""
     durable.use(Disk())
-    out = tmp_path_factory.mktemp("made")
-    return out, generate(out, MESSAGES, faults=1, load=Load(rate=200.0), file_frames=6000)
+    out = factory.mktemp("generated")
+    return out, generate(out, messages, faults=faults, load=Load(rate=200.0),
+                         file_frames=file_frames)
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from omq.base.errors import BadRequest, SparkFailed
-from omq.storage import durable
-from omq.storage.disk import Disk
 from omqspark import bronze, columns, decode, failures, plan
-from omqspark.generate import generate
-from omqspark.generator import Load
 from omqspark.source import Work
+from tests.spark.conftest import generated
 
 NAMES = list(columns.EVENTS)
 FRAMES_MIN = 2400  # of 500 messages
@@ -26,10 +23,7 @@ FRAMES_MIN = 2400  # of 500 messages
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    durable.use(Disk())
-    out = tmp_path_factory.mktemp("bronze")
-    generate(out, 500, faults=0, load=Load(rate=200.0), file_frames=1000)
-    return out / "archive"
+    return generated(tmp_path_factory, 500, file_frames=1000)[0] / "archive"
 
 
 def written(where: Path) -> pa.Table:

@@ -25,6 +25,7 @@ from omqspark.generator import Load, Traffic
 from omqspark.main import at_instant
 from omqspark.replay import percentiles, replay
 from omqspark.truth import differences
+from tests.spark.conftest import generated
 
 NAMES = list(columns.EVENTS)
 
@@ -32,10 +33,7 @@ NAMES = list(columns.EVENTS)
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of 3 files or more, without faults."""
-    durable.use(Disk())
-    out = tmp_path_factory.mktemp("clean")
-    generate(out, 6000, faults=0, load=Load(rate=200.0), file_frames=12_000)
-    return out / "archive"
+    return generated(tmp_path_factory, 6000, file_frames=12_000)[0] / "archive"
 
 
 def tasks(where: Path, split_bytes: int = plan.SPLIT_BYTES) -> list[list[plan.Split]]:
