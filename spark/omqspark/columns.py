@@ -111,16 +111,21 @@ class Parts:
         return mine, offsets
 
 
-def fields_of(names: list[str]) -> list[str]:
-    """Fields of the frame header that these columns come from."""
-    found = [_FIELD.get(name, name) for name in names if name not in _ELSEWHERE]
-    return [*found, "lsn"] if set(names) & set(LISTS) else found
+def fields_of(names: list[str]) -> dict[str, Any]:
+    """Fields of the frame header that these columns come from, each with the numpy type of its
+    column: Spark's numbers are signed, and as wide or wider."""
+    found = {_FIELD.get(name, name): _width(name) for name in names if name not in _ELSEWHERE}
+    return found | {"lsn": _width("lsn")} if set(names) & set(LISTS) else found
+
+
+def _width(name: str) -> Any:
+    return np.dtype("<i4" if EVENTS[name][1] == pa.int32() else "<i8")
 
 
 def event_batch(fields: dict[str, Rows], count: int, parts: Parts, names: list[str], file: int,
                 epoch: int) -> pa.RecordBatch:
-    """Frame headers, as one array for each field, as one Arrow batch."""
-    mine, offsets = parts.beside(fields["lsn"] if set(names) & set(LISTS) else _NO_LSN)
+    """Frame headers, as one array for each field (of `fields_of`), as one Arrow batch."""
+    mine, offsets = parts.beside(fields["lsn"].view("<u8") if set(names) & set(LISTS) else _NO_LSN)
     none = pa.array(offsets[1:] == offsets[:-1])
     arrays = []
     for name in names:
@@ -134,17 +139,11 @@ def event_batch(fields: dict[str, Rows], count: int, parts: Parts, names: list[s
             values = pa.array(mine[LISTS[name]], kind.value_type)
             arrays.append(pa.ListArray.from_arrays(pa.array(offsets), values, type=kind,
                                                    mask=none))  # null: cheaper than an empty one
+        elif name == "ts":
+            arrays.append(pa.array(fields["time"] // 1000).view(kind))
         else:
-            arrays.append(_numbers(name, fields[_FIELD.get(name, name)], kind))
+            arrays.append(pa.array(fields[_FIELD.get(name, name)], kind))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema("events", names))
-
-
-def _numbers(name: str, values: Rows, kind: pa.DataType) -> pa.Array:
-    if name == "ts":
-        return pa.array(values // 1000).view(kind)
-    if values.dtype.itemsize == 8:  # the same bits as a signed number
-        return pa.array(values.view("<i8"), kind)
-    return pa.array(values.astype(kind.to_pandas_dtype()))
 
 
 def bad_batch(table: str, names: list[str], bad: list[str], file: int) -> pa.RecordBatch:

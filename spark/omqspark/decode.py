@@ -20,13 +20,13 @@ from omq.format.archive import (
     BLOCK_BYTES,
     FRAME_BLOCKS,
     ROW,
-    SEAL,
     ArchiveHeader,
     NameKind,
     Rows,
     Section,
     rows_per_block,
 )
+from omq.format.archive_block import Block, columns, open_block, seal_rows
 from omq.format.findings import Finding
 from omq.format.journal import BLOCK, CRC_FROM, FRAME
 from omq.storage.archive_file import ArchiveFile
@@ -101,16 +101,16 @@ def _events_of(file: ArchiveFile, split: Split, names: list[str], filters: Seque
         yield bad_batch("events", names, found, header.number)
     salvager = Salvager(file)
     for index in range(split.first, split.end):
-        rows: list[Rows] = []
+        blocks: list[Block] = []
         for block, got in file.blocks(Section.FRAMES, range(index, index + 1), wanted):
             if isinstance(got, Finding):
                 yield bad_batch("events", names, [bad_text(got)], header.number)
-                got = salvager.rows(block, got)
-            if len(got):
-                rows.append(got)
-        if rows:
-            fields = FRAME.columns(rows, chosen)
-            count = sum(map(len, rows))
+                blocks += salvager.blocks(block, got)
+            else:
+                blocks.append(got)
+        if blocks:
+            fields = columns(blocks, chosen)
+            count = sum(map(len, blocks))
             if filters:
                 keep = np.logical_and.reduce([each.keep(fields) for each in filters])
                 fields = {name: values[keep] for name, values in fields.items()}
@@ -139,39 +139,45 @@ class Salvager:
         self._heads: list[bytes] = []
         self._places: Rows | None = None
 
-    def rows(self, block: int, finding: Finding) -> Rows:
+    def blocks(self, block: int, finding: Finding) -> list[Block]:
         """Good frames of block number `block`, if its bytes can be decompressed at all."""
-        none = np.zeros(0, FRAME.dtype)
         if finding.record < 0:  # the compressed frame itself is lost
-            return none
+            return []
         raw = self.file.frame(block // FRAME_BLOCKS)
         if isinstance(raw, Finding):
-            return none
+            return []
         if self._places is None:
             heads = self.file.rows(Section.HEADS)
             self._heads = [head["bytes"].tobytes() for head in heads[1:]]
             self._places = self.file.rows(Section.PLACES)
         if len(self._places) != len(self._heads):
-            return none
+            return []
         step = rows_per_block(Section.FRAMES)
-        at = block % FRAME_BLOCKS * BLOCK_BYTES + SEAL.size
+        at = block % FRAME_BLOCKS * BLOCK_BYTES
         first = block * step
         count = min(step, self.file.header.frames - first)
-        if at + count * FRAME.size > len(raw):
-            return none
-        data = raw[at : at + count * FRAME.size]
-        good = [data[low:high] for low, high in self._good(data, first, first + count)]
-        return FRAME.array(b"".join(good), sum(map(len, good)) // FRAME.size)
+        if at + BLOCK_BYTES > len(raw):
+            return []
+        rows = Block(raw, at, Section.FRAMES, count, 0).rows()
+        good = [rows[low:high] for low, high in self._good(rows, first)]
+        if not good:
+            return []
+        head = self.file.header
+        sealed = seal_rows(head.uuid, head.number, block, Section.FRAMES, FRAME.joined(good))
+        found = open_block(sealed, 0, head, block, Section.FRAMES)
+        assert isinstance(found, Block)
+        return [found]
 
-    def _good(self, data: bytes, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """(from, to) of the bytes of journal blocks that lie wholly in rows first..end."""
+    def _good(self, rows: Rows, first: int) -> Iterator[tuple[int, int]]:
+        """(from, to) of the journal blocks that lie wholly in these rows, whose first is row
+        `first` of the file."""
         assert self._places is not None
-        starts = np.concatenate([[0], np.cumsum(self._places["count"].astype("<i8"))])
-        for i in np.flatnonzero((starts[:-1] >= first) & (starts[1:] <= end)).tolist():
-            low, high = (int(starts[i + k] - first) * FRAME.size for k in (0, 1))
+        starts = np.concatenate([[0], np.cumsum(self._places["count"].astype("<i8"))]) - first
+        for i in np.flatnonzero((starts[:-1] >= 0) & (starts[1:] <= len(rows))).tolist():
+            low, high = int(starts[i]), int(starts[i + 1])
             head = self._heads[i]
             (stored,) = np.frombuffer(head, "<u4", 1, BLOCK.offset("crc"))
-            if crc32c(data[low:high], crc32c(head[CRC_FROM:])) == stored:
+            if crc32c(rows[low:high].tobytes(), crc32c(head[CRC_FROM:])) == stored:
                 yield low, high
 
 

@@ -15,6 +15,7 @@ from omq.format.archive import (
     SKIP_SEALS,
     Section,
     encode_seek_table,
+    rows_per_block,
 )
 from omq.format.findings import Finding
 from omq.format.journal import FRAME
@@ -46,7 +47,8 @@ def spoiled(data: bytes, pieces: Pieces) -> bytes:
         raw = file.frame(index)
         assert not isinstance(raw, Finding)
         frames.append(bytearray(raw))
-    frames[0][BLOCK_BYTES + SEAL.size + 100 * FRAME.size + 20] ^= 0x10
+    plane = rows_per_block(Section.FRAMES)
+    frames[0][BLOCK_BYTES + SEAL.size + 20 * plane + 100] ^= 0x10  # byte 20 of row 100
     coder = zstandard.ZstdCompressor(level=3, write_checksum=True, write_content_size=True)
     packed = [coder.compress(bytes(frame)) for frame in frames]
     tail = SKIP.pack(SKIP_SEALS, len(seals) * SEAL.size) + seals.tobytes()

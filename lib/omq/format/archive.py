@@ -9,9 +9,9 @@ file comes back byte for byte. Both are sequences of zstd frames, so `zstd -dc` 
     head, seals, seek table  are skippable frames of zstd
 
 The raw bytes of an .oma are blocks of 64 KiB: block n lies at n * 65536, 16 in each zstd frame, so
-a reader finds any of them by the seek table without scanning. A block is a SEAL (128 bytes), then
-rows of one section, then zeros. Sections follow each other in the order of `Section`; each begins
-with a new block, so numpy decodes the rows of a block in one call.
+a reader finds any of them by the seek table without scanning. A block (omq.format.archive_block) is
+a SEAL (128 bytes), then rows of one section turned by bytes, then zeros. Sections follow each other
+in the order of `Section`; each begins with a new block.
 
     payload stream := payloads of the journal's blocks in order, then the bytes of the extents
 
@@ -39,7 +39,7 @@ from omq.format import journal
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
 
-VERSION = 1
+VERSION = 2  # 1 had whole rows in its blocks; it was never released
 MAGIC = b"OMQA"
 BODIES_MAGIC = b"OMQP"
 SEAL_MAGIC = b"OMQL"
@@ -63,7 +63,8 @@ HEADER = Layout(
 )
 SEAL = Layout(
     "magic:4s crc:I section:B spare:B row:H count:I number:I block:I uuid:16s first_lsn:Q "
-    "last_lsn:Q time_min:q time_max:q qpool_min:Q qpool_max:Q queues:Q types:I reserved:28s",
+    "last_lsn:Q time_min:q time_max:q qpool_min:Q qpool_max:Q queues:Q types:I reserved:12s "
+    "varying:16s",
     128,
 )
 SKIP = Layout("magic:I size:I", 8)
@@ -168,8 +169,9 @@ def decode_header(data: bytes, magic: bytes = MAGIC) -> ArchiveHeader | Finding:
      payload, rest, *blocks, seals_crc, zstd_frames, _) = HEADER.unpack_from(data)
     if found != magic:
         return Finding(Kind.FOREIGN, "no archive file: wrong magic")
-    if version > VERSION:
-        return Finding(Kind.NEWER, f"archive version {version}, known {VERSION}")
+    if version != VERSION:
+        return Finding(Kind.NEWER if version > VERSION else Kind.FOREIGN,
+                       f"archive version {version}, known {VERSION}")
     if (skip != SKIP_HEAD or skip_size != HEADER.size - SKIP.size or used != HEADER.size
             or crc32c(data[CRC_FROM:used]) != crc):
         return Finding(Kind.CORRUPT, "archive head fails its CRC")
@@ -180,59 +182,6 @@ def decode_header(data: bytes, magic: bytes = MAGIC) -> ArchiveHeader | Finding:
             > journal_bytes or raw != header.all_blocks * BLOCK_BYTES):
         return Finding(Kind.CORRUPT, "archive head counts more than its journal file could hold")
     return header
-
-
-def seal_rows(uuid: bytes, number: int, block: int, section: Section, rows: Rows) -> bytes:
-    """One block of 64 KiB with these rows."""
-    layout = ROW_LAYOUTS[section]
-    assert 0 < len(rows) <= rows_per_block(section)
-    body = rows.tobytes()
-    names = rows.dtype.names or ()
-    lsn = rows["lsn" if "lsn" in names else "first_lsn"] if {"lsn", "first_lsn"} & set(names
-        ) else np.zeros(1, "<u8")  # fmt: skip
-    time = rows["time"] if "time" in names else np.zeros(1, "<i8")
-    qpool = rows["qpool"] if "qpool" in names else np.zeros(1, "<u8")
-    types = queues = 0
-    if section is Section.FRAMES:
-        types = _bits(rows["type"], 31)
-        queues = _bits(rows["queue"], 63)
-    data = SEAL.pack(
-        SEAL_MAGIC, 0, section, 0, layout.size, len(rows), number, block, uuid, int(lsn.min()),
-        int(lsn.max()), int(time.min()), int(time.max()), int(qpool.min()), int(qpool.max()),
-        queues, types, b"")
-    crc = crc32c(body, crc32c(data[SEAL_CRC_FROM:]))
-    data = data[:4] + crc.to_bytes(4, "little") + data[SEAL_CRC_FROM:]
-    return (data + body).ljust(BLOCK_BYTES, b"\0")
-
-
-def _bits(values: Rows, mask: int) -> int:
-    found = np.unique(values & mask).tolist()
-    return sum(1 << value for value in found)
-
-
-def open_block(data: bytes | memoryview, offset: int, header: ArchiveHeader, block: int,
-               section: Section) -> Rows | Finding:
-    """The rows of block `block`, which lies at `offset` of these raw bytes, CRC checked."""
-    view = memoryview(data)
-    if len(view) - offset < BLOCK_BYTES:
-        return Finding(Kind.SHORT, "block is cut", offset=block * BLOCK_BYTES, record=block)
-    (magic, crc, kind, _, row, count, number, own, uuid, *_) = SEAL.unpack_from(view, offset)
-    layout = ROW_LAYOUTS[section]
-    reason = ""
-    if magic != SEAL_MAGIC:
-        reason = "block has no seal"
-    elif count > rows_per_block(section) or row != layout.size or not count:
-        reason = "seal does not fit its section"
-    else:
-        end = offset + SEAL.size + count * row
-        if crc32c(view[offset + SEAL_CRC_FROM : end]) != crc:
-            reason = "block fails its CRC"
-        elif uuid != header.uuid or number != header.number or own != block or kind != section:
-            reason = f"block {own} of file {number} in the place of {block}"
-    if reason:
-        return Finding(Kind.CORRUPT, reason, offset=block * BLOCK_BYTES, length=BLOCK_BYTES,
-                       record=block)
-    return layout.array(view, count, offset + SEAL.size)
 
 
 def encode_seek_table(sizes: list[tuple[int, int]]) -> bytes:

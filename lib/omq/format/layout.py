@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,29 +60,6 @@ class Layout:
               ) -> np.ndarray[Any, np.dtype[Any]]:
         """`count` records as a numpy structured array over the same memory (shape: (count,))."""
         return np.frombuffer(data, dtype=self.dtype, count=count, offset=offset)
-
-    def columns(self, arrays: Sequence[np.ndarray[Any, np.dtype[Any]]], names: Iterable[str]
-                ) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
-        """Some fields of the records of all arrays, each as one array. The record is turned by its
-        64-bit words, array by array while it is in the cache, which takes a third of the time of
-        field by field; no field may lie across two words."""
-        wanted = dict.fromkeys(names)
-        places = {name: divmod(self._offsets[name], 8) for name in wanted}
-        numbers = sorted({word for word, _ in places.values()})
-        words = np.empty((len(numbers), sum(map(len, arrays))), "<u8")
-        at = 0
-        for array in arrays:
-            part = array.view("<u8").reshape(len(array), self.size // 8)
-            words[:, at : at + len(array)] = (part if len(numbers) == self.size // 8
-                                              else part[:, numbers]).T
-            at += len(array)
-        found = {}
-        for name, (word, byte) in places.items():
-            kind = self.dtype[name]
-            assert byte % kind.itemsize == 0
-            whole = words[numbers.index(word)].view(kind)
-            found[name] = whole[byte // kind.itemsize :: 8 // kind.itemsize]
-        return found
 
     def joined(self, arrays: Sequence[np.ndarray[Any, np.dtype[Any]]]
                ) -> np.ndarray[Any, np.dtype[Any]]:

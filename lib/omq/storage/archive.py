@@ -40,8 +40,8 @@ from omq.format.archive import (
     Section,
     encode_seek_table,
     rows_per_block,
-    seal_rows,
 )
+from omq.format.archive_block import seal_rows
 from omq.format.findings import Finding
 from omq.format.journal import BLOCK, FILE_HEADER, FRAME
 from omq.storage.archive_names import names_and_parts

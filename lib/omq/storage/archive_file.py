@@ -35,9 +35,9 @@ from omq.format.archive import (
     Section,
     decode_header,
     decode_seek_table,
-    open_block,
     seek_table_size,
 )
+from omq.format.archive_block import Block, open_block
 from omq.format.findings import Finding, Kind
 from omq.format.journal import BLOCK, FILE_HEADER, FRAME
 
@@ -130,8 +130,8 @@ class ArchiveFile:
                      first // FRAME_BLOCKS)
 
     def blocks(self, section: Section, frames: range | None = None, wanted: Rows | None = None
-               ) -> Iterator[tuple[int, Rows | Finding]]:
-        """(number, rows or what is wrong) of the blocks of a section in these zstd frames.
+               ) -> Iterator[tuple[int, Block | Finding]]:
+        """(number, block or what is wrong) of the blocks of a section in these zstd frames.
         `wanted`: a flag for each block of the file; the others are skipped."""
         first = self.header.first_block(section)
         end = first + self.header.blocks[section]
@@ -149,20 +149,20 @@ class ArchiveFile:
                 yield low, raw
                 continue
             for block in chosen:
-                rows = open_block(raw, (block - index * FRAME_BLOCKS) * BLOCK_BYTES, self.header,
-                                  block, section)
-                if isinstance(rows, Finding):
-                    rows = replace(rows, file=self.name)
-                yield block, rows
+                found = open_block(raw, (block - index * FRAME_BLOCKS) * BLOCK_BYTES, self.header,
+                                   block, section)
+                if isinstance(found, Finding):
+                    found = replace(found, file=self.name)
+                yield block, found
 
     def rows(self, section: Section) -> Rows:
         """All rows of a section that can be read; what cannot is added to `findings`."""
         good = []
-        for _, rows in self.blocks(section):
-            if isinstance(rows, Finding):
-                self.findings.append(rows)
+        for _, block in self.blocks(section):
+            if isinstance(block, Finding):
+                self.findings.append(block)
             else:
-                good.append(rows)
+                good.append(block.rows())
         return ROW_LAYOUTS[section].joined(good)
 
     def seals(self) -> Rows | Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omq.base.checksum import crc32c
 from omq.format import archive, double_write, index, journal, message, pool, poolctrl, store
+from omq.format.archive_block import seal_rows
 from omq.format.journal import BLOCK, FRAME, BlockHeader, FileHeader, FrameFlag, FrameType
 from omq.format.pool import Message, PartState, QueuePart
 
@@ -101,7 +102,7 @@ def archive_head() -> bytes:
 
 def archive_block() -> bytes:
     rows = FRAME.array(block(), 2, BLOCK.size)
-    sealed = archive.seal_rows(UUID, 42, 0, archive.Section.FRAMES, rows)
+    sealed = seal_rows(UUID, 42, 0, archive.Section.FRAMES, rows)
     return sealed[: archive.SEAL.size + 3 * FRAME.size]
 
 

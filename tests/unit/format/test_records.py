@@ -157,15 +157,9 @@ def test_location() -> None:
         assert (location.kind_of(word), location.number_of(word)) == (kind, 12345)
 
 
-def test_records_of_several_arrays_as_one_and_as_columns() -> None:
+def test_records_of_several_arrays_as_one() -> None:
     random = np.random.default_rng(5)
     arrays = [FRAME.array(random.bytes(FRAME.size * count), count) for count in (3, 1, 7)]
     plain = np.concatenate(arrays)
     assert FRAME.joined(arrays).tobytes() == plain.tobytes()
     assert len(FRAME.joined([])) == 0
-    for names in (FRAME.names, ("queue", "lsn"), ("target",)):
-        found = FRAME.columns(arrays, names)
-        assert list(found) == list(names)
-        for name in names:
-            assert found[name].tolist() == plain[name].tolist(), name
-    assert {len(values) for values in FRAME.columns([], ["lsn", "queue"]).values()} == {0}

@@ -18,6 +18,7 @@ from omq.format.archive import (
     Section,
     decode_header,
 )
+from omq.format.archive_block import Block, open_block, seal_rows
 from omq.format.findings import Finding, Kind
 from omq.format.journal import BLOCK, FRAME, FrameFlag, FrameType
 from omq.format.message import Part, pack_parts
@@ -209,22 +210,23 @@ def test_one_flipped_byte_costs_one_frame_of_zstd_at_most(info: SpoolInfo) -> No
 def test_a_bad_block_condemns_only_itself(info: SpoolInfo) -> None:
     header, _, _ = encode(big(info), LEVEL)
     rows = big(info).sections[Section.FRAMES][:5]
-    data = bytearray(archive.seal_rows(info.uuid, 1, 0, Section.FRAMES, rows))
-    good = archive.open_block(bytes(data), 0, header, 0, Section.FRAMES)
-    assert not isinstance(good, Finding)
-    assert good.tobytes() == rows.tobytes()
+    data = bytearray(seal_rows(info.uuid, 1, 0, Section.FRAMES, rows))
+    good = open_block(bytes(data), 0, header, 0, Section.FRAMES)
+    assert isinstance(good, Block)
+    assert good.rows().tobytes() == rows.tobytes()
     data[200] ^= 1
-    assert isinstance(archive.open_block(bytes(data), 0, header, 0, Section.FRAMES), Finding)
+    assert isinstance(open_block(bytes(data), 0, header, 0, Section.FRAMES), Finding)
     data[200] ^= 1
-    assert isinstance(archive.open_block(bytes(data), 0, header, 1, Section.FRAMES), Finding)
-    assert isinstance(archive.open_block(bytes(data), 0, header, 0, Section.HEADS), Finding)
-    assert isinstance(archive.open_block(bytes(data[:-1]), 0, header, 0, Section.FRAMES), Finding)
+    assert isinstance(open_block(bytes(data), 0, header, 1, Section.FRAMES), Finding)
+    assert isinstance(open_block(bytes(data), 0, header, 0, Section.HEADS), Finding)
+    assert isinstance(open_block(bytes(data[:-1]), 0, header, 0, Section.FRAMES), Finding)
 
 
 @pytest.mark.parametrize(("change", "kind"), [
     (lambda data: data[:100], Kind.SHORT),
     (lambda data: b"PK" + bytes(400), Kind.FOREIGN),
-    (lambda data: data[:16] + b"\x02" + data[17:], Kind.NEWER),
+    (lambda data: data[:16] + b"\x03" + data[17:], Kind.NEWER),
+    (lambda data: data[:16] + b"\x01" + data[17:], Kind.FOREIGN),
     (lambda data: data[:60] + b"\xff" + data[61:], Kind.CORRUPT),
 ])  # fmt: skip
 def test_a_head_that_is_none(world: Journal, change: object, kind: Kind) -> None:
