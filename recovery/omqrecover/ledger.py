@@ -3,11 +3,14 @@
 One row of numbers a message, kept by numpy over all frames; no message is decoded. It is taken
 twice: at the checkpoint, to compare with the pool, and at the end, to say what can be made again.
 
+Rows of messages that have ended stay, marked, until they are half of all, and there is room for
+more: so a frame costs a search, however many are alive.
+
 Invariants: 1. only messages whose PUT was seen are in it; 2. `ended` holds those of the QPoolIds
 asked for whose end was seen; 3. a message that lies in condemned or damaged payloads is in it all
 the same: whether its record can be made is shown when it is made.
 
-Memory: 40 bytes for each message that is alive at some moment.
+Memory: 41 bytes for each message that is alive at some moment, twice that at most.
 """
 
 from __future__ import annotations
@@ -17,37 +20,64 @@ from typing import Any, Final
 
 import numpy as np
 
+from omq.core.redo import ALL
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.pool import PARTS_PER_RECORD
 from omq.storage.journal_scan import Block
 
 Rows = np.ndarray[Any, np.dtype[Any]]
 ROW: Final = np.dtype([("qpool", "<u8"), ("born", "<u8"), ("last", "<u8"), ("record", "<u4"),
-                       ("run", "<u2"), ("file", "u1")])
+                       ("run", "<u2"), ("file", "u1")], align=True)
 _NOBODY: Final = np.zeros(0, dtype="<u8")
-_CHANGES: Final = (
-    FrameType.GIVE, FrameType.DONE, FrameType.MOVE, FrameType.DEFER, FrameType.POISON,
-    FrameType.DELETE, FrameType.HOLD, FrameType.RELEASE, FrameType.RELEASE_GIVEN)
+_IS_CHANGE: Final = np.zeros(256, dtype=bool)  # by frame type
+_IS_CHANGE[[FrameType.GIVE, FrameType.DONE, FrameType.MOVE, FrameType.DEFER, FrameType.POISON,
+            FrameType.DELETE, FrameType.HOLD, FrameType.RELEASE, FrameType.RELEASE_GIVEN]] = True
 
 
 class Ledger:
-    """See the module; `rows` (dtype ROW) is sorted by qpool."""
+    """See the module."""
 
     def __init__(self, asked: Rows = _NOBODY) -> None:
         """`asked`: QPoolIds whose end is of interest: those that the pool holds."""
-        self.rows: Rows = np.zeros(0, dtype=ROW)
-        self.ended: Rows = np.zeros(0, dtype="<u8")
         self.lsn = 0
-        self._asked = asked
+        self._asked = np.unique(asked)
+        self._ended: list[Rows] = []
+        self._unsure: list[Rows] = []
+        self._rows: Rows = np.zeros(0, dtype=ROW)  # sorted by qpool; the first `_used` count
+        self._keys: Rows = np.zeros(0, dtype="<u8")  # their QPoolIds
+        self._alive: Rows = np.zeros(0, dtype=bool)
+        self._used = 0
+        self._dead = 0
+
+    @property
+    def rows(self) -> Rows:
+        """Messages that are alive, sorted by qpool (dtype ROW). Not to be changed."""
+        self._room(0)
+        return self._rows[: self._used]
+
+    @property
+    def ended(self) -> Rows:
+        """See invariant 2; sorted."""
+        return np.unique(np.concatenate([_NOBODY, *self._ended]))
+
+    @property
+    def unsure(self) -> Rows:
+        """Messages whose end redo may still take back, with the unit of work or the request that
+        it belongs to; sorted."""
+        return np.unique(np.concatenate([_NOBODY, *self._unsure]))
 
     def copy(self) -> Ledger:
-        """As it is now; `rows` are replaced, never changed, so they can be shared."""
+        """As it is now."""
         made = Ledger(self._asked)
-        made.rows, made.ended, made.lsn = self.rows.copy(), self.ended, self.lsn
+        made.lsn, made._ended, made._unsure = self.lsn, [*self._ended], [*self._unsure]
+        rows = self.rows
+        made._rows, made._keys, made._used = rows.copy(), rows["qpool"].copy(), len(rows)
+        made._alive = np.ones(len(rows), dtype=bool)
         return made
 
-    def apply(self, blocks: Iterable[Block], up_to: int | None = None) -> None:
-        """Frames of these blocks, in order, from where it stands, up to an LSN."""
+    def apply(self, blocks: Iterable[Block], up_to: int | None = None, durable: int = ALL) -> None:
+        """Frames of these blocks, in order, from where it stands, up to an LSN. `durable`: as in
+        core.redo."""
         frames = FRAME.joined([block.frames for block in blocks])
         if not len(frames):
             return
@@ -62,49 +92,80 @@ class Ledger:
         if len(frames):
             self._births(frames[frames["type"] == FrameType.PUT])
             self._changes(frames)
-            self._ends(frames["qpool"][frames["flags"] & FrameFlag.LAST_PART != 0])
+            ends = frames[frames["flags"] & FrameFlag.LAST_PART != 0]
+            self._unsure.append(ends["qpool"][(ends["unit"] != 0) | (ends["lsn"] > durable)])
+            self._ends(ends["qpool"])
 
     def _births(self, puts: Rows) -> None:
         if not len(puts):
             return
-        made = np.zeros(len(puts), dtype=ROW)
+        self._room(len(puts))
+        new = slice(self._used, self._used + len(puts))
+        made = self._rows[new]
         for name in ("qpool", "file", "record"):
             made[name] = puts[name]
         made["born"] = made["last"] = puts["lsn"]
         made["run"] = _run(puts["parts"])
-        rows = np.concatenate((self.rows, made))
+        self._keys[new] = puts["qpool"]
+        self._alive[new] = True
+        self._used = new.stop
         # QPoolIds ascend with LSNs, but for a journal that a foreign hand has mixed.
-        self.rows = rows if _ascends(rows["qpool"]) else rows[np.argsort(rows["qpool"])]
+        if not _ascends(self._keys[max(0, new.start - 1) : new.stop]):
+            order = np.argsort(self._keys[: self._used], kind="stable")
+            for array in (self._rows, self._keys, self._alive):
+                array[: self._used] = array[: self._used][order]
+
+    def _room(self, more: int) -> None:
+        """Room for some rows. Marked ones go when they are half, and when `rows` are asked for."""
+        if self._dead and (not more or 2 * self._dead > self._used):
+            keep = np.flatnonzero(self._alive[: self._used])
+            for array in (self._rows, self._keys, self._alive):
+                array[: len(keep)] = array[keep]
+            self._used, self._dead = len(keep), 0
+        if self._used + more > len(self._rows):
+            size = 2 * (self._used + more)
+            for name in ("_rows", "_keys", "_alive"):
+                old = getattr(self, name)
+                made = np.zeros(size, dtype=old.dtype)
+                made[: self._used] = old[: self._used]
+                setattr(self, name, made)
 
     def _changes(self, frames: Rows) -> None:
-        changes = frames[np.isin(frames["type"], _CHANGES)]
+        changes = frames[_IS_CHANGE[frames["type"]]]
         at, known = self._find(changes["qpool"])
-        np.maximum.at(self.rows["last"], at[known], changes["lsn"][known])
+        # In LSN order, so the last one stays; an older one is not there (see `apply`).
+        self._rows["last"][at[known]] = changes["lsn"][known]
         moves = known & (changes["type"] == FrameType.MOVE)
-        if moves.any():  # in LSN order: the last one stays
+        if moves.any():
             where = at[moves]
-            self.rows["record"][where] = changes["record"][moves]
-            self.rows["run"][where] = np.maximum(1, _run(changes["parts"][moves]))
+            self._rows["record"][where] = changes["record"][moves]
+            self._rows["run"][where] = np.maximum(1, _run(changes["parts"][moves]))
 
     def _ends(self, ended: Rows) -> None:
         if not len(ended):
             return
-        self.ended = np.union1d(self.ended, ended[np.isin(ended, self._asked)])
-        self.rows = self.rows[~np.isin(self.rows["qpool"], ended)]
+        if len(self._asked):
+            place = np.minimum(np.searchsorted(self._asked, ended), len(self._asked) - 1)
+            self._ended.append(ended[self._asked[place] == ended])
+        at, known = self._find(ended)
+        gone = np.unique(at[known])
+        self._alive[gone] = False
+        self._dead += len(gone)
 
     def _find(self, qpools: Rows) -> tuple[Rows, Rows]:
-        """Index into `rows` of each, and whether it is there."""
-        if not len(self.rows):
+        """Index into the rows of each, and whether it is there and alive."""
+        if not self._used:
             return np.zeros(len(qpools), dtype=np.int64), np.zeros(len(qpools), dtype=bool)
-        at = np.minimum(np.searchsorted(self.rows["qpool"], qpools), len(self.rows) - 1)
-        return at, np.asarray(self.rows["qpool"][at] == qpools)
+        keys = self._keys[: self._used]
+        at = np.minimum(np.searchsorted(keys, qpools), self._used - 1)
+        return at, (keys[at] == qpools) & self._alive[at]
 
     def of(self, qpools: Rows) -> tuple[Rows, Rows]:
         """The rows of these messages, and whether they are known; shapes like `qpools`."""
         at, known = self._find(qpools)
-        empty = np.zeros(len(qpools), dtype=ROW)
-        empty[known] = self.rows[at[known]]
-        return empty, known
+        found = np.zeros(len(qpools), dtype=ROW)
+        found[known] = self._rows[at[known]]
+        return found, known
 
     def at_slot(self, file: int, record: int) -> Rows | None:
         """The row of the message whose record, or a continuation of it, has this slot."""

@@ -46,8 +46,8 @@ from omqrecover.archive import all_numbers, fetch, names_of
 from omqrecover.history import History, Progress
 from omqrecover.ledger import Ledger
 from omqrecover.originals import Originals
-from omqrecover.plain import NewPool, PlainBirths
 from omqrecover.repairs import SKIPPED, write_epoch_file
+from omqrecover.shortcuts import NewPool, Shortcuts
 
 CHANGES_MAX: Final = 200_000
 """Changed records between two checkpoints of a build: bounds memory to a few hundred MB."""
@@ -166,17 +166,17 @@ def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, p
         redo = _MediaRedo(pool, settled=True)
         redo.stores = frozenset(store_numbers(paths))
         keeper = Checkpointer(pool, redo, building, uuid, settings)
-        plain = PlainBirths(pool, ledger)
+        short = Shortcuts(pool, ledger)
         frames = 0
         again = History(directories, uuid, progress)
         windows = Windows(_until(iter(again), wanted, _Point()))
         for window in windows:
-            frames += plain.apply(redo, window, windows.durable)
+            frames += short.apply(redo, window, windows.durable)
             if len(redo.images) + len(redo.dirty) >= CHANGES_MAX:
-                plain.guard(redo)
+                short.guard(redo)
                 keeper.take(mark.epoch, 0, 0, now)
             progress(f"LSN {window[-1].header.last_lsn} of {mark.lsn}, {frames} frames")
-        plain.guard(redo)
+        short.guard(redo)
         pool.settle()
         redo.lsn, redo.next_qpool, redo.clean_stop = mark.lsn, mark.next_qpool, False
         number, offset = (mark.epoch_file, 0) if mark.epoch_file else (end.number, end.offset)
@@ -194,8 +194,9 @@ def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, p
 def _look_through(history: History, wanted: Wanted, progress: Progress) -> tuple[Ledger, _Point]:
     """Who is alive at the point, and where it is; read to the end, for the numbers and the gaps."""
     ledger, end = Ledger(), _Point()
-    for window in Windows(_until(iter(history), wanted, end)):
-        ledger.apply(window)
+    windows = Windows(_until(iter(history), wanted, end))
+    for window in windows:
+        ledger.apply(window, durable=windows.durable)
         progress(f"looking through history: LSN {ledger.lsn}")
     return ledger, end
 

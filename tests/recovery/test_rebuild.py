@@ -13,11 +13,12 @@ from omq.base import clock
 from omq.base.errors import NeedsRepair
 from omq.base.settings import Settings
 from omq.core.redo_windows import Windows
+from omq.format.location import number_of
 from omq.storage.archiver import convert
 from omq.storage.journal import file_name, numbers_in
 from omqrecover import rebuild as rebuild_module
 from tests.recovery.conftest import Dead
-from tests.recovery.spool import Spool, damaged, repair, run, scan, start
+from tests.recovery.spool import Spool, damaged, overwrite, repair, run, scan, start
 from tests.unit.core.redo_world import TIME_NS, Known
 
 
@@ -226,3 +227,34 @@ def test_a_journal_of_another_instance_is_refused(dead: Dead, tmp_path: Path) ->
     dead.paths.archive.mkdir()
     code, _, err = run("rebuild", dead.root, "--from-archive", other.paths.journal)
     assert code == 65 and "uuid" in err
+
+
+@pytest.mark.parametrize("new_ones", ["whole", "damaged"])
+def test_an_end_counts_with_its_unit_of_work(tmp_path: Path, new_ones: str) -> None:
+    """A message that was exchanged for new ones has ended, unless a new one cannot be believed:
+    then the exchange did not happen, and it is there as before."""
+    made = Spool(tmp_path / "lived")
+    first = made.put([3], b"first")
+    made.put([3], b"second")
+    made.commit()
+    one, other = made.give(3, 2)
+    before = made.expected()[first]
+    made.move(one, [], new=[[4], [5]])
+    made.commit()
+    made.settle(other)
+    made.commit()
+    for _ in range(3):  # what lies behind says that all of it was durable
+        made.put([3])
+        made.commit()
+    known = made.stop()
+    assert first not in known
+    new = [qpool for qpool, (_, parts) in known.items() if {part[0] for part in parts} & {4, 5}]
+    assert len(new) == 2
+    if new_ones == "damaged":
+        location, offset, length = known[new[1]][0][2:5]
+        path = made.paths.journal / file_name(number_of(location))
+        overwrite(path, offset + length - 1, b"!")
+        known = {q: known[q] for q in known if q not in new} | {first: before}
+    code, _, err = run("rebuild", made.paths.root, "--from-archive", made.paths.archive)
+    assert code == 0, err
+    assert start(made.paths.root, made.info.uuid)[1] == known

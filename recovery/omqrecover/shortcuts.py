@@ -1,8 +1,12 @@
-"""Plain births in bulk: messages that were put on one queue and that nothing happened to since.
+"""What a rebuild does in bulk, because the ledger of the whole history says how it ends.
 
-In a rebuild they are most of what is alive. The ledger of the whole history says which they are;
-their records go from the PUT frames straight to the new pool files, as columns, and redo never
-sees them. Everything else, and whatever is not whole, is redo's.
+    dead           messages that have ended at the point: none of their frames matters
+    plain births   messages that were put on one queue and that nothing happened to since: their
+                   records go from the PUT frames straight to the new pool files, as columns
+
+That is nearly all of a history; redo sees the rest, and whatever is not whole. An end that belongs
+to a unit of work, or lies above all that was durable, may be taken back by redo (core.redo), so
+such messages are redo's.
 
 Invariants: 1. such a record is what redo would make of the frame (core.births makes both); 2. its
 slot is its own at the end, so a slot that redo frees for an earlier owner is not cleared.
@@ -63,23 +67,25 @@ class NewPool(PoolFiles):
         return words, count
 
 
-class PlainBirths:
-    """Takes the plain births out of windows of blocks and writes their records."""
+class Shortcuts:
+    """Takes out of windows of blocks what redo need not see."""
 
     def __init__(self, pool: NewPool, ledger: Ledger) -> None:
         self._pool = pool
         self._ledger = ledger
+        self._unsure = ledger.unsure
         rows = ledger.rows[ledger.rows["last"] == ledger.rows["born"]]
         self._slots = set((rows["file"].astype(np.int64) << 32 | rows["record"]).tolist())
 
     def apply(self, redo: Redo, window: list[Block], durable: int) -> int:
-        """Redo the window, the plain births in bulk; how many frames it had."""
+        """Redo the window, the rest in bulk; how many frames it had."""
         whole = Window.of(window, 0)
         if whole is None:
             return 0
         clients = dict(redo.clients)
-        born, good = self._plain(whole, durable)
-        taken = np.zeros(len(whole.frames), dtype=bool)
+        rows, known = self._ledger.of(whole.frames["qpool"])
+        born, good = self._plain(whole, rows, known, durable)
+        taken = self._dead(whole.frames, known)
         taken[born.rows[good]] = True
         redo.apply(self._rest(whole, window, taken), durable)
         # Behind redo: it may still have to read an earlier owner of the slot.
@@ -89,15 +95,22 @@ class PlainBirths:
         update_answers(redo.clients, whole.frames[~void])
         return len(whole.frames)
 
+    def _dead(self, frames: Frames, known: Frames) -> Frames:
+        """Mask of the frames of messages that have ended for certain."""
+        return np.asarray(~known & (frames["qpool"] != 0)
+                          & (frames["flags"] & FrameFlag.PERSISTENT != 0)
+                          & ~np.isin(frames["qpool"], self._unsure))
+
     def guard(self, redo: Redo) -> None:
         """Before a checkpoint: what belongs to a plain birth is not cleared."""
         redo.clears = {slot for slot in redo.clears if slot[0] << 32 | slot[1] not in self._slots}
 
-    def _plain(self, window: Window, durable: int) -> tuple[Births, Frames]:
+    @staticmethod
+    def _plain(window: Window, rows: Frames, known: Frames, durable: int
+               ) -> tuple[Births, Frames]:
         """The plain births of a window, and which of them are whole. Above `durable` one that is
         not condemns others: redo looks at them all."""
         frames = window.frames
-        rows, known = self._ledger.of(frames["qpool"])
         mine = (known & (frames["lsn"] <= durable) & (frames["type"] == FrameType.PUT)
                 & (frames["parts"] == 0) & (frames["unit"] == 0)
                 & (frames["flags"] & FrameFlag.PERSISTENT != 0)
