@@ -135,9 +135,9 @@ def encode(pieces: Pieces, level: int) -> tuple[ArchiveHeader, list[bytes], list
             raw.append(seal_rows(pieces.uuid, pieces.number, len(raw), section,
                                  rows[first : first + step]))
     seals = b"".join(block[: SEAL.size] for block in raw)
-    frames = _compressed(b"".join(raw), level)
+    frames = _compressed(b"".join(raw), level, checked=False)
     stream = b"".join([*pieces.payload, *pieces.rest])
-    bodies = _compressed(stream, level)
+    bodies = _compressed(stream, level, checked=True)
     rows = pieces.sections[Section.FRAMES]
     flags = ArchiveFlag.BODIES if stream else 0
     if pieces.findings:
@@ -159,8 +159,9 @@ def encode(pieces: Pieces, level: int) -> tuple[ArchiveHeader, list[bytes], list
     return header, oma, omb
 
 
-def _compressed(raw: bytes, level: int) -> list[bytes]:
-    coder = zstandard.ZstdCompressor(level=level, write_checksum=True, write_content_size=True)
+def _compressed(raw: bytes, level: int, *, checked: bool) -> list[bytes]:
+    """zstd frames; `checked`: with zstd's checksum, for what no seal covers."""
+    coder = zstandard.ZstdCompressor(level=level, write_checksum=checked, write_content_size=True)
     view = memoryview(raw)
     return [coder.compress(view[at : at + FRAME_BYTES]) for at in range(0, len(raw), FRAME_BYTES)]
 
