@@ -2,8 +2,9 @@
 
 The rules are those of the queue manager (lib/omq/docs/ARCHITECTURE.md): a free reader gets the
 READY message of the highest priority, of these the one submitted first; with several free readers
-the main one (number 0) is preferred, then the auxiliaries in order. What-if replays real arrivals
-through this, the generator makes archives with it.
+the main one (number 0) is preferred, then the auxiliaries in order. A reader that asks for a batch
+gets at once what is there, up to so many, does one after another, and asks again when all are done.
+What-if replays real arrivals through this, the generator makes archives with it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ class Replayed:
 
 
 def replay(arrival: Array, priority: Array, service: Array, readers: int,
-           free: Sequence[float] = ()) -> Replayed:
-    """Arrivals in ascending order; all times in one unit. `free`: readers are busy until then."""
-    assert readers > 0
+           free: Sequence[float] = (), batch: int = 1) -> Replayed:
+    """Arrivals in ascending order; all times in one unit. `free`: readers are busy until then;
+    `batch`: messages that a reader takes at most at once."""
+    assert readers > 0 and batch > 0
     count = len(arrival)
     start, taken = [0.0] * count, [0] * count
     ends = [*free, *([0.0] * readers)][:readers]
@@ -40,9 +42,11 @@ def replay(arrival: Array, priority: Array, service: Array, readers: int,
     times, ranks, work = arrival.tolist(), (-priority.astype(int)).tolist(), service.tolist()
 
     def give(reader: int, now: float) -> None:
-        message = heappop(waiting)[1]
-        start[message], taken[message] = now, reader
-        ends[reader] = now + work[message]
+        ends[reader] = now
+        for _ in range(min(batch, len(waiting))):
+            message = heappop(waiting)[1]
+            start[message], taken[message] = now, reader
+            ends[reader] += work[message]
         heappush(busy, (ends[reader], reader))
 
     for message, now in enumerate(times):

@@ -4,9 +4,9 @@ For each queue the arrivals, priorities and the readers' own time for each messa
 span are taken from the archive and put through the scheduling rules (replay.py) with the number of
 readers asked for. First with the number that there really was: how far the waits then are from
 those that happened is the error that every answer has: `error_s`, the mean difference of a
-message's wait. What the rules here do not know is in that error: batches that a reader takes at
-once, readers that serve several queues, attempts after the first. Messages that were put off, held
-or delayed are not replayed; `left_out` says how many.
+message's wait. Readers take as many messages at once as they were seen to take (`batch`). What the
+rules here do not know is in that error: readers that serve several queues, attempts after the
+first. Messages that were put off, held or delayed are not replayed; `left_out` says how many.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from omqspark.replay import percentiles, replay
 
-COLUMNS = ("queue int, readers int, kind string, messages bigint, p50_s double, p90_s double, "
+COLUMNS = ("queue int, readers int, batch int, kind string, messages bigint, p50_s double, p90_s double, "
            "p99_s double, mean_s double, busy double, error_s double, left_out bigint")
 
 
@@ -35,7 +35,7 @@ def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
 
     def one(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for frame in frames:
-            yield pd.DataFrame(_rows(frame, asked))
+            yield pd.DataFrame(queue_rows(frame, asked))
 
     chosen = span.select("queue", "arrived_ns", "arrived_lsn", "given_ns", "left_ns", "priority",
                          "work_ns", "reader", "last_epoch",
@@ -46,8 +46,8 @@ def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
         lambda frame: next(one(iter([frame]))), COLUMNS).orderBy("queue", F.desc("kind"))
 
 
-def _rows(frame: pd.DataFrame, asked: Mapping[int, int]) -> list[dict[str, Any]]:
-    queue, had = int(frame["queue"].iloc[0]), readers_seen(frame)
+def queue_rows(frame: pd.DataFrame, asked: Mapping[int, int]) -> list[dict[str, Any]]:
+    queue, had, batch = int(frame["queue"].iloc[0]), readers_seen(frame), batch_seen(frame)
     left_out = int(frame["apart"].sum())
     frame = frame[~frame["apart"]].sort_values(["arrived_ns", "arrived_lsn"], kind="stable")
     if frame.empty:
@@ -60,16 +60,21 @@ def _rows(frame: pd.DataFrame, asked: Mapping[int, int]) -> list[dict[str, Any]]
     out = [_row(queue, had, "real", real, work, arrival)]
     for kind, count in (("replayed", had), ("asked", asked.get(queue, 0))):
         if count:
-            waits = replay(arrival, priority, work, count).start - arrival
+            waits = replay(arrival, priority, work, count, batch=batch).start - arrival
             out.append(_row(queue, count, kind, waits, work, arrival))
             if kind == "replayed":
                 error = float(np.mean(np.abs(waits - np.maximum(real, 0.0))))
-    return [row | {"error_s": error, "left_out": left_out} for row in out]
+    return [row | {"batch": batch, "error_s": error, "left_out": left_out} for row in out]
 
 
 def readers_seen(frame: pd.DataFrame) -> int:
     """How many readers worked at once at most: those of the epoch that had most."""
     return int(frame.groupby("last_epoch")["reader"].nunique().max())
+
+
+def batch_seen(frame: pd.DataFrame) -> int:
+    """How many messages a reader took at once at most."""
+    return int(frame.groupby(["last_epoch", "reader", "given_ns"]).size().max())
 
 
 def _row(queue: int, readers: int, kind: str, waits: Any, work: Any, arrival: Any

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 import pytest
@@ -25,6 +26,7 @@ from omqspark.generator import Load, Traffic
 from omqspark.main import at_instant
 from omqspark.replay import percentiles, replay
 from omqspark.truth import differences
+from omqspark.whatif import queue_rows
 from tests.spark.conftest import generated
 
 NAMES = list(columns.EVENTS)
@@ -213,6 +215,31 @@ def test_the_main_reader_is_preferred() -> None:
 def test_busy_readers_are_waited_for() -> None:
     done = replay(np.array([0.0]), np.array([4]), np.array([1.0]), 2, free=[7.0, 5.0])
     assert (done.start.tolist(), done.reader.tolist()) == ([5.0], [1])
+
+
+def test_a_batch_is_what_is_there_when_it_is_asked_for() -> None:
+    arrival = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    done = replay(arrival, np.array([4, 4, 4, 9, 4]), np.full(5, 10.0), 1, batch=3)
+    assert done.start.tolist() == [0.0, 10.0, 10.0, 10.0, 40.0]
+    assert done.free == [50.0]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_whatif_finds_the_batch_and_then_the_waits(batch: int) -> None:
+    random = np.random.default_rng(3)
+    arrival = np.cumsum(random.exponential(1.0, 400)).round(6)
+    work = random.exponential(1.9, 400).round(6)
+    done = replay(arrival, np.full(400, 4), work, 2, batch=batch)
+    frame = pd.DataFrame({
+        "queue": 3, "arrived_ns": (arrival * 1e9).astype("<i8"), "arrived_lsn": np.arange(400),
+        "given_ns": (done.start * 1e9).astype("<i8"), "left_ns": 1, "priority": 4,
+        "work_ns": (work * 1e9).astype("<i8"), "reader": done.reader, "last_epoch": 1,
+        "apart": False})
+    real, replayed, asked = queue_rows(frame, {3: 4})
+    assert real["batch"] == batch
+    assert replayed["mean_s"] == pytest.approx(real["mean_s"], abs=1e-5)
+    assert asked["error_s"] < 1e-5
+    assert asked["mean_s"] < real["mean_s"] / 2
 
 
 def test_replay_never_overlaps_a_reader_and_keeps_order() -> None:
