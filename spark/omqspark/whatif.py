@@ -21,8 +21,9 @@ from pyspark.sql import functions as F
 
 from omqspark.replay import percentiles, replay
 
-COLUMNS = ("queue int, readers int, batch int, kind string, messages bigint, p50_s double, p90_s double, "
-           "p99_s double, mean_s double, busy double, error_s double, left_out bigint")
+COLUMNS = ("queue int, readers int, batch int, kind string, messages bigint, p50_s double, "
+           "p90_s double, p99_s double, mean_s double, busy double, error_s double, "
+           "left_out bigint")
 
 
 def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
