@@ -41,6 +41,8 @@ EIO: Final = Fault(errno.EIO)
 FULL: Final = Fault(errno.ENOSPC, (*WRITES, *SYNCS, "create", "rename", "mkdir"))
 SHORT: Final = Fault(0, WRITES)
 KILL: Final = Fault(-1)
+UNREADABLE: Final = Fault(errno.EIO, ("pread", "open"))
+FAULTS: Final = (EIO, FULL, SHORT, KILL, UNREADABLE)
 
 
 class Injector:

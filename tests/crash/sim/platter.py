@@ -92,6 +92,8 @@ class Image:
                 made = disk.add(parent, name, child, kind, self.files.get(child, b""))
                 if kind == stat.S_IFDIR:
                     todo.append((child, made))
+        # A new file is empty: it does not get the number of one that lost its name.
+        disk.nodes = max((disk.nodes, *self.files, *self.directories))
         return disk
 
     def content(self) -> dict[str, bytes]:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 from tests.crash.sim.explore import Count
-from tests.crash.sim.faulted import EIO, FULL, KILL, SHORT
+from tests.crash.sim.faulted import FAULTS
 from tests.crash.sim.jobs import PROCESSES, FaultJob, Job, carry_out, explorer, fail_each
 from tests.crash.sim.memory import OPERATIONS, out_of_memory
 from tests.crash.sim.mutants import MUTANTS
@@ -103,8 +103,7 @@ def _line(count: Count, seconds: float) -> str:
 def _fail() -> bool:
     """L3, every call and every line."""
     runs = 0
-    jobs = [FaultJob(fault, part, 4, cuts=4) for fault in (EIO, FULL, SHORT, KILL)
-            for part in range(4)]
+    jobs = [FaultJob(fault, part, 4, cuts=4) for fault in FAULTS for part in range(4)]
     for job, done in fail_each(jobs):
         runs += done.fired
         for wrong in done.wrong:

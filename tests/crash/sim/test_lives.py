@@ -26,7 +26,7 @@ from omq.storage.disk import Disk
 from tests.crash.sim.choices import selections
 from tests.crash.sim.disk import Mark, SimDisk
 from tests.crash.sim.explore import History, Outcome, index_errors, start, verdict
-from tests.crash.sim.faulted import EIO, FULL, SHORT, Fault, Injector
+from tests.crash.sim.faulted import EIO, FULL, SHORT, UNREADABLE, Fault, Injector
 from tests.crash.sim.life import SETTINGS, A, B, C, Life, fixed, make_spool
 from tests.crash.sim.model import Known
 from tests.crash.sim.platter import Platter, image_of
@@ -231,8 +231,8 @@ class Lives(RuleBasedStateMachine):
         self.platter = Platter(image)
         self._begin(image.mount(record=True, faults=True), now)
 
-    @rule(fault=st.sampled_from((EIO, FULL, SHORT, Fault(errno.EIO, ("fdatasync", "fsync")))),
-          number=st.integers(1, 30))
+    @rule(fault=st.sampled_from((EIO, FULL, SHORT, Fault(errno.EIO, ("fdatasync", "fsync")),
+                                 UNREADABLE)), number=st.integers(1, 30))
     def the_disk_will_fail(self, fault: Fault, number: int) -> None:
         self.life.disk.hook = Injector(fault, number)
 
