@@ -14,7 +14,7 @@ import omq
 from omq.base.checksum import crc32c
 from omq.base.errors import OmqError
 from omq.ipc.outgoing import Outgoing
-from tests.process.history import History, Line
+from omqtest.history import HistoryFile, Line
 
 BODY_MAX = 64 * 1024
 BATCH_MAX = 20
@@ -38,7 +38,7 @@ class Work:
 def submit(work: Work, producer: str, count: int) -> int:
     """Put `count` messages, one by one and in batches."""
     rng = random.Random(f"{work.seed} {producer}")
-    history = History(work.histories / producer)
+    history = HistoryFile(work.histories / producer)
     with omq.connect(work.spool, name=producer[:16], timeout_s=TIMEOUT_S) as c:
         number = 0
         while number < count:
@@ -80,7 +80,7 @@ def _key(properties: object, body: bytes) -> str:
 def read(work: Work, who: str, queue: str, batch: int, *, auxiliary: bool) -> int:
     """Take messages until told to stop and nothing is left."""
     rng = random.Random(f"{work.seed} {who}")
-    history = History(work.histories / who)
+    history = HistoryFile(work.histories / who)
     with omq.connect(work.spool, name=who[:16], timeout_s=TIMEOUT_S) as c, \
             c.reader(queue, batch=batch, auxiliary=auxiliary) as reader:
         ended: list[Line] = []
@@ -104,7 +104,7 @@ def read(work: Work, who: str, queue: str, batch: int, *, auxiliary: bool) -> in
 def _got(message: omq.Message, who: str) -> Line:
     return {"op": "got", "key": _key(message.properties, message.body), "queue": message.queue,
             "priority": message.priority, "crc": crc32c(message.body), "lease": message.lease,
-            "redelivered": message.redelivered, "who": who}
+            "flag": message.redelivered, "who": who}
 
 
 def _decide(message: omq.Message, rng: random.Random, *, gentle: bool) -> list[Line]:

@@ -6,9 +6,8 @@ import select
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.process.checker import Verdict, judge
+from omqtest.history import HistoryFile, Verdict, judge, read_histories
 from tests.process.clients import Work, left, read, submit
-from tests.process.history import History, read_histories
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S, Child, start
 
@@ -28,7 +27,7 @@ class Load:
         stop.touch()  # readers leave as soon as their queue is empty
         self.work = Work(instance.root, root / "histories", stop, 1, gentle=False)
         self.work.histories.mkdir()
-        self.deaths = History(self.work.histories / "deaths")
+        self.deaths = HistoryFile(self.work.histories / "deaths")
 
     def round(self) -> list[Child]:
         """The clients of one more round, running."""

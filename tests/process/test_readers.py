@@ -15,9 +15,8 @@ from omq.base.checksum import crc32c
 from omq.format.journal import FrameFlag, FrameType
 from omq.storage.journal_reader import scan_journal
 from omq.storage.spool import open_spool
-from tests.process.checker import judge
+from omqtest.history import HistoryFile, judge, read_histories
 from tests.process.clients import Work, submit
-from tests.process.history import History, read_histories
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S, Child, start
 
@@ -158,13 +157,13 @@ def test_a_client_killed_in_a_put(omq_instance: Instance, tmp_path: Path, point:
         return submit(work, "victim", 100)
 
     assert start("victim", submitter, output=tmp_path / "victim").wait() == -signal.SIGKILL
-    history = History(work.histories / "reader")
+    history = HistoryFile(work.histories / "reader")
     for queue in "ABC":
         for m in omq_instance.drain(queue):
             key = m.properties.get("key") or m.body.partition(b"\n")[0].decode()
             place = {"key": key, "queue": queue, "lease": m.lease}
             history.say({"op": "got", **place, "priority": m.priority,
-                         "crc": crc32c(m.body), "redelivered": m.redelivered, "who": "drain"},
+                         "crc": crc32c(m.body), "flag": m.redelivered, "who": "drain"},
                         {"op": "ending", **place})
     verdict = judge(read_histories(work.histories))
     assert verdict.faults == {} and verdict.acknowledged >= CLIENT_POINTS[point] - 2

@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.process.checker import judge
+from omqtest.history import HistoryFile, judge, read_histories
 from tests.process.clients import PRIORITIES, QUEUES, Work, left, read, submit
-from tests.process.history import History, read_histories
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import Child, start
 
@@ -102,7 +101,7 @@ def test_nothing_is_lost_while_processes_are_killed(omq_instance: Instance, tmp_
     omq_instance.start(MANAGER, WRITER)
     omq_instance.ready()
     soak = Soak(omq_instance, tmp_path, gentle=False)
-    deaths = History(soak.work.histories / "deaths")
+    deaths = HistoryFile(soak.work.histories / "deaths")
     soak.begin(MESSAGES)
     for _ in range(KILLS):
         select.select([], [], [], soak.rng.uniform(0, 2 * KILL_PERIOD_S))  # the killer's pace

@@ -14,6 +14,19 @@ One JSON line for each step, written so that a SIGKILL loses no line before it:
 
 Each line also has `ns`, CLOCK_MONOTONIC. A key is `producer:number`; what was asked and not
 answered is in doubt and may have happened or not.
+
+Where messages are put on several queues, `queue` is in every line but ok, no and death, and each
+queue is a promise of its own. Where try and got have `priority` or `crc`, they must agree; order is
+that of one producer, queue and priority. The order of hand-outs is that of their leases, which are
+log sequence numbers. A hand-out that died with its manager before any reader saw it is taken back
+unflagged when that reader comes back: of a message that lived through a manager's death the order
+of first sights says nothing, it is not judged.
+
+    lost         a put was acknowledged, but no reader ever had it in hand and ended it
+    resurrected  it was handed out after its done had been acknowledged
+    invented     nobody put it there, or not so, or its put was refused
+    duplicated   it came a second time without the flag, and nobody gave it back
+    disordered   a later message was first handed out before an earlier one
 """
 
 from __future__ import annotations
@@ -29,6 +42,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Line = dict[str, Any]
+Place = tuple[str | int, ...]  # in which order is kept
 
 
 class Sink(Protocol):
@@ -92,11 +106,11 @@ class Verdict:
 class _Known:
     """What the lines say of one message."""
 
-    tried_ns: int = 0
+    tried: Line | None = None
     acknowledged: bool = False
     refused: bool = False
     ending: bool = False
-    done_ns: int = 0
+    done_ns: int = 0  # the first
     got: list[Line] = field(default_factory=list)
     backs: list[int] = field(default_factory=list)
 
@@ -114,14 +128,15 @@ class Found:
 
 def judge_state(lines: Iterable[Line], present: list[Found]) -> Verdict:
     """Judge what a spool holds after `lines`; nobody has read it since."""
-    known, _ = _collect(lines)
+    known: dict[str, _Known] = defaultdict(_Known)
+    known |= {key: message for (key, _), message in _collect(lines)[0].items()}
     verdict = Verdict(acknowledged=sum(k.acknowledged for k in known.values()))
     there: dict[str, int] = defaultdict(int)
     for found in present:
         message = known.get(found.key)
         if found.idle and found.bad:
             continue  # its container goes before its record does
-        if found.bad or message is None or not message.tried_ns or message.refused:
+        if found.bad or message is None or message.tried is None or message.refused:
             verdict.invented.append(found.key)
         if found.idle and message is not None and message.ending:
             continue  # its record waits for idel.server
@@ -143,62 +158,83 @@ def judge(lines: Iterable[Line]) -> Verdict:
     """Judge a whole history, at whose end the queues were drained."""
     known, deaths = _collect(lines)
     verdict = Verdict()
-    first_seen: list[tuple[int, str]] = []
-    for key, message in known.items():
+    first_seen: list[tuple[int, Place, str]] = []
+    for (key, queue), message in known.items():
+        name = f"{key}@{queue}" if queue else key
         verdict.acknowledged += message.acknowledged
         verdict.delivered += len(message.got)
         verdict.redelivered += sum(bool(got["flag"]) for got in message.got)
         if message.acknowledged and not message.ending:
-            verdict.lost.append(key)
-        if any(got["bad"] for got in message.got) or (message.got and (
-                not message.tried_ns or message.refused)):
-            verdict.invented.append(key)
+            verdict.lost.append(name)
+        if any(message.refused or not _as_put(got, message.tried) for got in message.got):
+            verdict.invented.append(name)
         if message.done_ns and any(got["ns"] > message.done_ns for got in message.got):
-            verdict.resurrected.append(key)
+            verdict.resurrected.append(name)
         by_lease = sorted(message.got, key=lambda got: int(got["lease"]))
         for before, again in pairwise(by_lease):
             given_back = any(before["ns"] <= ns <= again["ns"] for ns in message.backs)
             if not again["flag"] and not given_back and before["lease"] != again["lease"]:
-                verdict.duplicated.append(key)
-        # A hand-out that died with its manager says nothing about order: nobody saw it.
-        if by_lease and not by_lease[0]["flag"] and not any(
-                message.tried_ns <= ns <= by_lease[0]["ns"] for ns in deaths):
-            first_seen.append((int(by_lease[0]["lease"]), key))
-    _order([((), key) for _, key in sorted(first_seen)], verdict)
+                verdict.duplicated.append(name)
+        if by_lease and _tells_order(by_lease[0], message, deaths):
+            place = (queue, by_lease[0].get("priority", 0))
+            first_seen.append((int(by_lease[0]["lease"]), place, key))
+    _order([(place, key) for _, place, key in sorted(first_seen)], verdict)
     return verdict
 
 
-def _collect(lines: Iterable[Line]) -> tuple[dict[str, _Known], list[int]]:
-    known: dict[str, _Known] = defaultdict(_Known)
+def _as_put(got: Line, tried: Line | None) -> bool:
+    """Whether what was handed out is what somebody put there."""
+    return tried is not None and not got.get("bad") and all(
+        got.get(name) == tried.get(name) for name in ("priority", "crc"))
+
+
+def _tells_order(first: Line, message: _Known, deaths: list[int]) -> bool:
+    """A hand-out that died with its manager, or whose reader did not live to tell of it, says
+    nothing about order: nobody saw it."""
+    tried_ns = message.tried["ns"] if message.tried else 0
+    return not first["flag"] and not any(tried_ns <= ns <= first["ns"] for ns in deaths)
+
+
+def _collect(lines: Iterable[Line]) -> tuple[dict[tuple[str, str], _Known], list[int]]:
+    """What is known of each message on each queue, and when managers died."""
+    known: dict[tuple[str, str], _Known] = defaultdict(_Known)
+    answers: list[Line] = []
     deaths: list[int] = []
     for line in lines:
         if line["op"] == "death":
             deaths.append(line["ns"])
             continue
-        message = known[line["key"]]
+        if line["op"] in ("ok", "no"):
+            answers.append(line)
+            continue
+        message = known[line["key"], line.get("queue", "")]
         match line["op"]:
             case "try":
-                message.tried_ns = line["ns"]
-            case "ok":
-                message.acknowledged = True
-            case "no":
-                message.refused = True
+                message.tried = line
             case "got":
                 message.got.append(line)
             case "ending":
                 message.ending = True
             case "done":
-                message.done_ns = message.done_ns or line["ns"]
+                message.done_ns = min(message.done_ns or line["ns"], line["ns"])
             case "back":
                 message.backs.append(line["ns"])
             case other:
                 raise ValueError(f"unknown line {other!r} in a history")
+    queues: dict[str, list[_Known]] = defaultdict(list)
+    for (key, _), message in known.items():
+        if message.tried is not None:
+            queues[key].append(message)
+    for line in answers:
+        for message in queues[line["key"]]:
+            message.acknowledged |= line["op"] == "ok"
+            message.refused |= line["op"] == "no"
     return known, deaths
 
 
-def _order(seen: list[tuple[tuple[int, ...], str]], verdict: Verdict) -> None:
+def _order(seen: list[tuple[Place, str]], verdict: Verdict) -> None:
     """Of one producer and place the numbers rise."""
-    highest: dict[tuple[tuple[int, ...], str], int] = {}
+    highest: dict[tuple[Place, str], int] = {}
     for place, key in seen:
         producer, _, number = key.rpartition(":")
         at = (place, producer)
