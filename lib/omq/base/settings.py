@@ -91,7 +91,7 @@ class Settings:
     checkpoint_journal_bytes_max: int = _number("pool", 64 * MIB, 64 * KIB, 16 * GIB,
         "a checkpoint is also taken after this much journal, for the same reason")
     pool_poll_ms: int = _number("pool", 100, 1, 10_000,
-        "how often pool.writer looks for new journal blocks when it has read them all")
+        "how often pool.writer looks at the manager; a quarter as often while that is idle")
 
     store_file_bytes: int = _number("store", 64 * MIB, 64 * KIB, 4 * GIB,
         "size at which a store file is closed and the next one begun")

@@ -15,12 +15,13 @@ in the order of `Section`; each begins with a new block.
 
     payload stream := payloads of the journal's blocks in order, then the bytes of the extents
 
-Seals: `crc` covers the seal from byte 8 on and the planes. First and last LSN, times, QPoolIds, a bit
-for each frame type and (queue number modulo 64) say what is in the block, for readers that want to
-skip it; all seals are repeated behind the blocks, covered by `seals_crc` of the head. Second level:
-the section HEADS keeps the journal's own block headers, whose CRC covers their frames, so of a bad
-block the frames of journal blocks that are right are still believed. The zstd frames of an
-.omb, which has no seals, carry a checksum of their own.
+Seals: `crc` covers the seal from byte 8 on and the planes. First and last LSN, times, QPoolIds, a
+bit for each frame type and (queue number modulo 64) say what is in the block, for readers that want
+to skip it; all seals are repeated behind the blocks, covered by `seals_crc` of the head.
+
+Second level: the section HEADS keeps the journal's own block headers, whose CRC covers their
+frames, so of a bad block the frames of journal blocks that are right are still believed. The zstd
+frames of an .omb, which has no seals, carry a checksum of their own.
 
 In the middle of a crash: an archive file appears by rename, whole. The .omb appears before the
 .oma, and the journal file goes only when both are durable and were read back.

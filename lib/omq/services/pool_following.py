@@ -1,8 +1,9 @@
 """One queue manager followed by pool.writer: checkpoints, and what comes behind them.
 
 Each `pool_poll_ms`: is the manager still there; is the next journal file prepared; is a checkpoint
-due. The journal is read only when one is due: what was born and finished in between then costs next
-to nothing. Behind a checkpoint comes a round of omq.services.pool_bodies.
+due; a quarter as often while the manager writes nothing. Its end wakes at once. The journal is read
+only when a checkpoint is due: what was born and finished in between then costs next to nothing.
+Behind a checkpoint comes a round of omq.services.pool_bodies.
 
 Invariants: 1. nothing is written without the pool lock, which is owned here; 2. only frames up to
 the manager's durable LSN are applied; 3. when the manager is seen gone, the lock is released at
@@ -41,6 +42,8 @@ from omq.storage.pool import PoolFiles
 WINDOW_BYTES: Final = 64 * MIB
 """Journal for one call of redo: bounds memory; large enough to see most messages born and
 finished."""
+QUIET_PERIODS: Final = 4
+"""Poll periods of a turn in which nothing was new."""
 STATUS_PERIOD_NS: Final = clock.NS_PER_S
 """How often the status line is renewed: people read it, it need not follow each poll."""
 
@@ -60,7 +63,7 @@ class Waiting(Protocol):
     """Waits that keep the watchdog quiet (omq.services.pool_writer.Pulse)."""
 
     def beat(self) -> None: ...
-    def wait(self) -> None: ...
+    def wait(self, periods: int = 1, also: int = -1) -> None: ...
     def short(self) -> None: ...
     def busy(self, status: str) -> None: ...
 
@@ -115,6 +118,7 @@ class Following:
     def follow(self) -> None:
         """Until the manager is gone, or a signal to stop or to reload."""
         signals = self._context.signals
+        seen = -1
         while not signals.stopping and self._index.running:
             if signals.take_reload():
                 self.reload = True
@@ -127,7 +131,8 @@ class Following:
             if now >= self._status_ns:
                 self._status_ns = now + STATUS_PERIOD_NS
                 self._context.notifier.status(self.status())
-            self._pulse.wait()
+            before, seen = seen, self._index.counter(Counter.DURABLE_LSN)
+            self._pulse.wait(QUIET_PERIODS if seen == before else 1, self._index.pidfd)
         if self._index.running or self._ended_in_order():
             self._pulse.busy("taking the last checkpoint")
             self._checkpoint()

@@ -3,8 +3,7 @@
 The index is read while the queue manager changes it. Why a live body can never be missed:
 
 1. A live message keeps its slot, and its location changes only by a RELOCATE, which pool.writer
-alone
-   asks for and waits for. So its row reads the same at any moment of its life.
+   alone asks for and waits for. So its row reads the same at any moment of its life.
 2. A row is taken as live when its m_qpool is not 0. A slot that is being filled or emptied may be
    counted for a file that it has left, never the other way round: new messages lie in the newest
    journal file, which is no candidate.
@@ -18,6 +17,8 @@ that LSN.
 
 from __future__ import annotations
 
+import os
+import select
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -69,11 +70,24 @@ class LiveIndex:
         self._counters = self._attached.buffer[COUNTERS_AT:TABLES_AT].cast("Q")
         self.epoch = self._attached.header.epoch
         self.uuid = self._attached.header.uuid
+        self.pidfd = self._watch()
+
+    def _watch(self) -> int:
+        """A descriptor that is readable when the manager has ended; -1 when it already has. Asked
+        whether it runs behind the opening, for its pid might have gone to another process."""
+        try:
+            opened = os.pidfd_open(self._attached.ids.pid)
+        except ProcessLookupError:
+            return -1
+        if self._attached.alive:
+            return opened
+        os.close(opened)
+        return -1
 
     @property
     def running(self) -> bool:
         """Does this manager still run, and is it the one that clients find?"""
-        if not self._attached.alive:
+        if self.pidfd < 0 or _readable(self.pidfd):
             return False
         ids = read_ids(self._paths)
         return ids is not None and ids.epoch == self.epoch
@@ -140,8 +154,16 @@ class LiveIndex:
         return [self._layout.vector(buffer, name)[:high].copy() for name in names]
 
     def close(self) -> None:
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
         self._counters.release()
         self._attached.close()
+
+
+def _readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def padded_many(lengths: Vector) -> Vector:

@@ -36,10 +36,10 @@ class Pulse:
         self._context = context
         self._watchdog_due = 0
 
-    def wait(self) -> None:
-        """One poll period, or until a signal."""
+    def wait(self, periods: int = 1, also: int = -1) -> None:
+        """Some poll periods, or until a signal, or until the descriptor `also` is readable."""
         self.beat()
-        self._context.signals.wait(self._context.settings.pool_poll_ms / 1000)
+        self._context.signals.wait(periods * self._context.settings.pool_poll_ms / 1000, also)
 
     def short(self) -> None:
         """A moment, for a group of the manager to end."""

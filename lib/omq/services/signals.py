@@ -77,10 +77,12 @@ class Signals:
             except BlockingIOError:
                 return
 
-    def wait(self, timeout_s: float | None) -> None:
-        """Until a signal comes or the time is over."""
+    def wait(self, timeout_s: float | None, also: int = -1) -> None:
+        """Until a signal comes, or the descriptor `also` is readable, or the time is over."""
         poll = select.poll()  # one system call; an epoll would be four
         poll.register(self.fileno(), select.POLLIN)
+        if also >= 0:
+            poll.register(also, select.POLLIN)
         if poll.poll(None if timeout_s is None else max(0, math.ceil(timeout_s * 1000))):
             self.drain()
 

@@ -47,13 +47,15 @@ class Script(Signals):
         self.short_waits = 0
         self.now_ns = 1_000_000_000
         self.step_ns = 1_000_000_000
+        self.long_waits: list[float] = []
 
-    def wait(self, timeout_s: float | None) -> None:
+    def wait(self, timeout_s: float | None, also: int = -1) -> None:
         if timeout_s is not None and timeout_s < 0.05:
             self.short_waits += 1
             if self.short_steps:
                 self.short_steps.pop(0)()
             return
+        self.long_waits.append(timeout_s or 0.0)
         self.now_ns += self.step_ns
         if self.steps:
             self.steps.pop(0)()
@@ -137,10 +139,11 @@ class ManagerWorld(World):
         return DaemonContext(NAME, "pool", Namespace(), location, self.settings, self.log,
                              self.told, self.signals)
 
-    def publish(self, epoch: int = 1) -> None:
-        """The manager is there."""
-        ids = segment.RuntimeIds(epoch, clock.boot_id().hex(), self.info.uuid.hex(), os.getpid(),
-                                 self._started(), self.memory.id, (0, 0))
+    def publish(self, epoch: int = 1, pid: int = 0) -> None:
+        """The manager is there: this process, or another one."""
+        started = clock.process_start_ticks(pid) or 0 if pid else self._started()
+        ids = segment.RuntimeIds(epoch, clock.boot_id().hex(), self.info.uuid.hex(),
+                                 pid or os.getpid(), started, self.memory.id, (0, 0))
         write_new_file(self.paths.ids, [ids.text()]).close()
 
     def vanish(self) -> None:

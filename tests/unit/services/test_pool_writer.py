@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import select
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +16,7 @@ from omq.base import clock
 from omq.base.errors import DiskError, ManagerUnavailable, NoAuthority, SpoolLocked
 from omq.format.poolctrl import ControlFlag
 from omq.services.pool_following import Following
+from omq.services.pool_index import LiveIndex
 from omq.services.pool_writer import NAME, PoolWriter
 from omq.storage import control as poolctrl
 from omq.storage import durable, spool
@@ -33,6 +37,10 @@ def pool_of(world: ManagerWorld) -> object:
         return found(pool)
     finally:
         pool.close()
+
+
+def runs(index: LiveIndex) -> bool:
+    return index.running
 
 
 def lock_is_free(world: ManagerWorld) -> bool:
@@ -259,6 +267,38 @@ def test_it_waits_when_there_is_no_checkpoint(world: ManagerWorld) -> None:
     world.signals.steps = [nothing]
     assert run(world) == 0
     assert "READY=1" not in world.told.lines and lock_is_free(world)
+
+
+def test_it_looks_less_often_while_nothing_is_new(world: ManagerWorld) -> None:
+    def put() -> None:
+        world.put([3])
+        world.commit()
+
+    world.follow(nothing, nothing, put, nothing, nothing)
+    period = world.settings.pool_poll_ms / 1000
+    assert world.signals.long_waits[:5] == [period, 4 * period, 4 * period, period, 4 * period]
+
+
+def test_a_manager_that_ends_is_seen_at_once_even_before_it_is_reaped(world: ManagerWorld) -> None:
+    manager = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        world.publish(pid=manager.pid)
+        index = LiveIndex(world.paths)
+        assert runs(index)
+        manager.kill()
+        assert select.select([index.pidfd], [], [], 30)[0], "its end wakes whoever waits"
+        assert not runs(index)
+        assert clock.process_start_ticks(manager.pid), "it is still to be reaped"
+        index.close()
+        late = LiveIndex(world.paths)
+        assert not late.running
+        late.close()
+    finally:
+        manager.kill()
+        manager.communicate()
+    after = LiveIndex(world.paths)
+    assert after.pidfd == -1 and not after.running
+    after.close()
 
 
 def test_it_follows_the_next_manager(world: ManagerWorld) -> None:
