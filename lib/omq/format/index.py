@@ -25,14 +25,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from omq.base import limits
 from omq.base.checksum import crc32c
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
+
+if TYPE_CHECKING:
+    import numpy as np
 
 VERSION = 1
 MAGIC = b"OMQI"
@@ -198,6 +199,8 @@ class IndexLayout:
 
     def vector(self, buffer: memoryview, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         """The same column as numpy, shape (count,)."""
+        import numpy as np
+
         code, at, count = self.columns[name]
         kind = {"Q": "<u8", "q": "<i8", "d": "<f8", "I": "<u4", "H": "<u2", "B": "u1"}[code]
         return np.frombuffer(buffer, dtype=kind, count=count, offset=at)

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from omq.base import limits, names
 from omq.base.checksum import crc32c
@@ -36,7 +36,6 @@ from omq.base.errors import (
     TimedOut,
 )
 from omq.base.paths import SpoolPaths, default_spool
-from omq.core.index_view import EntryRow, IndexView
 from omq.format.journal import FRAME, FrameType
 from omq.format.wire import Operation, PutFlag
 from omq.ipc.link import Link
@@ -52,6 +51,9 @@ from omq.ipc.outgoing import (
 from omq.ipc.reader import Reader
 from omq.storage import containers
 from omq.storage.payloads import PayloadReader
+
+if TYPE_CHECKING:
+    from omq.core.index_view import EntryRow
 
 __all__ = ["Connection", "Message", "Outgoing", "Reader", "connect"]
 
@@ -235,6 +237,8 @@ class Connection:
         """The messages of a queue in the order in which they would be handed out, without touching
         them (rows of omq.core.index_view). Needs the right to attach the index: the suite's
         group."""
+        from omq.core.index_view import IndexView
+
         with IndexView.attach(self.paths) as view:
             rows = list(view.entries(queue, limit or limits.BROWSE_MAX))
         return iter(rows)
