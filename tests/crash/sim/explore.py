@@ -185,13 +185,16 @@ def index_errors(core: Core) -> list[str]:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Nearly all that a recovery makes is freed by reference counts; looking costs a tenth."""
+    """Nearly all that a recovery makes is freed by reference counts; looking costs a tenth. What is
+    there before is not looked at again when the rest is collected now and then."""
     gc.collect()
+    gc.freeze()
     gc.disable()
     try:
         yield
     finally:
         gc.enable()
+        gc.unfreeze()
 
 
 class Explorer:

@@ -293,7 +293,9 @@ def _rename_in(directories: dict[int, Names], change: Name) -> None:
 
 def _sector_key(sector: int, data: bytes) -> int:
     piece = data[sector * SECTOR : (sector + 1) * SECTOR]
-    return hash((sector, piece)) if piece.strip(b"\0") else 0
+    if piece == ZERO or not any(piece):  # the first is much the quicker of the two
+        return 0
+    return hash((sector, piece))
 
 
 def file_key(data: bytes) -> int:
