@@ -112,6 +112,7 @@ class _Index(LiveIndex):
         self._layout = core.t.layout
         self._counters = core.t.buffer[2048:4096].cast("Q")
         self.epoch, self.uuid = epoch, uuid
+        self.pidfd = -1
 
     @property
     def running(self) -> bool:
