@@ -19,7 +19,7 @@ from omq.format.findings import Finding, Kind
 from omq.format.journal import FILE_HEADER, FileHeader, decode_file_header
 from omq.storage import durable
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
-from omq.storage.archive_file import ArchiveFile, open_archive
+from omq.storage.archive_file import ArchiveFile, open_archive, rebuild_without_bodies
 from omq.storage.archive_file import rebuild as journal_bytes
 from omq.storage.files import open_file, read_file, write_new_file
 from omq.storage.journal import file_name, numbers_in
@@ -36,17 +36,19 @@ class ArchivedFile:
     path: Path
     header: FileHeader | Finding
 
-    def scan(self, uuid: bytes, after: int, known: int, limit: int | None) -> FileScan:
+    def scan(self, uuid: bytes, after: int, known: int, limit: int | None, *, bodies: bool = True
+             ) -> FileScan:
         """Its blocks in order; see storage.journal_scan."""
-        data = self.load()
+        data = self.load(bodies=bodies)
         scan = FileScan(b"" if isinstance(data, Finding) else data, self.number, uuid,
                         name=self.path.name, after=after, known=known, limit=limit)
         if isinstance(data, Finding):
             scan.findings.append(data)
         return scan
 
-    def load(self) -> bytes | Finding:
-        """The bytes of the journal file."""
+    def load(self, *, bodies: bool = True) -> bytes | Finding:
+        """The bytes of the journal file. Without `bodies` payloads may be zeros, which is quicker
+        where it is an archive."""
         if self.path.suffix != FRAMES_SUFFIX:
             return load_file(self.path)
         with_bodies = self.path.with_suffix(BODIES_SUFFIX)
@@ -55,6 +57,8 @@ class ArchivedFile:
             found = open_archive(oma, self.path.name)
             if isinstance(found, Finding):
                 return found
+            if not bodies and durable.status(with_bodies) is not None:
+                return rebuild_without_bodies(found)
             return _with_bodies(found, with_bodies)
         finally:
             oma.close()

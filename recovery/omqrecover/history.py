@@ -26,7 +26,10 @@ Progress = Callable[[str], None]
 class History:
     """Iterate for the blocks; afterwards the other attributes tell the rest."""
 
-    def __init__(self, directories: list[Path], uuid: bytes, progress: Progress) -> None:
+    def __init__(self, directories: list[Path], uuid: bytes, progress: Progress, *,
+                 bodies: bool = True) -> None:
+        """`bodies`: whether payloads are of interest; what is missing of them is not seen else."""
+        self._bodies = bodies
         self.files = [each for each in list_archived(directories, uuid) if _is_usable(each, uuid)]
         self.findings: list[Finding] = []
         self.ends: dict[int, Finding] = {}  # how each file ended
@@ -66,7 +69,7 @@ class History:
         limit = follower.follows_lsn if follower else None
         joined = follower is not None and follower.follows_number == file.number
         known = max(self.durable_lsn, limit or 0 if joined else 0)
-        scan = file.scan(self._uuid, self.last_lsn, known, limit)
+        scan = file.scan(self._uuid, self.last_lsn, known, limit, bodies=self._bodies)
         expected = self.last_lsn if header is None else max(self.last_lsn, header.first_lsn - 1)
         self.blocks[file.number] = 0
         for block in scan:

@@ -151,13 +151,12 @@ def _mark(directory: Path) -> Mark | None:
 def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, progress: Progress,
            *, accept_loss: bool) -> Mark:
     directories = [wanted.archive, paths.archive, paths.journal]
-    history = History(directories, uuid, progress)
+    history = History(directories, uuid, progress, bodies=False)
     _check_begin(history, wanted, accept_loss=accept_loss)
     ledger, end = _look_through(history, wanted, progress)
     now = clock.wall_ns()
     mark = _describe(paths, history, wanted, end, now)
-    if mark.missing and not accept_loss:
-        raise LossNotAccepted(what=f"history has gaps: LSN {mark.missing}")
+    _check_gaps(mark.missing, accept_loss=accept_loss)
     building = _Building(paths.root)
     _empty(building.msgpool)
     durable.make_directory(building.msgpool)
@@ -176,6 +175,8 @@ def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, p
                 short.guard(redo)
                 keeper.take(mark.epoch, 0, 0, now)
             progress(f"LSN {window[-1].header.last_lsn} of {mark.lsn}, {frames} frames")
+        mark = replace(mark, missing=_missing(again, mark.lsn))  # archived bodies may be, too
+        _check_gaps(mark.missing, accept_loss=accept_loss)
         short.guard(redo)
         pool.settle()
         redo.lsn, redo.next_qpool, redo.clean_stop = mark.lsn, mark.next_qpool, False
@@ -232,14 +233,22 @@ def _check_begin(history: History, wanted: Wanted, *, accept_loss: bool) -> None
                  "messages from before it are lost")
 
 
+def _missing(history: History, lsn: int) -> list[list[int]]:
+    return [[first, last] for first, last in history.gaps if first <= lsn]
+
+
+def _check_gaps(missing: list[list[int]], *, accept_loss: bool) -> None:
+    if missing and not accept_loss:
+        raise LossNotAccepted(what=f"history has gaps: LSN {missing}")
+
+
 def _describe(paths: SpoolPaths, history: History, wanted: Wanted, end: _Point, now: int) -> Mark:
     goes_on = not end.cut and end.number in numbers_in(paths.journal) \
         and end.number == history.files[-1].number
     numbers = [*(file.number for file in history.files), *all_numbers(paths.journal),
                *all_numbers(paths.archive)]
-    missing = [[first, last] for first, last in history.gaps if first <= end.lsn]
     return Mark(
-        wanted.name, end.lsn, 0, 0, missing, history.first_lsn, end.cut,
+        wanted.name, end.lsn, 0, 0, _missing(history, end.lsn), history.first_lsn, end.cut,
         0 if goes_on else max(numbers, default=0) + 1, end.number, history.last_lsn,
         history.epoch, history.next_qpool + (0 if goes_on else SKIPPED), now, [])
 

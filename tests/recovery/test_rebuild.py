@@ -258,3 +258,21 @@ def test_an_end_counts_with_its_unit_of_work(tmp_path: Path, new_ones: str) -> N
     code, _, err = run("rebuild", made.paths.root, "--from-archive", made.paths.archive)
     assert code == 0, err
     assert start(made.paths.root, made.info.uuid)[1] == known
+
+
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+def test_archived_bodies_that_cannot_be_read_are_a_gap(dead: Dead, how: str) -> None:
+    """The first look at history does not need them; nothing is swapped before they were read."""
+    archived(dead)
+    bodies = dead.paths.archive / "0000000002.omb"
+    if how == "gone":
+        bodies.unlink()
+    else:
+        overwrite(bodies, bodies.stat().st_size // 2, b"damage")
+    shutil.rmtree(dead.paths.msgpool)
+    code, _, err = run("rebuild", dead.root, "--from-archive", dead.paths.archive)
+    assert code == 65 and "gaps" in err
+    assert not dead.paths.msgpool.exists()
+    code, out, err = run("rebuild", dead.root, "--from-archive", dead.paths.archive,
+                         "--accept-loss")
+    assert code == 0 and "rebuilt" in out, err

@@ -95,23 +95,23 @@ class Redo:
         if np.count_nonzero(plain) >= self.many:
             keep[born.rows[self.images.take(window, born, plain)]] = False
         keep[born.rows[~born.good]] = False
-        self._end_new(window, keep)
+        self._end_many(window, keep)
         blocks_of = window.origin[keep].tolist()
         for row, block in zip(window.frames[keep].tolist(), blocks_of, strict=True):
             self._apply_one(row, window.blocks[block])
 
-    def _end_new(self, window: Window, keep: Frames) -> None:
-        """As `_gone`, many at once: new messages of an earlier call that only end in this one."""
-        if not len(self.images):
-            return
+    def _end_many(self, window: Window, keep: Frames) -> None:
+        """As `_gone`, for all messages at once that only end in this call, but those that an
+        earlier one has changed."""
         rows = window.ends(keep)
         ended = window.frames[rows]
-        dropped = self.images.drop(ended["qpool"])
-        keep[rows[dropped]] = False
-        if not self.settled:
-            ended = ended[dropped]
-            self.dirty.update(dict.fromkeys(ended["qpool"].tolist()))
-            self.clears.update(zip(ended["file"].tolist(), ended["record"].tolist(), strict=True))
+        fresh = self.images.drop(ended["qpool"])
+        in_pool = ~fresh
+        in_pool[in_pool] = [q not in self.dirty for q in ended["qpool"][in_pool].tolist()]
+        keep[rows[fresh | in_pool]] = False
+        ended = ended[in_pool if self.settled else fresh | in_pool]
+        self.dirty.update(dict.fromkeys(ended["qpool"].tolist()))
+        self.clears.update(zip(ended["file"].tolist(), ended["record"].tolist(), strict=True))
 
     def _believed(self, window: Window, durable: int) -> tuple[Window, Frames, Births]:
         """The window without the units of work that are condemned, what of it to look at, and its

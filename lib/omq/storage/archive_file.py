@@ -226,8 +226,8 @@ def rebuild_without_bodies(oma: ArchiveFile) -> bytes | Finding:
     frames = oma.rows(Section.FRAMES)
     if oma.findings or len(heads) != len(places) + 1:
         return [*oma.findings, _unfit(oma)][0]
-    stream = bytes(header.payload)
-    return bytes(_assemble(header, heads, places, frames, oma.rows(Section.EXTENTS)[:0], stream))
+    places["payload"] = 0  # they stay zeros
+    return bytes(_assemble(header, heads, places, frames, oma.rows(Section.EXTENTS)[:0], b""))
 
 
 def _unfit(oma: ArchiveFile) -> Finding:
