@@ -63,7 +63,7 @@ class Ledger:
     @property
     def unsure(self) -> Rows:
         """Messages whose end redo may still take back, with the unit of work or the request that
-        it belongs to; sorted."""
+        it belongs to; sorted, each once."""
         return np.unique(np.concatenate([_NOBODY, *self._unsure]))
 
     def copy(self) -> Ledger:
@@ -144,9 +144,7 @@ class Ledger:
     def _ends(self, ended: Rows) -> None:
         if not len(ended):
             return
-        if len(self._asked):
-            place = np.minimum(np.searchsorted(self._asked, ended), len(self._asked) - 1)
-            self._ended.append(ended[self._asked[place] == ended])
+        self._ended.append(ended[places(self._asked, ended)[1]])
         at, known = self._find(ended)
         gone = np.unique(at[known])
         self._alive[gone] = False
@@ -154,11 +152,9 @@ class Ledger:
 
     def _find(self, qpools: Rows) -> tuple[Rows, Rows]:
         """Index into the rows of each, and whether it is there and alive."""
-        if not self._used:
-            return np.zeros(len(qpools), dtype=np.int64), np.zeros(len(qpools), dtype=bool)
-        keys = self._keys[: self._used]
-        at = np.minimum(np.searchsorted(keys, qpools), self._used - 1)
-        return at, (keys[at] == qpools) & self._alive[at]
+        at, there = places(self._keys[: self._used], qpools)
+        there[there] = self._alive[at[there]]
+        return at, there
 
     def of(self, qpools: Rows) -> tuple[Rows, Rows]:
         """The rows of these messages, and whether they are known; shapes like `qpools`."""
@@ -178,6 +174,15 @@ class Ledger:
     def in_file(self, file: int) -> Rows:
         """The rows of the messages of a pool file."""
         return np.asarray(self.rows[self.rows["file"] == file])
+
+
+def places(ascending: Rows, values: Rows) -> tuple[Rows, Rows]:
+    """Where each value stands in an ascending array, and whether it is there. Costs nothing for
+    what is in the array and not asked for, unlike np.isin."""
+    if not len(ascending):
+        return np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=bool)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return at, np.asarray(ascending[at] == values)
 
 
 def _run(parts: Rows) -> Rows:

@@ -29,7 +29,7 @@ from omq.format.pool import RECORD_BYTES, RecordKind
 from omq.storage.journal_scan import Block
 from omq.storage.pool import PoolFiles
 from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE
-from omqrecover.ledger import Ledger
+from omqrecover.ledger import Ledger, places
 
 CHUNK: Final = 4096
 """Records made at once: 2 MiB, so that the columns stay in the processor's cache."""
@@ -99,7 +99,7 @@ class Shortcuts:
         """Mask of the frames of messages that have ended for certain."""
         return np.asarray(~known & (frames["qpool"] != 0)
                           & (frames["flags"] & FrameFlag.PERSISTENT != 0)
-                          & ~np.isin(frames["qpool"], self._unsure))
+                          & ~places(self._unsure, frames["qpool"])[1])
 
     def guard(self, redo: Redo) -> None:
         """Before a checkpoint: what belongs to a plain birth is not cleared."""

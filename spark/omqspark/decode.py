@@ -156,7 +156,7 @@ class Salvager:
         at = block % FRAME_BLOCKS * BLOCK_BYTES
         first = block * step
         count = min(step, self.file.header.frames - first)
-        if at + BLOCK_BYTES > len(raw):
+        if count <= 0 or at + BLOCK_BYTES > len(raw):  # a head that counts otherwise
             return []
         rows = Block(raw, at, Section.FRAMES, count, 0).rows()
         good = [rows[low:high] for low, high in self._good(rows, first)]

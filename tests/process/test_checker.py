@@ -1,4 +1,5 @@
-"""The checker must find each planted fault, and nothing in a history without one."""
+"""The checker (omqtest.history) must find each planted fault, and nothing in a history without
+one."""
 
 from __future__ import annotations
 
@@ -72,6 +73,15 @@ def test_what_nobody_put_is_invented() -> None:
         "invented": ["p:0@A"]}
     assert faults(*put("p:0", 1, queue="B", answer=""), got("p:0", 5, 9)) == {
         "invented": ["p:0@A"]}
+    assert faults(*put("p:0", 1), got("p:0", 5, 9) | {"bad": True}, *done("p:0", 6)) == {
+        "invented": ["p:0@A"]}
+
+
+def test_a_history_of_one_queue_need_not_name_it() -> None:
+    lines = [{name: value for name, value in line.items() if name not in ("queue", "priority")}
+             for line in GOOD]
+    assert faults(*lines) == {}
+    assert faults(*lines[:-2]) == {"lost": ["p:1"]}
 
 
 def test_what_was_refused_must_not_come() -> None:

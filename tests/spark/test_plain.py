@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.compute
 import pytest
 
 from omq.base.errors import MixedArchives, NoArchive
+from omq.format.findings import Finding, Kind
 from omq.format.journal import FrameType
 from omq.storage import durable
 from omq.storage.archive_file import ArchiveFile
@@ -155,6 +157,17 @@ def test_a_bad_block_gives_up_only_its_bad_journal_block(tmp_path: Path) -> None
     lsn = {n for n in found["lsn"].to_pylist() if n is not None}
     lost = truth["frames"] - len(lsn)
     assert 64 <= lost < 511, "one journal block, and those over the edges of the sealed block"
+
+
+def test_nothing_is_salvaged_from_a_block_that_the_head_does_not_count(clean: Path) -> None:
+    fs, _ = plan.filesystem(str(clean))
+    reader, file = plan.open_split(fs, tasks(clean)[0][0])
+    assert isinstance(file, ArchiveFile)
+    bad = Finding(Kind.CORRUPT, "as if", record=0)
+    assert sum(map(len, decode.Salvager(file).blocks(0, bad))) > 0
+    file.header = replace(file.header, frames=0)
+    assert decode.Salvager(file).blocks(0, bad) == []
+    reader.close()
 
 
 def test_foreign_and_renamed_files(clean: Path, tmp_path: Path) -> None:
