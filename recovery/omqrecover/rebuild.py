@@ -32,10 +32,10 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.checkpoint import Checkpointer
 from omq.core.redo import Redo
-from omq.core.redo_changes import At, Frame
-from omq.core.redo_window import JournalBlock
+from omq.core.redo_changes import Frame
+from omq.core.redo_window import Frames, JournalBlock
 from omq.core.redo_windows import Windows
-from omq.format.journal import RELOCATION, FileHeader
+from omq.format.journal import FileHeader
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.storage import durable
 from omq.storage.files import read_file, write_new_file
@@ -71,11 +71,10 @@ class _MediaRedo(Redo):
 
     stores: frozenset[int] = frozenset()
 
-    def _relocate(self, frame: Frame, block: JournalBlock) -> None:
-        raw = block.payload(frame[At.OFFSET], frame[At.LENGTH])
-        words = RELOCATION.array(raw, len(raw) // RELOCATION.size)["location"]
-        if self.stores.issuperset(number_of(word) for word in np.unique(words).tolist()):
-            super()._relocate(frame, block)
+    def relocations(self, frame: Frame, block: JournalBlock) -> Frames:
+        moves = super().relocations(frame, block)
+        there = self.stores.issuperset(map(number_of, np.unique(moves["location"]).tolist()))
+        return moves if there else moves[:0]
 
 
 @dataclass(frozen=True, slots=True)

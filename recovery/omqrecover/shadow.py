@@ -15,21 +15,13 @@ from typing import Any
 import numpy as np
 
 from omq.core.redo import Redo
-from omq.format.findings import Finding
+from omq.core.redo_source import NoPool
 from omq.format.journal import FrameType
 from omq.format.pool import PARTS_PER_RECORD, Message, Record, decode_record, encode_message
 from omq.storage.journal_scan import Block
 
 Rows = np.ndarray[Any, np.dtype[Any]]
 _NAMED = (FrameType.RELOCATE, FrameType.QUEUE)
-
-
-class Nothing:
-    """A pool without a record."""
-
-    def read_record(self, file: int, record: int) -> Message | Finding | None:
-        del file, record
-        return None
 
 
 @dataclass(slots=True)
@@ -51,7 +43,7 @@ class Shadow:
 
     def __init__(self, wanted: Iterable[int]) -> None:
         self._wanted = np.array(sorted(set(wanted)), dtype="<u8")
-        self._redo = Redo(Nothing(), settled=True)
+        self._redo = Redo(NoPool(), settled=True)
 
     def apply(self, window: Iterable[Block]) -> None:
         parts = []

@@ -171,6 +171,7 @@ _SECTION_OF = {
     "clients_max": "ipc", "request_queue_bytes": "ipc", "dedupe_clients_max": "ipc",
     "body_bytes_max": "store", "container_threshold_bytes": "store", "archive": "journal",
     "messages_total_max": "index", "disk_check_interval_s": "store", "connect_timeout_s": "ipc",
+    "checkpoint_lag_frames_max": "pool",
 }
 
 

@@ -69,6 +69,8 @@ QUEUE_CHANGED = _event(1242, "Queue changed")
 QUEUE_REMOVED = _event(1243, "Queue is no longer configured; its messages stay")
 SPOOL_FULL = _event(1246, "Disk space is short: new messages are refused")
 SPOOL_FREE = _event(1247, "Disk space is enough again: new messages are accepted")
+BACK_PRESSURE = _event(1248, "Checkpoint is far behind: clients are slowed down")
+BACK_PRESSURE_OVER = _event(1249, "Checkpoint has caught up: clients are no longer slowed down")
 OPERATOR_COMMAND = _event(1251, "Operator command carried out")
 MESSAGES_NOT_READ = _event(1252, "Messages of the pool were not read at start, as configured")
 

@@ -54,7 +54,7 @@ class Moment:
         return sorted(self.queues, key=lambda line: line.key(sort), reverse=reverse)
 
 
-_RATED: Final = ("puts", "gives", "dones", "groups", "journal_bytes")
+_RATED: Final = ("puts", "gives", "dones", "groups", "journal_bytes", "paused_ms")
 
 
 def moment(seen: Look, now_ns: int, before: Moment | None = None) -> Moment:
@@ -92,6 +92,9 @@ def head(now: Moment) -> Iterator[str]:
            f"put/s {r['puts']:.1f}  given/s {r['gives']:.1f}  done/s {r['dones']:.1f}")
     yield (f"journal file {c['journal_file']}  {r['journal_bytes'] / 1024:.1f} KiB/s  groups/s "
            f"{r['groups']:.1f}  LSN {c['last_lsn']}  checkpoint {since}, {lag} frames behind")
+    if r["paused_ms"]:
+        yield (f"clients are slowed down: the manager pauses {r['paused_ms'] / 10:.0f} % of the "
+               "time, until pool.writer has caught up")
     if now.note:
         yield now.note
 

@@ -32,8 +32,8 @@ from omq.core.index_rows import EntryRow
 from omq.core.index_view import IndexView
 from omq.core.offline_index import OfflineIndex
 from omq.core.redo import Redo
+from omq.core.redo_source import NoPool
 from omq.core.state import IDEL
-from omq.format.findings import Finding
 from omq.format.index import EntryState
 from omq.format.journal import FrameType
 from omq.format.pool import Message
@@ -77,13 +77,6 @@ class Divergence:
     last_lsn: int  # of the last frame about it in the journal, 0 = none
     wrong: Wrong
     why: str
-
-
-class _NoPool:
-    """Redo over nothing: what the journal says alone."""
-
-    def read_record(self, file: int, record: int) -> Message | Finding | None:
-        return None
 
 
 def sides(view: IndexView) -> dict[int, Side]:
@@ -142,7 +135,7 @@ def _same(one: Side | None, other: Side | None) -> bool:
 def _replay(history: History, qpools: Iterable[int]) -> dict[int, Side]:
     """What the frames of these messages alone make of them."""
     wanted = np.array(list(qpools), dtype=np.uint64)
-    redo = Redo(_NoPool(), many=_EVERY)
+    redo = Redo(NoPool(), many=_EVERY)
     for block in history.blocks():
         mine = np.isin(block.frames["qpool"], wanted)
         if mine.any():

@@ -89,6 +89,12 @@ def compact_records(window: Window, rows: Frames, heads: Frames) -> Frames:
     return out
 
 
+def compacted(rows: Frames) -> Frames:
+    """Whole records (pool_scan.DTYPE) of messages on one queue as COMPACT."""
+    whole = np.ascontiguousarray(rows).view("u1").reshape(len(rows), RECORD_BYTES)
+    return np.ascontiguousarray(whole[:, :USED]).view(COMPACT).reshape(len(rows))
+
+
 def joined(arrays: Iterable[Frames]) -> Frames:
     """Arrays of these records as one. As raw bytes: numpy would copy field by field."""
     raw = [np.ascontiguousarray(rows).view(f"V{USED}") for rows in arrays]

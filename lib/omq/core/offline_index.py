@@ -22,7 +22,7 @@ import numpy as np
 from omq.base.errors import IndexFull
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
-from omq.core.new_records import NewRecords
+from omq.core.held_records import HeldRecords
 from omq.core.rebuild import load
 from omq.core.redo import Redo
 from omq.core.redo_windows import Windows
@@ -83,7 +83,7 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int, progress: Told) -> Offlin
     try:
         pool.lay_double_write()
         redo, scan = _redo(paths, uuid, pool, control, progress)
-        born, redo.images = redo.images, NewRecords()
+        born, redo.images = redo.images, HeldRecords()
         pending = len(born) + len(redo.dirty) + len(redo.clears)
         pool.lay(redo.changes())
         pool.lay_rows(born.rows())

@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 
 from omq.core import births
-from omq.core.new_records import NewRecords
+from omq.core.held_records import HeldRecords
 from omq.core.redo_window import Frames
 from omq.format.double_write import COUNT_MAX, FREE, Images
 from omq.format.pool import PARTS_PER_RECORD, RECORD_BYTES, Message, encode_message
@@ -36,7 +36,7 @@ class Changed(Protocol):
     """What core.redo has collected since the last checkpoint."""
 
     dirty: dict[int, Message | None]
-    images: NewRecords
+    images: HeldRecords
     clears: set[Slot]
     homes: dict[int, list[int]]
 
@@ -83,7 +83,7 @@ def _images(group: Group) -> Images:
 class _Born:
     """The records of new messages, in the order of their slots."""
 
-    def __init__(self, images: NewRecords) -> None:
+    def __init__(self, images: HeldRecords) -> None:
         self.slots = images.slots()
         self._rows = births.joined(images.rows())
         if not bool((self.slots[:-1] <= self.slots[1:]).all()):

@@ -1,7 +1,7 @@
 """Redo: journal frames applied to pool records. The one code that a restart and pool.writer share.
 
-State, since the last checkpoint: `dirty` (QPoolId -> record, None = gone), `images` (records of new
-messages that nothing else happened to, in arrays), `clears` (slots that the pool must not
+State, since the last checkpoint: `dirty` (QPoolId -> record, None = gone), `images` (records of
+messages of which little has changed, in arrays), `clears` (slots that the pool must not
 hold any more, unless something new goes there); the queues; the last request of each client.
 Memory is bounded by what happened between two checkpoints, not by the number of messages.
 
@@ -26,17 +26,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from omq.core import births as bulk
 from omq.core.answers import update_answers
-from omq.core.new_records import NewRecords
+from omq.core.held_records import HeldRecords
 from omq.core.pool_batches import batches
-from omq.core.redo_changes import CHANGES, At, Frame, Unusable, checked, new_part, targets
+from omq.core.redo_bulk import end_many, give_many, relocate_many, unusable_moves
+from omq.core.redo_changes import CHANGES, At, Frame, Unusable, checked, new_part
+from omq.core.redo_source import RecordSource
 from omq.core.redo_window import Births, Frames, JournalBlock, Window
 from omq.format import message as message_format
+from omq.format.double_write import Image
 from omq.format.findings import Finding, Kind
 from omq.format.journal import RELOCATION, FrameFlag, FrameType
 from omq.format.location import LocationKind, location
@@ -45,14 +47,8 @@ from omq.format.poolctrl import Answered
 from omq.storage.journal import file_name
 
 ALL = (1 << 63) - 1  # everything was acknowledged
-MANY = 8  # births from which on the bulk form is cheaper
+MANY = 8  # messages from which on the bulk forms are cheaper
 Slot = tuple[int, int]  # pool file, record
-
-
-class RecordSource(Protocol):
-    """The pool as redo reads it (storage.pool.PoolFiles)."""
-
-    def read_record(self, file: int, record: int) -> Message | Finding | None: ...
 
 
 @dataclass(slots=True)
@@ -65,7 +61,7 @@ class Redo:
     lsn: int = 0
     next_qpool: int = 1
     dirty: dict[int, Message | None] = field(default_factory=dict)
-    images: NewRecords = field(default_factory=NewRecords)
+    images: HeldRecords = field(default_factory=HeldRecords)
     clears: set[Slot] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
     frames_seen: int = 0
@@ -76,6 +72,7 @@ class Redo:
     many: int = MANY
     void: set[int] = field(default_factory=set)  # LSNs condemned in the last call
     _reported: set[Slot] = field(default_factory=set)
+    _moved: Frames = field(default_factory=lambda: np.zeros(0, dtype="<u8"))  # in the last call
 
     def apply(self, blocks: Iterable[JournalBlock], durable: int = ALL) -> None:
         """Frames of whole blocks, in order; those at or below `lsn` are skipped. `durable`: what
@@ -91,27 +88,18 @@ class Redo:
         self.clean_stop = int(frames["type"][-1]) == FrameType.STOP
         window, keep, born = self._believed(window, durable)
         update_answers(self.clients, window.frames)
-        plain = born.plain(window, keep)
+        lone = window.lone(keep)
+        plain = born.plain(window, lone)
         if np.count_nonzero(plain) >= self.many:
             keep[born.rows[self.images.take(window, born, plain)]] = False
         keep[born.rows[~born.good]] = False
-        self._end_many(window, keep)
+        ended = end_many(self, window, lone & keep)
+        keep[ended] = False
+        self._moved, moved = relocate_many(self, window, keep, window.frames["qpool"][ended])
+        keep[give_many(self, window, lone & keep, moved)] = False
         blocks_of = window.origin[keep].tolist()
         for row, block in zip(window.frames[keep].tolist(), blocks_of, strict=True):
             self._apply_one(row, window.blocks[block])
-
-    def _end_many(self, window: Window, keep: Frames) -> None:
-        """As `_gone`, for all messages at once that only end in this call, but those that an
-        earlier one has changed."""
-        rows = window.ends(keep)
-        ended = window.frames[rows]
-        fresh = self.images.drop(ended["qpool"])
-        in_pool = ~fresh
-        in_pool[in_pool] = [q not in self.dirty for q in ended["qpool"][in_pool].tolist()]
-        keep[rows[fresh | in_pool]] = False
-        ended = ended[in_pool if self.settled else fresh | in_pool]
-        self.dirty.update(dict.fromkeys(ended["qpool"].tolist()))
-        self.clears.update(zip(ended["file"].tolist(), ended["record"].tolist(), strict=True))
 
     def _believed(self, window: Window, durable: int) -> tuple[Window, Frames, Births]:
         """The window without the units of work that are condemned, what of it to look at, and its
@@ -122,7 +110,7 @@ class Redo:
             born = Births.of(window, keep)
             bad = [row for row in born.rows[~born.good].tolist()
                    if not self._in_pool(window.frames[row].item())]
-            bad += self._unusable_moves(window, keep)
+            bad += unusable_moves(window, keep)
             for row in bad:
                 self._note_damage(window, row, noted)
             gone = window.joined_to(bad, durable)
@@ -137,21 +125,6 @@ class Redo:
 
     def _in_pool(self, frame: Frame) -> bool:
         return self.find(frame[At.QPOOL], frame[At.FILE], frame[At.RECORD]) is not None
-
-    @staticmethod
-    def _unusable_moves(window: Window, keep: Frames) -> list[int]:
-        """Moves that belong to a unit of work and whose payload cannot be believed."""
-        frames = window.frames
-        out = []
-        for row in np.flatnonzero(keep & (frames["type"] == FrameType.MOVE)
-                                  & (frames["unit"] != 0)).tolist():
-            frame = frames[row].item()
-            raw = window.blocks[window.origin[row]].payload(frame[At.OFFSET], frame[At.LENGTH])
-            try:
-                targets(frame, checked(frame, raw))
-            except Unusable:
-                out.append(row)
-        return out
 
     def _note_damage(self, window: Window, row: int, noted: set[int]) -> None:
         frame = window.frames[row].item()
@@ -227,7 +200,7 @@ class Redo:
 
     def _gone(self, frame: Frame) -> None:
         qpool, first = frame[At.QPOOL], frame[At.RECORD]
-        known = self.images.pop(qpool) or self.dirty.pop(qpool, None)
+        known = self._taken_out(qpool) or self.dirty.pop(qpool, None)
         if known is not None and self.settled and qpool not in self.homes:
             return  # born since the checkpoint: the pool never held it
         self.dirty[qpool] = None
@@ -239,10 +212,16 @@ class Redo:
             raise Unusable("no name of a queue")
         self.queues[frame[At.QUEUE]] = name.decode("ascii")
 
-    def _relocate(self, frame: Frame, block: JournalBlock) -> None:
+    def relocations(self, frame: Frame, block: JournalBlock) -> Frames:
+        """The rows (RELOCATION) of a frame, as far as they count; Unusable."""
         raw = checked(frame, block.payload(frame[At.OFFSET], frame[At.LENGTH]))
-        for at in range(0, len(raw) - RELOCATION.size + 1, RELOCATION.size):
-            qpool, word, offset, record, file = RELOCATION.unpack_from(raw, at)
+        return RELOCATION.array(raw, len(raw) // RELOCATION.size)
+
+    def _relocate(self, frame: Frame, block: JournalBlock) -> None:
+        """What relocate_many has left."""
+        moves = self.relocations(frame, block)
+        for row in moves[~np.isin(moves["qpool"], self._moved)].tolist():
+            qpool, word, offset, record, file = row
             message = self.find(qpool, file, record)
             if message is not None and message.lsn < frame[At.LSN]:
                 message.location, message.offset = word, offset
@@ -255,7 +234,7 @@ class Redo:
         """The record of a message: changed already, or from the pool; None = gone."""
         if qpool in self.dirty:
             return self.dirty[qpool]
-        image = self.images.pop(qpool)
+        image = self._taken_out(qpool)
         if image is not None:
             made = decode_record(image[2], 0, image[0], image[1])
             assert isinstance(made, Record)
@@ -274,6 +253,18 @@ class Redo:
                 self._clear(file, found_at)
                 return found
         return None
+
+    def _taken_out(self, qpool: int) -> Image | None:
+        """The record of a message, no more in arrays."""
+        found = self.images.pop(qpool)
+        if found is None:
+            return None
+        image, in_pool = found
+        if in_pool:
+            file, record, _ = image
+            self.homes[qpool] = [record]
+            self._clear(file, [record])
+        return image
 
     def _read(self, file: int, record: int) -> Message | Finding | None:
         found = self.pool.read_record(file, record)

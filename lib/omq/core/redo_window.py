@@ -71,10 +71,10 @@ class Window:
         kind, qpool, flags = frames["type"], frames["qpool"], frames["flags"]
         keep = (flags & FrameFlag.PERSISTENT != 0) & (qpool != 0)
         last = keep & (flags & FrameFlag.LAST_PART != 0)
-        ended = np.unique(qpool[last])
-        brief = ended
+        brief = ended = qpool[last]
         if len(ended):
-            brief = np.intersect1d(qpool[keep & (kind == FrameType.PUT)], ended)
+            born = qpool[keep & (kind == FrameType.PUT)]
+            brief = born[np.isin(born, ended)]
             moves = (kind == FrameType.MOVE) & (frames["reason"] != frames["record"])
             keep &= last | moves | ~np.isin(qpool, ended)
         if len(brief):
@@ -94,18 +94,12 @@ class Window:
             mask |= (frames["token"] == token) & (frames["sequence"] == sequence)
         return mask
 
-    def alone(self, keep: Frames, rows: Frames) -> Frames:
-        """Mask of those of these rows that are the only one kept of their message."""
-        qpools = self.frames["qpool"]
-        named, count = np.unique(qpools[keep], return_counts=True)
-        return np.asarray(count[np.searchsorted(named, qpools[rows])] == 1)
-
-    def ends(self, keep: Frames) -> Frames:
-        """Rows of the ends of messages with one record of which nothing else is kept."""
-        frames = self.frames
-        rows = np.flatnonzero(keep & (frames["flags"] & FrameFlag.LAST_PART != 0)
-                              & (frames["type"] != FrameType.PUT) & (frames["parts"] <= 1))
-        return np.asarray(rows[self.alone(keep, rows)])
+    def lone(self, keep: Frames) -> Frames:
+        """Mask of the frames that are the only ones kept of their messages."""
+        rows = np.flatnonzero(keep)
+        mask = np.zeros(len(keep), dtype=bool)
+        mask[rows[single(self.frames["qpool"][rows])]] = True
+        return mask
 
     def slots_of(self, qpools: Frames) -> list[tuple[int, int]]:
         """Pool (file, record) that frames name for these messages, each once."""
@@ -144,10 +138,21 @@ class Births:
                  & (heads["parts"] <= limits.QUEUES_MAX))
         return Births(rows, good, heads)
 
-    def plain(self, window: Window, keep: Frames) -> Frames:
+    def plain(self, window: Window, lone: Frames) -> Frames:
         """Mask of the births on one queue with which nothing else happens in the window."""
         parts = window.frames["parts"][self.rows]
-        return np.asarray(self.good & (parts == 0) & window.alone(keep, self.rows))
+        return np.asarray(self.good & (parts == 0) & lone[self.rows])
+
+
+def single(values: Frames) -> Frames:
+    """Mask of the values that occur once."""
+    order = np.argsort(values, kind="stable")
+    ascending = values[order]
+    other = np.ones(len(values) + 1, dtype=bool)
+    other[1:-1] = ascending[1:] != ascending[:-1]
+    mask = np.zeros(len(values), dtype=bool)
+    mask[order] = other[1:] & other[:-1]
+    return mask
 
 
 def _payload_areas(window: Window, puts: Frames, origin: Frames) -> tuple[bytes, Frames, Frames]:

@@ -88,6 +88,7 @@ class Counter(IntEnum):
     QUARANTINED = 25  # damaged parts that the start set aside
     HEARTBEAT = 26  # wall ns of the main loop's last turn
     DEATHS = 27  # readers that died with a message
+    PAUSED_MS = 28  # that the manager waited for pool.writer to catch up
 
 
 class EntryState(IntEnum):

@@ -25,6 +25,7 @@ from omq.base.errors import DiskError, OmqError, SpoolFull
 from omq.base.event_log import ERROR, FATAL, REPORT, WARNING
 from omq.base.fault import point
 from omq.format.index import Counter
+from omq.services.back_pressure import BackPressure
 from omq.services.daemon import DaemonContext, last_trace, run_daemon
 from omq.services.manager_parts import Parts, build
 from omq.services.manager_tombstone import write_tombstone
@@ -32,6 +33,8 @@ from omq.services.queue_rules import rules_from
 from omq.storage import durable
 
 REQUESTS_PER_GROUP = 1024
+_LAST, _CHECKPOINT = int(Counter.LAST_LSN), int(Counter.CHECKPOINT_LSN)
+_PAUSED = int(Counter.PAUSED_MS)
 CLOSE_S = 30.0  # behind the drain: the last block, its sync on a busy disk, the IPC objects
 
 
@@ -42,6 +45,8 @@ class QueueManager:
         self._context = context
         self._log = context.log
         self._parts: Parts = build(context)
+        self._pressure = BackPressure(context.settings.checkpoint_lag_frames_max,
+                                      self._parts.engine.core.t.counters[_CHECKPOINT])
         self._space_due = 0
         self._space_file = 0
         self._space_free = True
@@ -94,6 +99,18 @@ class QueueManager:
         if engine.poisoned or engine.back.ended:
             self._report_taken_back()
         self._chores(now)
+        self._ease(now)
+
+    def _ease(self, began_ns: int) -> None:
+        """Behind a group that began then: let pool.writer catch up if it is far behind."""
+        pressure, counters = self._pressure, self._parts.engine.core.t.counters
+        if pressure.after_group(counters[_LAST], counters[_CHECKPOINT], began_ns,
+                                clock.monotonic_ns()):
+            event, level = ((events.BACK_PRESSURE, WARNING) if pressure.active
+                            else (events.BACK_PRESSURE_OVER, REPORT))
+            self._log.event(event, level, frames=counters[_LAST] - counters[_CHECKPOINT],
+                            limit=pressure.limit, paused_ms=pressure.paused_ms)
+        counters[_PAUSED] = pressure.paused_ms
 
     def _chores(self, now: int) -> None:
         """Seldom things: watchdog, disk space, signals."""
@@ -126,9 +143,10 @@ class QueueManager:
     def _say_status(self, now: int) -> None:
         self._status_due = now + 10 * clock.NS_PER_S
         t = self._parts.engine.core.t
+        slow = ", clients are slowed down until pool.writer has caught up"
         self._context.notifier.status(
             f"{t.messages.used} messages, {len(self._parts.sessions.by_id)} clients, "
-            f"LSN {t.counters[Counter.LAST_LSN]}")
+            f"LSN {t.counters[_LAST]}{slow if self._pressure.active else ''}")
 
     def _report_taken_back(self) -> None:
         for ended in self._parts.engine.back.ended:

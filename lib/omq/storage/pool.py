@@ -27,6 +27,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from omq.base import clock, limits
 from omq.base.errors import Damaged, DiskError
 from omq.base.paths import SpoolPaths
@@ -45,7 +47,14 @@ from omq.format.pool import (
 )
 from omq.storage import durable
 from omq.storage.files import File, open_file, write_new_file
-from omq.storage.pool_scan import PoolChunk, no_records, scan_pool_file
+from omq.storage.pool_scan import (
+    DTYPE,
+    PoolChunk,
+    Rows,
+    no_records,
+    read_rows,
+    scan_pool_file,
+)
 
 DOUBLE_WRITE: Final = "checkpoint.dw"
 _NAME = re.compile(r"(0|[1-9][0-9]?)QP")
@@ -93,6 +102,15 @@ class PoolFiles:
             message.more.append(following)
             following = more.next
         return message
+
+    def read_rows(self, file: int, records: Rows) -> tuple[Rows, Rows]:
+        """The records in these slots (ascending) as rows of pool_scan.DTYPE, read together, and the
+        mask of those that are valid first records of messages; of the others `read_record` says
+        what they are."""
+        opened = self._look(file)
+        if not isinstance(opened, File):
+            return np.zeros(len(records), dtype=DTYPE), np.zeros(len(records), dtype=bool)
+        return read_rows(opened, file, records)
 
     def _decode(self, file: int, record: int) -> Record | Finding | None:
         opened = self._look(file)

@@ -86,6 +86,11 @@ class OverlaidPool(PoolFiles):
             return super()._decode(file, record)
         return decode_record(image, 0, file, record)
 
+    def read_rows(self, file: int, records: Rows) -> tuple[Rows, Rows]:
+        rows, good = super().read_rows(file, records)
+        laid = self._images.get(file, {})
+        return rows, good & ~np.isin(records, np.array([*laid], dtype=np.int64))
+
     def scan(self, file: int) -> Iterator[PoolChunk]:
         """All records of a pool file in bulk, those laid over it included."""
         laid = self._rows.get(file)

@@ -33,6 +33,7 @@ from omq.format.pool import (
 from omq.storage.files import File, read_salvaged
 
 CHUNK_RECORDS: Final = 4096  # 2 MiB: every column of a chunk is read from the cache
+GAP_RECORDS: Final = 16  # between two wanted records that are read at once
 DTYPE: Final = np.dtype(
     [*RECORD.dtype.descr, ("parts_list", PART.dtype, (PARTS_PER_RECORD,))])
 """One record with its queue parts: the fields of format.pool.RECORD, then parts_list[16]."""
@@ -74,6 +75,35 @@ def scan_pool_file(file: File, number: int, uuid: bytes) -> Iterator[PoolChunk]:
         yield _check(file, number, count, b"", [short])
 
 
+def read_rows(file: File, number: int, records: Rows) -> tuple[Rows, Rows]:
+    """The records in these slots (ascending) of a pool file, and the mask of the valid first
+    records of messages."""
+    rows: Rows = np.zeros(len(records), dtype=DTYPE)
+    for begin, end in _runs(records):
+        first = int(records[begin])
+        count = int(records[end - 1]) + 1 - first
+        data = file.read(count * RECORD_BYTES, (first + 1) * RECORD_BYTES)
+        run = np.frombuffer(data.ljust(count * RECORD_BYTES, b"\0"), dtype=f"V{RECORD_BYTES}")
+        rows.view(f"V{RECORD_BYTES}")[begin:end] = run[records[begin:end] - first]
+    data = rows.tobytes()
+    good = _named(data, len(rows)) & _columns_fit(rows, number, records)
+    used = np.flatnonzero(good)
+    if len(used):
+        good[used] = _crcs(data, rows, used)
+    return rows, good & (rows["kind"] == RecordKind.LIVE)
+
+
+def _runs(records: Rows) -> Iterator[tuple[int, int]]:
+    """Ascending numbers in stretches to read at once, as [begin, end)."""
+    breaks = (np.flatnonzero(np.diff(records) > GAP_RECORDS) + 1).tolist()
+    for begin, end in zip([0, *breaks], [*breaks, len(records)], strict=True):
+        at = begin
+        while at < end:
+            stop = int(np.searchsorted(records[:end], int(records[at]) + CHUNK_RECORDS))
+            yield at, stop
+            at = stop
+
+
 def no_records(number: int, finding: Finding) -> PoolChunk:
     """The chunk of a pool file that cannot be read at all."""
     rows, none = np.zeros(0, dtype=DTYPE), np.zeros(0, dtype=bool)
@@ -84,7 +114,7 @@ def _check(file: File, number: int, first: int, data: bytes, findings: list[Find
     count = len(data) // RECORD_BYTES
     rows = np.frombuffer(data, dtype=DTYPE, count=count) if count else np.zeros(0, dtype=DTYPE)
     named = _named(data, count)
-    good = named & _columns_fit(rows, number, first)
+    good = named & _columns_fit(rows, number, np.arange(first, first + count))
     used = np.flatnonzero(good)
     good[used] = _crcs(data, rows, used)
     for index in np.flatnonzero(~good & (named | _not_zero(data, count))).tolist():
@@ -106,7 +136,8 @@ def _not_zero(data: bytes, count: int) -> Rows:
     return np.asarray(words.reshape(count, RECORD_BYTES // 8).any(axis=1))
 
 
-def _columns_fit(rows: Rows, number: int, first: int) -> Rows:
+def _columns_fit(rows: Rows, number: int, numbers: Rows) -> Rows:
+    """Rows of pool file `number` in slots `numbers`."""
     parts = rows["parts"]
     width = min(int(parts.max(initial=0)), PARTS_PER_RECORD)  # mostly 1: the rest is not looked at
     grade = rows["parts_list"]["grade"][:, :width]
@@ -119,7 +150,7 @@ def _columns_fit(rows: Rows, number: int, first: int) -> Rows:
         & (parts <= PARTS_PER_RECORD)
         & (rows["used"] == RECORD.size + parts.astype(np.uint32) * PART.size)
         & (rows["file"] == number)
-        & (rows["record"] == np.arange(first, first + len(rows)))
+        & (rows["record"] == numbers)
         & (known | ~listed).all(axis=1))
 
 

@@ -13,7 +13,15 @@ from omq.core.redo import Redo
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import PART, Descriptor, Part, encode
-from omq.format.pool import NO_RECORD, Message, Record, RecordKind, decode_record
+from omq.format.pool import (
+    NO_RECORD,
+    RECORD_BYTES,
+    Message,
+    Record,
+    RecordKind,
+    decode_record,
+)
+from omq.storage.pool_scan import DTYPE, Rows
 
 P = int(FrameFlag.PERSISTENT)
 LAST = P | int(FrameFlag.LAST_PART)
@@ -96,6 +104,14 @@ class MemoryPool:
             message.more.append(following)
             following = more.next
         return message
+
+    def read_rows(self, file: int, records: Rows) -> tuple[Rows, Rows]:
+        self.reads += 1
+        data = [self.slots.get((file, record), bytes(RECORD_BYTES)) for record in records.tolist()]
+        rows = np.frombuffer(b"".join(data), dtype=DTYPE)
+        good = [isinstance(found := self._decode(file, record), Record)
+                and found.kind is RecordKind.LIVE for record in records.tolist()]
+        return rows, np.array(good, dtype=bool)
 
     def _decode(self, file: int, record: int) -> Record | Finding | None:
         data = self.slots.get((file, record))

@@ -176,7 +176,7 @@ def test_checkpoints_in_between_change_nothing(listed: list[Step], data: st.Data
         world = World(Path(folder) / "spool")
         run(world, listed)
         pool = world.pool()
-        redo = Redo(pool)
+        redo = Redo(pool, many=data.draw(st.sampled_from((1, 8))))
         for block in world.blocks():
             redo.apply([block])
             if data.draw(st.booleans()):
@@ -185,7 +185,7 @@ def test_checkpoints_in_between_change_nothing(listed: list[Step], data: st.Data
         assert found(pool) == world.expected()
         # From any older position, over this pool, the answer is the same.
         start = data.draw(st.integers(0, world.lsn))
-        again = Redo(pool, lsn=start)
+        again = Redo(pool, lsn=start, many=data.draw(st.sampled_from((1, 8))))
         again.apply(world.blocks(start))
         world.checkpoint(pool, again)
         assert found(pool) == world.expected()

@@ -10,12 +10,13 @@ import pytest
 from omq.base import clock
 from omq.base.errors import ManagerUnavailable
 from omq.core import offline_index
+from omq.core.held_records import HeldRecords
 from omq.core.index_rows import EntryRow
 from omq.core.index_view import IndexView
 from omq.core.look import Origin, Source, look
-from omq.core.new_records import NewRecords
 from omq.core.offline_index import read_files
 from omq.core.redo import Redo
+from omq.core.redo_source import NoPool
 from omq.format.double_write import Image
 from omq.format.wire import Settlement
 from omq.storage.journal_reader import JournalScan
@@ -70,15 +71,15 @@ def test_births_of_one_window_that_change_in_a_later_one(
     with IndexView.of(busy.core.t, busy.info.paths) as view:
         live = [plain(entry) for entry in view.entries()]
     whole = []
-    pop = NewRecords.pop
+    pop = HeldRecords.pop
 
-    def popped(self: NewRecords, qpool: int) -> Image | None:
+    def popped(self: HeldRecords, qpool: int) -> tuple[Image, bool] | None:
         found = pop(self, qpool)
         whole.append(found is not None)
         assert pop(self, qpool) is None, "once only"
         return found
 
-    monkeypatch.setattr(NewRecords, "pop", popped)
+    monkeypatch.setattr(HeldRecords, "pop", popped)
     monkeypatch.setattr(offline_index, "_WINDOW_BYTES", 1)
     monkeypatch.setattr(offline_index, "Redo", partial(Redo, many=1))
     found = read_files(busy.info.paths, busy.wall)
@@ -88,7 +89,7 @@ def test_births_of_one_window_that_change_in_a_later_one(
 
 
 def test_new_records_are_those_that_one_frame_after_the_other_gives(busy: World) -> None:
-    rows, single = (Redo(_NoPool(), many=many) for many in (1, 1_000_000))
+    rows, single = (Redo(NoPool(), many=many) for many in (1, 1_000_000))
     for block in JournalScan(busy.info.paths, busy.info.uuid):
         for redo in (rows, single):
             redo.apply([block])
@@ -108,7 +109,7 @@ def test_what_a_cut_checkpoint_has_written_is_not_seen_twice(
     """The pool holds records already, old or new, that the journal is redone over."""
     with IndexView.of(busy.core.t, busy.info.paths) as view:
         live = [plain(entry) for entry in view.entries()]
-    first = Redo(_NoPool(), many=1)
+    first = Redo(NoPool(), many=1)
     for block in list(JournalScan(busy.info.paths, busy.info.uuid))[:8]:
         first.apply([block])  # as far as a checkpoint of that moment would write
     pool = PoolFiles(busy.info.paths, busy.info.uuid)
@@ -121,11 +122,6 @@ def test_what_a_cut_checkpoint_has_written_is_not_seen_twice(
         assert found.findings == []
         with IndexView.of(found.tables, busy.info.paths) as view:
             assert [plain(entry) for entry in view.entries()] == live
-
-
-class _NoPool:
-    def read_record(self, file: int, record: int) -> None:
-        return None
 
 
 def test_looking_at_the_files_changes_nothing(busy: World) -> None:
