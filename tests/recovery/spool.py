@@ -18,10 +18,9 @@ from omq.core.recovery import Recovered, recover
 from omq.core.redo import Redo
 from omq.core.state import CONTAINER, PERSISTENT, Party
 from omq.format.findings import Kind
-from omq.format.journal import RELOCATION
 from omq.format.location import LocationKind, location
 from omq.format.message import Descriptor, encode
-from omq.format.wire import Settlement
+from omq.format.wire import MOVED, Settlement
 from omq.storage import control as poolctrl
 from omq.storage.containers import create
 from omq.storage.files import File, open_file
@@ -116,7 +115,8 @@ class Spool(World):
         from omq.core.relocation import relocate
 
         t = self.core.t
-        row = RELOCATION.pack(t.m_qpool[slot], word, offset, t.m_record[slot], t.m_file[slot])
+        row = MOVED.pack(t.m_qpool[slot], word, offset, t.m_record[slot], t.m_file[slot],
+                         slot, 0)
         assert relocate(self.core, memoryview(row)) == 1
 
     def blocks(self, after: int = 0) -> list[Any]:

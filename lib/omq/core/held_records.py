@@ -57,7 +57,7 @@ class _Births:
     def located(self, qpools: Frames) -> Iterator[tuple[int, Frames, Frames]]:
         """The living ones of these, by chunk: rows in it, and which of `qpools` they are."""
         chunks = np.searchsorted(np.array(self._first, dtype="<u8"), qpools, side="right") - 1
-        for chunk in np.unique(chunks[chunks >= 0]).tolist():
+        for chunk in np.flatnonzero(np.bincount(chunks[chunks >= 0])).tolist():
             mine, column = np.flatnonzero(chunks == chunk), self._qpools[chunk]
             at = np.minimum(np.searchsorted(column, qpools[mine]), len(column) - 1)
             there = (column[at] == qpools[mine]) & self.alive[chunk][at]
@@ -93,7 +93,7 @@ class _Loaded:
         places = np.array([get(qpool, -1) for qpool in qpools.tolist()], dtype=np.int64)
         which = np.flatnonzero(places >= 0)
         chunks, at = places[which] >> 32, places[which] & 0xFFFFFFFF
-        for chunk in np.unique(chunks).tolist():
+        for chunk in np.flatnonzero(np.bincount(chunks)).tolist():
             mine = chunks == chunk
             yield chunk, at[mine], which[mine]
 

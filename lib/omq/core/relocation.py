@@ -8,26 +8,31 @@ file is retired, which waits for the checkpoint that covers this frame.
 
 from __future__ import annotations
 
+import numpy as np
+
 from omq.core.state import PERSISTENT, Core
 from omq.format.journal import RELOCATION, FrameType
+from omq.format.wire import MOVED
 
 
 def relocate(core: Core, rows: memoryview) -> int:
-    """Take rows of format.journal.RELOCATION; how many were taken."""
-    t = core.t
-    taken: list[tuple[int, int, int, bytes]] = []
-    for at in range(0, len(rows) - RELOCATION.size + 1, RELOCATION.size):
-        qpool, word, offset, record, file = RELOCATION.unpack_from(rows, at)
-        slot = t.slot_of(qpool)
-        if slot >= 0 and t.m_record[slot] == record and t.m_file[slot] == file:
-            taken.append((slot, word, offset, bytes(rows[at : at + RELOCATION.size])))
-    if not taken:
+    """Take rows of format.wire.MOVED; how many were taken. `slot` is where the message was seen in
+    the index: there it is as long as it lives."""
+    t, v = core.t, core.t.v
+    asked = MOVED.array(rows, len(rows) // MOVED.size)
+    asked = asked[(asked["slot"] < t.messages.high) & (asked["qpool"] != 0)]
+    slots = asked["slot"]
+    lives = ((v["m_qpool"][slots] == asked["qpool"]) & (v["m_record"][slots] == asked["record"])
+             & (v["m_file"][slots] == asked["file"]))
+    taken, slots = asked[lives], slots[lives]
+    if not len(taken):
         return 0
-    payload = b"".join(raw for _, _, _, raw in taken)
+    noted = np.zeros(len(taken), dtype=RELOCATION.dtype)
+    for name in RELOCATION.names:
+        noted[name] = taken[name]
+    payload = noted.tobytes()
     core.block.reserve(1, len(payload))
     core.block.frame(FrameType.RELOCATE, PERSISTENT, 0, 0, parts=min(len(taken), 0xFFFF),
                      payload=payload)
-    for slot, word, offset, _ in taken:
-        t.m_location[slot], t.m_offset[slot] = word, offset
+    v["m_location"][slots], v["m_offset"][slots] = taken["location"], taken["offset"]
     return len(taken)
-

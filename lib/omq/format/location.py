@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 NUMBER_MASK = 0x3FFFFFFF
+KIND_SHIFT = 30
 
 
 class LocationKind(IntEnum):
@@ -24,12 +25,12 @@ class LocationKind(IntEnum):
 def location(kind: LocationKind, number: int) -> int:
     """The word for a file."""
     assert 0 <= number <= NUMBER_MASK
-    return int(kind) << 30 | number
+    return int(kind) << KIND_SHIFT | number
 
 
 def kind_of(word: int) -> int:
     """Kind as an int, so that an unknown one in foreign bytes does not raise."""
-    return word >> 30
+    return word >> KIND_SHIFT
 
 
 def number_of(word: int) -> int:

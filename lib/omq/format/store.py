@@ -17,10 +17,16 @@ because locations are journaled after the sync. Between entries there are only z
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from omq.base.checksum import crc32c
+from omq.base.checksum import crc32c, crc32c_rows
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Vector = np.ndarray[Any, np.dtype[Any]]
 
 VERSION = 1
 STORE_MAGIC = b"OMQS"
@@ -71,6 +77,11 @@ def padded(length: int) -> int:
     return -(-length // ALIGNMENT) * ALIGNMENT
 
 
+def padded_many(lengths: Vector) -> Vector:
+    """The same for many."""
+    return -(-lengths // ALIGNMENT) * ALIGNMENT
+
+
 def decode_header(data: bytes | memoryview) -> StoreHeader | Finding:
     """The header at the start of a store or volatile file."""
     if len(data) < HEADER.size:
@@ -85,11 +96,15 @@ def decode_header(data: bytes | memoryview) -> StoreHeader | Finding:
     return StoreHeader(magic, number, uuid, time_ns)
 
 
-def encode_entry(qpool: int, length: int, payload_crc: int) -> bytes:
-    """An entry header."""
-    body = ENTRY.pack(ENTRY_MAGIC, 0, length, payload_crc, qpool, b"")
-    crc = crc32c(memoryview(body)[CRC_FROM:])
-    return body[:4] + crc.to_bytes(4, "little") + body[CRC_FROM:]
+def encode_entries(qpools: Vector, lengths: Vector, payload_crcs: Vector) -> bytes:
+    """Entry headers, one behind the other."""
+    import numpy as np
+
+    rows = np.zeros(len(qpools), dtype=ENTRY.dtype)
+    rows["magic"] = np.frombuffer(ENTRY_MAGIC, dtype="V4")[0]
+    rows["length"], rows["payload_crc"], rows["qpool"] = lengths, payload_crcs, qpools
+    rows["crc"] = crc32c_rows(rows.tobytes(), ENTRY.size, CRC_FROM, ENTRY.size)
+    return rows.tobytes()
 
 
 def decode_entry(data: bytes | memoryview, offset: int) -> Entry | Finding:

@@ -43,6 +43,7 @@ GIVEN = Layout(
     "submitted:q attempts:H retries:H inline:I",
     64,
 )
+MOVED = Layout("qpool:Q location:I offset:I record:I file:I slot:I spare:I", 32)
 REQUEST_TYPE = 1  # System V message type of requests
 WAKE_TYPE = 2  # the manager's own wake-up call
 
@@ -56,7 +57,7 @@ class Operation(IntEnum):
     SETTLE = 4
     MOVE = 5
     PING = 6
-    RELOCATE = 7  # pool.writer moved bodies: rows of journal.RELOCATION
+    RELOCATE = 7  # pool.writer moved bodies: rows of MOVED
 
 
 class Settlement(IntEnum):

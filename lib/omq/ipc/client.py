@@ -264,7 +264,7 @@ class Connection:
         return self._link.control(question)
 
     def relocate(self, rows: bytes) -> int:
-        """pool.writer: bodies have moved (rows of format.journal.RELOCATION); how many were
+        """pool.writer: bodies have moved (rows of format.wire.MOVED); how many were
         taken."""
         return self._link.request(Operation.RELOCATE, rows, length=len(rows)).count
 

@@ -32,18 +32,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import numpy as np
+
 from omq.base import event_log, events
-from omq.base.checksum import crc32c
+from omq.base.checksum import crc32c, crc32c_each
 from omq.base.errors import BodyUnavailable, OmqError, SpoolFull
 from omq.base.event_log import EventLog
-from omq.base.limits import BATCH_MAX, MIB
+from omq.base.limits import MIB
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.format.findings import Finding, Kind
 from omq.format.journal import RELOCATION
 from omq.format.location import LocationKind, location
 from omq.format.store import HEADER_BYTES
-from omq.services.pool_index import Body, LiveIndex, Look
+from omq.format.wire import MOVED
+from omq.services.pool_index import LiveIndex, Look, Vector
 from omq.storage import durable
 from omq.storage.journal import file_name as journal_name
 from omq.storage.payloads import PayloadReader, payload_paths
@@ -53,6 +56,8 @@ from omq.storage.store import StoreWriter, file_name, remove_store_file, store_n
 
 BATCH_BYTES: Final = 4 * MIB
 """Payload bytes copied for one request: bounds memory, and how long the loop is away."""
+ROWS_MAX: Final = 8192
+"""Bodies of one request: bounds the time that the manager spends on it."""
 
 
 class Relocator(Protocol):
@@ -132,8 +137,8 @@ class BodyKeeper:
 
     def _only_damaged(self, word: int) -> bool:
         """Is every live body in this file one that was found damaged?"""
-        return bool(self.damaged) and all(
-            body.qpool in self.damaged for body in self.index.bodies_in(word))
+        return bool(self.damaged) and self.damaged.issuperset(
+            self.index.bodies_in(word)["qpool"].tolist())
 
     def _stores(self, look: Look, checkpoint_lsn: int) -> Iterator[int]:
         """Remove what is empty; the words of the files of which too little is live."""
@@ -176,66 +181,102 @@ class BodyKeeper:
         """Copy live bodies of a file to the store, about `budget` bytes; how many. SpoolFull."""
         durable.step("store.compact", payload_paths(self.paths, word)[0])
         spent = 0
-        for batch in _batches(self.index.bodies_in(word), self.damaged):
+        for batch in self._batches(self.index.bodies_in(word)):
             # Half of the reserve is for this: it ends in a file less. The rest is for done and
             # move.
             if durable.free_bytes(self.paths.store) < self.settings.disk_reserve_bytes // 2:
                 raise SpoolFull(path=self.paths.store, detail="half of the reserve is left")
-            rows = self._copy(batch)
-            if rows:
+            rows = self._copy(word, batch)
+            if len(rows):
                 self._ask(rows, manager)
-            spent += sum(body.length for body in batch)
+            spent += int(batch["length"].sum())
             self.pause()
             if spent >= budget:
                 break
         return spent
 
-    def _copy(self, batch: list[Body]) -> list[tuple[int, int, int, int, int]]:
+    def _batches(self, bodies: Vector) -> Iterator[Vector]:
+        """Bodies in pieces that fit one request, one block, and bounded memory."""
+        if self.damaged:
+            bodies = bodies[~np.isin(bodies["qpool"], list(self.damaged))]
+        most = min(ROWS_MAX, self.settings.channel_bytes // MOVED.size,
+                   self.settings.block_bytes_max // (2 * RELOCATION.size))
+        ends = np.cumsum(bodies["length"])
+        at, before = 0, 0
+        while at < len(bodies):
+            stop = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
+            stop = min(max(stop, at + 1), at + most)
+            yield bodies[at:stop]
+            at, before = stop, int(ends[stop - 1])
+
+    def _copy(self, word: int, batch: Vector) -> Vector:
         """Payloads into the store, synced; the rows of the request."""
         if self._store is None:
             self._store = StoreWriter(self.paths, self.settings, self.uuid)
-        rows = []
-        for body in batch:
-            payload = self._payload(body)
-            if payload is None:
-                self.damaged.add(body.qpool)
-                continue
-            number, offset = self._store.append(body.qpool, payload, body.crc)
-            word = location(LocationKind.STORE, number)
-            rows.append((body.qpool, word, offset, body.record, body.file))
+        payloads = self._payloads(word, batch)
+        self.damaged.update(qpool for qpool, payload
+                            in zip(batch["qpool"].tolist(), payloads, strict=True)
+                            if payload is None)
+        whole = np.array([payload is not None for payload in payloads], dtype=bool)
+        moved = batch[whole]
+        rows = np.zeros(len(moved), dtype=MOVED.dtype)
+        for name in ("qpool", "record", "file", "slot"):
+            rows[name] = moved[name]
+        numbers, offsets = self._store.append_many(
+            moved["qpool"], [payload for payload in payloads if payload is not None], moved["crc"])
+        rows["location"] = location(LocationKind.STORE, 0) | numbers
+        rows["offset"] = offsets
         self._store.sync()
         return rows
 
-    def _ask(self, rows: list[tuple[int, int, int, int, int]],
-             manager: Callable[[], Relocator]) -> None:
-        asked = {row[1] for row in rows} - self.doubtful
+    def _ask(self, rows: Vector, manager: Callable[[], Relocator]) -> None:
+        asked = set(rows["location"].tolist()) - self.doubtful
         self.doubtful |= asked
-        manager().relocate(b"".join(RELOCATION.pack(*row) for row in rows))
+        manager().relocate(rows.tobytes())
         self.doubtful -= asked
 
-    def _payload(self, body: Body) -> bytes | None:
-        """The payload, if it is what its submitter sent."""
+    def _payloads(self, word: int, batch: Vector) -> list[memoryview | bytes | None]:
+        """The payloads that are what their submitters sent; None for the others."""
         assert self._reader is not None
+        out: list[memoryview | bytes | None] = []
+        runs = self._reader.read_runs(word, batch["offset"].tolist(), batch["length"].tolist())
+        for count, base, data in runs:
+            run = batch[len(out) : len(out) + count]
+            begins = (run["offset"] - base).tolist()
+            ends = (run["offset"] - base + run["length"]).tolist()
+            view = memoryview(data)
+            crcs = crc32c_each(view, begins, ends)
+            out += [view[begin:end] if crc == found and end <= len(view) else None
+                    for begin, end, crc, found
+                    in zip(begins, ends, run["crc"].tolist(), crcs, strict=True)]
+        for i in (i for i, payload in enumerate(out) if payload is None):
+            out[i] = self._payload(word, batch[i].item())
+        return out
+
+    def _payload(self, word: int, body: tuple[int, ...]) -> bytes | None:
+        """One that was not read well with its neighbours; None is reported."""
+        assert self._reader is not None
+        qpool, offset, length, crc, *_ = body
         try:
-            data = self._reader.read(body.word, body.offset, body.length, body.qpool)
+            data = self._reader.read(word, offset, length, qpool)
         except BodyUnavailable as error:
-            self._report(body, str(error))
+            self._report(qpool, str(error))
             return None
-        if crc32c(data) == body.crc:
+        if crc32c(data) == crc:
             return data
-        name = payload_paths(self.paths, body.word)[0].name
-        finding = Finding(Kind.CORRUPT, f"payload of message {body.qpool} fails its CRC", name,
-                          body.offset, body.length)
+        name = payload_paths(self.paths, word)[0].name
+        finding = Finding(Kind.CORRUPT, f"payload of message {qpool} fails its CRC", name,
+                          offset, length)
         try:
             save(self.paths, finding, data)
         except OmqError as error:
             self.log.event(events.FAILED, event_log.ERROR, at="quarantine", reason=str(error))
             durable.check_latch()
-        self._report(body, str(finding))
+        self._report(qpool, str(finding))
         return None
 
-    def _report(self, body: Body, reason: str) -> None:
-        self.log.event(events.BODY_DAMAGED, event_log.ERROR, qpool_id=body.qpool, reason=reason)
+    def _report(self, qpool: int, reason: str) -> None:
+        self.log.event(events.BODY_DAMAGED, event_log.ERROR, qpool_id=qpool, reason=reason)
 
     def close(self) -> None:
         """Let go of the store file; the next start begins another one."""
@@ -243,19 +284,3 @@ class BodyKeeper:
             if durable.latched() is None:
                 self._store.close()
             self._store = None
-
-
-def _batches(bodies: list[Body], without: set[int]) -> Iterator[list[Body]]:
-    """Bodies in pieces that fit one request and bounded memory."""
-    batch: list[Body] = []
-    size = 0
-    for body in bodies:
-        if body.qpool in without:
-            continue
-        if batch and (size + body.length > BATCH_BYTES or len(batch) >= BATCH_MAX):
-            yield batch
-            batch, size = [], 0
-        batch.append(body)
-        size += body.length
-    if batch:
-        yield batch

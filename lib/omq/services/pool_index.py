@@ -28,26 +28,18 @@ import numpy as np
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
 from omq.format.index import COUNTERS_AT, TABLES_AT, Counter, IndexFlag, read_header
-from omq.format.store import ENTRY, padded
+from omq.format.location import KIND_SHIFT
+from omq.format.store import ENTRY, padded_many
 from omq.storage.segment import AttachedIndex, read_ids
 
 Vector = np.ndarray[Any, np.dtype[Any]]
+FEW_FILES: Final = 1 << 16
 SETTLE_TURNS: Final = 100
 """Waits for a group to end: a group lasts milliseconds; after these the round is postponed."""
-_COLUMNS: Final = ("m_qpool", "m_location", "m_offset", "m_length", "m_crc", "m_record", "m_file")
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """Where one live message's payload lies, and its pool record."""
-
-    qpool: int
-    word: int
-    offset: int
-    length: int
-    crc: int
-    record: int
-    file: int
+BODY: Final = np.dtype([("qpool", "<u8"), ("offset", "<i8"), ("length", "<i8"), ("crc", "<u4"),
+                        ("record", "<u4"), ("file", "<u4"), ("slot", "<u4")])
+"""Where one live message's payload lies in a file; its pool record and its slot of the index."""
+_COLUMNS: Final = ("m_qpool", "m_offset", "m_length", "m_crc", "m_record", "m_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +110,8 @@ class LiveIndex:
             return None
         lsn = self.counter(Counter.DURABLE_LSN)
         live = qpool != 0
-        words, which = np.unique(word[live], return_inverse=True)
-        sizes = ENTRY.size + padded_many(length[live])
-        counts = np.bincount(which, minlength=len(words))
-        totals = np.bincount(which, weights=sizes, minlength=len(words))
-        listed = words.tolist()
-        return Look(lsn, dict(zip(listed, counts.tolist(), strict=True)),
-                    {w: int(n) for w, n in zip(listed, totals.tolist(), strict=True)})
+        sizes = ENTRY.size + padded_many(length[live].astype(np.int64))
+        return Look(lsn, *_by_word(word[live], sizes))
 
     def _settled(self, seen: int, wait: Callable[[], None]) -> bool:
         """Has the group that was in progress at version `seen` committed?"""
@@ -136,16 +123,20 @@ class LiveIndex:
             wait()
         return False
 
-    def bodies_in(self, word: int) -> list[Body]:
-        """Live messages whose payload lies in this file, by offset. A message that ended while we
-        looked is left out: its id is compared before and after its other columns are read."""
+    def bodies_in(self, word: int) -> Vector:
+        """Live messages whose payload lies in this file, by offset (rows of BODY). A message that
+        ended while we looked is left out: its id is compared before and after its other columns are
+        read."""
         before, where = self._columns("m_qpool", "m_location")
-        index = np.flatnonzero((where == word) & (before != 0))
-        rows = [column[index] for column in self._columns(*_COLUMNS)]
-        after = self._columns("m_qpool")[0][index]
-        same = (rows[0] == before[index]) & (after == rows[0]) & (rows[1] == word)
-        chosen = [column[same].tolist() for column in rows]
-        return sorted((Body(*row) for row in zip(*chosen, strict=True)), key=lambda b: b.offset)
+        slots = np.flatnonzero((where == word) & (before != 0))
+        rows = np.zeros(len(slots), dtype=BODY)
+        for name, column in zip(_COLUMNS, self._columns(*_COLUMNS), strict=True):
+            rows[name.removeprefix("m_")] = column[slots]
+        rows["slot"] = slots
+        again, after = self._columns("m_location", "m_qpool")
+        same = (rows["qpool"] == before[slots]) & (after[slots] == rows["qpool"])
+        rows = rows[same & (again[slots] == word)]
+        return np.asarray(rows[np.argsort(rows["offset"], kind="stable")])
 
     def _columns(self, *names: str) -> list[Vector]:
         """Copies, so that no view of the segment outlives the call."""
@@ -166,7 +157,21 @@ def _readable(descriptor: int) -> bool:
     return bool(poll.poll(0))
 
 
-def padded_many(lengths: Vector) -> Vector:
-    """format.store.padded for many: bytes that payloads take in a store file."""
-    step = padded(1)
-    return np.asarray(-(-lengths.astype(np.int64) // step) * step)
+def _by_word(words: Vector, sizes: Vector) -> tuple[dict[int, int], dict[int, int]]:
+    """How many bodies lie in each file, and how many bytes they take. The files of a kind have
+    numbers close together, so nothing is sorted."""
+    counts: dict[int, int] = {}
+    totals: dict[int, int] = {}
+    kinds = words >> KIND_SHIFT
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        mine, weights = words[kinds == kind], sizes[kinds == kind]
+        first, last = int(mine.min()), int(mine.max())
+        if last - first > len(words) + FEW_FILES:  # never: but memory must not depend on that
+            listed, mine = np.unique(mine, return_inverse=True)
+        else:
+            listed, mine = np.arange(first, last + 1), mine - first
+        found = np.bincount(mine)
+        bytes_ = np.bincount(mine, weights=weights)
+        for i in np.flatnonzero(found).tolist():
+            counts[int(listed[i])], totals[int(listed[i])] = int(found[i]), int(bytes_[i])
+    return counts, totals

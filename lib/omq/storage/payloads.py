@@ -10,6 +10,9 @@ Errors: BodyUnavailable with where and why; never OSError.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from operator import add
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +25,10 @@ from omq.storage.files import File, open_file
 
 FILES_MAX: Final = 64
 """Open files of one reader: enough for the files that its next messages lie in."""
+GAP_BYTES: Final = 16 * limits.KIB
+"""Between two payloads that are read at once: less than what a read of its own costs."""
+RUN_BYTES_MAX: Final = 4 * limits.MIB
+"""Of payloads that are read at once; a larger one is read alone."""
 PAYLOAD_BYTES_MAX: Final = limits.BODY_BYTES_MAX + limits.MIB
 """A body and all that stands before it."""
 
@@ -60,6 +67,19 @@ class PayloadReader:
             raise self._unavailable(qpool, word, f"the file ends in it ({len(data)} of {length} B)")
         return data
 
+    def read_runs(self, word: int, offsets: Sequence[int], lengths: Sequence[int]
+                  ) -> Iterator[tuple[int, int, bytes]]:
+        """Many payloads of one file, by ascending offsets, neighbours read together: (how many,
+        offset of the first, the bytes from there on). The bytes may be too few, or none at all:
+        `read` says why."""
+        for begin, end in _runs(offsets, lengths):
+            stop = max(map(add, offsets[begin:end], lengths[begin:end]))
+            data = b""
+            if stop - offsets[begin] <= PAYLOAD_BYTES_MAX:
+                with suppress(BodyUnavailable, DiskError):
+                    data = self._open(word, 0).read(stop - offsets[begin], offsets[begin])
+            yield end - begin, offsets[begin], data
+
     def _open(self, word: int, qpool: int) -> File:
         file = self._files.get(word)
         if file is not None:
@@ -87,6 +107,18 @@ class PayloadReader:
         """Close all files; reading opens them again."""
         while self._files:
             self._files.popitem()[1].close()
+
+
+def _runs(offsets: Sequence[int], lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """What to read at once, as [begin, end)."""
+    begin = 0
+    for i in range(1, len(offsets)):
+        if (offsets[i] - offsets[i - 1] - lengths[i - 1] > GAP_BYTES
+                or offsets[i] + lengths[i] - offsets[begin] > RUN_BYTES_MAX):
+            yield begin, i
+            begin = i
+    if offsets:
+        yield begin, len(offsets)
 
 
 def read_payload(paths: SpoolPaths, word: int, offset: int, length: int, qpool: int = 0) -> bytes:

@@ -16,7 +16,10 @@ Errors: DiskError (latched); SpoolFull (nothing that a location names is affecte
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
 
 from omq.base import clock
 from omq.base.checksum import crc32c
@@ -24,6 +27,7 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.format.findings import Finding, Kind
 from omq.format.store import (
+    ALIGNMENT,
     ENTRY,
     HEADER_BYTES,
     STORE_MAGIC,
@@ -31,14 +35,17 @@ from omq.format.store import (
     StoreHeader,
     decode_entry,
     decode_header,
-    encode_entry,
-    padded,
+    encode_entries,
+    padded_many,
 )
 from omq.storage import durable
 from omq.storage.disk import Buffer
 from omq.storage.files import File, open_file, read_salvaged, write_new_file
 
+Vector = np.ndarray[Any, np.dtype[Any]]
 FLUSH_BYTES: Final = 1 << 20  # payloads are collected up to here, then written with one call
+ENTRIES_MAX: Final = 4096  # of these, which bounds what is added up for one call
+_PADDING: Final = [bytes(-length % ALIGNMENT) for length in range(ALIGNMENT)]
 _NAME = re.compile(r"([0-9]{10})\.sto")
 _PAGE: Final = 4096  # unit of reading around bad places, and of the search behind zeros
 
@@ -69,22 +76,49 @@ class StoreWriter:
         self._waiting_bytes = 0
         self._unsynced = False
 
-    def append(self, qpool: int, payload: Buffer, crc: int | None = None) -> tuple[int, int]:
-        """Add a payload (`crc`: its CRC-32C, if known): the number of the file and the offset of
-        the payload in it. Neither counts before `sync`."""
-        length = len(payload)
-        need = ENTRY.size + padded(length)
-        if self._file is None or self.offset + need > max(self._file_bytes, need + self._page):
-            self._next_file()
-        entry = encode_entry(qpool, length, crc32c(payload) if crc is None else crc)
-        at = self.offset + ENTRY.size
-        self._waiting += (entry, payload, bytes(padded(length) - length))
-        self._waiting_bytes += need
-        self.offset += need
+    def append(self, qpool: int, payload: Buffer) -> tuple[int, int]:
+        """Add a payload: the number of the file and the offset of the payload in it. Neither counts
+        before `sync`."""
+        numbers, offsets = self.append_many(np.array([qpool]), [payload],
+                                            np.array([crc32c(payload)]))
+        return int(numbers[0]), int(offsets[0])
+
+    def append_many(self, qpools: Vector, payloads: Sequence[Buffer], crcs: Vector
+                    ) -> tuple[Vector, Vector]:
+        """As `append`, for payloads whose CRC-32C are known: the numbers and the offsets."""
+        lengths = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
+        needs = ENTRY.size + padded_many(lengths)
+        entries = memoryview(encode_entries(qpools, lengths, crcs))
+        numbers, offsets = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
+        at = 0
+        while at < len(lengths):
+            first = int(needs[at])
+            if self._file is None or self.offset + first > max(self._file_bytes,
+                                                               first + self._page):
+                self._next_file()
+            # As many as the file takes, but not more than are written with one call.
+            room = min(self._file_bytes - self.offset, FLUSH_BYTES - self._waiting_bytes)
+            ends = np.cumsum(needs[at : at + ENTRIES_MAX])
+            count = max(1, int(np.searchsorted(ends, room, side="right")))
+            chosen = slice(at, at + count)
+            numbers[chosen] = self.number
+            offsets[chosen] = self.offset + ends[:count] - needs[chosen] + ENTRY.size
+            pieces: list[Buffer] = [b""] * (3 * count)
+            pieces[::3] = [entries[i : i + ENTRY.size] for i in range(
+                at * ENTRY.size, (at + count) * ENTRY.size, ENTRY.size)]
+            pieces[1::3] = payloads[chosen]
+            pieces[2::3] = [_PADDING[length % ALIGNMENT] for length in lengths[chosen].tolist()]
+            self._wait(pieces, int(ends[count - 1]))
+            at += count
+        return numbers, offsets
+
+    def _wait(self, pieces: list[Buffer], size: int) -> None:
+        self._waiting += pieces
+        self._waiting_bytes += size
+        self.offset += size
         self._unsynced = True
         if self._waiting_bytes >= FLUSH_BYTES:
             self._flush()
-        return self.number, at
 
     def sync(self) -> None:
         """Make everything appended so far durable."""
@@ -98,7 +132,8 @@ class StoreWriter:
     def _flush(self) -> None:
         if self._waiting:
             assert self._file is not None
-            self._file.write(self._waiting, self.offset - self._waiting_bytes)
+            one = self._waiting if len(self._waiting) == 3 else [b"".join(self._waiting)]
+            self._file.write(one, self.offset - self._waiting_bytes)
             self._waiting, self._waiting_bytes = [], 0
 
     def _next_file(self) -> None:

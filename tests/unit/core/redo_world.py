@@ -22,10 +22,9 @@ from omq.core.state import IDEL, PERSISTENT, SPECIAL_QUEUES, Core, Party, QueueR
 from omq.core.statistics import Statistics
 from omq.core.tables import Tables
 from omq.format.index import EntryState
-from omq.format.journal import RELOCATION
 from omq.format.message import Descriptor, Part, encode, id_hash
 from omq.format.pool import RECORD_BYTES, Message, lease_tag
-from omq.format.wire import Settlement
+from omq.format.wire import MOVED, Settlement
 from omq.storage import control as poolctrl
 from omq.storage.disk import Disk
 from omq.storage.journal import JournalWriter
@@ -191,8 +190,8 @@ class World:
     def relocate(self, slot: int) -> None:
         """The body of a message goes to a store file."""
         t = self.core.t
-        row = RELOCATION.pack(t.m_qpool[slot], 1 << 30 | 7, 4096 + slot, t.m_record[slot],
-                              t.m_file[slot])
+        row = MOVED.pack(t.m_qpool[slot], 1 << 30 | 7, 4096 + slot, t.m_record[slot],
+                         t.m_file[slot], slot, 0)
         assert relocate(self.core, memoryview(row)) == 1
 
     def live(self) -> list[int]:

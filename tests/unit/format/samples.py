@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from omq.base.checksum import crc32c
 from omq.format import archive, double_write, index, journal, message, pool, poolctrl, store
 from omq.format.archive_block import seal_rows
@@ -81,7 +83,7 @@ def double_write_file() -> bytes:
 def store_file() -> bytes:
     header = store.StoreHeader(store.STORE_MAGIC, 6, UUID, TIME_NS).encode()
     body = payload()
-    entry = store.encode_entry(76, len(body), crc32c(body))
+    entry = store.encode_entries(*map(np.array, ([76], [len(body)], [crc32c(body)])))
     return header + entry + body.ljust(store.padded(len(body)), b"\0")
 
 
