@@ -1,15 +1,64 @@
 """The manager's end of the request queue: waits in one place, then takes all that is there.
 
+Two clients that ask, are answered and ask again fall into step: while the request of one is made
+durable that of the other arrives, so that each group has one request and costs a sync of its own.
+So the manager waits a moment for those who were answered in the group before: as many requests as
+the last two groups had make one group. Only up to as many clients as there are processors: with
+more, whoever waits takes the processor from those it waits for. A wait in vain is not repeated
+soon.
+
 A signal ends the wait with an empty batch. If somebody removes the queue (ipcrm), IpcRemoved: the
 manager ends and the next one makes a new queue, to which the clients come by themselves.
 """
 
 from __future__ import annotations
 
+import os
+import time
+from typing import Final
+
 import sysv_ipc
 
 from omq.base.errors import IpcRemoved
 from omq.format.wire import REQUEST_TYPE
+
+GATHER_NS: Final = 100_000
+"""How long a group waits for the others: a client asks again this soon if at all."""
+PAUSE_MAX: Final = 1024
+"""Groups without another try, at most, after waits in vain."""
+
+
+class Company:
+    """How many requests a group should wait for. `most`: above it, for none."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._wanted = 0
+        self._proven = False  # so many came when they were waited for
+        self._before = 0
+        self._vain = 0  # waits in a row
+        self._pause = 0  # groups to come that wait for nobody
+
+    def wanted(self, count: int) -> int:
+        """A group has `count` requests: how many it should have."""
+        return max(count, self._wanted) if count else 0
+
+    def had(self, count: int, *, waited: bool) -> None:
+        """A group goes on with `count` requests."""
+        if not count:
+            return
+        if waited:
+            self._proven = count >= self._wanted
+            self._vain = 0 if self._proven else self._vain + 1
+            self._pause = 0 if self._proven else min(1 << self._vain, PAUSE_MAX)
+            self._wanted = count if self._proven else 0
+        elif self._pause:
+            self._pause -= 1
+        else:
+            self._wanted = max(count, self._wanted) if self._proven else count + self._before
+        if self._wanted > self._most:
+            self._wanted, self._proven = 0, False
+        self._before = count
 
 
 class Requests:
@@ -18,23 +67,39 @@ class Requests:
     def __init__(self, queue: sysv_ipc.MessageQueue) -> None:
         self.queue = queue
         self._receive = queue.receive
+        self._company = Company(len(os.sched_getaffinity(0)))
 
     def take(self, limit: int) -> list[bytes]:
-        """Wait for one request or wake-up, then take all that are there, up to `limit`."""
+        """Wait for one request or wake-up, then take all that are there, or come at once, up to
+        `limit`."""
         out: list[bytes] = []
+        company = self._company
+        try:
+            first, kind = self._receive(block=True)
+            if kind == REQUEST_TYPE:
+                out.append(first)
+            self._drain(out, limit)
+            wanted = company.wanted(len(out))
+            waited = len(out) < wanted
+            if waited:
+                end = time.monotonic_ns() + GATHER_NS
+                while len(out) < wanted and time.monotonic_ns() < end:
+                    os.sched_yield()
+                    self._drain(out, limit)
+            company.had(len(out), waited=waited)
+        except sysv_ipc.ExistentialError as error:
+            raise IpcRemoved(what="message queue", id=self.queue.id) from error
+        except sysv_ipc.Error:  # a signal
+            pass
+        return out
+
+    def _drain(self, out: list[bytes], limit: int) -> None:
+        """All that are there."""
         receive, add = self._receive, out.append
         try:
-            first, kind = receive(block=True)
-            if kind == REQUEST_TYPE:
-                add(first)
             while len(out) < limit:
                 raw, kind = receive(block=False)
                 if kind == REQUEST_TYPE:
                     add(raw)
         except sysv_ipc.BusyError:
             pass
-        except sysv_ipc.ExistentialError as error:
-            raise IpcRemoved(what="message queue", id=self.queue.id) from error
-        except sysv_ipc.Error:  # a signal
-            pass
-        return out
