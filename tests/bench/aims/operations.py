@@ -26,7 +26,7 @@ DEPTHS = (1000, 100_000, 1_000_000)
 OTHER = "OTHER"
 BODY = bytes(200)
 BATCH, ORDER = 100, 100
-COUNT, COUNT_QUICK = 5000, 100  # messages of one sample
+COUNT, COUNT_QUICK = 10_000, 100  # messages of one sample
 BROWSES, BROWSE_ROWS = 20, 100
 CHANGE_MAX = 1.2
 _FILL = 1000
@@ -109,6 +109,7 @@ def bench(setting: Setting) -> list[Finding]:
             deck = Deck(peer, stack, COUNT_QUICK if setting.quick else COUNT)
             for depth in depths:
                 deck.fill(depth)
+                peer.settle()
                 for name, cost in _costs(deck, depth, setting.timing.rounds).items():
                     costs.setdefault(name, {})[depth] = cost
                     said(f"operations: {name} at {depth:,}: {cost:.1f} us\n")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from omq.base.checksum import crc32c
 from omq.base.errors import BodyUnavailable, DiskError, SpoolFull
 from omq.format.findings import Kind
 from omq.format.location import LocationKind, location
 from omq.format.store import ENTRY
 from omq.storage import durable, journal, store
-from omq.storage.payloads import PayloadReader, read_payload
-from omq.storage.spool import SpoolInfo
+from omq.storage.payloads import GAP_BYTES, PayloadReader, read_payload
+from omq.storage.spool import SpoolInfo, create_spool
 from omq.storage.store import (
     StoreWriter,
     remove_store_file,
@@ -223,3 +226,46 @@ def test_a_full_disk_refuses_volatile_bodies(info: SpoolInfo) -> None:
     disk.failures.clear()
     number, (offset,) = bodies.append([b"y"])
     assert _read_volatile(info, number, offset, 1) == b"y" and bodies.live == {1: 1}
+
+
+def test_many_at_once_go_to_the_places_of_one_after_the_other(
+        info: SpoolInfo, writer: StoreWriter, tmp_path: Path) -> None:
+    """Over the ends of files, and with payloads larger than a file."""
+    bodies = [bytes([n % 251]) * size for n, size in enumerate(
+        [0, 1, 7, 8, 9, 3000, 200_000, 5, *range(100, 900, 3)])]
+    crcs = np.array([crc32c(body) for body in bodies])
+    numbers, offsets = writer.append_many(np.arange(1, len(bodies) + 1), bodies, crcs)
+    writer.sync()
+    other = create_spool(tmp_path / "other")
+    single = StoreWriter(other.paths, SETTINGS, other.uuid)
+    assert [single.append(n + 1, body) for n, body in enumerate(bodies)] == list(
+        zip(numbers.tolist(), offsets.tolist(), strict=True))
+    single.sync()
+    assert len(set(numbers.tolist())) > 2
+    for paths in (info.paths, other.paths):
+        reader = PayloadReader(paths)
+        for number, offset, body in zip(numbers.tolist(), offsets.tolist(), bodies, strict=True):
+            assert reader.read(_in_store(number), offset, len(body)) == body
+        reader.close()
+    for number in store_numbers(info.paths):
+        found = [scan_store_file(each.paths, number, each.uuid) for each in (info, other)]
+        assert found[0] == found[1] and not found[0][1]
+
+
+def test_payloads_are_read_with_their_neighbours(info: SpoolInfo, writer: StoreWriter) -> None:
+    disk = use_faulty()
+    bodies = [bytes([n]) * 1000 for n in range(1, 9)]
+    places = [writer.append(n, body)[1] for n, body in enumerate(bodies)]
+    writer.sync()
+    far = [*places[:4], places[4] + GAP_BYTES, places[5] + GAP_BYTES]  # the last is cut, then empty
+    reader = PayloadReader(info.paths)
+    disk.calls.clear()
+    runs = list(reader.read_runs(_in_store(1), far, [1000] * 6))
+    assert [(count, base) for count, base, _ in runs] == [(4, places[0]), (2, far[4])]
+    data = runs[0][2]
+    assert [data[at - places[0] : at - places[0] + 1000] for at in places[:4]] == bodies[:4]
+    assert len(runs[1][2]) < 2000
+    assert list(reader.read_runs(_in_store(9), [0], [10])) == [(1, 0, b"")], "no such file"
+    assert list(reader.read_runs(_in_store(1), [0], [1 << 40])) == [(1, 0, b"")], "no length"
+    assert list(reader.read_runs(_in_store(1), [], [])) == []
+    reader.close()
