@@ -34,6 +34,11 @@ class ControlLine:
             self._socket.close()
             raise
 
+    @property
+    def descriptor(self) -> int:
+        """Of the socket."""
+        return self._socket.fileno()
+
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         """The answer to one question."""
         self._socket.sendall((json.dumps(question) + "\n").encode())

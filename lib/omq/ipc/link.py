@@ -2,10 +2,10 @@
 away.
 
 A request is written into the channel, its 96 bytes go on the request queue, and the client waits on
-its semaphore, without a time-out of its own: the watcher nudges it once a second. The manager's end
-shows as: semaphore or queue removed, end of the control connection, or no answer. The client then
-registers again with its old token and learns whether the request under way was carried out; if not,
-the same request goes again under the same number.
+its semaphore, without a time-out of its own: the watcher nudges it when there is reason to look.
+The manager's end shows as: semaphore or queue removed, end of the control connection, or no answer.
+The client then registers again with its old token and learns whether the request under way was
+carried out; if not, the same request goes again under the same number.
 
 Invariants: 1. a request's bytes are kept until it is answered; 2. a request number is never used
 for two requests; 3. a reply counts only with the number of the request under way.
@@ -134,7 +134,7 @@ class Link:
         self._area = self._channel[request:]
         self.room = len(self._area)
         self._gate = Gate(self._semaphore)
-        watcher.add(self._gate)
+        watcher.add(self._gate, line.descriptor, self._timeout_s)
         return facts
 
     def _drop(self) -> None:

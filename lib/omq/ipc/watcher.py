@@ -1,10 +1,12 @@
-"""The watcher: one thread a process that nudges the waits of its links once a second.
+"""The watcher: one thread a process that ends the waits of its links when there is reason to look.
 
 A client waits for its reply in semop(2), the cheapest wait there is. It has no time-out: the
 published wheels of sysv_ipc are built without semtimedop, and calling that through ctypes costs a
-client with cold caches as much as all the rest of a request. So this thread releases the semaphore
-of every link that waits (ipc.gate); the link knows that this is no reply, looks whether its manager
-still lives and what time it is, and waits again.
+client with cold caches as much as all the rest of a request. So this thread watches the control
+connections, which end with the manager, and the time: then it releases the semaphore of every link
+that waits (ipc.gate); the link knows that this is no reply, looks whether its manager still lives
+and what time it is, and waits again. While nothing happens the thread wakes every few seconds, a
+tenth of the shortest time-out, and nobody else wakes at all.
 
 Links are held weakly. The thread takes no signals. It ends with the last link, and for the moment
 of a fork: a process forks with the threads of its user only, and a child starts without links.
@@ -12,13 +14,17 @@ of a fork: a process forks with the threads of its user only, and a child starts
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import threading
+from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import ref
 
-PERIOD_S: Final = 1.0
+PERIOD_MIN_S: Final = 1.0
+PERIOD_MAX_S: Final = 10.0
 NAME: Final = "omq-watcher"
 
 
@@ -28,58 +34,98 @@ class Nudged(Protocol):
     def nudge(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    link: ref[Nudged]
+    connection: int  # descriptor
+    timeout_s: float
+
+
 class _Watcher:
     """The links, and the thread while there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._links: tuple[ref[Nudged], ...] = ()  # replaced, never changed: the thread reads it
+        self._watched: tuple[_Watched, ...] = ()  # replaced, never changed: the thread reads it
         self._thread: threading.Thread | None = None
-        self._end = threading.Event()
+        self._bell = -1  # eventfd: the links are others now, or this is the end
+        self._ending = False
 
-    def add(self, link: Nudged) -> None:
+    def add(self, link: Nudged, connection: int, timeout_s: float) -> None:
         with self._lock:
-            self._links = (*self._others(link), ref(link))
+            self._watched = (*self._others(link), _Watched(ref(link), connection, timeout_s))
             self._start()
 
     def discard(self, link: Nudged) -> None:
         with self._lock:
-            self._links = self._others(link)
-            if not self._links:
+            self._watched = self._others(link)
+            if self._watched:
+                self._ring()
+            else:
                 self._stop()
 
-    def _others(self, link: Nudged) -> tuple[ref[Nudged], ...]:
-        return tuple(each for each in self._links if each() not in (None, link))
+    def _others(self, link: Nudged) -> tuple[_Watched, ...]:
+        return tuple(each for each in self._watched if each.link() not in (None, link))
 
     def before_fork(self) -> None:
         self._lock.acquire()  # nobody changes anything until the fork has happened
         self._stop()
 
     def after_fork(self) -> None:
-        if self._links:
+        if self._watched:
             self._start()
         self._lock.release()
 
     def _start(self) -> None:
-        if self._thread is None:
-            self._end.clear()
-            self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
-            self._thread.start()
+        if self._thread is not None:
+            self._ring()
+            return
+        self._ending = False
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+        self._thread.start()
+
+    def _ring(self) -> None:
+        if self._thread is not None:
+            os.eventfd_write(self._bell, 1)
 
     def _stop(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._end.set()
-            thread.join()
+        if self._thread is None:
+            return
+        self._ending = True
+        self._ring()
+        self._thread.join()
+        self._thread = None
+        os.close(self._bell)
 
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while not self._end.wait(PERIOD_S):
-            self._nudge_all()  # whose variables end with it: a link is kept by its user only
+        while not self._ending:
+            watched = self._watched
+            shortest_s = min((each.timeout_s for each in watched), default=0.0)
+            period_s = min(max(shortest_s / 10, PERIOD_MIN_S), PERIOD_MAX_S)
+            rung, ended = self._wait(period_s, [each.connection for each in watched])
+            if ended or not rung:
+                self._nudge_all()  # whose variables end with it: a link is kept by its user only
+            if ended:  # and stays so until its link looks: it may be busy elsewhere
+                self._wait(PERIOD_MIN_S, [])
+
+    def _wait(self, timeout_s: float, connections: list[int]) -> tuple[bool, bool]:
+        """Did the bell ring, has a connection ended?"""
+        poll = select.poll()
+        for descriptor in connections:
+            poll.register(descriptor, select.POLLRDHUP)
+        poll.register(self._bell, select.POLLIN)
+        found = [descriptor for descriptor, _ in poll.poll(timeout_s * 1000)]
+        rung = self._bell in found
+        if rung:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._bell)
+        return rung, len(found) > rung
 
     def _nudge_all(self) -> None:
-        for each in self._links:
-            link = each()
+        for each in self._watched:
+            link = each.link()
             if link is not None:
                 link.nudge()
 
@@ -87,13 +133,14 @@ class _Watcher:
 _watcher = _Watcher()
 
 
-def add(link: Nudged) -> None:
-    """From now on nudge it."""
-    _watcher.add(link)
+def add(link: Nudged, connection: int, timeout_s: float) -> None:
+    """From now on nudge it when this connection (a descriptor) ends, and so often that a time-out
+    of so many seconds is noticed."""
+    _watcher.add(link, connection, timeout_s)
 
 
 def discard(link: Nudged) -> None:
-    """No more."""
+    """No more; before its connection is closed."""
     _watcher.discard(link)
 
 

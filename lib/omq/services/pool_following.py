@@ -119,6 +119,7 @@ class Following:
         """Until the manager is gone, or a signal to stop or to reload."""
         signals = self._context.signals
         seen = -1
+        told: tuple[int, int] | None = None
         while not signals.stopping and self._index.running:
             if signals.take_reload():
                 self.reload = True
@@ -127,11 +128,11 @@ class Following:
             if self._is_due():
                 self._checkpoint()
                 self._round()
-            now = clock.monotonic_ns()
-            if now >= self._status_ns:
-                self._status_ns = now + STATUS_PERIOD_NS
-                self._context.notifier.status(self.status())
             before, seen = seen, self._index.counter(Counter.DURABLE_LSN)
+            now = clock.monotonic_ns()
+            if now >= self._status_ns and told != (seen, self._checkpoint_lsn):
+                self._status_ns, told = now + STATUS_PERIOD_NS, (seen, self._checkpoint_lsn)
+                self._context.notifier.status(self.status())
             self._pulse.wait(QUIET_PERIODS if seen == before else 1, self._index.pidfd)
         if self._index.running or self._ended_in_order():
             self._pulse.busy("taking the last checkpoint")

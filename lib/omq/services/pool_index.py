@@ -30,6 +30,7 @@ from omq.format.findings import Finding
 from omq.format.index import COUNTERS_AT, TABLES_AT, Counter, IndexFlag, read_header
 from omq.format.location import KIND_SHIFT
 from omq.format.store import ENTRY, padded_many
+from omq.storage import durable
 from omq.storage.segment import AttachedIndex, read_ids
 
 Vector = np.ndarray[Any, np.dtype[Any]]
@@ -63,6 +64,7 @@ class LiveIndex:
         self.epoch = self._attached.header.epoch
         self.uuid = self._attached.header.uuid
         self.pidfd = self._watch()
+        self._ids_written: tuple[int, int] | None = None  # ids.json when it named this manager
 
     def _watch(self) -> int:
         """A descriptor that is readable when the manager has ended; -1 when it already has. Asked
@@ -81,8 +83,12 @@ class LiveIndex:
         """Does this manager still run, and is it the one that clients find?"""
         if self.pidfd < 0 or _readable(self.pidfd):
             return False
-        ids = read_ids(self._paths)
-        return ids is not None and ids.epoch == self.epoch
+        found = durable.status(self._paths.ids)
+        written = None if found is None else (found.st_ino, found.st_mtime_ns)
+        if written is None or written != self._ids_written:  # else it says what it said before
+            ids = read_ids(self._paths)
+            self._ids_written = written if ids is not None and ids.epoch == self.epoch else None
+        return self._ids_written is not None
 
     @property
     def complete(self) -> bool:

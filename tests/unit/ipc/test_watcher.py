@@ -1,8 +1,9 @@
-"""The watcher nudges what waits, and is in nobody's way."""
+"""The watcher nudges what waits, when there is reason to, and is in nobody's way."""
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import weakref
 from collections.abc import Iterator
@@ -11,23 +12,39 @@ import pytest
 
 from omq.ipc import watcher
 
+WAIT_S = 60.0
+
 
 class Waiting:
-    """Counts its nudges."""
+    """Counts its nudges; a connection of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float = 0.1) -> None:
         self.nudged = threading.Event()
+        self.before = 0
+        self.here, self.there = socket.socketpair()
+        watcher.add(self, self.here.fileno(), timeout_s)
 
     def nudge(self) -> None:
+        """`before`: nudges while the connection was there."""
+        self.before += self.there.fileno() >= 0
         self.nudged.set()
+
+    def leave(self) -> None:
+        watcher.discard(self)
+        self.here.close()
+        self.there.close()
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(watcher, "PERIOD_S", 0.01)
+    """Time-outs of 0.1 s are looked at every 10 ms, long ones in an hour."""
+    monkeypatch.setattr(watcher, "PERIOD_MIN_S", 0.01)
+    monkeypatch.setattr(watcher, "PERIOD_MAX_S", 3600.0)
     assert not threads()
+    before = os.listdir("/proc/self/fd")
     yield
     assert not threads()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def threads() -> list[threading.Thread]:
@@ -37,41 +54,67 @@ def threads() -> list[threading.Thread]:
 @pytest.mark.usefixtures("soon")
 def test_all_are_nudged_until_they_leave() -> None:
     one, other = Waiting(), Waiting()
-    watcher.add(one)
-    watcher.add(other)
-    assert one.nudged.wait(60) and other.nudged.wait(60)
-    watcher.discard(one)
+    assert one.nudged.wait(WAIT_S) and other.nudged.wait(WAIT_S)
+    one.leave()
     one.nudged.clear()
     other.nudged.clear()
-    assert other.nudged.wait(60)
+    assert other.nudged.wait(WAIT_S)
     assert not one.nudged.is_set()
     assert len(threads()) == 1
-    watcher.discard(other)
+    other.leave()
+
+
+@pytest.mark.usefixtures("soon")
+def test_the_end_of_a_connection_is_told_at_once() -> None:
+    """To all, and again while the link has not looked; who comes later is watched from then on."""
+    quiet, link = Waiting(1e6), Waiting(1e6)
+    link.there.close()
+    for each in (link, link, quiet):
+        each.nudged.clear()
+        assert each.nudged.wait(WAIT_S)
+    link.leave()
+    late = Waiting(1e6)
+    late.there.close()
+    assert late.nudged.wait(WAIT_S)
+    late.leave()
+    quiet.leave()
+
+
+@pytest.mark.usefixtures("soon")
+def test_nobody_is_woken_while_nothing_happens() -> None:
+    quiet = Waiting(1e6)
+    for _ in range(20):
+        Waiting(1e6).leave()
+    quiet.there.send(b"a line of an answer")
+    Waiting(1e6).leave()
+    quiet.there.close()
+    assert quiet.nudged.wait(WAIT_S)
+    assert quiet.before == 0, "it was nudged before its connection ended"
+    quiet.leave()
 
 
 @pytest.mark.usefixtures("soon")
 def test_a_fork_has_no_second_thread_and_the_parent_goes_on() -> None:
     link = Waiting()
-    watcher.add(link)
     pid = os.fork()
     if not pid:
-        mine = Waiting()
         alone = threading.active_count() == 1
-        watcher.add(mine)
-        os._exit(0 if alone and mine.nudged.wait(60) else 1)
+        mine = Waiting()
+        os._exit(0 if alone and mine.nudged.wait(WAIT_S) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     link.nudged.clear()
-    assert link.nudged.wait(60)
-    watcher.discard(link)
+    assert link.nudged.wait(WAIT_S)
+    link.leave()
 
 
 @pytest.mark.usefixtures("soon")
 def test_a_link_is_not_kept_alive() -> None:
     link, other = Waiting(), Waiting()
-    watcher.add(link)
-    watcher.add(other)
     gone = weakref.ref(link)
+    connections = link.here, link.there
     del link
     assert gone() is None
-    assert other.nudged.wait(60)
-    watcher.discard(other)
+    assert other.nudged.wait(WAIT_S)
+    other.leave()
+    for connection in connections:
+        connection.close()
