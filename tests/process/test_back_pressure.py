@@ -11,20 +11,20 @@ from omq.base import events
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S
 
-LIMIT = 50
+LIMIT = 1024  # what the smallest checkpoint_journal_bytes_max allows
 
 
 def test_clients_are_slowed_down_until_pool_writer_has_caught_up(omq_instance: Instance) -> None:
     instance = omq_instance
-    instance.settings(checkpoint_lag_frames_max=LIMIT)
+    instance.settings(checkpoint_lag_frames_max=1, checkpoint_journal_bytes_max=1 << 16)
     instance.start(MANAGER, WRITER)
     with instance.connect() as c:
         c.put("A", b"first")
         ask_until(c, lambda counters: counters["checkpoint_lsn"] > 0)
         instance.children[WRITER].signal(signal.SIGSTOP)
         instance.children[WRITER].wait_stopped()
-        for n in range(4 * LIMIT):
-            c.put("A", b"%d" % n)
+        for _ in range(40):
+            c.put_many("A", [b"more"] * 100)
         (said,) = instance.events(events.BACK_PRESSURE.number)
         assert said["frames"] > said["limit"] == LIMIT
         assert not instance.events(events.BACK_PRESSURE_OVER.number)
@@ -34,7 +34,7 @@ def test_clients_are_slowed_down_until_pool_writer_has_caught_up(omq_instance: I
         assert over["frames"] < LIMIT and over["paused_ms"] > 0
         counters = c.control({"op": "status"})["counters"]
         assert counters["paused_ms"] == over["paused_ms"]
-    assert len(instance.drain("A")) == 4 * LIMIT + 1
+    assert len(instance.drain("A")) == 4001
 
 
 def ask_until(c: omq.Connection, condition: Callable[[dict[str, int]], bool]) -> None:

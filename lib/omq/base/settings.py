@@ -91,7 +91,8 @@ class Settings:
     checkpoint_journal_bytes_max: int = _number("pool", 64 * MIB, 64 * KIB, 16 * GIB,
         "a checkpoint is also taken after this much journal, for the same reason")
     checkpoint_lag_frames_max: int = _number("pool", 1_000_000, 0, 1_000_000_000,
-        "journal frames behind the checkpoint from which on clients are slowed down; 0: never")
+        "frames behind the checkpoint from which on clients are slowed down (never below two "
+        "checkpoint_journal_bytes_max); 0: never")
     pool_poll_ms: int = _number("pool", 100, 1, 10_000,
         "how often pool.writer looks at the manager; a quarter as often while that is idle")
 

@@ -21,11 +21,22 @@ from collections.abc import Callable
 from typing import Final
 
 from omq.base import clock
+from omq.base.settings import Settings
+from omq.format.journal import FRAME
 
 STEEPNESS: Final = 8
 """Pause, as a multiple of the work of the group before, at twice the limit."""
 PAUSE_MAX_NS: Final = 100_000_000
 PROGRESS_S: Final = 60
+
+
+def lag_limit(settings: Settings) -> int:
+    """Frames behind the checkpoint from which on there are pauses; 0: never. Not below twice what
+    may lie between two checkpoints while pool.writer keeps up."""
+    if not settings.checkpoint_lag_frames_max:
+        return 0
+    usual = settings.checkpoint_journal_bytes_max // FRAME.size
+    return max(settings.checkpoint_lag_frames_max, 2 * usual)
 
 
 class BackPressure:

@@ -25,7 +25,7 @@ from omq.base.errors import DiskError, OmqError, SpoolFull
 from omq.base.event_log import ERROR, FATAL, REPORT, WARNING
 from omq.base.fault import point
 from omq.format.index import Counter
-from omq.services.back_pressure import BackPressure
+from omq.services.back_pressure import BackPressure, lag_limit
 from omq.services.daemon import DaemonContext, last_trace, run_daemon
 from omq.services.manager_parts import Parts, build
 from omq.services.manager_tombstone import write_tombstone
@@ -45,7 +45,7 @@ class QueueManager:
         self._context = context
         self._log = context.log
         self._parts: Parts = build(context)
-        self._pressure = BackPressure(context.settings.checkpoint_lag_frames_max,
+        self._pressure = BackPressure(lag_limit(context.settings),
                                       self._parts.engine.core.t.counters[_CHECKPOINT])
         self._space_due = 0
         self._space_file = 0

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from omq.services.back_pressure import PAUSE_MAX_NS, PROGRESS_S, STEEPNESS, BackPressure
+from omq.base.settings import DEFAULTS
+from omq.services.back_pressure import (
+    PAUSE_MAX_NS,
+    PROGRESS_S,
+    STEEPNESS,
+    BackPressure,
+    lag_limit,
+)
 
 LIMIT = 1000
 MS = 1_000_000
@@ -60,6 +69,15 @@ def test_nobody_waits_for_a_writer_that_takes_no_checkpoints() -> None:
     assert world.group(LIMIT * 2, now_ns=stuck) and not world.pressure.active
     assert len(world.slept) == 1
     assert world.group(LIMIT * 2, now_ns=stuck, checkpoint=11) and world.pressure.active
+
+
+@pytest.mark.parametrize(("frames", "journal_bytes", "limit"), [
+    (1_000_000, 64 << 20, 1_048_576), (2_000_000, 64 << 20, 2_000_000), (1, 64 << 10, 1024),
+    (0, 64 << 20, 0)])
+def test_the_limit_leaves_room_for_two_checkpoints(frames: int, journal_bytes: int, limit: int
+                                                   ) -> None:
+    assert lag_limit(replace(DEFAULTS, checkpoint_lag_frames_max=frames,
+                             checkpoint_journal_bytes_max=journal_bytes)) == limit
 
 
 def test_no_limit() -> None:
