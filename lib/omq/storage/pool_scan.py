@@ -117,7 +117,8 @@ def _check(file: File, number: int, first: int, data: bytes, findings: list[Find
     good = named & _columns_fit(rows, number, np.arange(first, first + count))
     used = np.flatnonzero(good)
     good[used] = _crcs(data, rows, used)
-    for index in np.flatnonzero(~good & (named | _not_zero(data, count))).tolist():
+    odd = np.flatnonzero(~good)
+    for index in odd[named[odd] | _not_zero(data, count, odd)].tolist():
         findings.append(_reason(file, number, first + index, data, index * RECORD_BYTES))
     kind = rows["kind"]
     return PoolChunk(number, first, rows, good & (kind == RecordKind.LIVE),
@@ -130,10 +131,10 @@ def _named(data: bytes, count: int) -> Rows:
     return np.asarray(words.reshape(count, RECORD_BYTES // 4)[:, 0] == _MAGIC)
 
 
-def _not_zero(data: bytes, count: int) -> Rows:
+def _not_zero(data: bytes, count: int, which: Rows) -> Rows:
     words = np.frombuffer(data, dtype="<u8", count=count * RECORD_BYTES // 8) if count else \
         np.zeros(0, dtype="<u8")
-    return np.asarray(words.reshape(count, RECORD_BYTES // 8).any(axis=1))
+    return np.asarray(words.reshape(count, RECORD_BYTES // 8)[which].any(axis=1))
 
 
 def _columns_fit(rows: Rows, number: int, numbers: Rows) -> Rows:
