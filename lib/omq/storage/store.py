@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from omq.base import clock
 from omq.base.checksum import crc32c
@@ -42,7 +40,9 @@ from omq.storage import durable
 from omq.storage.disk import Buffer
 from omq.storage.files import File, open_file, read_salvaged, write_new_file
 
-Vector = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    from omq.format.store import Vector
+
 FLUSH_BYTES: Final = 1 << 20  # payloads are collected up to here, then written with one call
 ENTRIES_MAX: Final = 4096  # of these, which bounds what is added up for one call
 _PADDING: Final = [bytes(-length % ALIGNMENT) for length in range(ALIGNMENT)]
@@ -79,6 +79,8 @@ class StoreWriter:
     def append(self, qpool: int, payload: Buffer) -> tuple[int, int]:
         """Add a payload: the number of the file and the offset of the payload in it. Neither counts
         before `sync`."""
+        import numpy as np
+
         numbers, offsets = self.append_many(np.array([qpool]), [payload],
                                             np.array([crc32c(payload)]))
         return int(numbers[0]), int(offsets[0])
@@ -86,6 +88,8 @@ class StoreWriter:
     def append_many(self, qpools: Vector, payloads: Sequence[Buffer], crcs: Vector
                     ) -> tuple[Vector, Vector]:
         """As `append`, for payloads whose CRC-32C are known: the numbers and the offsets."""
+        import numpy as np  # clients know this module, and need none
+
         lengths = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
         needs = ENTRY.size + padded_many(lengths)
         entries = memoryview(encode_entries(qpools, lengths, crcs))
