@@ -9,7 +9,7 @@ import os
 from textual.widgets import DataTable, Static
 
 from omq.cli.top_app import TopApp
-from omq.cli.top_facts import age
+from omq.cli.top_facts import Moment, age, head
 from omq.services.options import Location
 from tests.process.operator_world import WAIT_S, Instance
 from tests.unit.omqdump.test_terminal import Terminal
@@ -33,6 +33,17 @@ def test_once_as_text_and_json(live: Instance) -> None:
 def test_ages() -> None:
     assert [age(seconds) for seconds in (0, 5, 99, 100, 7200, 400_000)] == [
         "-", "5s", "99s", "1m", "2h", "4d"]
+
+
+def test_it_says_that_clients_are_slowed_down() -> None:
+    counters = {"last_lsn": 9, "checkpoint_lsn": 3, "checkpoint_time": 0, "messages": 0,
+                "clients": 0, "journal_file": 1}
+    rates = dict.fromkeys(("puts", "gives", "dones", "groups", "journal_bytes"), 0.0)
+    for paused_ms, said in ((0.0, []), (250.0, [
+            "clients are slowed down: the manager pauses 25 % of the time, until pool.writer has "
+            "caught up"])):
+        now = Moment(0, "live", "", counters, (), (), {**rates, "paused_ms": paused_ms})
+        assert list(head(now))[2:] == said
 
 
 def test_the_screen_is_driven_by_keys(live: Instance) -> None:
