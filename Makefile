@@ -1,7 +1,8 @@
 # omq: `make run` shows the whole at work, `make test` proves it. See README.md.
 #
 #   make setup              the environment in .venv, at the versions of constraints.txt
-#   make run                real mail through an instance of its own; MAIL=path N=2000 CRASH=1
+#   make run                real mail through an instance of its own; N=2000 CRASH=1, and
+#                           OMQ_DEMO_MAIL=path (MAIL is the login shell's)
 #   make test               all tests; ARGS="tests/unit -k names" to choose
 #   make check              ruff, mypy strict, the tidy tests
 #   make analytics          a generated archive on Spark: tables, audit, report (needs a JRE 17)
@@ -35,7 +36,8 @@ setup: $(STAMP)
 # A package folder that appears later must be made known, hence the __init__ files.
 # setuptools comes first and builds without isolation: then its version is pinned like all others.
 $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard tools/*/__init__.py recovery/*/__init__.py spark/*/__init__.py)
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "omq needs Python 3.11")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "omq needs Python 3.11 or\
+	 newer, this is " + sys.executable + " " + sys.version.split()[0] + "; say make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
@@ -50,6 +52,10 @@ $(SPARK_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
 		--no-build-isolation --editable '.[dev,spark]'
 	touch $@
+
+ifeq ($(origin MAIL),command line)
+$(error your own mail is named by OMQ_DEMO_MAIL=$(MAIL): login shells set MAIL)
+endif
 
 run: setup
 	$(BIN)/python -m omqdemo
@@ -81,6 +87,7 @@ ifdef REPLAY
 	$(BIN)/python -m tests.crash.sim.run --replay $(REPLAY)
 else
 	$(BIN)/python -m tests.crash.sim.run --hours $(HOURS)
+	$(BIN)/python -m tests.model.mutants
 	OMQ_CRASH_LONG=1 $(BIN)/python -m pytest -s tests/crash/daemons $(ARGS)
 endif
 

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from tests.descriptors import Descriptors
+from tests.not_run import NotRun
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--regenerate-golden", action="store_true",
         help="write the golden files of tests/golden anew instead of comparing with them")
+    parser.addoption(
+        "--outcomes", metavar="FILE",
+        help="write a line for each test: its id, a tab, and why it did not run (empty: it did)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Descriptors())
+    config.pluginmanager.register(NotRun(config.getoption("--outcomes")))

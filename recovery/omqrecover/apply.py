@@ -2,8 +2,9 @@
 
 Order: 1. the plan goes to quarantine/repair-NAME: the repair has begun; 2. files are moved away,
 renamed, fetched, their headers written, damaged bytes copied; 3. a checkpoint that was cut is
-finished, then records are changed in batches that are whole or not at all; 4. poolctrl, if it must
-be; 5. the mark that it is done.
+finished, then records are changed in batches that are whole or not at all; 4. a new
+journal file, and poolctrl, if it must be; poolctrl says what the pool files hold now; 5. the mark
+that it is done.
 
 Every file is copied before it is changed. Each step finds out itself whether it is done.
 
@@ -22,17 +23,26 @@ from omq.base.paths import SpoolPaths
 from omq.storage import durable
 from omq.storage.pool import PoolFiles
 from omqrecover.cases import Action, Verdict
+from omqrecover.control_survey import read_control
 from omqrecover.history import Progress
 from omqrecover.model import Found
 from omqrecover.originals import Originals
 from omqrecover.plan import Plan, Stamp, check_stamp
 from omqrecover.records import RecordRepair, Result
-from omqrecover.repairs import REPAIRS, Workshop, go_on, new_journal_number
+from omqrecover.repairs import (
+    REPAIRS,
+    Workshop,
+    go_on,
+    new_journal_number,
+    next_file,
+    recount,
+)
 
 ORDER: Final = (Action.SET_ASIDE, Action.RENAME, Action.FETCH, Action.HEADER, Action.CUT,
-                Action.SAVE, Action.LEAVE)  # fmt: skip
+                Action.SAVE, Action.LEAVE, Action.COUNT)  # fmt: skip
 RECORDS: Final = (Action.CLEAR, Action.REBUILD, Action.BODY)
 LAST: Final = (Action.CONTROL, Action.GO_ON)
+BEHIND: Final = (Action.NEXT,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +74,13 @@ def apply(paths: SpoolPaths, uuid: bytes, plan: Plan, progress: Progress, *, acc
                 REPAIRS[action](shop, found)
     result = _records(shop)
     durable.step("recover.before_control", paths.root)
-    if any(found.row.action in LAST for found in plan.findings):
+    actions = {found.row.action for found in plan.findings}
+    if not actions.isdisjoint(LAST):
         go_on(shop, number)
+    elif not actions.isdisjoint(BEHIND):
+        next_file(shop, number)
+    if plan.findings:
+        recount(shop)
     counts = Counter(found.row.action.value for found in plan.findings)
     counts["records rebuilt"] = result.rebuilt
     originals.finish("".join(f"{line}\n" for line in result.refused))
@@ -78,7 +93,7 @@ def _records(shop: Workshop) -> Result:
         return Result()
     pool = PoolFiles(shop.paths, shop.uuid)
     try:
-        pool.recover_double_write()
+        pool.recover_double_write(read_control(shop.paths, shop.uuid).control, refuse=False)
         repair = RecordRepair(shop.paths, shop.uuid, pool, shop.originals, shop.progress)
         return repair.run(findings)
     finally:
@@ -89,8 +104,10 @@ def _refuse(findings: list[Found], *, accept_loss: bool) -> None:
     for found in findings:
         if found.row.action is Action.REFUSE:
             raise NotRepairable(what=f"{found.file}: {found.reason}", reason=found.row.why)
-    losses = [found for found in findings if found.row.verdict is Verdict.LOSS]
+    losses = [found for found in findings if found.row.verdict in (Verdict.LOSS, Verdict.UNKNOWN)]
+    losses.sort(key=lambda found: found.row.verdict is Verdict.UNKNOWN)
     if losses and not accept_loss:
         first = losses[0]
-        raise LossNotAccepted(what=f"{len(losses)} findings mean loss, the first: {first.file}: "
+        raise LossNotAccepted(what=f"{len(losses)} findings mean loss, or that it cannot be ruled "
+                                   f"out, the first: {first.file}: "
                                    f"{first.case.value}: {first.reason}")

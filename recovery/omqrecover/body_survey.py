@@ -25,7 +25,7 @@ from omq.base.errors import BadItemRef, BodyUnavailable, DiskError
 from omq.base.paths import SpoolPaths
 from omq.format import message as message_format
 from omq.format.findings import Finding, Kind
-from omq.format.journal import FrameType
+from omq.format.frame_rules import mask
 from omq.format.location import LocationKind, location, number_of
 from omq.format.pool import RecordFlag
 from omq.storage import durable
@@ -40,6 +40,7 @@ from omqrecover.model import Found
 Rows = np.ndarray[Any, np.dtype[Any]]
 REPORT_EVERY: Final = 50_000
 _CHUNK: Final = 1 << 20
+_MAKES: Final = mask(lambda rule: rule.makes)
 
 
 @dataclass(slots=True)
@@ -131,7 +132,7 @@ def find_copies(blocks: Iterator[Block], state: BodyState) -> dict[int, tuple[in
     wanted = np.array(sorted(state.damaged), dtype="<u8")
     out: dict[int, tuple[int, int]] = {}
     for block in blocks:
-        puts = np.flatnonzero((block.frames["type"] == FrameType.PUT)
+        puts = np.flatnonzero(_MAKES[block.frames["type"]]
                               & np.isin(block.frames["qpool"], wanted))
         for frame in block.frames[puts]:
             qpool, at = int(frame["qpool"]), int(frame["offset"])

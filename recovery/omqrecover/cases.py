@@ -18,12 +18,16 @@ class Case(Enum):
     CONTROL_SLOT = "one slot of poolctrl damaged"
     CONTROL_LOST = "no valid slot of poolctrl"
     CONTROL_FOREIGN = "poolctrl of another instance"
+    CONTROL_OLD = "poolctrl older than the pool"
     DOUBLE_WRITE_CUT = "checkpoint to be finished"
     DOUBLE_WRITE_FOREIGN = "double-write file of another instance"
     NEWER = "written by a newer omq"
     TORN_TAIL = "torn tail of the journal"
     JOURNAL_BLOCK = "damaged place in the journal"
     JOURNAL_GAP = "journal file or LSNs missing"
+    JOURNAL_NEWEST = "newest journal file missing or emptied"
+    JOURNAL_NO_NOTE = "note of the newest journal file missing"
+    JOURNAL_NO_FOLLOWER = "archived journal file without the one behind it"
     JOURNAL_HEADER = "header of a journal file damaged"
     JOURNAL_CUT = "journal file shorter than it was made"
     JOURNAL_RENAMED = "journal file under another name"
@@ -31,6 +35,7 @@ class Case(Enum):
     JOURNAL_ARCHIVED = "journal file behind the checkpoint is in archive/"
     JOURNAL_BEHIND = "the journal ends before the checkpoint"
     POOL_FILE_MISSING = "pool file missing"
+    POOL_FILE_DIFFERS = "pool file other than the checkpoint left it"
     POOL_FILE_HEADER = "header of a pool file damaged"
     POOL_FILE_RENAMED = "pool file under another name"
     POOL_FILE_FOREIGN = "no pool file of this instance"
@@ -68,6 +73,7 @@ class Verdict(Enum):
 
     NORMAL = "normal"  # what a crash leaves; the next start does the rest
     REPAIR = "repairable"  # damage that costs no message
+    UNKNOWN = "unknown"  # history that could tell whether something is lost is missing
     LOSS = "loss"  # something that was acknowledged is not there any more, or may not be
 
 
@@ -85,6 +91,8 @@ class Action(Enum):
     FETCH = "move back to journal/"
     BODY = "name the copy of the body"
     CONTROL = "write poolctrl"
+    NEXT = "make the next journal file"
+    COUNT = "count anew"
     GO_ON = "go on in a new journal file"
     REFUSE = "none"
 
@@ -121,6 +129,8 @@ TABLE: tuple[Row, ...] = (
         "the same; no names of queues are left: they become LOST3, LOST4 ...", _NONE),
     Row(C.CONTROL_FOREIGN, V.LOSS, A.REFUSE,
         "the pool is not this instance's: restore the right one, or use 'rebuild'"),
+    Row(C.CONTROL_OLD, V.REPAIR, A.COUNT,
+        "the start redoes the journal from the older checkpoint, which changes nothing twice"),
     Row(C.DOUBLE_WRITE_CUT, V.NORMAL, A.LEAVE, "the start writes its images again"),
     Row(C.DOUBLE_WRITE_FOREIGN, V.REPAIR, A.SET_ASIDE, "nothing of this instance is in it"),
     Row(C.NEWER, V.REPAIR, A.REFUSE, "no damage: use the newer omq"),
@@ -135,8 +145,16 @@ TABLE: tuple[Row, ...] = (
     Row(C.JOURNAL_GAP, V.LOSS, A.GO_ON,
         "all behind the checkpoint is lost: put the files back if you have them", _NONE),
     Row(C.JOURNAL_HEADER, V.REPAIR, A.SAVE, "its blocks are read all the same"),
-    Row(C.JOURNAL_CUT, V.LOSS, A.LEAVE,
-        "it is the last one: what was behind its end cannot be told from what was never written"),
+    Row(C.JOURNAL_NEWEST, V.REPAIR, A.LEAVE, "its frames are in the pool already", _WHOLE),
+    Row(C.JOURNAL_NEWEST, V.UNKNOWN, A.NEXT,
+        "what was acknowledged last was in it: put it back if you have it", _NOT_WHOLE),
+    Row(C.JOURNAL_NO_NOTE, V.REPAIR, A.LEAVE, "the next start writes it"),
+    Row(C.JOURNAL_NO_FOLLOWER, V.UNKNOWN, A.NEXT,
+        "what came behind it is in no file: put the files back if you have them"),
+    Row(C.JOURNAL_CUT, V.REPAIR, A.LEAVE, "its frames are in the pool already", _WHOLE),
+    Row(C.JOURNAL_CUT, V.UNKNOWN, A.NEXT,
+        "it is the last one: what was behind its end cannot be told from what was never written",
+        _NOT_WHOLE),
     Row(C.JOURNAL_RENAMED, V.REPAIR, A.RENAME, "its header says which it is", (), _FREE),
     Row(C.JOURNAL_RENAMED, V.REPAIR, A.SET_ASIDE, "the right one is there", (), _TAKEN),
     Row(C.JOURNAL_FOREIGN, V.REPAIR, A.SET_ASIDE, "nothing of this instance is in it"),
@@ -150,6 +168,10 @@ TABLE: tuple[Row, ...] = (
     Row(C.POOL_FILE_MISSING, V.REPAIR, A.REBUILD, "its records are made again", _WHOLE),
     Row(C.POOL_FILE_MISSING, V.LOSS, A.REBUILD, "the records that are known are made again", _PART),
     Row(C.POOL_FILE_MISSING, V.LOSS, A.LEAVE, "its messages are lost", _NONE),
+    Row(C.POOL_FILE_DIFFERS, V.REPAIR, A.COUNT, "history says what each record must be", _WHOLE),
+    Row(C.POOL_FILE_DIFFERS, V.LOSS, A.COUNT,
+        "records are missing, older or others, and history does not know all of them: what is "
+        "there is served", _NOT_WHOLE),
     Row(C.POOL_FILE_HEADER, V.REPAIR, A.HEADER, "its records stand alone"),
     Row(C.POOL_FILE_RENAMED, V.REPAIR, A.RENAME, "its header says which it is", (), _FREE),
     Row(C.POOL_FILE_RENAMED, V.REPAIR, A.SET_ASIDE, "the right one is there", (), _TAKEN),
@@ -161,10 +183,10 @@ TABLE: tuple[Row, ...] = (
         "the last state that is known; the message may come twice", _PART),
     Row(C.RECORD_DAMAGED, V.LOSS, A.CLEAR, "what it was is not known", _NONE),
     Row(C.RECORD_MISSING, V.REPAIR, A.REBUILD, "the record is made again", _WHOLE),
-    Row(C.RECORD_MISSING, V.LOSS, A.LEAVE,
+    Row(C.RECORD_MISSING, V.UNKNOWN, A.LEAVE,
         "LSNs are missing: it may have ended there, so it is not brought back", _NOT_WHOLE),
     Row(C.RECORD_OLD, V.REPAIR, A.REBUILD, "the record is made again", _WHOLE),
-    Row(C.RECORD_OLD, V.LOSS, A.LEAVE, "LSNs are missing: it stays as it is", _NOT_WHOLE),
+    Row(C.RECORD_OLD, V.UNKNOWN, A.LEAVE, "LSNs are missing: it stays as it is", _NOT_WHOLE),
     Row(C.RECORD_ENDED, V.REPAIR, A.CLEAR, "history has its end: it must not come again"),
     Row(C.RECORD_DUPLICATE, V.REPAIR, A.CLEAR, "the higher LSN wins"),
     Row(C.RECORD_STRAY, V.REPAIR, A.CLEAR, "nothing leads to it"),

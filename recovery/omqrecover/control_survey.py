@@ -11,9 +11,9 @@ from typing import Any, Final
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding, Kind
 from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode
-from omq.storage.control import NAME
 from omq.storage.files import open_file, read_salvaged
 from omq.storage.pool import DOUBLE_WRITE
+from omq.storage.poolctrl import NAME
 from omqrecover.cases import Case
 from omqrecover.model import Found
 from omqrecover.pending import PendingPool

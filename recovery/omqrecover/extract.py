@@ -28,6 +28,7 @@ from omq.storage import durable
 from omq.storage.containers import read_item
 from omq.storage.files import write_new_file
 from omq.storage.payloads import PayloadReader
+from omq.storage.pool_reader import PoolReader
 from omqrecover.survey import Survey
 from omqrecover.where import Condition
 
@@ -50,6 +51,8 @@ def messages_of(made: Survey) -> Iterator[Message]:
         found = made.redo.find(qpool, file, record) if changed else source.read_record(file, record)
         if isinstance(found, Message):
             yield found
+    if isinstance(source, PoolReader):  # the survey closed it; reading opened it again
+        source.close()
 
 
 def extract(made: Survey, conditions: list[Condition], target: Path) -> Extracted:

@@ -43,7 +43,9 @@ class History:
         self.next_qpool = 1
         self.epoch = 0
         self.blocks: dict[int, int] = {}  # by file
-        self._uuid = uuid
+        self.uuid = uuid
+        self.archive: Path | None = None  # directory of retired files, if the caller has one
+        self.newest = 0  # number of the newest file, where the spool has noted it
         self._progress = progress
 
     @property
@@ -54,7 +56,15 @@ class History:
 
     def missing_since(self, lsn: int) -> bool:
         """Is any LSN behind this one missing, in the middle or at the end?"""
-        return self.last_lsn < self.needed_lsn or any(last > lsn for _, last in self.gaps)
+        return (self.last_lsn < self.needed_lsn or self.unfollowed
+                or any(last > lsn for _, last in self.gaps))
+
+    @property
+    def unfollowed(self) -> bool:
+        """Is the last file one that was retired? Then there was another one behind it, unless the
+        note of the spool says that this is the newest."""
+        return bool(self.files) and self.files[-1].path.parent == self.archive \
+            and self.files[-1].number != self.newest
 
     def __iter__(self) -> Iterator[Block]:
         for i, file in enumerate(self.files):
@@ -69,7 +79,7 @@ class History:
         limit = follower.follows_lsn if follower else None
         joined = follower is not None and follower.follows_number == file.number
         known = max(self.durable_lsn, limit or 0 if joined else 0)
-        scan = file.scan(self._uuid, self.last_lsn, known, limit, bodies=self._bodies)
+        scan = file.scan(self.uuid, self.last_lsn, known, limit, bodies=self._bodies)
         expected = self.last_lsn if header is None else max(self.last_lsn, header.first_lsn - 1)
         self.blocks[file.number] = 0
         for block in scan:

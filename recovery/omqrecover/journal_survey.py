@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from omq.base.paths import SpoolPaths
+from omq.core.load.presence import journal_state
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FileHeader
 from omq.format.poolctrl import PoolControl
-from omq.storage import durable
+from omq.storage import durable, journal_newest
 from omq.storage.journal import file_name, numbers_in
 from omqrecover.archive import ArchivedFile, all_numbers, open_archived
 from omqrecover.cases import Case, Place, Source
@@ -57,7 +58,15 @@ def _header(directory: Path, file: ArchivedFile, uuid: bytes) -> Found | None:
 def judge(paths: SpoolPaths, history: History, control: PoolControl | None) -> list[Found]:
     """What the history's pass has found, by the checkpoint."""
     checkpoint = control.lsn if control is not None else 0
-    out = _ends(history)
+    state = journal_state(paths, history.uuid, control)
+    whole = Source.WHOLE if state.whole else Source.NONE
+    out = _ends(history, whole)
+    archived = {file_name(number) for number in all_numbers(paths.archive)}
+    out += [Found.of(Case.JOURNAL_NEWEST, "journal", each, whole) for each in state.newest
+            if each.file not in archived]
+    out += [Found.of(Case.JOURNAL_NO_NOTE, "journal", each) for each in state.note]
+    if not state.newest:
+        out += _without_follower(paths, history)
     explained: list[Found] = []
     for first, last in _gaps(history, control):
         explained.append(_gap(first, last, history, checkpoint))
@@ -96,15 +105,38 @@ def _placed(name: str, history: History) -> str:
     return name
 
 
-def _ends(history: History) -> list[Found]:
+def noted(paths: SpoolPaths, uuid: bytes) -> int:
+    """Number of the newest journal file as the spool has noted it; 0: it has not."""
+    try:
+        newest = journal_newest.load(paths)
+    except FileNotFoundError:
+        return 0
+    return newest.number if newest is not None and newest.uuid == uuid else 0
+
+
+def _without_follower(paths: SpoolPaths, history: History) -> list[Found]:
+    """A file is archived when the journal has gone on behind it: one that is the last of all shows
+    that at least one is missing."""
+    if not history.unfollowed:
+        return []
+    name = f"{paths.archive.name}/{history.files[-1].path.name}"
+    return [Found(Case.JOURNAL_NO_FOLLOWER, name, "it was retired when later files were there, and "
+                  f"none is: what came behind LSN {history.last_lsn} is missing",
+                  lsn=history.last_lsn + 1)]
+
+
+def _ends(history: History, whole: Source) -> list[Found]:
     """The torn tail of the last file; those of files before it were settled by later starts."""
     if not history.files:
         return []
     last = history.files[-1]
     header, found = last.follows, durable.status(last.path)
-    if header is not None and found is not None and found.st_size < header.size:
+    short = found is not None and header is not None and found.st_size < header.size
+    if short and last.path.suffix == ".jnl":  # an archive has another size
+        assert header is not None and found is not None
         return [Found(Case.JOURNAL_CUT, f"journal/{last.path.name}",
-                      f"{found.st_size} bytes instead of {header.size}", found.st_size)]
+                      f"{found.st_size} bytes instead of {header.size}", found.st_size,
+                      source=whole)]
     end = history.ends.get(last.number)
     if end is None or end.kind is not Kind.TORN:
         return []

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from omq.core.redo import ALL
-from omq.format.journal import FRAME, FrameFlag, FrameType
+from omq.core.redo.redo import ALL
+from omq.format.frame_rules import mask
+from omq.format.journal import FRAME, FrameFlag
 from omq.format.pool import PARTS_PER_RECORD
 from omq.storage.journal_scan import Block
 
@@ -29,9 +30,9 @@ Rows = np.ndarray[Any, np.dtype[Any]]
 ROW: Final = np.dtype([("qpool", "<u8"), ("born", "<u8"), ("last", "<u8"), ("record", "<u4"),
                        ("run", "<u2"), ("file", "u1")], align=True)
 _NOBODY: Final = np.zeros(0, dtype="<u8")
-_IS_CHANGE: Final = np.zeros(256, dtype=bool)  # by frame type
-_IS_CHANGE[[FrameType.GIVE, FrameType.DONE, FrameType.MOVE, FrameType.DEFER, FrameType.POISON,
-            FrameType.DELETE, FrameType.HOLD, FrameType.RELEASE, FrameType.RELEASE_GIVEN]] = True
+_MAKES: Final = mask(lambda rule: rule.makes)
+_CHANGES: Final = mask(lambda rule: rule.changes)
+_REPLACES: Final = mask(lambda rule: rule.replaces)
 
 
 class Ledger:
@@ -77,7 +78,7 @@ class Ledger:
 
     def apply(self, blocks: Iterable[Block], up_to: int | None = None, durable: int = ALL) -> None:
         """Frames of these blocks, in order, from where it stands, up to an LSN. `durable`: as in
-        core.redo."""
+        core.redo.redo."""
         frames = FRAME.joined([block.frames for block in blocks])
         if not len(frames):
             return
@@ -90,7 +91,7 @@ class Ledger:
             self.lsn = max(self.lsn, int(frames["lsn"][-1]))
         frames = frames[keep]
         if len(frames):
-            self._births(frames[frames["type"] == FrameType.PUT])
+            self._births(frames[_MAKES[frames["type"]]])
             self._changes(frames)
             ends = frames[frames["flags"] & FrameFlag.LAST_PART != 0]
             self._unsure.append(ends["qpool"][(ends["unit"] != 0) | (ends["lsn"] > durable)])
@@ -131,11 +132,11 @@ class Ledger:
                 setattr(self, name, made)
 
     def _changes(self, frames: Rows) -> None:
-        changes = frames[_IS_CHANGE[frames["type"]]]
+        changes = frames[_CHANGES[frames["type"]]]
         at, known = self._find(changes["qpool"])
         # In LSN order, so the last one stays; an older one is not there (see `apply`).
         self._rows["last"][at[known]] = changes["lsn"][known]
-        moves = known & (changes["type"] == FrameType.MOVE)
+        moves = known & _REPLACES[changes["type"]]
         if moves.any():
             where = at[moves]
             self._rows["record"][where] = changes["record"][moves]

@@ -2,15 +2,16 @@
 
     scan     what is there, what is damaged        plan     what would be done about it
     apply    do it                                 rebuild  a new pool from the archived journal
-    extract  bodies out of a dead spool
+    extract  bodies out of a dead spool           identity  a new instance.json, from the files
 
-scan, plan and extract write nothing in the spool and share its locks; apply and rebuild take them.
+scan, plan and extract write nothing in the spool and share its locks; the others take them.
 Exit code of scan, plan: 0 clean, 1 repairable, 65 loss.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,12 +20,13 @@ from pathlib import Path
 from omq.base import clock
 from omq.base.config import load_settings
 from omq.base.errors import ConfigError, Exit, FileNotWritten, OmqError
-from omq.base.paths import SpoolPaths, conf_dir
+from omq.base.paths import SpoolPaths, conf_dir, existing_spool
 from omq.base.settings import Settings
 from omq.cli.common import add_json, print_json, say, tool_parser
 from omq.storage import durable, spool
 from omq.storage.files import write_new_file
 from omq.storage.spool import SpoolInfo, create_spool, open_spool
+from omqrecover import identity
 from omqrecover.apply import apply
 from omqrecover.archive import list_archived
 from omqrecover.extract import extract
@@ -101,6 +103,7 @@ def _plan(options: argparse.Namespace) -> int:
 def _survey(options: argparse.Namespace) -> Survey:
     info = open_spool(options.spool.absolute())
     with _shared(info.paths):
+        identity.check(info)
         return survey(info.paths, info.uuid, Progress(), bodies=not options.no_bodies)
 
 
@@ -108,6 +111,7 @@ def _apply(options: argparse.Namespace) -> int:
     plan = load_plan(options.plan)
     info = open_spool(options.spool.absolute())
     with _exclusive(info.paths):
+        identity.check(info)
         done = apply(info.paths, info.uuid, plan, Progress(), accept_loss=options.accept_loss)
     if done.already:
         print(f"this plan was carried out before; its originals are in {done.folder}")
@@ -133,6 +137,16 @@ def _rebuild(options: argparse.Namespace) -> int:
     for first, last in mark.missing:
         print(f"LSN {first} to {last} were missing")
     print(f"the old pool is in quarantine/{mark.quarantined}; scan, then start the instance")
+    return Exit.OK
+
+
+def _identity(options: argparse.Namespace) -> int:
+    paths = existing_spool(options.spool.absolute())
+    with _exclusive(paths):
+        uuid, kept = identity.restore(paths.root, options.uuid)
+    if kept:
+        print(f"what was there is in quarantine/{kept}")
+    print(f"{paths.uuid} names the instance {uuid.hex()}; scan, then start the instance")
     return Exit.OK
 
 
@@ -198,6 +212,7 @@ def _parser() -> argparse.ArgumentParser:
         omqrecover apply /var/lib/omq repair.plan
         omqrecover rebuild /var/lib/omq --from-archive /backup/archive
         omqrecover rebuild /var/lib/omq --from-archive /backup/archive --until-time 2026-11-21T08:00
+        omqrecover identity /var/lib/omq
         omqrecover extract /var/lib/omq --where queue=ORDERS --where 'priority>=5' --to /tmp/out
         """, location=False)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -218,6 +233,11 @@ def _parser() -> argparse.ArgumentParser:
     point.add_argument("--until-time", type=_time, metavar="T",
                        help="the same by time, like 2026-11-21T08:00")
     _accepting(media, _rebuild)
+    named = commands.add_parser("identity", help="make instance.json anew, from the other files")
+    named.add_argument("spool", type=Path, metavar="SPOOL")
+    named.add_argument("--uuid", type=_uuid, metavar="HEX",
+                       help="the instance, where the files do not agree (32 hexadecimal digits)")
+    named.set_defaults(run=_identity)
     take = commands.add_parser("extract", help="write bodies and properties to a directory")
     take.add_argument("spool", type=Path, metavar="SPOOL")
     take.add_argument("--where", action="append", default=[], metavar="CONDITION",
@@ -239,6 +259,12 @@ def _accepting(parser: argparse.ArgumentParser, run: object) -> None:
     parser.add_argument("--accept-loss", action="store_true",
                         help="go on although something that was acknowledged is lost")
     parser.set_defaults(run=run)
+
+
+def _uuid(text: str) -> str:
+    if re.fullmatch(r"[0-9a-fA-F]{32}", text) is None:
+        raise argparse.ArgumentTypeError("a uuid is 32 hexadecimal digits")
+    return text
 
 
 def _time(text: str) -> int:

@@ -54,6 +54,6 @@ class Found:
 
 def worst(found: list[Found]) -> Verdict:
     """The verdict over all findings."""
-    order = (Verdict.LOSS, Verdict.REPAIR)
+    order = (Verdict.LOSS, Verdict.UNKNOWN, Verdict.REPAIR)
     verdicts = {each.row.verdict for each in found}
     return next((verdict for verdict in order if verdict in verdicts), Verdict.NORMAL)

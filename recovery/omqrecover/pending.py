@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from omq.base.paths import SpoolPaths
-from omq.format.double_write import DoubleWrite, decode
-from omq.format.findings import Finding, Kind
+from omq.format.double_write import DoubleWrite, decode, standing
 from omq.format.pool import RECORD_BYTES
 from omq.storage.files import File, read_file
 from omq.storage.pool import DOUBLE_WRITE, PoolFiles
@@ -51,18 +50,20 @@ class PendingPool(PoolFiles):
 
     def __init__(self, paths: SpoolPaths, uuid: bytes) -> None:
         super().__init__(paths, uuid, write=False)
-        self.double_write = self._load(paths, uuid)
+        data = self._load(paths)
+        self.double_write = decode(data, uuid)
+        self.stands = standing(data, uuid)  # what the files may hold, with the images over them
         self._images: dict[int, Images] = {}
         if isinstance(self.double_write, DoubleWrite):
             for file, record, image in self.double_write.images:
                 self._images.setdefault(file, {})[record] = image
 
     @staticmethod
-    def _load(paths: SpoolPaths, uuid: bytes) -> DoubleWrite | Finding:
+    def _load(paths: SpoolPaths) -> bytes:
         try:
-            return decode(read_file(paths.msgpool / DOUBLE_WRITE, _BYTES_MAX), uuid)
+            return read_file(paths.msgpool / DOUBLE_WRITE, _BYTES_MAX)
         except FileNotFoundError:
-            return Finding(Kind.END, "no double-write file")
+            return b""
 
     @property
     def pending(self) -> int:

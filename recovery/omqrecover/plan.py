@@ -23,6 +23,7 @@ from omq.base.paths import SpoolPaths
 from omq.storage.files import read_file
 from omqrecover.archive import all_numbers, open_archived
 from omqrecover.control_survey import read_control
+from omqrecover.journal_survey import noted
 from omqrecover.model import Found
 from omqrecover.survey import Survey
 
@@ -40,6 +41,7 @@ class Stamp:
     checkpoint_journal: int  # file in which it goes on
     journal: int  # highest number of a journal file, archived ones too
     end_lsn: int  # last LSN in that file
+    noted: int = 0  # newest journal file that journal/newest names
 
     @classmethod
     def of(cls, paths: SpoolPaths, uuid: bytes) -> Stamp:
@@ -52,7 +54,7 @@ class Stamp:
             for block in scan:
                 last = block.header.last_lsn
         return cls(uuid.hex(), control.generation if control else 0, control.lsn if control else 0,
-                   control.journal if control else 0, number, last)
+                   control.journal if control else 0, number, last, noted(paths, uuid))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,10 @@ import numpy as np
 from omq.base.limits import POOL_FILES_MAX
 from omq.format.findings import Finding, Kind
 from omq.format.pool import FILE_HEADER, FILE_MAGIC, NO_RECORD, RECORD_BYTES, Message
+from omq.format.pool_contents import Contents
+from omq.format.poolctrl import PoolControl
+from omq.storage.pool import possible_contents
+from omq.storage.pool_check import check_contents
 from omq.storage.pool_scan import PoolChunk
 from omqrecover.cases import Case, Place, Source
 from omqrecover.history import History
@@ -40,12 +44,20 @@ class PoolState:
     files: list[dict[str, Any]] = field(default_factory=list)  # counts of each file
     damaged: dict[Slot, Finding] = field(default_factory=dict)
     absent: list[int] = field(default_factory=list)  # pool files that must be there and are not
+    possible: list[Contents] = field(default_factory=list)  # what the files may hold; [] = unknown
+    sure: set[int] = field(default_factory=set)  # files that hold just what the checkpoint left
     returning: set[int] = field(default_factory=set)  # those that are there under another name
 
 
-def read_pool(pool: PendingPool, expected: int, progress: Callable[[str], None]) -> PoolState:
-    """All pool files; `expected`: how many the checkpoint counted."""
+def read_pool(pool: PendingPool, control: PoolControl | None, progress: Callable[[str], None]
+              ) -> PoolState:
+    """All pool files, and which must be there."""
     state = PoolState(np.zeros(0, dtype=np.int64))
+    state.possible, pool.checkpoint = possible_contents(control, pool.stands)
+    if state.possible:
+        expected = {file for file, content in state.possible[0].items() if content.used}
+    else:
+        expected = set(range(min(control.pool_files if control else 0, POOL_FILES_MAX)))
     kept: list[Rows] = []
     strays: list[Slot] = []
     for file in pool.files():
@@ -61,7 +73,7 @@ def read_pool(pool: PendingPool, expected: int, progress: Callable[[str], None])
                        for f in state.found
                        if f.case is Case.POOL_FILE_RENAMED and f.place is Place.FREE}
     there = {*pool.files(), *state.returning}
-    state.absent = [n for n in range(min(expected, POOL_FILES_MAX)) if n not in there]
+    state.absent = sorted(expected - there)
     state.found += [_at(Case.RECORD_STRAY, slot, "no record leads to it") for slot in strays]
     _duplicates(state)
     return state
@@ -161,6 +173,30 @@ def _at(case: Case, slot: Slot, reason: str, qpool: int = 0, lsn: int = 0,
                  record, qpool, lsn, source)
 
 
+# against what was written
+
+
+def differing(pool: PendingPool, control: PoolControl | None, state: PoolState, history: History
+              ) -> list[Found]:
+    """Files that are not what the last checkpoint left; `state.sure` are those that are."""
+    out = []
+    if control is not None and pool.checkpoint > control.generation + 1:
+        out.append(Found(Case.CONTROL_OLD, "msgpool/poolctrl", f"its newest checkpoint is number "
+                         f"{control.generation}, checkpoint.dw is of number {pool.checkpoint}"))
+    if not state.possible:
+        return out
+    best, findings = check_contents(pool, state.possible)
+    wrong = {int(each.file.removesuffix("QP")) for each in findings}
+    damaged = {file for file, _ in state.damaged}
+    state.sure = {*best, *pool.files()} - wrong - damaged
+    source = Source.WHOLE if history.complete else Source.PART
+    for each in findings:
+        file = int(each.file.removesuffix("QP"))
+        if file not in state.absent and file not in state.returning:
+            out.append(Found.of(Case.POOL_FILE_DIFFERS, "msgpool", each, source))
+    return out
+
+
 # against history
 
 
@@ -204,9 +240,11 @@ def _old_and_ended(state: PoolState, then: Ledger, now: Ledger, history: History
     out = []
     for row, last in zip(rows[old], known[old], strict=True):
         at = now.of(row["qpool"].reshape(1))[0][0]
+        source = source_of(int(at["born"] or last["born"]), history)
+        if source is not Source.WHOLE and int(row["file"]) in state.sure:
+            continue
         out.append(_at(Case.RECORD_OLD, _slot(row), f"LSN {row['lsn']}, history has {last['last']}",
-                       int(row["qpool"]), int(last["last"]),
-                       source_of(int(at["born"] or last["born"]), history)))
+                       int(row["qpool"]), int(last["last"]), source))
     out += [_at(Case.RECORD_ENDED, _slot(row), f"message {row['qpool']} has ended",
                 int(row["qpool"]), int(row["lsn"]), Source.WHOLE) for row in rows[ended]]
     return out
@@ -220,10 +258,12 @@ def _missing(state: PoolState, then: Ledger, now: Ledger, history: History) -> l
     hidden = {*state.absent, *state.returning}
     out = []
     for row in later[alive]:
-        if _slot(row) not in state.damaged and int(row["file"]) not in hidden:
+        source = source_of(int(row["born"]), history)
+        # The checkpoint left no record of it: it has ended in what is missing of history.
+        ended = source is not Source.WHOLE and int(row["file"]) in state.sure
+        if _slot(row) not in state.damaged and int(row["file"]) not in hidden and not ended:
             out.append(_at(Case.RECORD_MISSING, _slot(row), f"message {row['qpool']}",
-                           int(row["qpool"]), int(row["last"]),
-                           source_of(int(row["born"]), history)))
+                           int(row["qpool"]), int(row["last"]), source))
     return out
 
 

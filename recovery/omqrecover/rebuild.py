@@ -30,11 +30,12 @@ from omq.base import clock
 from omq.base.errors import LossNotAccepted, NotRepairable
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.checkpoint import Checkpointer
-from omq.core.redo import Redo
-from omq.core.redo_changes import Frame
-from omq.core.redo_window import Frames, JournalBlock
-from omq.core.redo_windows import Windows
+from omq.core.load.presence import note_newest
+from omq.core.redo.changes import Frame
+from omq.core.redo.checkpoint import Checkpointer
+from omq.core.redo.redo import Redo
+from omq.core.redo.window import Frames
+from omq.core.redo.windows import Windows
 from omq.format.journal import FileHeader
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.storage import durable
@@ -71,8 +72,8 @@ class _MediaRedo(Redo):
 
     stores: frozenset[int] = frozenset()
 
-    def relocations(self, frame: Frame, block: JournalBlock) -> Frames:
-        moves = super().relocations(frame, block)
+    def relocations(self, frame: Frame, raw: bytes) -> Frames:
+        moves = super().relocations(frame, raw)
         there = self.stores.issuperset(map(number_of, np.unique(moves["location"]).tolist()))
         return moves if there else moves[:0]
 
@@ -278,6 +279,7 @@ def _finish(paths: SpoolPaths, uuid: bytes, wanted: Wanted, mark: Mark) -> None:
         write_epoch_file(paths, FileHeader(
             uuid, mark.epoch + 1, mark.epoch_file, _PAGE, _PAGE, mark.highest_lsn + SKIPPED,
             mark.lsn, mark.last_number, mark.time_ns, mark.next_qpool))
+    note_newest(paths, uuid)
     durable.step("recover.before_swap", paths.rebuilding)
     if durable.status(paths.rebuilding / COMPLETE) is not None:
         originals.set_aside(paths.msgpool)

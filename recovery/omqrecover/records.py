@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omq.base.paths import SpoolPaths
-from omq.core.redo_windows import Windows
+from omq.core.redo.windows import Windows
 from omq.format.double_write import COUNT_MAX
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.format.pool import RECORD_BYTES, Message, Record, decode_record

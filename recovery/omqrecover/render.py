@@ -17,10 +17,13 @@ from omqrecover.survey import Survey
 
 SHOWN_MAX: Final = 5
 """Findings of one case shown as text; JSON and a saved plan have all."""
-EXITS: Final = {Verdict.NORMAL: Exit.OK, Verdict.REPAIR: Exit.NO, Verdict.LOSS: Exit.DATA}
+EXITS: Final = {Verdict.NORMAL: Exit.OK, Verdict.REPAIR: Exit.NO, Verdict.UNKNOWN: Exit.DATA,
+                Verdict.LOSS: Exit.DATA}
 ADVICE: Final = {
     Verdict.NORMAL: "clean: start the instance",
     Verdict.REPAIR: "repairable: no message is lost; 'omqrecover plan' says what would be done",
+    Verdict.UNKNOWN: "history unknown: whether anything is lost cannot be told from what is here; "
+                     "look for the missing files first",
     Verdict.LOSS: "loss: something that was acknowledged is missing; look for a better copy first",
 }
 
@@ -38,7 +41,7 @@ def text_lines(made: Survey) -> Iterator[str]:
 
 def finding_lines(found: list[Found]) -> Iterator[str]:
     """Findings, worst first, each with what apply does; many of one case are counted."""
-    order = {Verdict.LOSS: 0, Verdict.REPAIR: 1, Verdict.NORMAL: 2}
+    order = {Verdict.LOSS: 0, Verdict.UNKNOWN: 1, Verdict.REPAIR: 2, Verdict.NORMAL: 3}
     total = Counter(each.case for each in found)
     shown: Counter[Case] = Counter()
     for each in sorted(found, key=lambda each: order[each.row.verdict]):

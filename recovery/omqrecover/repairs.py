@@ -17,13 +17,13 @@ import numpy as np
 
 from omq.base.errors import NotRepairable
 from omq.base.paths import SpoolPaths
-from omq.core.redo_windows import Windows
+from omq.core.load.presence import note_newest
+from omq.core.redo.windows import Windows
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FileHeader
 from omq.format.pool import PARTS_PER_RECORD, RECORD_BYTES, encode_file_header
 from omq.format.poolctrl import PoolControl
-from omq.storage import control as poolctrl
-from omq.storage import durable
+from omq.storage import durable, poolctrl
 from omq.storage.files import open_file, write_new_file
 from omq.storage.journal import file_name
 from omq.storage.pool import PoolFiles
@@ -127,9 +127,39 @@ def _cut(shop: Workshop, found: Found) -> None:
 
 
 def new_journal_number(shop: Workshop) -> int:
-    """The number of the journal file that `go_on` makes: the next one of the planned spool."""
+    """The number of the journal file that `go_on` and `next_file` make: the next one of the planned
+    spool, also of one that is known to have been there."""
     planned = shop.plan.stamp
-    return max(planned.journal, planned.checkpoint_journal) + 1
+    return max(planned.journal, planned.checkpoint_journal, planned.noted) + 1
+
+
+def next_file(shop: Workshop, number: int) -> None:
+    """An empty journal file behind those that are there, which the start still redoes; its numbers
+    begin far above all that is known."""
+    plan = shop.plan
+    write_epoch_file(shop.paths, FileHeader(
+        shop.uuid, _epoch(shop) + 1, number, _PAGE, _PAGE, plan.highest_lsn + SKIPPED,
+        max(plan.stamp.end_lsn, plan.stamp.checkpoint_lsn), plan.stamp.journal, plan.time_ns,
+        plan.next_qpool + SKIPPED))
+
+
+def recount(shop: Workshop) -> None:
+    """poolctrl says what the pool files hold now: what was repaired, and what is served as it is
+    because the operator has accepted it."""
+    control = read_control(shop.paths, shop.uuid).control
+    pool = PoolFiles(shop.paths, shop.uuid)
+    try:
+        pool.recover_double_write(control, refuse=False)
+        pool.should_hold(None)
+        contents = pool.contents()
+        if control is not None and (pool.possible != [contents]
+                                    or pool.checkpoint > control.generation + 1):
+            shop.originals.keep(shop.paths.msgpool / poolctrl.NAME)
+            poolctrl.store(shop.paths, replace(
+                control, generation=pool.checkpoint, contents=contents,
+                pool_files=len(pool.files())))
+    finally:
+        pool.close()
 
 
 def go_on(shop: Workshop, number: int) -> None:
@@ -160,6 +190,7 @@ def write_epoch_file(paths: SpoolPaths, header: FileHeader) -> None:
     path = paths.journal / file_name(header.number)
     if durable.status(path) is None:
         write_new_file(path, [header.encode()]).close()
+    note_newest(paths, header.uuid)
 
 
 def _epoch(shop: Workshop) -> int:
@@ -202,6 +233,8 @@ def _pool_files(paths: SpoolPaths) -> list[str]:
 REPAIRS: dict[Action, Callable[[Workshop, Found], None]] = {
     Action.LEAVE: _leave, Action.SAVE: _save, Action.SET_ASIDE: _set_aside,
     Action.RENAME: _rename, Action.FETCH: _fetch, Action.HEADER: _header, Action.CUT: _cut,
+    Action.COUNT: _leave,
 }  # fmt: skip
-"""By action; those of pool records are in omqrecover.records, GO_ON and CONTROL come last."""
+"""By action; those of pool records are in omqrecover.records, GO_ON, CONTROL and NEXT come last.
+Everything is counted anew in the end, whatever the plan was."""
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from omq.core.redo import Redo
-from omq.core.redo_source import NoPool
-from omq.format.journal import FrameType
+from omq.core.redo.redo import Redo
+from omq.core.redo.source import NoPool
+from omq.format.frame_rules import mask
 from omq.format.pool import PARTS_PER_RECORD, Message, Record, decode_record, encode_message
 from omq.storage.journal_scan import Block
 
 Rows = np.ndarray[Any, np.dtype[Any]]
-_NAMED = (FrameType.RELOCATE, FrameType.QUEUE)
+_AT_LARGE = mask(lambda rule: rule.at_large)
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Shadow:
             mine = np.isin(frames["qpool"], self._wanted)
             units = frames["unit"][mine]
             keep = mine | np.isin(frames["unit"], units[units != 0])
-            keep |= np.isin(frames["type"], _NAMED)
+            keep |= _AT_LARGE[frames["type"]]
             if keep.any():
                 parts.append(
                     Part(block.number, block.offset, frames[keep], block.payload_at, block))

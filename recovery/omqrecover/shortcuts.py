@@ -5,11 +5,11 @@
                    records go from the PUT frames straight to the new pool files, as columns
 
 That is nearly all of a history; redo sees the rest, and whatever is not whole. An end that belongs
-to a unit of work, or lies above all that was durable, may be taken back by redo (core.redo), so
-such messages are redo's.
+to a unit of work, or lies above all that was durable, may be taken back by redo (core.redo.redo),
+so such messages are redo's.
 
-Invariants: 1. such a record is what redo would make of the frame (core.births makes both); 2. its
-slot is its own at the end, so a slot that redo frees for an earlier owner is not cleared.
+Invariants: 1. such a record is what redo would make of the frame (core.redo.births makes both); 2.
+its slot is its own at the end, so a slot that redo frees for an earlier owner is not cleared.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Final
 
 import numpy as np
 
-from omq.core import births as bulk
-from omq.core.answers import update_answers
-from omq.core.redo import Redo
-from omq.core.redo_window import Births, Frames, Window
+from omq.core.redo import births as bulk
+from omq.core.redo.answers import update_answers
+from omq.core.redo.redo import Redo
+from omq.core.redo.window import MAKES, Births, Frames, Window
 from omq.format.double_write import Images
-from omq.format.journal import FrameFlag, FrameType
+from omq.format.journal import FrameFlag
 from omq.format.pool import RECORD_BYTES, RecordKind
+from omq.format.pool_contents import Contents
 from omq.storage.journal_scan import Block
 from omq.storage.pool import PoolFiles
 from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE
@@ -38,8 +39,17 @@ CHUNK: Final = 4096
 class NewPool(PoolFiles):
     """Written without the double-write file: a build that is cut begins anew."""
 
+    _complete = False
+
     def _stage(self, images: Images) -> None:
         self._pending = images
+
+    def contents(self) -> Contents | None:
+        """What the files hold, counted when the last of them is written; None before."""
+        if not self._complete:
+            return None
+        self.should_hold(None)
+        return super().contents()
 
     def write_records(self, images: Images) -> None:
         """Records in their slots, neighbours together; `settle` makes them durable."""
@@ -50,6 +60,7 @@ class NewPool(PoolFiles):
         """Everything written so far is on the disk."""
         for file in self.files():
             self._open_or_make(file).sync()
+        self._complete = True
 
     def locations(self) -> tuple[set[int], int]:
         """The location words of all messages, and how many messages there are. The CRC of what was
@@ -111,7 +122,7 @@ class Shortcuts:
         """The plain births of a window, and which of them are whole. Above `durable` one that is
         not condemns others: redo looks at them all."""
         frames = window.frames
-        mine = (known & (frames["lsn"] <= durable) & (frames["type"] == FrameType.PUT)
+        mine = (known & (frames["lsn"] <= durable) & MAKES[frames["type"]]
                 & (frames["parts"] == 0) & (frames["unit"] == 0)
                 & (frames["flags"] & FrameFlag.PERSISTENT != 0)
                 & (rows["born"] == frames["lsn"]) & (rows["last"] == rows["born"]))

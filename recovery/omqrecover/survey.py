@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from omq.base.paths import SpoolPaths
-from omq.core.redo import Redo
-from omq.core.redo_windows import Windows
+from omq.core.redo.redo import Redo
+from omq.core.redo.windows import Windows
 from omq.format.findings import Kind
 from omq.format.pool import Message, Record, decode_record
 from omqrecover import body_survey, journal_survey
@@ -28,12 +28,13 @@ from omqrecover.history import History
 from omqrecover.ledger import Ledger
 from omqrecover.model import Found
 from omqrecover.pending import PendingPool
-from omqrecover.pool_survey import COLUMNS, PoolState, Rows, compare, read_pool
+from omqrecover.pool_survey import COLUMNS, PoolState, Rows, compare, differing, read_pool
 
 Progress = Callable[[str], None]
 """Journal for one step of ledger and redo: bounds memory."""
 _UNKNOWN: Final = frozenset({
     Case.RECORD_DAMAGED, Case.RECORD_MISSING, Case.POOL_FILE_MISSING, Case.POOL_FILE_FOREIGN,
+    Case.POOL_FILE_DIFFERS, Case.JOURNAL_NEWEST, Case.JOURNAL_NO_FOLLOWER, Case.JOURNAL_CUT,
     Case.POOL_FILE_RENAMED, Case.CONTROL_LOST, Case.CONTROL_FOREIGN, Case.NEWER,
     Case.JOURNAL_ARCHIVED, Case.JOURNAL_BEHIND, Case.JOURNAL_GAP, Case.JOURNAL_BLOCK,
     Case.BODY_DAMAGED})  # fmt: skip
@@ -73,19 +74,21 @@ def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: Pending
             progress: Progress, *, bodies: bool) -> Survey:
     found = [*control.found, *read_double_write(pool), *journal_survey.read_headers(paths, uuid)]
     current = control.control
-    state = read_pool(pool, current.pool_files if current else 0, progress)
+    state = read_pool(pool, current, progress)
     history = History([paths.archive, paths.journal], uuid, progress)
+    history.archive, history.newest = paths.archive, journal_survey.noted(paths, uuid)
     history.needed_lsn = max(current.lsn if current else 0, int(state.rows["lsn"].max(initial=0)))
     redo = Redo(pool)
     then, now = _pass(paths, history, control, redo, state)
     found += journal_survey.judge(paths, history, current)
     found += _redo_findings(redo, history)
-    found += state.found
+    found += [*state.found, *differing(pool, current, state, history)]
     if current is not None:
         found += compare(state, then, now, history)
     else:
         found += compare(state, Ledger(state.rows["qpool"]), now, history)
-        found += _control_lost(control, state, history, redo)
+        found += _control_lost(paths, control, state, history, redo)
+    found = _explained(found)
     made = Survey(paths, uuid, control, history, redo, _effective(state.rows, redo), found=found,
                   pool=state, ledger=now)
     made.lines = [*control.slots, *state.files, *journal_survey.counts(history)]
@@ -93,6 +96,13 @@ def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: Pending
     if bodies:
         _bodies(made, progress)
     return made
+
+
+def _explained(found: list[Found]) -> list[Found]:
+    """Where history knows everything, the findings on the records of a file say why it differs."""
+    told = {each.file for each in found if each.case is not Case.POOL_FILE_DIFFERS}
+    return [each for each in found if each.case is not Case.POOL_FILE_DIFFERS
+            or each.source is not Source.WHOLE or each.file not in told]
 
 
 def _pass(paths: SpoolPaths, history: History, control: ControlState, redo: Redo,
@@ -126,14 +136,16 @@ def _redo_findings(redo: Redo, history: History) -> list[Found]:
             if each.record < 0 and each.kind is Kind.CORRUPT and each.lsn <= history.durable_lsn]
 
 
-def _control_lost(control: ControlState, state: PoolState, history: History, redo: Redo
-                  ) -> list[Found]:
+def _control_lost(paths: SpoolPaths, control: ControlState, state: PoolState,
+                  history: History, redo: Redo) -> list[Found]:
     """No valid slot: fine in a spool that never was used, or when the journal has it all."""
     if any(each.case is Case.CONTROL_FOREIGN for each in control.found):
         return []
     if not control.written and not len(state.rows) and not history.last_lsn:
         return []
-    source = Source.WHOLE if redo.queues else Source.NONE
+    kept = [file.follows for file in history.files if file.path.parent == paths.journal]
+    begins = bool(state.possible) or not kept or kept[0] is None or kept[0].first_lsn == 1
+    source = Source.WHOLE if redo.queues and begins else Source.NONE
     if source is Source.NONE and history.last_lsn:
         source = Source.PART  # the archive has names
     if not control.written and source is Source.WHOLE and not len(state.rows):

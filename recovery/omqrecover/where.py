@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest
 
 _CONDITION: Final = re.compile(r"([a-z]+(?:\.[^=!<>~]+)?)\s*(=|!=|<=|>=|<|>|~)\s*(.*)", re.DOTALL)
@@ -27,7 +28,6 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }  # fmt: skip
 NUMBERS: Final = ("qpool", "priority", "size", "attempts", "lsn")
 NAMES: Final = ("queue", "state", "id", "correlation")
-NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)

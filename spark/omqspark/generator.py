@@ -14,6 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from omq.base.clock import NS_PER_S as NS
+from omq.format.frame_rules import Reason
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omqspark.replay import Array, replay
 
@@ -25,7 +27,6 @@ PIDS: Final = {ROUTER: 2000, LOCAL: 3000, INTERNET: 4000}
 PRODUCERS: Final = 12
 ATTEMPTS_MAX: Final = 3
 DEFER_S: Final = 30.0
-NS: Final = 1_000_000_000
 _LATER: Final = 1 << 60  # a GIVE that is carried, too
 ROW: Final = np.dtype([*FRAME.dtype.descr, ("given", "<i8"), ("onto", "<u2"), ("rank", "<i8")])
 """A frame header, with: row of the GIVE that its lease names, or -1; queue that a MOVE names; order
@@ -226,7 +227,7 @@ def _decide(close: Array, bad: Array, dead: Array, goes: Array | None) -> None:
     close["type"][bad] = FrameType.DEFER
     close["flags"][bad] |= np.uint16(FrameFlag.FAILED)
     close["argument"][bad] = close["time"][bad] + int(DEFER_S * NS)
-    close["reason"][bad] = 2
+    close["reason"][bad] = int(Reason.FAILED)
     close["type"][dead] = FrameType.POISON
     close["target"][dead] = POISON
 

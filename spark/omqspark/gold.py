@@ -14,8 +14,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from omq.format.frame_rules import About, By
 from omqspark.answers import SKETCH_K, Answer, Basis
-from omqspark.lifecycle import DELETE, DONE, HOLD, MOVE, NS_PER_S, OPERATOR, POISON, RELEASE
+from omqspark.lifecycle import NS_PER_S, is_type, moved, poisoned
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S
@@ -114,11 +115,12 @@ def _busy(works: DataFrame) -> DataFrame:
 def _failures(basis: Basis) -> DataFrame:
     """Failed attempts and poisoned messages by queue, reader, size class and sender."""
     senders = basis.messages.select("qpool", "producer_pid", "producer_uid")
-    return (basis.stays.where(f"failed > 0 OR left_by = {POISON}").join(senders, "qpool", "left")
+    failed = (F.col("failed") > 0) | is_type(poisoned, "left_by")
+    return (basis.stays.where(failed).join(senders, "qpool", "left")
             .groupBy("queue", "reader", "reader_pid", "producer_pid", "producer_uid",
                      size_class().alias("size_class"))
             .agg(F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
-                 F.count_if(F.col("left_by") == POISON).alias("poisoned"),
+                 F.count_if(is_type(poisoned, "left_by")).alias("poisoned"),
                  F.min("qpool").alias("example")))
 
 
@@ -134,10 +136,11 @@ def _orders(basis: Basis) -> DataFrame:
     events = basis.events
     done = events.where(
         (F.col("unit") > 0)
-        & F.col("type").isin(HOLD, RELEASE, MOVE, DELETE)).groupBy("unit").agg(
+        & is_type(lambda rule: rule.changes and By.OPERATOR in rule.by)).groupBy("unit").agg(
         F.count("*").alias("messages"))
     texts = basis.names.where("kind = 'text'").groupBy("lsn").agg(F.first("text").alias("order"))
-    orders = events.where(F.col("type") == OPERATOR).select("lsn", "time_ns", "uid", "pid")
+    orders = events.where(is_type(lambda rule: rule.about is About.OPERATOR)).select(
+        "lsn", "time_ns", "uid", "pid")
     return (orders.join(texts, "lsn", "left")
             .join(done.withColumnRenamed("unit", "lsn"), "lsn", "left").na.fill(0, ["messages"]))
 
@@ -163,13 +166,14 @@ def _amplified(sizes: DataFrame) -> DataFrame:
 def _routes(basis: Basis) -> DataFrame:
     """Flow between queues: 0 is the outside (put, or gone)."""
     stays = basis.stays
-    came = stays.where("came_from = 0 OR came_from = queue OR arrived_by = 1").select(
+    entered = (F.col("came_from") == 0) | (F.col("came_from") == F.col("queue"))
+    came = stays.where(entered | is_type(lambda rule: rule.makes, "arrived_by")).select(
         F.lit(0).alias("from_queue"), F.col("queue").alias("to_queue"), "size")
     left = stays.where("left_ns IS NOT NULL").select(
         F.col("queue").alias("from_queue"),
-        F.when(F.col("left_by") == MOVE, F.col("went_to"))
-        .when(F.col("left_by") == POISON, F.lit(2))
-        .when(F.col("left_by").isin(DONE, DELETE), F.lit(0)).alias("to_queue"), "size")
+        F.when(is_type(moved, "left_by"), F.col("went_to"))
+        .when(is_type(poisoned, "left_by"), F.lit(2))
+        .when(is_type(lambda rule: rule.leaves, "left_by"), F.lit(0)).alias("to_queue"), "size")
     return came.unionByName(left).groupBy("from_queue", "to_queue").agg(
         F.count("*").alias("messages"), F.sum("size").alias("bytes"))
 

@@ -10,17 +10,40 @@ the same rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from omq.format.frame_rules import RULES, Comes, Hand, Reason, Rule, numbers
 from omq.format.journal import FrameFlag, FrameType
+from omq.format.pool import PartState
 
-PUT, GIVE, DONE, MOVE, DEFER = (int(FrameType[n]) for n in ("PUT", "GIVE", "DONE", "MOVE", "DEFER"))
-POISON, DELETE, HOLD = int(FrameType.POISON), int(FrameType.DELETE), int(FrameType.HOLD)
-OPERATOR, RELEASE = int(FrameType.OPERATOR), int(FrameType.RELEASE)
 IDEL_QUEUE = 1
 NS_PER_S = 1_000_000_000
-DIED = 1  # reason: the reader died
+LEAVES, COMES, STAYS = 0, 1, 2  # roles: at one LSN a message leaves before it comes
+
+
+def _made(rule: Rule) -> bool:
+    return rule.makes
+
+
+def _given(rule: Rule) -> bool:
+    return rule.hand is Hand.GIVEN
+
+
+def moved(rule: Rule) -> bool:
+    """From one queue to others."""
+    return rule.leaves and rule.comes is Comes.NAMED
+
+
+def poisoned(rule: Rule) -> bool:
+    return rule.comes is Comes.TARGET
+
+
+def is_type(holds: Callable[[Rule], bool], column: str = "type") -> Column:
+    """Whether the frame type in a column is one whose row is so."""
+    return F.col(column).isin(*numbers(holds))
 
 
 def has(flag: FrameFlag) -> Column:
@@ -28,8 +51,8 @@ def has(flag: FrameFlag) -> Column:
     return F.col("flags").bitwiseAND(int(flag)) != 0
 
 
-def _if(kind: int, column: str) -> Column:
-    return F.when(F.col("type") == kind, F.col(column))
+def _if(holds: Callable[[Rule], bool], column: str) -> Column:
+    return F.when(is_type(holds), F.col(column))
 
 
 def lifecycle(events: DataFrame) -> DataFrame:
@@ -37,23 +60,23 @@ def lifecycle(events: DataFrame) -> DataFrame:
     ends = has(FrameFlag.LAST_PART)
     end_lsn = F.min(F.when(ends, F.col("lsn")))
     found = events.where("qpool > 0").groupBy("qpool").agg(
-        F.min(_if(PUT, "lsn")).alias("born_lsn"),
-        F.min(_if(PUT, "time_ns")).alias("born_ns"),
-        F.max(_if(PUT, "pid")).alias("producer_pid"),
-        F.max(_if(PUT, "client")).alias("producer"),
-        F.max(_if(PUT, "uid")).alias("producer_uid"),
+        F.min(_if(_made, "lsn")).alias("born_lsn"),
+        F.min(_if(_made, "time_ns")).alias("born_ns"),
+        F.max(_if(_made, "pid")).alias("producer_pid"),
+        F.max(_if(_made, "client")).alias("producer"),
+        F.max(_if(_made, "uid")).alias("producer_uid"),
         F.max("size").alias("size"),
-        F.max(_if(PUT, "priority")).alias("priority"),
-        F.max(_if(PUT, "correlation")).alias("correlation"),
-        F.max(F.when(F.col("type") == PUT, has(FrameFlag.PERSISTENT))).alias("persistent"),
-        F.count_if(F.col("type") == PUT).alias("puts"),
-        F.count_if(F.col("type") == GIVE).alias("gives"),
-        F.count_if(F.col("type") == MOVE).alias("moves"),
-        F.count_if(F.col("type") == DEFER).alias("defers"),
+        F.max(_if(_made, "priority")).alias("priority"),
+        F.max(_if(_made, "correlation")).alias("correlation"),
+        F.max(F.when(is_type(_made), has(FrameFlag.PERSISTENT))).alias("persistent"),
+        F.count_if(is_type(_made)).alias("puts"),
+        F.count_if(is_type(_given)).alias("gives"),
+        F.count_if(is_type(moved)).alias("moves"),
+        F.count_if(is_type(lambda rule: rule.is_in(PartState.DEFERRED))).alias("defers"),
         F.count_if(has(FrameFlag.FAILED)).alias("failed"),
-        F.count_if(F.col("type") == POISON).alias("poisoned"),
-        F.max(_if(GIVE, "attempt")).alias("attempts_max"),
-        F.min(_if(GIVE, "time_ns")).alias("first_give_ns"),
+        F.count_if(is_type(poisoned)).alias("poisoned"),
+        F.max(_if(_given, "attempt")).alias("attempts_max"),
+        F.min(_if(_given, "time_ns")).alias("first_give_ns"),
         end_lsn.alias("end_lsn"),
         F.min(F.when(ends, F.col("time_ns"))).alias("end_ns"),
         F.min(F.when(ends, F.col("type"))).alias("end_type"),
@@ -71,29 +94,30 @@ def lifecycle(events: DataFrame) -> DataFrame:
     return found.withColumn("life_ns", F.col("end_ns") - F.col("born_ns"))
 
 
-_ROLES = f"""
-    CASE type
-      WHEN {PUT} THEN transform(
-        IF(size(onto) > 0, onto, array(queue)), q -> struct(1 AS role, q AS at))
-      WHEN {MOVE} THEN concat(
-        IF(queue > 0, array(struct(0 AS role, queue AS at)), array()),
-        transform(coalesce(onto, array()), q -> struct(1 AS role, q AS at)))
-      WHEN {POISON} THEN array(struct(0 AS role, queue AS at), struct(1 AS role, target AS at))
-      WHEN {DONE} THEN concat(array(struct(0 AS role, queue AS at)),
-        IF(flags & {int(FrameFlag.TO_IDEL)} != 0,
-           array(struct(1 AS role, {IDEL_QUEUE} AS at)), array()))
-      WHEN {DELETE} THEN concat(array(struct(0 AS role, queue AS at)),
-        IF(flags & {int(FrameFlag.TO_IDEL)} != 0,
-           array(struct(1 AS role, {IDEL_QUEUE} AS at)), array()))
-      ELSE array(struct(2 AS role, queue AS at))
-    END
-"""
-LEAVES, COMES, STAYS = 0, 1, 2  # roles: at one LSN a message leaves before it comes
+def roles(rules: Mapping[FrameType, Rule]) -> str:
+    """SQL: what an event is to which queues, structs (role, at)."""
+    cases = "".join(f" WHEN {int(kind)} THEN {_touched(rule)}" for kind, rule in rules.items()
+                    if rule.makes or rule.leaves)
+    return f"CASE type{cases} ELSE array(struct({STAYS} AS role, queue AS at)) END"
+
+
+def _touched(rule: Rule) -> str:
+    named = "IF(size(onto) > 0, onto, array(queue))" if rule.makes else "coalesce(onto, array())"
+    comes = {
+        Comes.NOWHERE: "array()",
+        Comes.NAMED: f"transform({named}, q -> struct({COMES} AS role, q AS at))",
+        Comes.TARGET: f"array(struct({COMES} AS role, target AS at))",
+        Comes.IDEL: f"IF(flags & {int(FrameFlag.TO_IDEL)} != 0, "
+                    f"array(struct({COMES} AS role, {IDEL_QUEUE} AS at)), array())",
+    }[rule.comes]
+    if not rule.leaves:
+        return comes
+    return f"concat(IF(queue > 0, array(struct({LEAVES} AS role, queue AS at)), array()), {comes})"
 
 
 def stays(events: DataFrame) -> DataFrame:
     """One row a stay; `left_ns` is null while it lasts."""
-    touched = (events.where("qpool > 0").withColumn("roles", F.expr(_ROLES))
+    touched = (events.where("qpool > 0").withColumn("roles", F.expr(roles(RULES)))
                .withColumn("one", F.explode("roles"))
                .select("*", F.col("one.role").alias("role"), F.col("one.at").alias("at"))
                .drop("roles", "one"))
@@ -102,7 +126,7 @@ def stays(events: DataFrame) -> DataFrame:
     visited = touched.withColumn(
         "visit", F.sum(F.when(F.col("role") == COMES, 1).otherwise(0)).over(order))
     # The frame that leaves comes first at one LSN, so it still belongs to the visit before it.
-    given = (F.col("type") == GIVE) & (F.col("role") == STAYS)
+    given = is_type(_given) & (F.col("role") == STAYS)
     comes, leaves = F.col("role") == COMES, F.col("role") == LEAVES
     place = F.greatest(F.array_position("onto", F.col("at")), F.lit(1)).cast("int")
     found = visited.groupBy("qpool", F.col("at").alias("queue"), "visit").agg(
@@ -122,12 +146,13 @@ def stays(events: DataFrame) -> DataFrame:
         F.max(F.when(given, F.col("attempt"))).alias("attempts"),
         F.count_if(given).alias("gives"),
         F.count_if(has(FrameFlag.FAILED)).alias("failed"),
-        F.count_if((F.col("reason") == DIED) & F.col("type").isin(DEFER, POISON)).alias("deaths"),
-        F.count_if(F.col("type").isin(DEFER, HOLD, RELEASE)).alias("put_off"),
+        F.count_if((F.col("reason") == int(Reason.DIED)) & is_type(lambda rule: rule.reasoned)
+                   ).alias("deaths"),
+        F.count_if(is_type(lambda rule: rule.puts_off)).alias("put_off"),
         F.max(F.when(leaves, F.col("time_ns"))).alias("left_ns"),
         F.max(F.when(leaves, F.col("lsn"))).alias("left_lsn"),
         F.max(F.when(leaves, F.col("type"))).alias("left_by"),
-        F.max(F.when(leaves & (F.col("type") == MOVE), F.try_element_at("onto", F.lit(1)))
+        F.max(F.when(leaves & is_type(moved), F.try_element_at("onto", F.lit(1)))
               ).alias("went_to"),
         F.max("size").alias("size"),
         F.min("epoch").alias("first_epoch"),

@@ -3,17 +3,18 @@ message."""
 
 from __future__ import annotations
 
+from operator import methodcaller
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from omq.format.journal import FrameType
-from omqspark.lifecycle import DEFER, GIVE, HOLD, NS_PER_S, RELEASE, stays
+from omq.format.pool import PartState
+from omqspark.lifecycle import NS_PER_S, is_type, stays
 from omqspark.pipeline import Lake, event_schema
 
-RELEASE_GIVEN = int(FrameType.RELEASE_GIVEN)
-READY, ACTIVE, DEFERRED, HELD = "READY", "ACTIVE", "DEFERRED", "HELD"
+READY, DEFERRED = PartState.READY.name, PartState.DEFERRED.name
 
 
 def bronze(lake: Lake) -> DataFrame:
@@ -35,17 +36,18 @@ def state_at(lake: Lake, *, lsn: int | None = None, time_ns: int | None = None) 
         latest = events.agg(F.max("time_ns")).first()
         now_ns = int(latest[0] or 0) if latest else 0
     here = stays(events).where("left_lsn IS NULL")
-    kinds = (GIVE, DEFER, HOLD, RELEASE, RELEASE_GIVEN)
-    last = events.where(F.col("type").isin(*kinds)).groupBy("qpool", "queue").agg(
+    last = events.where(is_type(lambda rule: rule.entry is not None)).groupBy("qpool", "queue").agg(
         F.max_by("type", "lsn").alias("last_type"), F.max_by("argument", "lsn").alias("argument"),
         F.max("lsn").alias("state_lsn"))
     joined = here.join(last, ["qpool", "queue"], "left").withColumn(
         "since", F.when(F.col("state_lsn") > F.col("arrived_lsn"), F.col("last_type")))
-    until = F.when(F.col("since") == DEFER, F.col("argument")).when(
+    deferred, held, active = (is_type(methodcaller("is_in", state), "since") for state in (
+        PartState.DEFERRED, PartState.HELD, PartState.ACTIVE))
+    until = F.when(deferred, F.col("argument")).when(
         F.col("since").isNull() & (F.col("until_s") > 0), F.col("until_s") * NS_PER_S)
     return joined.select(
         "queue", "qpool", "priority", "arrived_lsn", "arrived_ns", "attempts", "size",
-        F.when(F.col("since") == GIVE, ACTIVE).when(F.col("since") == HOLD, HELD)
+        F.when(active, PartState.ACTIVE.name).when(held, PartState.HELD.name)
         .when(until > F.lit(now_ns), DEFERRED).otherwise(READY).alias("state"),
         until.alias("until_ns"),
     ).orderBy("queue", F.desc("priority"), "arrived_lsn")

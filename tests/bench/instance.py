@@ -23,9 +23,9 @@ import numpy as np
 from omq.base.errors import ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.format.index import COUNTERS_AT, Counter
-from omq.ipc.objects import ObjectList
-from omq.services.notify_socket import NotifySocket
-from omq.services.plan import environment
+from omq.ipc.serving.objects import ObjectList
+from omq.services.supervise.daemon_plan import environment
+from omq.services.supervise.notify_socket import NotifySocket
 from omq.storage import segment
 from omq.storage.segment import AttachedIndex
 from omq.storage.spool import create_spool
@@ -146,7 +146,7 @@ class Instance:
         """The manager's counters, from its index."""
         index = AttachedIndex(self.paths)
         try:
-            values = np.frombuffer(index.buffer, "<u8", len(Counter), COUNTERS_AT)
+            values = np.frombuffer(index.buffer, "<u8", max(Counter) + 1, COUNTERS_AT)
             found = {counter: int(values[counter]) for counter in Counter}
             del values
             return found

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.bench.aims import bench_aims, deletes, operations
+from tests.bench.aims import bench_aims, deletes, floods, operations
 from tests.bench.aims.finding import Setting, at_least, at_most, steady
 from tests.bench.instance import BenchError
 from tests.bench.primitives import SyncProbe
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Setting:
-    return Setting(tmp_path, SyncProbe(tmp_path), bench_aims.QUICK, 2000, quick=True)
+def setting(tmp_path: Path) -> Iterator[Setting]:
+    probe = SyncProbe(tmp_path)
+    yield Setting(tmp_path, probe, bench_aims.QUICK, 2000, quick=True)
+    probe.close()
 
 
 def test_limits_are_reached_from_the_right_side() -> None:
@@ -49,6 +53,16 @@ def test_operations_at_two_depths(setting: Setting) -> None:
     found = operations.bench(setting)
     assert [set(each.details["costs"]) for each in found] == [{1000, 2000}] * 4
     assert all(cost > 0 for each in found for cost in each.details["costs"].values())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="members are other users: needs root")
+def test_floods(setting: Setting) -> None:
+    for folder in (setting.root, *setting.root.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    found = floods.bench(setting)
+    assert len(found) == len(floods.KINDS) - 1
+    assert all(each.details["value"] > 0 for each in found)
 
 
 def test_a_failed_benchmark_is_an_error(

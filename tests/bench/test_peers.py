@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def _may_trace() -> bool:
     return os.geteuid() == 0 or not scope.exists() or scope.read_text().strip() == "0"
 
 
+@pytest.mark.skipif(shutil.which("strace") is None, reason="install strace")
 @pytest.mark.skipif(not _may_trace(), reason="needs root or kernel.yama.ptrace_scope = 0")
 @pytest.mark.parametrize(("kind", "waits"), [(SqlitePeer, True), (CarelessPeer, False)])
 def test_who_answers_before_the_sync_is_found_out(

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from omq.base import errors
 from omq.base.checksum import crc32c
-from omq.core.invariants import check
-from omq.core.operate import Action, Order
-from omq.core.operate import Item as Targeted
-from omq.core.recovery import Recovered
-from omq.core.state import (
+from omq.core.check.invariants import check
+from omq.core.engine.operate import Action, Order
+from omq.core.engine.operate import Item as Targeted
+from omq.core.engine.state import (
     CONTAINER,
     HAS_ID,
     IDEL,
@@ -25,8 +24,8 @@ from omq.core.state import (
     SPECIAL_QUEUES,
     QueueRules,
 )
+from omq.core.load.recovery import Recovered
 from omq.format.index import EntryState
-from omq.format.journal import FrameType
 from omq.format.message import Descriptor, Part, encode, id_hash, pack_parts
 from omq.format.wire import SETTLE, Operation, PutFlag
 from omq.ipc.outgoing import Encoded
@@ -259,7 +258,7 @@ class World:
         ready = [encoded(one) for one in drafts]
         heads, at = [], 0
         for e in ready:
-            heads.append(e.head(FrameType.PUT, at))
+            heads.append(e.head(at))
             at += len(e.payload)
         self.instance.request(
             client, Operation.PUT_MANY, area=b"".join([*heads, *(e.payload for e in ready)]),
@@ -310,7 +309,7 @@ class World:
         ready = [encoded(one) for one in new]
         heads, at = [], 0
         for e in ready:
-            heads.append(e.head(FrameType.PUT, at))
+            heads.append(e.head(at))
             at += len(e.payload)
         area = b"".join([SETTLE.pack(0, 0, 0, entry, verdict.qpool, verdict.lease, 0, 0, 0),
                          pack_parts(parts), *heads, *(e.payload for e in ready)])

@@ -1,7 +1,7 @@
 """One instance without processes: the manager's own parts on a real spool, pool.writer's too, and
 clients whose channels are plain memory. The clock moves only when told.
 
-Built as omq.services.manager_parts builds it: recovery, tables from the pool, a new epoch, the
+Built as omq.services.manager.parts builds it: recovery, tables from the pool, a new epoch, the
 request server. What it leaves out are the sockets, segments and semaphores between processes.
 """
 
@@ -18,28 +18,28 @@ from omq.base.authority import Authority
 from omq.base.errors import OmqError, from_status
 from omq.base.event_log import EventLog
 from omq.base.settings import Settings
-from omq.core.checkpoint import Checkpointer
-from omq.core.engine import Engine
-from omq.core.operate import Order, Outcome, operate
-from omq.core.rebuild import load
-from omq.core.recovery import Recovered, recover
-from omq.core.redo import Redo
-from omq.core.relocation import relocate
-from omq.core.state import Core, Party, QueueRules
-from omq.core.statistics import Statistics
-from omq.core.tables import Tables
+from omq.core.engine.engine import Engine
+from omq.core.engine.operate import Order, Outcome, operate
+from omq.core.engine.relocation import relocate
+from omq.core.engine.state import Core, Party, QueueRules
+from omq.core.engine.statistics import Statistics
+from omq.core.index.tables import Tables
+from omq.core.load.rebuild import load
+from omq.core.load.recovery import Recovered, recover
+from omq.core.redo.checkpoint import Checkpointer
+from omq.core.redo.redo import Redo
 from omq.format.index import COUNTERS_AT, TABLES_AT, Counter, ReaderFlag
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.poolctrl import Answered
 from omq.format.wire import GIVEN, REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
-from omq.ipc.doorkeeper import Door
-from omq.ipc.objects import ServerChannel
-from omq.ipc.server import RequestServer
-from omq.ipc.sessions import Session, Sessions
-from omq.services import manager_parts
-from omq.services.pool_bodies import BodyKeeper
-from omq.services.pool_index import LiveIndex
-from omq.storage import control as poolctrl
+from omq.ipc.serving.doors import Door
+from omq.ipc.serving.objects import ServerChannel
+from omq.ipc.serving.server import RequestServer
+from omq.ipc.serving.sessions import Session, Sessions
+from omq.services.manager import parts as manager_parts
+from omq.services.pool.bodies import BodyKeeper
+from omq.services.pool.live_index import LiveIndex
+from omq.storage import poolctrl
 from omq.storage.journal import prepare_next
 from omq.storage.journal_follower import JournalFollower
 from omq.storage.payloads import PayloadReader
@@ -131,9 +131,9 @@ class _Writer:
     def __init__(self, instance: Instance) -> None:
         paths, settings, uuid = instance.paths, instance.settings, instance.uuid
         self.pool = PoolFiles(paths, uuid)
-        self.pool.recover_double_write()
-        self.redo = Redo(self.pool)
         control, findings = poolctrl.load(paths, settle=True)
+        self.pool.recover_double_write(control)
+        self.redo = Redo(self.pool)
         number = offset = 0
         if control is not None:
             number, offset = control.journal, control.offset
@@ -234,8 +234,8 @@ class Instance:
     # clients
 
     def register(self, client: Client, in_doubt: int = 0) -> Answered | None:
-        """A new client, or one that lost its manager; as ipc.control_plane. What became of its
-        request in doubt, if it was carried out."""
+        """A new client, or one that lost its manager; as ipc.serving.control_plane. What became of
+        its request in doubt, if it was carried out."""
         assert self.recovered is not None
         known = None
         if client.token:

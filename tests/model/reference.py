@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from omq.base import errors
-from omq.core.operate import Action, Order
-from omq.core.state import IDEL, POISON, QueueRules
+from omq.core.engine.operate import Action, Order
+from omq.core.engine.state import IDEL, POISON, QueueRules
 from omq.format.index import EntryState
 from omq.format.message import Part
 from omq.format.wire import Settlement
@@ -212,9 +212,8 @@ class Reference:
                 self._done(item, place)
             elif verdict.kind is Settlement.DEFER:
                 self._defer(place, verdict.delay_ns)
-                if place.queue != IDEL:
-                    place.attempts -= 1
-                    place.retries += 1
+                place.attempts -= 1
+                place.retries += 1
             elif verdict.kind is Settlement.RELEASE:
                 self.give_back(place)
             else:
@@ -240,14 +239,16 @@ class Reference:
     def give_back(self, place: Place) -> None:
         """READY at its old place, the attempt not counted."""
         place.state, place.client, place.lease_due = READY, None, 0
+        place.attempts -= 1
         if place.queue != IDEL:
-            place.attempts -= 1
             place.disk_until = 0
 
     def _fail(self, item: Item, place: Place, delay_ns: int | None = None) -> None:
         rules = self.rules[place.queue]
         if place.queue == IDEL:
-            place.state, place.client = READY, None
+            pauses = [rules.death_delay_ns, *(max(rules.death_delay_ns, NS << n)
+                                              for n in range(12)), 3600 * NS]
+            self._defer(place, pauses[min(max(place.attempts - 1, 0), 13)])
         elif self._worn_out(place):
             self._poison(item, place)
         else:
@@ -382,8 +383,8 @@ class Reference:
         lease = self.rules[place.queue].lease_ns
         place.state, place.client, place.suspect = ACTIVE, client, False
         place.lease_due = self.mono + lease if lease else 0
+        place.attempts += 1
         if place.queue != IDEL:
-            place.attempts += 1
             place.disk_until = 0
 
     # operators
@@ -490,6 +491,8 @@ class Reference:
             if clean and place.state is ACTIVE and place.client is not None:
                 self.give_back(place)
             place.client, place.lease_due, place.suspect = None, 0, False
+            if place.queue == IDEL:
+                place.attempts = place.retries = 0
             if place.state is HELD or (place.state is ACTIVE and place.queue != IDEL):
                 continue
             place.state = READY

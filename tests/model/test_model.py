@@ -11,8 +11,8 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from omq.core.operate import Action, Item, Order
-from omq.core.state import IDEL, QueueRules
+from omq.core.engine.operate import Action, Item, Order
+from omq.core.engine.state import IDEL, QueueRules
 from omq.format.index import EntryState
 from omq.format.message import Part
 from omq.format.wire import Settlement

@@ -1,5 +1,5 @@
-"""The table of core.transitions against the engine: every event in every state, live and over a
-restart. The engine's paths restate the table for speed; this is what ties them to it."""
+"""The table of core.engine.transitions against the engine: every event in every state, live and
+over a restart. The engine's paths restate the table for speed; this is what ties them to it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from omq.core import settle
-from omq.core.operate import Action, Item, Order
-from omq.core.state import IDEL, POISON
-from omq.core.transitions import Event, after
+from omq.core.engine import settle
+from omq.core.engine.operate import Action, Item, Order
+from omq.core.engine.state import IDEL, POISON
+from omq.core.engine.transitions import Event, after
+from omq.format.frame_rules import Reason
 from omq.format.index import EntryState
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Operation, Settlement
@@ -99,7 +100,7 @@ class Bench:
 
         def work() -> None:
             core.block.reserve(1, 1024)
-            settle.poison(core, entry, None, 0, 0, reason=settle.REASON_FAILED, evidence={})
+            settle.poison(core, entry, None, 0, 0, reason=Reason.FAILED, evidence={})
 
         self.instance.group(work)
         return self.on(POISON) is READY

@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 
 from omq.base.paths import SpoolPaths
-from omq.core import invariants
+from omq.core.check import invariants
 from omq.storage.segment import AttachedIndex
 
 WAIT_S = 30.0
 
 
 def check_index(paths: SpoolPaths) -> None:
-    """Every rule of omq.core.invariants, for the manager that runs on this spool."""
+    """Every rule of omq.core.check.invariants, for the manager that runs on this spool."""
     attached = AttachedIndex(paths)
     try:
         deadline = time.monotonic() + WAIT_S

@@ -35,6 +35,27 @@ SETTINGS: dict[str, dict[str, object]] = {
     "daemons": {"drain_timeout_s": 2, "event_level": "TRACE"},
 }
 
+CORE_SERVICES = """
+[qmgr]
+number = 100
+kind = manager
+program = queue.manager
+nonstop = yes
+
+[pool]
+number = 101
+kind = pool
+program = pool.writer
+nonstop = yes
+
+[idel]
+number = 102
+kind = deleter
+program = idel.server
+queue = IDEL
+"""
+"""The sections of services.conf that every embedded instance needs."""
+
 
 class Instance:
     """See the module."""
@@ -168,10 +189,12 @@ class Instance:
 
 
 _SECTION_OF = {
-    "clients_max": "ipc", "request_queue_bytes": "ipc", "dedupe_clients_max": "ipc",
+    "clients_max": "ipc", "clients_group": "ipc", "operators_group": "ipc",
+    "request_queue_bytes": "ipc", "dedupe_clients_max": "ipc",
     "body_bytes_max": "store", "container_threshold_bytes": "store", "archive": "journal",
     "messages_total_max": "index", "disk_check_interval_s": "store", "connect_timeout_s": "ipc",
-    "checkpoint_lag_frames_max": "pool",
+    "checkpoint_lag_frames_max": "pool", "clients_per_uid_max": "ipc", "clients_reserved": "ipc",
+    "register_timeout_s": "ipc", "event_burst": "daemons",
 }
 
 

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -16,9 +15,11 @@ from pathlib import Path
 
 import omq
 from omq.cli import launch
-from omq.core.index_view import IndexView
+from omq.core.index.view import IndexView
 from omq.storage import spool
 from omq.storage.segment import read_ids
+from omqtest.child import Child
+from tests.process.processes import popen
 
 WAIT_S = 30.0
 QUEUES = "[*]\ndeath_delay_s = 0\n\n[A]\n\n[B]\n\n[LOCAL]\n\n[ERROR]\n\n[SHUT]\nput = inhibited\n"
@@ -47,13 +48,10 @@ class Instance:
         self.conf.mkdir(exist_ok=True)
         (self.conf / "queues.conf").write_text(QUEUES)
         (self.conf / "omq.conf").write_text(SETTINGS)
-        self.manager: subprocess.Popen[bytes] | None = None
+        self.manager: Child | None = None
 
     def start(self) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("OMQ_")}
-        self.manager = subprocess.Popen(
-            [sys.executable, "-P", "-m", "omq.cli.launch", "queue.manager", *self.arguments],
-            env=environment, stderr=subprocess.DEVNULL)
+        self.manager = popen("queue.manager", self.arguments)
         self.connect("wait").close()
 
     def stop(self) -> None:

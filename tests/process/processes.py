@@ -18,6 +18,7 @@ from pathlib import Path
 from omq.base import fault
 from omq.cli import launch
 from omq.ipc import watcher
+from omqtest import child
 
 WAIT_S = 30.0
 _CRASHED = 99  # exit code of a child whose function raised
@@ -108,3 +109,14 @@ def start_program(program: str, arguments: list[str], *, output: Path,
     """A command or daemon by its name, as its launcher in bin/ runs it."""
     return start(program, lambda: launch.run(program, arguments), output=output,
                  environment=environment)
+
+
+def popen(program: str, arguments: list[str], *, output: Path = Path(os.devnull),
+          environment: Mapping[str, str] | None = None) -> child.Child:
+    """The same with the methods of subprocess.Popen."""
+
+    def run() -> int:
+        fault.arm(os.environ.get("OMQ_FAULT", ""))
+        return launch.run(program, arguments)
+
+    return child.Child(run, output, environment)

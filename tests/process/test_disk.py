@@ -72,7 +72,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=0755", "tmpfs",
                               str(root)], check=False, capture_output=True)
     if mounted.returncode:
-        pytest.skip(f"mount: {mounted.stderr.decode().strip()}")
+        pytest.skip("mounting needs root")
     yield root
     subprocess.run(["umount", str(root)], check=True)
 

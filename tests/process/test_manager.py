@@ -18,6 +18,8 @@ from omq.base.errors import BadRequest, Exit, MessageTooLong, QueueFull, Unknown
 from omq.ipc.operator import Operator
 from omq.storage import spool
 from omq.storage.segment import read_ids
+from omqtest.child import Child
+from tests.process.processes import popen
 
 WAIT_S = 30.0
 QUEUES = "[*]\ndeath_delay_s = 0\n\n[A]\n\n[B]\n\n[SMALL]\nmax_depth = 2\nmax_length = 100\n"
@@ -37,18 +39,17 @@ class Manager:
             "[index]\nmessages_max = 20000\nqueue_entries_max = 25000\n"
             "[journal]\njournal_file_bytes = 4194304\nblock_bytes_max = 1048576\n"
             "[store]\ndisk_reserve_bytes = 0\n")
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Child | None = None
 
-    def start(self, fault: str = "", log: Path | None = None) -> subprocess.Popen[bytes]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("OMQ_")}
+    def start(self, fault: str = "", log: Path | None = None) -> Child:
+        environment = {}
         if fault and log is not None:
-            environment |= {"OMQ_FAULT": fault, "OMQ_FAULT_LOG": str(log)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "omq.cli.launch", "queue.manager", "--spool",
-             str(self.root), "--conf", str(self.conf)], env=environment)
+            environment = {"OMQ_FAULT": fault, "OMQ_FAULT_LOG": str(log)}
+        self.process = popen("queue.manager", ["--spool", str(self.root), "--conf", str(self.conf)],
+                             output=self.root.parent / "output", environment=environment)
         return self.process
 
-    def stop(self) -> int:
+    def stop(self) -> int | None:
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(WAIT_S)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from omq.cli.conversion_log import ConversionLog
+from omq.cli.queue.conversion_log import ConversionLog
 from omq.format.old_queue import HEADER, RECORD, OldMessage, encode
 from omq.ipc.client import Connection
 from omq.storage.spool import open_spool
@@ -96,11 +96,15 @@ def test_a_cut_at_any_message_doubles_and_loses_nothing(
             raise Cut
         return found
 
+    def end(self: ConversionLog, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
     put = Connection.put
     with monkeypatch.context() as patched:
         patched.setattr(Connection, "put", cut_put)
         # nothing is written any more, not even what a context manager would write when it is left
-        patched.setattr(ConversionLog, "__exit__", lambda *_: None)
+        patched.setattr(ConversionLog, "__exit__", end)
         with pytest.raises(Cut):
             live.run("omqconv", "--queues", str(old))
     with (old / "omqconv.progress").open("ab") as file:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import Exit
-from omq.core.history import History
+from omq.core.history.frames import History
 from omq.format.journal import FrameType
 from omq.ipc.outgoing import Outgoing
 from omq.storage.containers import read_item
@@ -83,7 +83,8 @@ def test_move_copy_put_delete_of_an_opened_message(live: Instance) -> None:
     assert (live.on("B"), live.on("LOCAL")) == ([], [qpool])
     assert live.bodies("LOCAL") == [BINARY]
     last = [(line["action"], line["reason"], line["uid"]) for line in operator_lines(live)][-3:]
-    assert last == [("move", "ticket 7", 0), ("restore", "ticket 7", 0), ("delete", "", 0)]
+    uid = os.getuid()
+    assert last == [("move", "ticket 7", uid), ("restore", "ticket 7", uid), ("delete", "", uid)]
 
 
 def test_positions_begin_where_the_walk_is(live: Instance) -> None:

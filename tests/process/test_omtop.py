@@ -8,9 +8,10 @@ import os
 
 from textual.widgets import DataTable, Static
 
-from omq.cli.top_app import TopApp
-from omq.cli.top_facts import Moment, age, head
-from omq.services.options import Location
+from omq.cli.look.top_app import TopApp
+from omq.cli.look.top_facts import Moment, age, head
+from omq.core.look.space import UNKNOWN
+from omq.services.daemon.options import Location
 from tests.process.operator_world import WAIT_S, Instance
 from tests.unit.omqdump.test_terminal import Terminal
 
@@ -26,7 +27,7 @@ def test_once_as_text_and_json(live: Instance) -> None:
     (first, *_) = live.run("omtop", "--json", "--interval", "0.2").out.splitlines()
     assert set(json.loads(first)) == {
         "queue", "messages", "active", "deferred", "held", "in_per_s", "out_per_s", "load",
-        "oldest_s", "readers"}
+        "oldest_s", "readers", "space_free_bytes", "space_low"}
     assert live.run("omtop", "--interval", "0").code == 64
 
 
@@ -42,7 +43,8 @@ def test_it_says_that_clients_are_slowed_down() -> None:
     for paused_ms, said in ((0.0, []), (250.0, [
             "clients are slowed down: the manager pauses 25 % of the time, until pool.writer has "
             "caught up"])):
-        now = Moment(0, "live", "", counters, (), (), {**rates, "paused_ms": paused_ms})
+        now = Moment(0, "live", "", counters, (), (), {**rates, "paused_ms": paused_ms},
+                     UNKNOWN)
         assert list(head(now))[2:] == said
 
 

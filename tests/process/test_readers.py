@@ -17,7 +17,7 @@ from omq.storage.journal_reader import scan_journal
 from omq.storage.spool import open_spool
 from omqtest.history import HistoryFile, judge, read_histories
 from tests.process.clients import Work, submit
-from tests.process.instance import Instance
+from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start
 
 QUEUES = "[*]\ndeath_delay_s = {delay}\nattempts_max = 3\nlease_s = {lease}\n\n[A]\n\n[B]\n"
@@ -49,6 +49,8 @@ def test_a_late_done_is_refused_and_harmless(omq_instance: Instance, tmp_path: P
         c.put("A", b"slow")
         stopped = holding(omq_instance, tmp_path, 1, "stop")
         stopped.wait_stopped()
+        omq_instance.queues(QUEUES.format(delay=0, lease=0))  # the other one may take its time
+        omq_instance.children[MANAGER].signal(signal.SIGHUP)
         with c.reader("A") as reader:
             (message,) = reader.next(timeout_s=WAIT_S)  # the lease has ended
             assert message.redelivered and message.attempts == 1

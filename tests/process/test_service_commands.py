@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.paths import shipped_conf
+from tests.process.processes import popen
 
 WAIT_S = 60.0
 CONF = ("[index]\nmessages_max = 1000\nqueue_entries_max = 1000\n[journal]\n"
@@ -30,13 +31,13 @@ class Instance:
         (spool / "conf/omq.conf").write_text(CONF, encoding="ascii")
 
     def run(self, *words: str, code: int = 0) -> str:
-        result = subprocess.run(
-            [sys.executable, "-P", "-m", "omq.cli.launch", *words], check=False, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=WAIT_S,
-            env={key: value for key, value in os.environ.items() if not key.startswith("OMQ_")}
-            | {"OMQ_SPOOL": str(self.spool)})
-        assert result.returncode == code, result.stdout
-        return result.stdout
+        output = self.spool.parent / "output"
+        output.unlink(missing_ok=True)
+        done = popen(words[0], list(words[1:]), output=output,
+                     environment={"OMQ_SPOOL": str(self.spool)}).wait(WAIT_S)
+        said = output.read_text()
+        assert done == code, said
+        return said
 
     def readers(self, service: str) -> dict[str, int]:
         found = json.loads((self.spool / f"run/{service}.json").read_text(encoding="ascii"))
@@ -87,7 +88,8 @@ def test_auxiliaries(instance: Instance) -> None:
     assert list(after) == ["router", "router.1", "router.2", "router.3"]
     assert {name: after[name] for name in before} == before
     assert "0 of 0" in instance.run("omsetsvc", "-x", "router", "0")
-    assert instance.readers("router") == {"router": before["router"]}
+    instance.wait("their end is published", lambda: instance.readers("router") == {
+        "router": before["router"]})
     mine = (instance.spool / "conf/services.conf").read_text(encoding="utf-8")
     assert mine == shipped.replace("queue = ROUTER\nauxiliaries = 1", "queue = ROUTER\n"
                                    "auxiliaries = 0")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from omq.core.settle import REASON_UNSEEN
+from omq.format.frame_rules import Reason
 from tests.process.instance import Instance
 from tests.process.processes import Child, start
 
@@ -50,6 +50,6 @@ def test_what_kills_the_manager_goes_to_poison(omq_instance: Instance, tmp_path:
     assert seen.read_text().splitlines() == ["near 1", "last 1"]
     (event,) = omq_instance.events(1232)
     assert (event["queue"], event["reason"], event["pid_of_reader"]) == (
-        "A", REASON_UNSEEN, child.pid)
+        "A", Reason.UNSEEN, child.pid)
     (poisoned,) = omq_instance.drain("POISON")
     assert (poisoned.body, poisoned.attempts) == (b"cursed", DEATHS)

@@ -13,7 +13,7 @@ import sysv_ipc
 from omq.base.paths import SpoolPaths
 from omq.format.pool import RECORD_BYTES, Record, decode_record
 from omq.format.poolctrl import SLOT_BYTES
-from omq.storage import control
+from omq.storage import poolctrl as control
 from omq.storage.segment import read_ids
 from omqdump.options import OPTIONS
 from tests.process.operator_world import Instance

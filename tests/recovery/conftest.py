@@ -13,7 +13,10 @@ from omq.base.paths import SpoolPaths
 from omq.storage import durable
 from omq.storage.disk import Disk
 from tests.recovery.spool import Spool
+from tests.storage_files import files_of_the_test
 from tests.unit.core.redo_world import Known, QuietDisk
+
+__all__ = ["files_of_the_test"]
 
 
 @dataclass(frozen=True)

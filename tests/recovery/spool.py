@@ -13,15 +13,15 @@ from typing import Any
 
 from omq.base.checksum import crc32c
 from omq.base.paths import SpoolPaths
-from omq.core.checkpoint import Checkpointer
-from omq.core.recovery import Recovered, recover
-from omq.core.redo import Redo
-from omq.core.state import CONTAINER, PERSISTENT, Party
+from omq.core.engine.state import CONTAINER, PERSISTENT, Party
+from omq.core.load.recovery import Recovered, recover
+from omq.core.redo.checkpoint import Checkpointer
+from omq.core.redo.redo import Redo
 from omq.format.findings import Kind
 from omq.format.location import LocationKind, location
 from omq.format.message import Descriptor, encode
 from omq.format.wire import MOVED, Settlement
-from omq.storage import control as poolctrl
+from omq.storage import poolctrl
 from omq.storage.containers import create
 from omq.storage.files import File, open_file
 from omq.storage.journal import file_name, numbers_in
@@ -112,7 +112,7 @@ class Spool(World):
         self.commit()
 
     def _relocated(self, slot: int, word: int, offset: int) -> None:
-        from omq.core.relocation import relocate
+        from omq.core.engine.relocation import relocate
 
         t = self.core.t
         row = MOVED.pack(t.m_qpool[slot], word, offset, t.m_record[slot], t.m_file[slot],

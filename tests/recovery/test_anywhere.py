@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omq.core.recovery import recover
+from omq.core.load.recovery import recover
 from omq.format.pool import RECORD_BYTES
 from omq.storage.pool import PoolFiles
 from tests.recovery.conftest import Dead

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omq.core.recovery import recover
+from omq.core.load.recovery import recover
 from omq.storage import spool
 from omq.storage.pool import PoolFiles
 from omqrecover.where import parse

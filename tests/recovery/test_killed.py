@@ -20,6 +20,8 @@ from tests.recovery.conftest import Dead
 from tests.recovery.spool import SMALL, run, scan, start
 from tests.unit.core.redo_world import Cut, QuietDisk
 
+pytestmark = pytest.mark.dies
+
 STEP = 3
 """Only every third call is cut: the first one of three differs from test to test."""
 

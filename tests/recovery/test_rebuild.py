@@ -12,7 +12,7 @@ import pytest
 from omq.base import clock
 from omq.base.errors import NeedsRepair
 from omq.base.settings import Settings
-from omq.core.redo_windows import Windows
+from omq.core.redo.windows import Windows
 from omq.format.location import number_of
 from omq.storage.archiver import convert
 from omq.storage.journal import file_name, numbers_in

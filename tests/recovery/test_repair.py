@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from omq.format.double_write import Images, encode
 from omq.format.pool import RECORD_BYTES, encode_file_header
 from omq.format.poolctrl import SLOT_BYTES
 from omq.storage.store import file_name as store_name
@@ -27,6 +26,7 @@ from tests.recovery.spool import (
     start,
 )
 from tests.unit.core.redo_world import Known
+from tests.unit.format.samples import double_write_part
 
 CLEAN, REPAIRABLE, LOSS = 0, 1, 65
 OTHER = bytes(range(16))
@@ -173,7 +173,7 @@ def _both_slots(dead: Dead) -> None:
 def _foreign_double_write(dead: Dead) -> None:
     image = record(dead, 0, used(dead, 0)[0])
     (dead.paths.msgpool / "checkpoint.dw").write_bytes(
-        b"".join(encode(OTHER, 1, Images.of([(0, 0, image)]))))
+        double_write_part([(0, 0, image)], OTHER, 1))
 
 
 def _foreign_journal(dead: Dead) -> None:
@@ -333,9 +333,10 @@ def test_a_torn_tail_is_normal(dead: Dead) -> None:
 def test_a_cut_checkpoint_is_finished_by_the_start(dead: Dead) -> None:
     """Damaged records whose images lie in the double-write file are no damage."""
     slot = used(dead, 1)[4]
-    image = record(dead, 1, slot)
+    image, control = record(dead, 1, slot), control_of(dead.paths)
     (dead.paths.msgpool / "checkpoint.dw").write_bytes(
-        b"".join(encode(dead.uuid, 1, Images.of([(1, slot, image)]))))
+        double_write_part([(1, slot, image)], dead.uuid, 9, control.generation + 1,
+                          control.contents))
     put_record(dead, 1, slot, os.urandom(RECORD_BYTES))
     code, findings = scan(dead.root)
     assert code == CLEAN and [each["finding"] for each in findings] == ["double_write_cut"]

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from omq.core.index_view import IndexView
+from omq.core.index.view import IndexView
 from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in

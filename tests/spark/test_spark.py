@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from omq.base.errors import ArchivePruned, BadRequest, MixedArchives, NoArchive
+from omq.format.frame_rules import RULES, Rule
 from omq.format.journal import FrameType
 from omqspark.audit import audit, pool_messages
 from omqspark.failures import told
 from omqspark.generate import UUID
 from omqspark.gold import ANSWERS
+from omqspark.lifecycle import LEAVES, STAYS, roles
 from omqspark.pipeline import Lake, all_messages, all_stays, run
 from omqspark.report import make
 from omqspark.state import biography, queue_names, state_at
@@ -23,6 +26,7 @@ from omqspark.state import told as line
 from omqspark.truth import differences
 from omqspark.whatif import whatif
 from tests.spark.conftest import MESSAGES
+from tests.unit.format.new_row import ROW
 
 Made = tuple[Path, dict[str, Any]]
 
@@ -58,6 +62,19 @@ def test_seals_and_names(spark: Any, made: Made) -> None:
         "IDEL", "POISON", "ROUTER", "LOCAL", "INTERNET"}
 
 
+def test_stays_follow_a_new_row(spark: Any) -> None:
+    """As redo, ledger and text: tests/unit/format/test_new_row.py."""
+    event = spark.createDataFrame([(int(FrameType.EXPIRE), 3, [4], 0, 0)],
+                                  "type int, queue int, onto array<int>, flags int, target int")
+
+    def touched(rules: Mapping[FrameType, Rule]) -> list[tuple[int, int]]:
+        (row,) = event.select(F.expr(roles(rules)).alias("roles")).collect()
+        return [(one["role"], one["at"]) for one in row["roles"]]
+
+    assert touched(RULES) == [(STAYS, 3)], "reserved: it moves nothing"
+    assert touched({**RULES, FrameType.EXPIRE: ROW}) == [(LEAVES, 3)]
+
+
 def test_an_unknown_table_is_refused(spark: Any, made: Made) -> None:
     with pytest.raises(Exception, match="there are events, blocks, dict"):
         read(spark, made, table="secrets").load().count()
@@ -75,7 +92,9 @@ def test_every_message_is_counted_once(lake: Lake, made: Made) -> None:
 def test_depth_adds_up(lake: Lake) -> None:
     last = lake.gold("queue_minute").groupBy("queue").agg({"arrivals": "sum", "departures": "sum"})
     spans = all_stays(lake, lake.current())
-    for row in last.collect():
+    queues = last.collect()
+    assert len(queues) > 1
+    for row in queues:
         here = spans.where(f"queue = {row['queue']} AND left_ns IS NULL").count()
         assert row["sum(arrivals)"] - row["sum(departures)"] == here
 
@@ -83,7 +102,9 @@ def test_depth_adds_up(lake: Lake) -> None:
 def test_sketches_are_near_the_exact_percentiles(lake: Lake) -> None:
     exact = {row["queue"]: row["p"] for row in all_stays(lake, lake.current()).groupBy("queue")
              .agg(F.percentile("wait_ns", F.lit(0.9)).alias("p")).collect()}
-    for row in lake.gold("queue_hour").collect():
+    hours = lake.gold("queue_hour").collect()
+    assert len(hours) > 1
+    for row in hours:
         assert row["wait_p90_s"] == pytest.approx(exact[row["queue"]] / 1e9, rel=0.02, abs=1e-3)
 
 

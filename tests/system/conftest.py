@@ -29,6 +29,8 @@ messages_max = 20000
 queue_entries_max = 25000
 [ipc]
 request_queue_bytes = 1 MiB
+clients_group = omq-clients
+operators_group = omq-operators
 [daemons]
 event_level = TRACE
 """

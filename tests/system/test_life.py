@@ -39,12 +39,19 @@ def test_the_request_queue_has_the_size_asked_for(installed: Box) -> None:
     assert f"qbytes={1024 * 1024}" in said.replace(" ", "")
 
 
-def test_group_members_look_and_others_do_not(installed: Box) -> None:
-    installed.sh("useradd -G omq clerk; useradd stranger")
-    assert installed.run("runuser", "-u", "clerk", "--", "omqdump", "-e", "s")
-    said = installed.run("runuser", "-u", "stranger", "--", "omqdump", "-e", "s", code=77)
-    assert said.startswith("omqdump: /var/lib/omq cannot be entered: Permission denied; tools need")
-    assert len(said.splitlines()) == 1
+def test_operators_look_and_others_do_not(installed: Box) -> None:
+    installed.sh("useradd -G omq-clients clerk; useradd -G omq-operators watcher;"
+                 " useradd stranger")
+    assert installed.run("runuser", "-u", "watcher", "--", "omqdump", "-e", "s")
+    assert installed.run("runuser", "-u", "watcher", "--", "omstat", "-a").count("Started") == 8
+    for user in ("clerk", "stranger"):
+        said = installed.run("runuser", "-u", user, "--", "omqdump", "-e", "s", code=77)
+        assert said.startswith("omqdump: the index of /var/lib/omq may not be used by"), said
+        assert len(said.splitlines()) == 1
+    for user in ("watcher", "stranger"):
+        said = installed.run("runuser", "-u", user, "--", "sh", "-c", "echo x | omsend ORDERS",
+                             code=77)
+        assert "member of group omq-clients" in said and len(said.splitlines()) == 1
 
 
 def test_group_members_do_only_what_they_are_granted(installed: Box) -> None:

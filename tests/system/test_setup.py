@@ -67,7 +67,8 @@ def test_a_step_that_fails_leaves_nothing(
 def test_install_is_idempotent_and_guards_edits(machine: Box) -> None:
     machine.run(OMQ, "setup")
     assert machine.sh("stat -c '%U %a' /var/lib/omq /etc/omq").split() == [
-        "omq", "750", "root", "750"]
+        "omq", "711", "root", "755"]
+    assert machine.sh("id -nG omq").split() == ["omq", "omq-clients", "omq-operators"]
     assert int(machine.run("id", "-u", "omq")) <= 999
     assert machine.sh("cat /proc/sys/kernel/msgmnb").strip() == "4194304"
     assert "omq.target" in machine.run("systemctl", "list-unit-files", "--state=enabled")
@@ -79,6 +80,22 @@ def test_install_is_idempotent_and_guards_edits(machine: Box) -> None:
     assert "RestartSec=9" in machine.sh(f"cat {UNITS}/omq-idel.service")
     machine.run(OMQ, "setup", "--force")
     assert "RestartSec=9" not in machine.sh(f"cat {UNITS}/omq-idel.service")
+
+
+def test_an_older_installation_keeps_its_clients(machine: Box) -> None:
+    """Members of the group `omq` were its clients: they become clients by name, operators not."""
+    machine.sh("useradd -G omq old; printf '[ipc]\\nclients_max = 50\\n' > /etc/omq/omq.conf;"
+               " chmod 750 /var/lib/omq /etc/omq; chgrp omq /etc/omq")
+    assert "new clients: old" in machine.run(OMQ, "setup", "--dry-run")
+    said = machine.run(OMQ, "setup")
+    assert "old, of group omq, is in omq-clients now" in said
+    assert "gpasswd -a NAME omq-operators" in said
+    assert set(machine.run("id", "-nG", "old").split()) == {"old", "omq", "omq-clients"}
+    conf = machine.sh("cat /etc/omq/omq.conf").splitlines()
+    assert conf == ["[ipc]", "clients_group = omq-clients", "operators_group = omq-operators",
+                    "clients_max = 50"]
+    assert machine.sh("stat -c '%a' /var/lib/omq /etc/omq").split() == ["711", "755"]
+    assert "omq-clients" not in machine.run(OMQ, "setup"), "once"
 
 
 def test_units_are_clean_and_hard(machine: Box) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from omq.base import fault
-from tests.tidy.tree import ROOT, Source, calls, imports, product, suite
+from tests.tidy.tree import ROOT, Source, calls, dotted, imports, product, suite
 
 DURABLE_CALLS = {
     f"os.{name}"
@@ -14,16 +15,18 @@ DURABLE_CALLS = {
         *("truncate", "ftruncate", "unlink", "remove"),
     )
 }
-DURABLE_HOME = ("lib/omq/storage/disk.py", "lib/omq/storage/durable.py")
-"""disk.py makes the system calls (tests put another disk in its place), durable.py orders them."""
+SIDE_FILES = "lib/omq/base/side_files.py"
+DURABLE_HOME = ("lib/omq/storage/disk.py", "lib/omq/storage/durable.py", SIDE_FILES)
+"""disk.py makes the system calls (tests put another disk in its place), durable.py orders them;
+side_files.py makes those of what is not durable, and none of its errors ends a daemon."""
 
 PATH_METHODS = {"unlink", "write_bytes", "write_text", "touch", "symlink_to", "hardlink_to"}
 """The same through pathlib. Its rename and replace are not here: str has replace too."""
 
 PATH_METHOD_USERS = {
-    "lib/omq/services/control.py": "removes its own socket, which nothing durable depends on",
-    "lib/omq/ipc/doorkeeper.py": "removes its own socket",
-    "lib/omq/ipc/objects.py": "its list in run/ of IPC objects, which a reboot takes away too",
+    "lib/omq/services/supervise/control_socket.py": "removes its own socket: nothing durable",
+    "lib/omq/ipc/serving/listener.py": "removes the socket of a manager that died",
+    "lib/omq/ipc/serving/doorkeeper.py": "removes its own socket",
 }
 
 DURABLE_FREE = ("tools/omqdemo/", "tools/omqtest/")
@@ -51,8 +54,11 @@ def _walks_path(source: Source) -> list[str]:
 
 
 def _is_ours(owner: ast.expr) -> bool:
-    """durable.unlink and the disk's own methods are the allowed way; `t` is the index's tables."""
-    return isinstance(owner, ast.Name) and owner.id in {"durable", "disk", "_disk", "t", "tables"}
+    """durable.unlink and the disk's own methods are the allowed way, as are those of side_files;
+    `t` is the index's tables."""
+    return dotted(owner) in {
+        *("durable", "disk", "_disk", "calls", "side_files.calls"), *("t", "tables"),
+    }
 
 
 def test_durable_calls_stand_in_one_place() -> None:
@@ -81,6 +87,76 @@ def test_files_are_not_made_or_removed_past_it() -> None:
         for place in _walks_path(source)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+WRITES = {f"os.{name}" for name in (
+    *("write", "writev", "pwrite", "pwritev", "mkdir", "makedirs", "symlink", "mknod", "mkfifo"),
+    "sendfile")}
+WRITING_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND"}
+WRITERS = {
+    SIDE_FILES: "all that a daemon writes for people and tools",
+    "lib/omq/storage/disk.py": "spool data",
+    "lib/omq/storage/files.py": "flags for the disk's open",
+    "lib/omq/storage/containers.py": "flags for the disk's open",
+    "lib/omq/services/mail/maildir.py": "flags for the disk's open: mail is data",
+    "lib/omq/services/mail/local_delivery.py": "the folder of all Maildirs: mail is data",
+    "lib/omq/services/daemon/pid_file.py": "flags for the open of side_files, for the descriptor",
+    "lib/omq/services/manager/tombstone.py": "flags for that of side_files: no link is followed",
+    "lib/omq/base/event_log.py": "flags for the open of side_files: it keeps the log open",
+    "lib/omq/services/readers/process.py": "a pipe",
+    "lib/omq/services/supervise/nursery.py": "a pipe",
+    "lib/omq/cli/nursery.py": "a pipe",
+    "lib/omq/base/fault.py": "what a crash test fired",
+    "lib/omq/ipc/sealed_body.py": "a memory file",
+    "lib/omq/cli/queue/read_loop.py": "a memory file",
+    "lib/omq/cli/launch.py": "/dev/null",
+    "lib/omq/cli/queue/omread.py": "/dev/null",
+    "lib/omq/cli/operate/order_command.py": "the plan, where the user wants it",
+    "lib/omq/cli/setup/setup_files.py": "units, as root",
+    "lib/omq/cli/manual.py": "manual pages, of a developer",
+}
+"""Who may write, and what. Whatever a daemon writes that is no spool data goes through side_files:
+a full disk must not end a daemon for the sake of a line that only a person would read."""
+
+
+def _writes(source: Source) -> list[str]:
+    found = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and node.attr in WRITING_FLAGS:
+            found.append(f"{source.path}:{node.lineno}: {node.attr}")
+        if not isinstance(node, ast.Call):
+            continue
+        name = dotted(node.func)
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else name
+        modes = [*node.args[:2], *(word.value for word in node.keywords if word.arg == "mode")]
+        mode = any(isinstance(each, ast.Constant) and isinstance(each.value, str)
+                   and re.fullmatch(r"[rwxab+t]*[wxa+][rwxab+t]*", each.value) for each in modes)
+        if name in WRITES or (method == "open" and mode) or (
+                method == "mkdir" and not _is_ours(getattr(node.func, "value", node.func))):
+            found.append(f"{source.path}:{node.lineno}: {name or method}")
+        if name in {"sys.stderr.write", "traceback.print_exc"} and not source.path.startswith(
+                "lib/omq/cli/"):
+            found.append(f"{source.path}:{node.lineno}: {name}")
+    return found
+
+
+def test_writes_stand_in_known_places() -> None:
+    suite_code = [source for source in product() if source.path.startswith("lib/omq/")]
+    wrong = [place for source in suite_code if source.path not in WRITERS
+             for place in _writes(source)]
+    assert not wrong, "\n".join(wrong)
+    idle = [path for path in WRITERS if not any(
+        _writes(source) for source in suite_code if source.path == path)]
+    assert not idle, f"{idle} no longer need their exception"
+
+
+def test_a_write_is_found() -> None:
+    code = ("import os, sys\nos.open(p, os.O_CREAT)\nos.write(f, b'')\np.open('w')\nopen(p, 'ab')\n"
+            "p.mkdir()\nsys.stderr.write('x')\nos.makedirs(p)\n")
+    found = _writes(Source("lib/omq/services/x.py", code, ast.parse(code)))
+    assert sorted(line.split(":")[1] for line in found) == ["2", "3", "4", "5", "6", "7", "8"]
+    code = "os.open(p, os.O_RDONLY)\np.open('rb')\ndurable.mkdir(p)\nsocket.open('abc')\n"
+    assert not _writes(Source("lib/omq/services/x.py", code, ast.parse(code)))
 
 
 def test_exceptions_are_still_needed() -> None:
@@ -183,3 +259,18 @@ def test_nothing_names_a_machine() -> None:
         if word in path.read_text(encoding="utf-8")
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_member_of_an_enum_is_an_empty_tuple() -> None:
+    """Up to Python 3.11.2 its value is a bare object()."""
+    wrong = [
+        f"{source.path}:{line.lineno}"
+        for source in (*product(), *suite())
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id.endswith("Enum") for base in node.bases)
+        for line in node.body
+        if isinstance(line, ast.Assign) and isinstance(line.value, ast.Tuple)
+        and not line.value.elts
+    ]
+    assert not wrong

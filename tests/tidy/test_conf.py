@@ -13,7 +13,7 @@ from omq.base.settings_file import render
 from tests.tidy.tree import ROOT, product
 
 CONF = ROOT / "conf"
-WHOLE = ROOT / "lib/omq/services/queue_manager.py"
+WHOLE = ROOT / "lib/omq/services/manager/queue_manager.py"
 """While this does not exist the tree is not whole, and what nobody reads yet is not a mistake."""
 
 

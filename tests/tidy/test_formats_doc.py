@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from omq.format import index, poolctrl
+from omq.format.frame_rules import RULES, Entry, Rule, Until
 from omq.format.layout import Layout
 from tests.tidy.tree import ROOT
 
@@ -89,6 +90,32 @@ def test_columns(name: str) -> None:
     items = [item.split(":") for item in vars(index)[name].split()]
     rows = _table(f"Columns index.{name}")
     assert [row[:2] for row in rows] == [[_type(code), column] for column, code in items]
+
+
+def rule_cells(name: str, rule: Rule) -> list[str]:
+    """A row of the table of rules, as FORMATS has it."""
+    words = ("makes", "leaves", "replaces", "ends", "stops")
+    does = [word for word in words if getattr(rule, word)]
+    return [name, rule.about.value, _listed(sorted(by.value for by in rule.by)), _listed(does),
+            rule.comes.value, _entry(rule.entry), rule.hand.value, rule.payload.value,
+            rule.argument.value, "yes" if rule.reasoned else "-"]
+
+
+def _entry(entry: Entry | None) -> str:
+    if entry is None:
+        return "-"
+    until = "" if entry.until is Until.NEVER else f" until {entry.until.value}"
+    return _listed([f"{entry.state.name}{until}", *["attempts"] * entry.attempts,
+                    *["deferral"] * entry.defers])
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(words) or "-"
+
+
+def test_rules_of_frames() -> None:
+    assert _table("Rules frame_rules.RULES") == [
+        rule_cells(kind.name, rule) for kind, rule in RULES.items()]
 
 
 def test_nothing_else_is_described() -> None:

@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
-from tests.tidy.tree import imports, product
+import re
+
+from tests.tidy.tree import ROOT, imports, product
 
 LAYERS = ("base", "format", "storage", "core", "ipc", "services", "cli")
+
+ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
+    "core": {
+        "index": (),
+        "engine": ("index",),
+        "redo": ("index", "engine"),
+        "load": ("index", "engine", "redo"),
+        "look": ("index", "engine", "load"),
+        "history": ("index", "engine", "redo"),
+        "check": ("index", "engine", "redo", "load", "history"),
+    },
+    "ipc": {"serving": ()},
+    "services": {
+        "daemon": (),
+        "readers": ("daemon",),
+        "pool": ("daemon",),
+        "manager": ("daemon", "pool"),
+        "mail": ("daemon", "readers"),
+        "supervise": ("daemon",),
+    },
+    "cli": {
+        "operate": ("look",),
+        "look": ("operate",),
+        "queue": ("operate",),
+        "setup": ("operate",),
+    },
+}
+"""The rooms of a layer, each with those that it may import. Modules beside the rooms are for all of
+the layer."""
 
 PUBLIC_LAYER = LAYERS.index("ipc")
 """`from omq import X` is an import of omq.ipc.client, whatever X is."""
@@ -15,8 +46,8 @@ STRUCT_USERS = {
 }
 
 OFFLINE = ("recovery/omqrecover/",)
-OFFLINE_MAY_USE = ("omq.base", "omq.format", "omq.storage", "omq.core.redo",
-                   "omq.core.births", "omq.core.answers", "omq.core.checkpoint", "omq.cli.common")
+OFFLINE_MAY_USE = ("omq.base", "omq.format", "omq.storage", "omq.core.redo", "omq.core.load",
+                   "omq.cli.common")
 """Repair works without a daemon, on the files alone."""
 
 
@@ -28,6 +59,14 @@ def _layer(name: str) -> int | None:
     if len(parts) == 1 or parts[1] not in LAYERS:
         return PUBLIC_LAYER
     return LAYERS.index(parts[1])
+
+
+def _room(name: str) -> tuple[str, str] | None:
+    """(layer, room) of the module `name`; None for what is in no room."""
+    parts = name.split(".")
+    if len(parts) < 4 or parts[0] != "omq" or parts[2] not in ROOMS.get(parts[1], {}):
+        return None
+    return parts[1], parts[2]
 
 
 def test_imports_point_left() -> None:
@@ -49,6 +88,34 @@ def test_every_package_of_omq_is_a_layer() -> None:
         and source.path.startswith("lib/omq/")
     }
     assert packages <= set(LAYERS)
+
+
+def test_rooms_import_those_before_them() -> None:
+    wrong = []
+    for source in product():
+        room = _room(source.path.removeprefix("lib/").removesuffix(".py").replace("/", "."))
+        if room is None:
+            continue
+        layer, name = room
+        for line, imported in imports(source):
+            other = _room(imported)
+            if other is not None and other[0] == layer and other[1] != name \
+                    and other[1] not in ROOMS[layer][name]:
+                wrong.append(f"{source.path}:{line}: {layer}.{name} imports {imported}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_folder_of_a_layer_is_a_room() -> None:
+    found = {(parts[2], parts[3]) for source in product()
+             if source.path.startswith("lib/omq/") and len(parts := source.path.split("/")) > 4}
+    assert found == {(layer, room) for layer, rooms in ROOMS.items() for room in rooms}
+
+
+def test_the_map_of_architecture_names_every_room() -> None:
+    text = (ROOT / "lib/omq/docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)\.(\w+)` \|", text, re.MULTILINE)
+    assert sorted(listed) == sorted((layer, room) for layer, rooms in ROOMS.items()
+                                    for room in rooms)
 
 
 def test_only_the_format_layer_knows_bytes() -> None:

@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
-LIGHT = ("omq", "omq.services.supervisor", "omq.services.router", "omq.services.local_delivery",
-         "omq.services.unix_out", "omq.services.error_manager", "omq.services.smtp_server",
-         "omq.services.idel_server", "omq.services.reader_process")
+LIGHT = ("omq", "omq.cli.operate.omrc", "omq.services.supervise.supervisor",
+         "omq.services.mail.router", "omq.services.mail.local_delivery",
+         "omq.services.mail.unix_out", "omq.services.mail.error_manager",
+         "omq.services.mail.smtp_server", "omq.services.readers.idel_server",
+         "omq.services.readers.process")
 
 
 @pytest.mark.parametrize("module", LIGHT)

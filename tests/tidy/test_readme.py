@@ -18,6 +18,7 @@ from omq.base.errors import Exit
 from omq.cli.launch import COMMANDS
 from tests.tidy.tree import ROOT
 
+EXTENDING = (ROOT / "lib/omq/docs/EXTENDING.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [
     ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("lib/omq/docs/**/*.md"))]
@@ -51,13 +52,19 @@ def test_python_examples_are_python(path: Path) -> None:
         ast.parse(block, path.name)
 
 
-def test_the_daemon_of_the_architecture_can_be_imported() -> None:
-    text = (ROOT / "lib/omq/docs/ARCHITECTURE.md").read_text(encoding="utf-8")
-    (block,) = _blocks("python", text)
-    check = "from omq.services.service import Service as S; assert issubclass(OrderService, S)"
+def test_the_daemon_of_extending_can_be_imported() -> None:
+    (block,) = _blocks("python", EXTENDING)
+    check = ("from omq.services.readers.service import Service as S; "
+             "assert issubclass(OrderService, S)")
     result = subprocess.run([sys.executable, "-P", "-c", f"{block}\n{check}"], check=False,
                             capture_output=True, text=True, timeout=END_S)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_places_that_extending_names_exist() -> None:
+    places = set(re.findall(r"`((?:lib|tools|tests|conf|bin)/[\w./-]+)`", EXTENDING))
+    assert len(places) > 15
+    assert [place for place in sorted(places) if not (ROOT / place).exists()] == []
 
 
 def test_commands_and_targets_exist() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -50,19 +49,8 @@ def test_dependencies_are_pinned() -> None:
     assert names <= pinned
 
 
-def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help(name: str) -> None:
-    module = COMMANDS[name].partition(":")[0]
-    for needed in (module, "omq.ipc.client"):
-        if not _exists(needed):
-            pytest.skip(f"{name}: {needed} does not exist yet")
     result = subprocess.run(
         [sys.executable, "-P", "-m", "omq.cli.launch", name, "--help"],
         capture_output=True, text=True, check=False, timeout=60,
@@ -80,5 +68,5 @@ def test_launcher_works_from_anywhere_and_through_a_link(tmp_path: Path) -> None
         [tmp_path / "omqdump", "--help"],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
     )
-    assert "make setup" not in result.stderr
-    assert "of this folder" not in result.stderr
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "usage: omqdump" in result.stdout

@@ -1,9 +1,9 @@
 """The demo behind `make run`: real mail through a whole omq instance, checked from outside.
 
-Options have the environment's value as default, so that `MAIL=box CRASH=1 make run` works: MAIL, N,
-SEED, CONNECTIONS, CRASH=1, KEEP=0. Exit code: 0 everything arrived exactly once and unaltered,
-1 something did not, 64 wrong options, 66 no mail in MAIL, 69 the instance did not start, 130
-interrupted.
+Options have the environment's value as default, so that `N=100 CRASH=1 make run` works:
+OMQ_DEMO_MAIL (a login shell sets MAIL for itself), N, SEED, CONNECTIONS, CRASH=1, KEEP=0. An empty
+value is none. Exit code: 0 everything arrived exactly once and unaltered, 1 something did not,
+64 wrong options, 66 no mail in OMQ_DEMO_MAIL, 69 the instance did not start, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from omq.base.errors import Exit
-from omq.core.index_view import IndexView
+from omq.core.index.view import IndexView
 from omqdemo.corpus import CorpusError
 from omqdemo.instance import InstanceError
 from omqdemo.live import Screen
@@ -66,10 +66,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _parse(argv: list[str]) -> Options:
-    found = os.environ
-    parser = argparse.ArgumentParser(prog="omqdemo", description=(__doc__ or "").split("\n")[0])
+    found = {name: text for name, text in os.environ.items() if text}
+    parser = argparse.ArgumentParser(
+        prog="omqdemo", description=(__doc__ or "").split("\n")[0],
+        epilog="Defaults are taken from the environment: OMQ_DEMO_MAIL, N, SEED, CONNECTIONS,"
+               " CRASH=1, KEEP=0.",
+    )  # fmt: skip
     parser.add_argument(
-        "--mail", default=found.get("MAIL"), type=Path, metavar="PATH",
+        "--mail", default=found.get("OMQ_DEMO_MAIL"), type=Path, metavar="PATH",
         help="an mbox file, a Maildir, a message or a folder of .eml files",
     )  # fmt: skip
     parser.add_argument(
@@ -77,15 +81,15 @@ def _parse(argv: list[str]) -> Options:
         help=f"number of messages (default {DEFAULT_COUNT}, or all of PATH)",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", default=found.get("SEED") or "1", type=int,
+        "--seed", default=found.get("SEED", "1"), type=int,
         help="another seed gives other messages and envelopes (default 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--connections", default=found.get("CONNECTIONS") or str(_CONNECTIONS), type=_positive,
+        "--connections", default=found.get("CONNECTIONS", str(_CONNECTIONS)), type=_positive,
         help=f"SMTP connections at once (default {_CONNECTIONS})",
     )  # fmt: skip
     parser.add_argument(
-        "--crash", action="store_true", default=found.get("CRASH", "0") not in ("", "0"),
+        "--crash", action="store_true", default=found.get("CRASH", "0") != "0",
         help="kill queue.manager, pool.writer and two readers in the middle",
     )  # fmt: skip
     parser.add_argument(
@@ -107,9 +111,10 @@ def _parse(argv: list[str]) -> Options:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    """A count from the command line or the environment: 1 or more."""
+    number = int(text) if text.isdecimal() else 0
     if number < 1:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
     return number
 
 

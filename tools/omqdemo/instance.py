@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omq.base.paths import SpoolPaths, shipped_conf
-from omq.services.run_state import State
+from omq.services.daemon.run_state import State
 from omqdemo.conf import write_conf
 from omqdemo.processes import supervisor
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from omq.services.process import ProcessId as Daemon
-from omq.services.run_state import (
+from omq.services.daemon.process import ProcessId as Daemon
+from omq.services.daemon.run_state import (
     SUPERVISOR_FILE,
     ProcessState,
     State,

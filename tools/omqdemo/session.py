@@ -22,8 +22,9 @@ from omqdemo.generator import generate
 from omqdemo.instance import Instance, InstanceError, running_instance
 from omqdemo.live import Picture, Screen, View, take_look
 from omqdemo.mails import Mail, Sent, store
+from omqdemo.refusals import Refusals
 from omqdemo.result import Result
-from omqdemo.sink import sink_process
+from omqdemo.sink import Sink, sink_process
 from omqdemo.verify import expected_count, verify
 from omqdemo.watch import Sources, StalledError, Watch
 
@@ -74,10 +75,10 @@ class Session:
                 ("127.0.0.1", instance.smtp_port), self._sent, self._options.connections
             )
             stack.callback(self._feed.stop)
-            self._drive(instance, self._feed)
+            self._drive(instance, sink, self._feed)
         return self._result(self._feed)
 
-    def _drive(self, instance: Instance, feed: Feed) -> None:
+    def _drive(self, instance: Instance, sink: Sink, feed: Feed) -> None:
         """Feed until everything went through; what goes wrong is noted, the check comes anyway."""
         crasher = None
         if self._options.crash:
@@ -86,7 +87,8 @@ class Session:
             queues=lambda: take_look(lambda: self._attach(instance.paths)),
             arrived=lambda: count_arrivals(self._maildirs, self._base / "sink"),
             expected=lambda: expected_count(self._sent, feed.outcomes),
-            alive=lambda: instance.alive,
+            ended=lambda: _ended(instance, sink),
+            refusals=Refusals(instance.paths.event_log).tell,
         )
         watch = Watch(sources, feed, crasher, self._screen)
         feed.start()
@@ -167,3 +169,9 @@ class Session:
 
     def _say(self, text: str) -> None:
         self._screen.say(text)
+
+
+def _ended(instance: Instance, sink: Sink) -> str:
+    if not instance.alive:
+        return "the instance"
+    return "" if sink.is_alive() else "the sink"

@@ -18,7 +18,7 @@ import asyncio
 import json
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -46,7 +46,9 @@ class _Session(SMTP):
     line_length_limit = _LINE_BYTES_MAX
 
 
-@dataclass(slots=True)
+# Without slots: aiosmtpd looks at every member, and up to Python 3.11.2 the `__weakref__` of a
+# dataclass with slots is one that raises TypeError when it is looked at (CPython gh-102069).
+@dataclass
 class SinkHandler:
     """Writes accepted transactions to `folder`; the method names are aiosmtpd's."""
 
@@ -103,6 +105,7 @@ async def _serve(handler: SinkHandler, pipe: Connection) -> None:
     def session() -> SMTP:
         return _Session(handler, hostname="sink.demo.test", enable_SMTPUTF8=True, loop=loop)
 
+    session()  # what cannot be made ends the sink here: later asyncio would hang up without a word
     server = await loop.create_server(session, "127.0.0.1", 0)
     pipe.send(server.sockets[0].getsockname()[1])
     parent_gone = asyncio.Event()
@@ -121,6 +124,7 @@ class Sink:
     port: int
     folder: Path
     pid: int
+    is_alive: Callable[[], bool]
 
 
 @contextmanager
@@ -134,13 +138,14 @@ def sink_process(folder: Path, later_share: float = LATER_SHARE) -> Iterator[Sin
     process.start()
     theirs.close()
     try:
-        yield Sink(_port(ours), folder, process.pid or 0)
+        yield Sink(_port(ours), folder, process.pid or 0, process.is_alive)
     finally:
         ours.close()
         process.join(_STOP_WAIT_S)
         if process.is_alive():
             process.kill()
             process.join()
+        process.close()
 
 
 def _port(pipe: Connection) -> int:

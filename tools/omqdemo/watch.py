@@ -18,6 +18,7 @@ from omqdemo.live import Look, Picture, Queues, Screen
 
 REDRAW_S = 0.5
 STALL_S = 60.0  # longer than any pause the demo's conf allows: retries, back-off, death delay
+UNEASY_S = 5.0  # from here on the screen says why nothing moves
 
 
 class StalledError(Exception):
@@ -31,7 +32,8 @@ class Sources:
     queues: Look
     arrived: Callable[[], int]
     expected: Callable[[], int]
-    alive: Callable[[], bool]
+    ended: Callable[[], str]  # who ended by itself; empty: all run
+    refusals: Callable[[], str]  # why deliveries are refused; empty: none was
 
 
 class Watch:
@@ -73,13 +75,18 @@ class Watch:
             # Once more after the feed: a recipient refused there is not reported on later.
             self._expected = self._sources.expected()
             self._expected_is_final = not feeding
+        still_s = time.monotonic() - self._moved_s
+        note = "feeding" if feeding else "delivering"
+        if still_s > UNEASY_S:
+            note = "; ".join(filter(None, (
+                note, f"nothing moved for {still_s:.0f} s", self._sources.refusals())))
         return Picture(
             elapsed_s=time.monotonic() - self._began_s,
             feed=self._feed.counts(),
             arrived=self._sources.arrived(),
             expected=self._expected,
             queues=self._sources.queues(),
-            note="feeding" if feeding else "delivering",
+            note=note,
         )
 
     def _is_quiet(self, picture: Picture) -> bool:
@@ -95,7 +102,9 @@ class Watch:
             self._before, self._moved_s = now, time.monotonic()
         elif time.monotonic() - self._moved_s > STALL_S:
             reason = picture.feed.reason if self._feed.running else ""
-            text = f"nothing moved for {STALL_S:.0f} s"
-            raise StalledError(f"{text}; the feeder last heard: {reason}" if reason else text)
-        if not self._sources.alive():
-            raise StalledError("the instance ended by itself")
+            raise StalledError("; ".join(filter(None, (
+                f"nothing moved for {STALL_S:.0f} s",
+                f"the feeder last heard: {reason}" if reason else "",
+                self._sources.refusals()))))
+        if gone := self._sources.ended():
+            raise StalledError(f"{gone} ended by itself")

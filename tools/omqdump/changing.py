@@ -2,7 +2,7 @@
 
 Many are chosen by their position on the queue (the default is where the walk is), or by --where.
 Nothing is changed that has changed since it was looked at; readers may run meanwhile.
-Errors: those of cli.change and cli.plan, NothingMeant, BadRequest.
+Errors: those of cli.operate.change and cli.operate.change_plan, NothingMeant, BadRequest.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from omq.base import clock
-from omq.base.errors import BadRequest, NothingMeant
+from omq.base.errors import AccessDenied, BadRequest, NothingMeant
 from omq.base.names import parse_priority
-from omq.cli import change as changes
-from omq.cli.plan import Change, Doing, plan_lines, read_plan, target
-from omq.core.index_rows import EntryRow
-from omq.core.index_view import IndexView
-from omq.core.selection import Selection, parse
-from omq.core.state import SPECIAL_QUEUES
-from omq.core.stored import StoredMessages
+from omq.cli.operate import change as changes
+from omq.cli.operate.change_plan import Change, Doing, plan_lines, read_plan, target
+from omq.core.engine.state import SPECIAL_QUEUES
+from omq.core.index.rows import EntryRow
+from omq.core.index.view import IndexView
+from omq.core.look.selection import Selection, parse
+from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState
 from omq.ipc.operator import Operator, Report
 from omqdump import message_text
@@ -197,11 +197,14 @@ def _by_position(desk: Desk, view: IndexView, queue: str) -> Iterator[EntryRow]:
 
 
 def _open_all(desk: Desk, rows: Iterable[EntryRow]) -> None:
-    """As in the original: a message that cannot be opened is not deleted by d or D."""
+    """As in the original: a message that cannot be opened is not deleted by d or D. Who may not
+    read the files goes by the right to delete alone."""
     stored = StoredMessages(desk.sources.paths)
     try:
         for row in rows:
             stored.read(row.message)
+    except AccessDenied:
+        return
     finally:
         stored.close()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TextIO
 
-from omq.services.options import Location
+from omq.services.daemon.options import Location
 from omqdump.answers import Answers
 from omqdump.handles import Handles, Opened
 from omqdump.sources import Sources

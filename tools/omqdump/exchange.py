@@ -22,7 +22,7 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BadItemRef, BadRequest, BodyDamaged, DiskError, InputUnreadable
 from omq.base.limits import BODY_BYTES_MAX, PRIORITY_NORMAL
 from omq.base.names import check_priority, escape
-from omq.core.stored import Stored, message_id
+from omq.core.look.stored import Stored, message_id
 from omq.format.message import Descriptor
 from omq.storage import containers
 from omq.storage.files import read_file

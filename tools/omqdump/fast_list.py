@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from omq.base.clock import NS_PER_S, seed_time
-from omq.core.index_view import IndexView, RawEntry
-from omq.core.item_refs import brief, place
-from omq.core.slots import Vector
+from omq.core.index.item_refs import brief, place
+from omq.core.index.slots import Vector
+from omq.core.index.view import IndexView, RawEntry
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 from omqdump import render

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omq.base.errors import NoSuchHandle
-from omq.core.index_rows import EntryRow
-from omq.core.index_view import IndexView, RawEntry
-from omq.core.stored import Stored
+from omq.core.index.rows import EntryRow
+from omq.core.index.view import IndexView, RawEntry
+from omq.core.look.stored import Stored
 
 FIRST: Final = 2000
 Position = tuple[int, int]

@@ -13,8 +13,8 @@ from omq.base import clock
 from omq.base.errors import BadRequest, UnknownQueue
 from omq.base.names import escape
 from omq.cli.common import print_json
-from omq.core.index_view import IndexView
-from omq.core.selection import parse
+from omq.core.index.view import IndexView
+from omq.core.look.selection import parse
 from omqdump import render
 from omqdump.desk import Desk
 from omqdump.fast_list import json_lines, table_lines
@@ -38,7 +38,7 @@ def _show_queues(desk: Desk, table: render.Table) -> None:
         rows = view.queues()
     if desk.json:
         for row in rows:
-            print_json(render.queue_record(row))
+            print_json(render.queue_record(row) | desk.sources.space.record())
     else:
         desk.print(table(rows))
 

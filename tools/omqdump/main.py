@@ -9,11 +9,12 @@ answers to what failed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import sys
 
 from omq.cli.common import add_json, existing, say, tool_parser
-from omq.core.look import Source
+from omq.core.look.look import Source
 from omqdump.answers import Answers
 from omqdump.desk import Desk, Orders
 from omqdump.session import Session
@@ -41,12 +42,13 @@ def main(argv: list[str] | None = None) -> int:
                 orders=Orders(options.reason, options.yes, NAME),
                 note=lambda text: say(NAME, text))
     session = Session(desk, NAME)
-    if scripted is not None:
-        session.commands(scripted)
-    elif interactive:
-        session.interactive()
-    else:
-        session.batch()
+    with contextlib.closing(sources):
+        if scripted is not None:
+            session.commands(scripted)
+        elif interactive:
+            session.interactive()
+        else:
+            session.batch()
     return 0
 
 

@@ -26,12 +26,12 @@ from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import OmqError
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
-from omq.core.index_rows import EntryRow
-from omq.core.item_refs import brief
-from omq.core.stored import StoredMessages, message_id
+from omq.core.index.item_refs import brief
+from omq.core.index.rows import EntryRow
+from omq.core.look.stored import StoredMessages, message_id
 from omq.format.index import EntryState
-from omq.services.mail_message import FROM as _FROM
-from omq.services.mail_message import TO as _TO
+from omq.services.mail.mail_message import FROM as _FROM
+from omq.services.mail.mail_message import TO as _TO
 from omqdump.handles import Opened
 
 _WIDTH: Final = 17

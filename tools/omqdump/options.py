@@ -27,12 +27,17 @@ class Needs(Enum):
 
 
 class Takes(Enum):
-    """Which words an option takes besides its answers."""
+    """Which words an option takes besides its answers, separated by blanks."""
 
-    NOTHING = ()
-    LISTING = ("where", "count")
-    ORDER = ("yes", "force", "reason")
-    MANY = ("where", "count", "dry-run", "yes", "force", "priority", "reason")
+    NOTHING = ""
+    LISTING = "where count"
+    ORDER = "yes force reason"
+    MANY = "where count dry-run yes force priority reason"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Their names, as they stand behind `--`."""
+        return tuple(self.value.split())
 
 
 @dataclass(frozen=True, slots=True)

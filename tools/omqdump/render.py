@@ -11,8 +11,8 @@ from typing import Final
 
 from omq.base.clock import iso_time, seed_time
 from omq.base.names import escape
-from omq.core.index_rows import Averages, EntryRow, QueueRow, ReaderRow
-from omq.core.item_refs import brief
+from omq.core.index.item_refs import brief
+from omq.core.index.rows import Averages, EntryRow, QueueRow, ReaderRow
 from omq.format.index import EntryState, QueueFlag
 
 Table = Callable[[Sequence[QueueRow]], Iterator[str]]

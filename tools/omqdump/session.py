@@ -33,7 +33,7 @@ class _Words(argparse.ArgumentParser):
 def words_parser(option: Option) -> argparse.ArgumentParser:
     """The words that an option takes behind its letter."""
     parser = _Words(prog=option.letter, add_help=False, allow_abbrev=False)
-    for word in option.takes.value:
+    for word in option.takes.words:
         if word in ("count", "yes", "force"):
             parser.add_argument(f"--{word}", action="store_true")
         else:

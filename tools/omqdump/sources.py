@@ -1,6 +1,6 @@
 """Where omqdump's facts come from: the index of the queue manager, or the files alone.
 
-    index              s T l v g G f, t q    see core.look: living, hung, left over, or the files
+    index              s T l v g G f, t q    see core.look.look: living, hung, left over, files
     poolctrl           L                     works with no manager
     pool files         t m                   works with no manager
 
@@ -23,15 +23,16 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.cli.common import Location
 from omq.cli.progress import Reading
-from omq.core.index_view import IndexView
-from omq.core.item_refs import ItemRefs
-from omq.core.look import Look, Origin, Source, look
-from omq.core.pool_dump import pool_lines
-from omq.core.text_dump import memory_lines
-from omq.core.tombstone_text import left_over_lines
+from omq.core.index.item_refs import ItemRefs
+from omq.core.index.view import IndexView
+from omq.core.look.look import Look, Origin, Source, look
+from omq.core.look.pool_dump import pool_lines
+from omq.core.look.space import UNKNOWN
+from omq.core.look.text_dump import memory_lines
+from omq.core.look.tombstone_text import left_over_lines
 from omq.format import poolctrl
 from omq.format.findings import Finding, Kind
-from omq.storage import control
+from omq.storage import poolctrl as control
 from omq.storage.pool import PoolFiles
 from omq.storage.spool import open_spool
 
@@ -53,6 +54,7 @@ class Sources:
                  choice: Choice | None = None) -> None:
         self.paths: SpoolPaths = location.paths
         self.origin = Origin.LIVING  # of the last look
+        self.space = UNKNOWN  # then
         self._conf_dir = location.conf_dir
         self._choice = choice or Choice()
         self._note = note
@@ -67,11 +69,17 @@ class Sources:
             self._uuid = open_spool(self.paths.root).uuid
         return self._uuid
 
+    def close(self) -> None:
+        """Let go of what was kept for the session."""
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+
     @contextmanager
     def index(self) -> Iterator[IndexView]:
         """A look at the index, let go at the end."""
         seen = self._look()
-        self.origin = seen.origin
+        self.origin, self.space = seen.origin, seen.space
         if seen.note and seen.note != self._noted:
             self._note(seen.note)
         self._noted = seen.note
@@ -90,6 +98,7 @@ class Sources:
                     raise
         signature = self._look_at_files()
         if self._files is None or signature != self._signature:
+            self.close()
             self._signature = signature
             reading = Reading("omqdump")
             self._files = look(self.paths, Source.FILES, progress=reading)

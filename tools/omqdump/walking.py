@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Final
 
 from omq.base.errors import NoMessage
-from omq.core.index_view import IndexView, RawEntry
-from omq.core.message_ids import find_qpool
-from omq.core.stored import StoredMessages
+from omq.core.index.message_ids import find_qpool
+from omq.core.index.view import IndexView, RawEntry
+from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState
 from omqdump import message_text, render
 from omqdump.desk import Desk

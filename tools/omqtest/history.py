@@ -34,6 +34,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -52,10 +53,11 @@ class Sink(Protocol):
 
 
 class HistoryFile:
-    """One client's file; lines are in the kernel when `say` returns."""
+    """One client's file; lines are in the kernel when `say` returns. Closed with its last user."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._closed = weakref.finalize(self, os.close, self._file)
 
     def say(self, *lines: Line) -> None:
         now = time.monotonic_ns()
@@ -63,7 +65,7 @@ class HistoryFile:
                                      for line in lines).encode())
 
     def close(self) -> None:
-        os.close(self._file)
+        self._closed()
 
 
 def read_histories(folder: Path) -> list[Line]:

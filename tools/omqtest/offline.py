@@ -13,10 +13,10 @@ from omq.base.checksum import crc32c
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.rebuild import load
-from omq.core.recovery import recover
-from omq.core.state import IDEL, Core
-from omq.core.tables import Tables
+from omq.core.engine.state import IDEL, Core
+from omq.core.index.tables import Tables
+from omq.core.load.rebuild import load
+from omq.core.load.recovery import recover
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.wire import GivenFlag
@@ -41,16 +41,17 @@ def contents(spool: Path) -> list[Found]:
     info = create_spool(spool)
     pool = PoolFiles(info.paths, info.uuid)
     bodies = PayloadReader(info.paths)
+    volatile = VolatileBodies(info.paths, SETTINGS, info.uuid)
     try:
         recover(info.paths, SETTINGS, info.uuid, pool, lambda text: None)
         tables = Tables.private(MESSAGES, MESSAGES)
-        core = Core(tables, SlotAllocator(), VolatileBodies(info.paths, SETTINGS, info.uuid),
-                    info.uuid)
+        core = Core(tables, SlotAllocator(), volatile, info.uuid)
         core.now_ns, core.mono_ns = clock.wall_ns(), clock.monotonic_ns()
         loaded = load(core, pool, SlotAllocator())
         return [_found(core, bodies, spool, entry) for entry in range(loaded_entries(core))
                 ] if loaded.messages else []
     finally:
+        volatile.close()
         bodies.close()
         pool.close()
 

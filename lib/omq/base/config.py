@@ -28,7 +28,7 @@ from omq.base.names import (
     parse_priority,
 )
 from omq.base.settings import Settings
-from omq.base.settings_file import conf_path, load_settings
+from omq.base.settings_file import client_settings, conf_path, load_settings
 
 __all__ = [
     "Authority",
@@ -36,6 +36,7 @@ __all__ = [
     "ServiceConf",
     "ServiceKind",
     "Settings",
+    "client_settings",
     "load_authority",
     "load_queues",
     "load_services",
@@ -146,7 +147,7 @@ def _queue(name: str, entries: dict[str, Entry]) -> QueueConf:
     return QueueConf(
         name=name,
         max_depth=_integer(entries, "max_depth", default.max_depth, 0, DEPTH_MAX),
-        max_length=_integer(entries, "max_length", default.max_length, 0, limits.BODY_BYTES_MAX),
+        max_length=_size(entries, "max_length", default.max_length, limits.BODY_BYTES_MAX),
         put_allowed=_choice(entries, "put", _ALLOWANCE) == "allowed",
         get_allowed=_choice(entries, "get", _ALLOWANCE) == "allowed",
         persistent_default=_truth(entries, "persistent", default=default.persistent_default),
@@ -219,6 +220,10 @@ def _service_queue(section: Section, kind: ServiceKind) -> str:
 
 def _integer(entries: dict[str, Entry], key: str, default: int, low: int, high: int) -> int:
     return entries[key].integer(low, high) if key in entries else default
+
+
+def _size(entries: dict[str, Entry], key: str, default: int, high: int) -> int:
+    return entries[key].size(0, high) if key in entries else default
 
 
 def _truth(entries: dict[str, Entry], key: str, *, default: bool) -> bool:

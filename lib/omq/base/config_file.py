@@ -5,7 +5,8 @@
     key = value
 
 Files are UTF-8, at most 1 MiB. A section and a key in a section appear once; nothing stands before
-the first section; a line is not continued. Sizes may be written as 64 MiB, counts as 1_000_000.
+the first section; a line is not continued. Sizes are written as base.sizes says (64M), counts as
+1_000_000.
 
 Errors: ConfigError with file, line, key, reason and what is allowed; it is raised for the first
 mistake found, before anything is used.
@@ -17,13 +18,13 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omq.base import limits
+from omq.base import limits, sizes
 from omq.base.errors import ConfigError
 from omq.base.names import escape
+from omq.base.sizes import parse_size
 
 _SECTION = re.compile(r"\[([^\[\]]{1,64})\]")
-_SIZE = re.compile(r"(-?[0-9][0-9_]*)\s*(B|KiB|MiB|GiB)?")
-_UNIT = {None: 1, "B": 1, "KiB": limits.KIB, "MiB": limits.MIB, "GiB": limits.GIB}
+_NUMBER = re.compile(r"-?[0-9][0-9_]*")
 _TRUTH = {"yes": True, "no": False}
 
 
@@ -42,14 +43,22 @@ class Entry:
         )
 
     def integer(self, low: int, high: int) -> int:
-        """A whole number, or a size with KiB, MiB or GiB."""
-        match = _SIZE.fullmatch(self.value)
-        allowed = f"{low} to {high}"
-        if match is None:
-            raise self.error(f"{escape(self.value)!r} is not a number", allowed)
-        number = int(match[1]) * _UNIT[match[2]]
+        """A whole number."""
+        if _NUMBER.fullmatch(self.value) is None:
+            raise self.error(f"{escape(self.value)!r} is not a number", f"{low} to {high}")
+        return self._within(int(self.value), low, high)
+
+    def size(self, low: int, high: int) -> int:
+        """A number of bytes (base.sizes)."""
+        number = parse_size(self.value)
+        if number is None:
+            raise self.error(f"{escape(self.value)!r} is not a size",
+                             f"{low} to {high} {sizes.RULE}")
+        return self._within(number, low, high)
+
+    def _within(self, number: int, low: int, high: int) -> int:
         if not low <= number <= high:
-            raise self.error(f"{escape(self.value)} is out of range", allowed)
+            raise self.error(f"{escape(self.value)} is out of range", f"{low} to {high}")
         return number
 
     def truth(self) -> bool:

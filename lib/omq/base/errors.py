@@ -272,6 +272,20 @@ class DiskError(OmqError):
     exit_code = Exit.IO
 
 
+class ContainerUnknown(OmqError):
+    """no container {ref!r} of {size} bytes was made for this client: {reason}; put the message again"""
+
+    status = 156
+    exit_code = Exit.DATA
+
+
+class TooManyContainers(OmqError):
+    """uid {uid} has sent {count} large bodies that no message names yet, the most is {limit}; put what was sent first"""
+
+    status = 157
+    exit_code = Exit.TEMPORARY
+
+
 class IpcLimit(OmqError):
     """the system refuses a System V {what}: {reason}; see sysctl {sysctl}"""
 
@@ -468,11 +482,67 @@ class NoSuchHandle(OmqError):
     exit_code = Exit.NO
 
 
-class SpoolForbidden(OmqError):
-    """{path} cannot be entered: {reason}; tools need the group that owns the spool"""
+class TooManyConnections(OmqError):
+    """uid {uid} has too many connections that have not registered: {limit} are allowed ({key} of omq.conf); try later"""
 
-    status = 124
+    status = 150
+    exit_code = Exit.TEMPORARY
+
+
+class TooManyOfUser(OmqError):
+    """uid {uid} has its maximum of {limit} clients (clients_per_uid_max of omq.conf)"""
+
+    status = 151
+    exit_code = Exit.TEMPORARY
+
+
+class ManagerShort(OmqError):
+    """the queue manager has no {what} for another client: {reason}; try later"""
+
+    status = 152
+    exit_code = Exit.TEMPORARY
+
+
+class TooFewDescriptors(OmqError):
+    """the limit of open files is {found}, the queue manager needs {needed} for one client; raise LimitNOFILE= or ulimit -n"""
+
+    status = 153
+    exit_code = Exit.CONFIG
+
+
+class AccessDenied(DiskError):
+    """{path} may not be used by {user} ({reason}); {advice}"""
+
+    status = 160
     exit_code = Exit.NO_PERMISSION
+
+
+class NotOperator(AccessDenied):
+    """the index of {path} may not be used by {user}; {advice}"""
+
+    status = 155
+    exit_code = Exit.NO_PERMISSION
+
+
+class ManagerHung(ManagerUnavailable):
+    """the queue manager of {spool} (process {pid}) {state}; {advice}"""
+
+    status = 161
+    exit_code = Exit.UNAVAILABLE
+
+
+class ConnectionForked(OmqError):
+    """a connection of process {maker} cannot be used in its child {child}: connect again there"""
+
+    status = 162
+    exit_code = Exit.USAGE
+
+
+class ExtraMissing(OmqError):
+    """the package {package} is not installed, which {command} needs: pip install 'omq[{extra}]'"""
+
+    status = 163
+    exit_code = Exit.UNAVAILABLE
 
 
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:

@@ -6,9 +6,10 @@ if that fails it is a line with the `<N>` priority prefix of sd-daemon(3).
 
 Invariants: 1. one event is one write() on an O_APPEND descriptor, so that the lines of many
 processes do not mix; 2. nothing that a field holds can start a new line or reach a terminal
-unescaped; 3. a log that cannot be written never stops the service: the loss is told on stderr and
-counted in `lost`. The log is not durable data and is never synced. `reopen()` follows a rotation
-done from outside.
+unescaped; 3. a log that cannot be written never stops the service: the loss is told on stderr, and
+the first line that goes through again is an event with the number of lines that are missing (OM
+1125). The log is a side file (base.side_files), never synced. `reopen()` follows a rotation done
+from outside.
 
 JSON keys: time (ISO 8601), level, service, pid, event (number), text, then the fields. A field that
 would hide one of these is a bug of ours.
@@ -23,7 +24,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
-from omq.base import clock
+from omq.base import clock, events, side_files
 from omq.base.events import Event
 from omq.base.journald import Journal, is_journal, message_id
 from omq.base.names import escape
@@ -64,7 +65,10 @@ class EventLog:
     ) -> None:
         self.service = service
         self.level = level
-        self.lost = 0
+        self.lost = 0  # lines, since the log was last written
+        self._torn = False  # its last line is cut: the next one begins anew
+        self._said = False  # that it is refused
+        self._closed = False
         self._path = path
         self._stderr = stderr
         self._prefix = "JOURNAL_STREAM" in os.environ
@@ -75,16 +79,18 @@ class EventLog:
     def reopen(self) -> None:
         """Open the log again, after a rotation or a fork into another service."""
         self._close_file()
+        self._closed = False
         if self._path is None:
             return
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
-            self._descriptor = os.open(self._path, flags, 0o640)
+            self._descriptor = side_files.calls.open(
+                str(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         except OSError as error:
-            self._lose(f"cannot be opened: {error.strerror}")
+            self._refused(f"cannot be opened: {error.strerror}")
 
     def close(self) -> None:
         """Let go of the file and the journal; what comes later goes to stderr."""
+        self._closed = True
         self._close_file()
         if self._journal is not None:
             self._journal.close()
@@ -104,8 +110,12 @@ class EventLog:
         if level <= ERROR and "errno" not in shown:
             shown.update(_errno())
         pid = os.getpid()  # asked each time: services fork
+        if self._descriptor < 0 and self._path is not None and not self._closed:
+            self.reopen()
         if self._descriptor >= 0:
             self._append(event, level, pid, shown)
+        elif self._path is not None and not self._closed:
+            self.lost += 1
         if self._stderr:
             line = human_line(self.service, event, level, pid, shown)
             if self._journal is None or not self._journal.send(
@@ -113,9 +123,34 @@ class EventLog:
             ):
                 self._say(_SYSLOG_PRIORITY[level], line)
 
+    def side_files(self, event: Event, fields: dict[str, str | float]) -> None:
+        """What base.side_files has to tell."""
+        self.event(event, REPORT if event is events.SIDE_FILES_WRITTEN else ERROR, **fields)
+
     def _append(
         self, event: Event, level: Level, pid: int, fields: dict[str, str | float]
     ) -> None:
+        """One line; in front of the first after a loss goes the line that tells of it."""
+        line = self._line(event, level, pid, fields)
+        if self.lost:
+            told = self._line(events.EVENTS_LOST, WARNING, pid, {"lines": self.lost})
+            line = (b"\n" if self._torn else b"") + told + line
+        try:
+            written = side_files.calls.write(self._descriptor, line)
+        except OSError as error:
+            self.lost += 1
+            self._refused(f"cannot be written: {error.strerror}")
+            return
+        if written == len(line):
+            self.lost, self._torn, self._said = 0, False, False
+        else:
+            self.lost += 1
+            self._torn = self._torn or written > 0
+            self._refused("cannot be written: short write, the disk is full")
+
+    def _line(
+        self, event: Event, level: Level, pid: int, fields: dict[str, str | float]
+    ) -> bytes:
         record: dict[str, str | float] = {
             "time": clock.iso_time(clock.wall_ns()),
             "level": level.name,
@@ -125,27 +160,16 @@ class EventLog:
             "text": event.text,
             **fields,
         }
-        line = (json.dumps(record) + "\n").encode("ascii")
-        try:
-            written = os.write(self._descriptor, line)
-        except OSError as error:
-            self._lose(f"cannot be written: {error.strerror}")
-            return
-        if written != len(line):
-            self._lose("cannot be written: short write, the disk is full")
+        return (json.dumps(record) + "\n").encode("ascii")
 
-    def _lose(self, reason: str) -> None:
-        self.lost += 1
-        if self.lost == 1:
+    def _refused(self, reason: str) -> None:
+        """Told once, until the log is written again."""
+        if not self._said:
+            self._said = True
             self._say(3, f"ERROR {self.service}[{os.getpid()}] {self._path} {reason}")
 
     def _say(self, priority: int, line: str) -> None:
-        prefix = f"<{priority}>" if self._prefix else ""
-        try:
-            sys.stderr.write(f"{prefix}{line}\n")
-            sys.stderr.flush()
-        except (OSError, ValueError):  # stderr is closed or its reader is gone: nowhere to say it
-            self.lost += 1
+        side_files.say((f"<{priority}>" if self._prefix else "") + line)
 
 
 def human_line(

@@ -51,8 +51,13 @@ DAEMON_STOPPED = _event(1115, "Daemon stopped")
 DAEMON_KILLED = _event(1116, "Daemon did not stop in time and was killed")
 DAEMON_NOT_READY = _event(1117, "Daemon did not become ready in time")
 DAEMON_GIVEN_UP = _event(1118, "Daemon is not started again: its configuration is wrong")
+DAEMON_REFUSES = _event(1119, "Daemon is not started again: it refuses the spool")
 SUPERVISOR_STARTED = _event(1121, "Supervisor Started Up")
 SUPERVISOR_STOPPED = _event(1122, "Supervisor Shut Down")
+SIDE_FILES_REFUSED = _event(1123, "Files for tools cannot be written; the work goes on without")
+SIDE_FILES_WRITTEN = _event(1124, "Files for tools are written again")
+EVENTS_LOST = _event(1125, "Lines of this log are missing: it could not be written")
+NURSERY_GONE = _event(1129, "Daemons are started without the nursery, each as a new interpreter")
 
 # 1200: queue manager
 MANAGER_STARTED = _event(1201, "Queue Manager Started Up")
@@ -73,8 +78,19 @@ BACK_PRESSURE = _event(1248, "Checkpoint is far behind: clients are slowed down"
 BACK_PRESSURE_OVER = _event(1249, "Checkpoint has caught up: clients are no longer slowed down")
 OPERATOR_COMMAND = _event(1251, "Operator command carried out")
 MESSAGES_NOT_READ = _event(1252, "Messages of the pool were not read at start, as configured")
+CALLER_REFUSED = _event(1253, "Connection refused: its user, or all together, have too many")
+DOOR_CLOSED = _event(1254, "Connection closed: what came over it is no client's")
+DOOR_SCARCE = _event(1255, "No connection can be taken: descriptors or memory are short")
+CLIENTS_LOWERED = _event(1256, "Fewer clients than configured: the limit of open files is too low")
+GARBAGE_TAKEN = _event(1257, "Garbage was taken off the request queue")
+THREAD_FAILED = _event(1258, "A thread ended by an unexpected error")
 
-# 1300: recovery
+ACCESS_RESTRICTED = _event(1265, "Files that others could open are restricted to their owner")
+FOREIGN_FILES = _event(1266, "Files in the spool belong to another user: daemons cannot use them")
+
+# 1280, 1300: recovery
+POOL_DIFFERS = _event(1281, "A pool file is not what was written into it")
+SPOOL_UPGRADED = _event(1282, "Files of an earlier version were upgraded")
 RECOVERY_FINISHED = _event(1304, "Recovery finished")
 LEFT_OVERS = _event(1307, "IPC objects of a dead queue manager removed")
 BLOCK_QUARANTINED = _event(1312, "Damaged journal block set aside in quarantine")
@@ -99,6 +115,8 @@ BODY_DAMAGED = _event(1442, "Message body is damaged")
 IDEL_STARTED = _event(1501, "Item Delete Daemon Started Up")
 IDEL_STOPPED = _event(1502, "Item Delete Daemon Shut Down")
 IDEL_DELETED = _event(1503, "Messages deleted")
+IDEL_STUCK = _event(1267, "A message cannot be deleted; it stays on IDEL and is tried again")
+IDEL_MORE_STUCK = _event(1268, "More messages cannot be deleted; they stay on IDEL")
 IDEL_ALREADY_GONE = _event(1504, "Item was already gone")
 
 # 7000: service router

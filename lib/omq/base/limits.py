@@ -74,6 +74,9 @@ BODY_BYTES_MAX: Final = 2 * GIB - 1
 BATCH_MAX: Final = 1000
 """Messages in one put_many or next: bounds a request's memory and the time it holds the loop."""
 
+CONTAINERS_PENDING_MAX: Final = 16
+"""Large bodies of a uid that no put has named yet: bounds what it can make the manager hold."""
+
 DEDUPE_CLIENTS_MAX: Final = 7000
 """Clients whose last request is remembered: a slot of poolctrl holds them beside all queues."""
 

@@ -16,7 +16,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from omq.base.errors import SpoolForbidden
+from omq.base import access
+from omq.base.errors import BadRequest, SpoolMissing
 from omq.base.names import check_instance_name
 
 
@@ -122,28 +123,47 @@ class SpoolPaths:
         )
 
 
-def default_spool(instance: str | None) -> Path:
-    """OMQ_SPOOL wins; else /var/lib/omq, or /var/lib/omq-INSTANCE."""
-    chosen = os.environ.get("OMQ_SPOOL")
-    if chosen:
-        return Path(chosen).absolute()
-    return spool_of_instance(instance)
+def chosen_spool(spool: Path | str | None, instance: str | None) -> Path:
+    """What is said explicitly wins: `spool`, else /var/lib/omq-INSTANCE; else OMQ_SPOOL, else
+    /var/lib/omq. BadRequest when `spool` is not that of `instance`."""
+    if spool is None:
+        from_environment = os.environ.get("OMQ_SPOOL")
+        if instance is None and from_environment:
+            return Path(from_environment).absolute()
+        return spool_of_instance(instance)
+    chosen = Path(spool).absolute()
+    if instance is not None and chosen != spool_of_instance(instance):
+        raise BadRequest(reason=f"instance {instance} has the spool {spool_of_instance(instance)}, "
+                         f"not {chosen}: say one of the two")
+    return chosen
+
+
+def existing_spool(root: Path) -> SpoolPaths:
+    """The paths of a spool whose directory is there. SpoolMissing, AccessDenied."""
+    try:
+        there = root.is_dir()
+    except PermissionError as error:
+        raise access.denied(root, error) from error
+    if not there:
+        raise SpoolMissing(path=root)
+    return SpoolPaths(root)
 
 
 def conf_dir(spool: Path, instance: str | None = None) -> Path:
-    """OMQ_CONF wins; else <spool>/conf, else /etc/omq[-INSTANCE], else the shipped one.
+    """OMQ_CONF, unless an instance is named; else <spool>/conf, else /etc/omq[-INSTANCE], else the
+    shipped one.
 
     The first that exists is used whole; a file that it lacks is read from the shipped directory.
-    SpoolForbidden when the user may not even look."""
+    AccessDenied when the user may not even look."""
     chosen = os.environ.get("OMQ_CONF")
-    if chosen:
+    if chosen and instance is None:
         return Path(chosen).absolute()
     for candidate in (spool / "conf", conf_of_instance(instance)):
         try:
             if candidate.is_dir():
                 return candidate
         except PermissionError as error:
-            raise SpoolForbidden(path=candidate.parent, reason=error.strerror) from error
+            raise access.denied(candidate, error) from error
     return shipped_conf()
 
 

@@ -55,6 +55,8 @@ _HOST_RULE: Final = "a host name or address"
 _NETWORKS: Final = r"[0-9a-fA-F.:/]+( +[0-9a-fA-F.:/]+)*"
 _NETWORKS_RULE: Final = "networks like 192.0.2.0/24 or 2001:db8::/32, separated by spaces"
 _NAME: Final = r"([A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*)?"
+_GROUP: Final = r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?"
+_GROUP_RULE: Final = "the name or number of a group of this host, or nothing"
 _LEVELS: Final = ("FATAL", "ERROR", "WARNING", "REPORT", "TRACE")
 _OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_\[\]-]{1,255})?"
 
@@ -118,8 +120,29 @@ class Settings:
     messages_total_max: int = _number("index", 0, 0, 50_000_000,
         "a lower limit on messages that a reload may change; 0: messages_max alone counts")
 
+    clients_group: str = _text("ipc", "", _GROUP, _GROUP_RULE,
+        "who may connect, besides the owner and root; empty: the group of the spool directory")
+    operators_group: str = _text("ipc", "", _GROUP, _GROUP_RULE,
+        "who may look at the index (omqdump, omtop, omqwhy); empty: the owner and root alone")
     clients_max: int = _number("ipc", 500, 1, 10_000,
-        "connected processes; each costs a channel segment, a semaphore and two descriptors")
+        "connected processes; each costs a channel segment, a semaphore and up to four descriptors")
+    clients_per_uid_max: int = _number("ipc", 100, 1, 10_000,
+        "clients of one user other than the spool's owner and root; each takes channel_bytes")
+    clients_reserved: int = _number("ipc", 100, 0, 5000,
+        "places of clients_max for the spool's owner and root alone, half of it at most: the "
+        "daemons and an operator find one whatever all others do")
+    callers_max: int = _number("ipc", 64, 1, 10_000,
+        "connections that have not registered, of all users together; the owner and root have as "
+        "many of their own")
+    callers_per_uid_max: int = _number("ipc", 16, 1, 10_000,
+        "the same of one user; registering takes a moment, so few are ever open at once")
+    register_timeout_s: int = _number("ipc", 10, 1, 600,
+        "a connection that has not registered by then is closed")
+    bad_lines_max: int = _number("ipc", 8, 0, 1000,
+        "lines that are no question, or ask without registering, before a connection is closed")
+    uid_turn_us: int = _number("ipc", 2000, 100, 1_000_000,
+        "what one user's connections may cost in one group before the others' turn; five such "
+        "shares are the most that all users' take, then the request queue comes")
     channel_bytes: int = _number("ipc", 1 * MIB, 64 * KIB, 64 * MIB,
         "shared memory of one client: bodies and batches of one request must fit")
     batch_messages_max: int = _number("ipc", BATCH_MAX, 1, BATCH_MAX,
@@ -155,6 +178,10 @@ class Settings:
         "longest such pause; a process that lived this long starts again from the shortest")
     event_level: str = _choice("daemons", "REPORT", _LEVELS,
         "most detail that goes to logs/events.log")
+    event_burst: int = _number("daemons", 10, 1, 100_000,
+        "events of one kind and cause told within event_period_s; of more only the number is told")
+    event_period_s: int = _number("daemons", 60, 1, 86400,
+        "see event_burst; who asks wrongly again and again must not fill the log")
     operator_confirm_messages: int = _number("daemons", 10, 0, 1_000_000,
         "tools ask before they change more messages than this, unless --yes is given")
     operator_undo_s: int = _number("daemons", 3600, 0, 30 * 86400,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -39,11 +40,30 @@ SECTION_TITLES: Final = {
 
 _HEAD: Final = """\
 # omq.conf: every setting of an omq instance. Each line below shows a key with its default; take
-# the '#' away to change it. Sizes may be written as 64 MiB, numbers as 1_000_000. A comment is a
-# line of its own. Daemons read this file when they start, and again at a reload (SIGHUP); what
+# the '#' away to change it. Sizes may be written as 64M or 64 MiB, numbers as 1_000_000. A comment
+# is a line of its own. Daemons read this file when they start, and again at a reload (SIGHUP); what
 # sizes files or shared memory ([journal], [store], [index], [ipc]) changes at the next start only.
 # The keys and these comments are printed by: python -m omq.base.settings_file
 """
+
+
+def client_settings(conf_dir: Path | None = None) -> Settings:
+    """What a client takes from omq.conf: every key that is right for itself, else its default.
+
+    A mistake in the file is the daemons' business, which read it at their next start or reload: it
+    must not keep clients from a manager that runs well. So is a file that only daemons may read."""
+    try:
+        sections = read_sections(conf_path(conf_dir, FILE_NAME))
+    except ConfigError:
+        return DEFAULTS
+    found: dict[str, Any] = {}
+    for section in sections.values():
+        for entry in section.entries.values():
+            key = KEYS.get(entry.key)
+            if key is not None and key.section == section.name:
+                with suppress(ConfigError):
+                    found[entry.key] = _value(entry)
+    return replace(DEFAULTS, **found)
 
 
 def load_settings(conf_dir: Path | None = None) -> Settings:
@@ -130,7 +150,8 @@ def _value(entry: Entry) -> Any:
     if isinstance(default, bool):
         return entry.truth()
     if isinstance(default, int):
-        return entry.integer(key.low, key.high)
+        read = entry.size if _is_size(entry.key) else entry.integer
+        return read(key.low, key.high)
     if key.choices:
         return entry.choice(key.choices)
     if re.fullmatch(key.pattern, entry.value) is None:
@@ -156,6 +177,10 @@ def _render_key(name: str) -> str:
     return f"{comment}\n{line.rstrip()}\n"
 
 
+def _is_size(key: str) -> bool:
+    return key.endswith(("_bytes", "_bytes_max"))
+
+
 def _allowed(name: str) -> str:
     key, default = KEYS[name], getattr(DEFAULTS, name)
     if isinstance(default, bool):
@@ -168,7 +193,7 @@ def _allowed(name: str) -> str:
 def _shown(value: int | str, name: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if not isinstance(value, int) or not name.endswith(("_bytes", "_bytes_max")):
+    if not isinstance(value, int) or not _is_size(name):
         return str(value)
     for unit, size in (("GiB", limits.GIB), ("MiB", limits.MIB), ("KiB", limits.KIB)):
         if value and value % size == 0:

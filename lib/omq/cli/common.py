@@ -1,7 +1,7 @@
 """What the command line tools share: the parser with examples, the instance, JSON output.
 
-Every tool: `--help` ends with examples; `--version`; the options of omq.services.options. Errors
-are raised; omq.cli.launch prints them and makes the exit code.
+Every tool: `--help` ends with examples; `--version`; the options of omq.services.daemon.options.
+Errors are raised; omq.cli.launch prints them and makes the exit code.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import omq
+from omq.base import access, side_files
 from omq.base.config import ServiceConf, load_services, load_settings
-from omq.base.errors import ConfigError, SpoolForbidden, SpoolMissing
+from omq.base.errors import ConfigError, SpoolMissing
+from omq.base.paths import SpoolPaths
 from omq.base.settings import YEAR_S, Settings
-from omq.services.options import Location, add_location, locate
+from omq.services.daemon.options import Location, add_location, locate
 
 __all__ = ["Location", "add_json", "existing", "locate", "print_json", "say", "seconds",
            "services_or_shipped", "settings_or_defaults", "tool_parser"]
@@ -43,12 +45,19 @@ def existing(options: argparse.Namespace) -> Location:
     """The instance that the options name; SpoolMissing when it has no spool."""
     location = locate(options)
     try:
-        there = location.paths.root.is_dir() and any(location.paths.root.iterdir())
+        there = location.paths.root.is_dir() and _has_content(location.paths)
     except PermissionError as error:
-        raise SpoolForbidden(path=location.paths.root, reason=error.strerror) from error
+        raise access.denied(location.paths.root, error) from error
     if not there:
         raise SpoolMissing(path=location.paths.root)
     return location
+
+
+def _has_content(paths: SpoolPaths) -> bool:
+    try:
+        return any(paths.root.iterdir())
+    except PermissionError:  # a client or an operator: they may pass, not list
+        return paths.uuid.exists()
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +79,8 @@ def seconds(text: str) -> float:
 
 
 def say(name: str, text: str) -> None:
-    """A line of progress on stderr, seen at once."""
-    sys.stderr.write(f"{name}: {text}\n")
-    sys.stderr.flush()
+    """A line of progress on stderr, seen at once; a stderr that is full or gone ends nothing."""
+    side_files.say(f"{name}: {text}")
 
 
 def settings_or_defaults(conf_dir: Path, name: str) -> Settings:

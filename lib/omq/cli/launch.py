@@ -1,12 +1,15 @@
 """Starts every command and daemon of omq by its name; what bin/ and the installed scripts call.
 
 One place decides how a program ends: an omq error is one line on stderr and the exit code of its
-class, wrong options are code 64, a closed pipe or ^C end quietly, and a bug of ours shows its
-traceback and gives 70. Targets are imported when they are named, so that a small tool starts fast.
+class, a right that is missing is one with what to do (77), a package that an extra brings is named
+(69), wrong options are code 64, a closed pipe or ^C end quietly, and a bug of ours shows its
+traceback and gives 70. A standard error that takes nothing changes no exit code. Targets are
+imported when they are named, so that a small tool starts fast.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -15,47 +18,55 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from omq.base.errors import Exit, OmqError
+from omq.base import access, side_files
+from omq.base.errors import Exit, ExtraMissing, FileNotWritten, OmqError
 from omq.base.names import escape
 
 COMMANDS: Final[dict[str, str]] = {
-    "queue.manager": "omq.services.queue_manager:main",
-    "pool.writer": "omq.services.pool_writer:main",
-    "idel.server": "omq.services.idel_server:main",
-    "service.router": "omq.services.router:main",
-    "local.delivery": "omq.services.local_delivery:main",
-    "unix.out": "omq.services.unix_out:main",
-    "smtp.server": "omq.services.smtp_server:main",
-    "error.manager": "omq.services.error_manager:main",
-    "omq": "omq.cli.omq_main:main",
-    "omrc": "omq.cli.omrc:main",
-    "omshut": "omq.cli.omshut:main",
-    "omon": "omq.cli.omon:main",
-    "omoff": "omq.cli.omoff:main",
-    "omsetsvc": "omq.cli.omsetsvc:main",
-    "omstat": "omq.cli.omstat:main",
-    "omsend": "omq.cli.omsend:main",
-    "omread": "omq.cli.omread:main",
+    "queue.manager": "omq.services.manager.queue_manager:main",
+    "pool.writer": "omq.services.pool.pool_writer:main",
+    "idel.server": "omq.services.readers.idel_server:main",
+    "service.router": "omq.services.mail.router:main",
+    "local.delivery": "omq.services.mail.local_delivery:main",
+    "unix.out": "omq.services.mail.unix_out:main",
+    "smtp.server": "omq.services.mail.smtp_server:main",
+    "error.manager": "omq.services.mail.error_manager:main",
+    "omq": "omq.cli.setup.omq_main:main",
+    "omrc": "omq.cli.operate.omrc:main",
+    "omshut": "omq.cli.operate.omshut:main",
+    "omon": "omq.cli.operate.omon:main",
+    "omoff": "omq.cli.operate.omoff:main",
+    "omsetsvc": "omq.cli.operate.omsetsvc:main",
+    "omstat": "omq.cli.look.omstat:main",
+    "omsend": "omq.cli.queue.omsend:main",
+    "omread": "omq.cli.queue.omread:main",
     "omqdump": "omqdump.main:main",
-    "omq-archive": "omq.cli.omq_archive:main",
+    "omq-archive": "omq.cli.operate.omq_archive:main",
     "omq-spark": "omqspark.main:main",
     "omqtest": "omqtest.main:main",
     "omqrecover": "omqrecover.main:main",
-    "omqconv": "omq.cli.omqconv:main",
-    "omtop": "omq.cli.omtop:main",
-    "omqlog": "omq.cli.omqlog:main",
-    "omqwhy": "omq.cli.omqwhy:main",
-    "omqshape": "omq.cli.omqshape:main",
-    "omqadvise": "omq.cli.omqadvise:main",
-    "omqcheck": "omq.cli.omqcheck:main",
-    "omscan": "omq.cli.omscan:main",
-    "omshowlog": "omq.cli.omshowlog:main",
-    "omfreeq": "omq.cli.omfreeq:main",
-    "omhold": "omq.cli.order_command:hold",
-    "omrelease": "omq.cli.order_command:release",
-    "omrequeue": "omq.cli.order_command:requeue",
+    "omqconv": "omq.cli.queue.omqconv:main",
+    "omtop": "omq.cli.look.omtop:main",
+    "omqlog": "omq.cli.look.omqlog:main",
+    "omqwhy": "omq.cli.look.omqwhy:main",
+    "omqshape": "omq.cli.look.omqshape:main",
+    "omqadvise": "omq.cli.look.omqadvise:main",
+    "omqcheck": "omq.cli.look.omqcheck:main",
+    "omscan": "omq.cli.operate.omscan:main",
+    "omshowlog": "omq.cli.look.omshowlog:main",
+    "omfreeq": "omq.cli.operate.omfreeq:main",
+    "omhold": "omq.cli.operate.order_command:hold",
+    "omrelease": "omq.cli.operate.order_command:release",
+    "omrequeue": "omq.cli.operate.order_command:requeue",
 }
 
+EXTRAS: Final = {
+    "textual": "top", "pyspark": "spark", "pandas": "spark", "pyarrow": "spark",
+    "matplotlib": "spark",
+}
+"""Packages that an extra of ours brings."""
+
+_REFUSED: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS)
 INTERRUPTED: Final = 130  # what a shell gives for a process that SIGINT ended
 BROKEN_PIPE: Final = 141  # the same for SIGPIPE
 ARGPARSE_USAGE: Final = 2  # argparse exits with this; our table says 64
@@ -66,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     """`python -m omq.cli.launch NAME [ARGUMENT...]`."""
     words = sys.argv[1:] if argv is None else argv
     if not words or words[0] not in COMMANDS:
-        sys.stderr.write(f"usage: launch NAME [ARGUMENT...]; names: {' '.join(COMMANDS)}\n")
+        side_files.say(f"usage: launch NAME [ARGUMENT...]; names: {' '.join(COMMANDS)}")
         return Exit.USAGE
     return run(words[0], words[1:])
 
@@ -84,8 +95,7 @@ def run(name: str, arguments: list[str]) -> int:
         sys.stdout.flush()  # here, so that a full disk or a closed pipe is seen and not lost
         return code
     except OmqError as error:
-        sys.stderr.write(f"{name}: {escape(str(error), MESSAGE_CHARACTERS_MAX)}\n")
-        return error.exit_code
+        return _say(name, error)
     except SystemExit as stop:
         return _exit_code(name, stop.code)
     except KeyboardInterrupt:
@@ -93,9 +103,32 @@ def run(name: str, arguments: list[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return BROKEN_PIPE
-    except Exception:
-        traceback.print_exc()
+    except PermissionError as error:
+        return _say(name, access.denied(error.filename or "something", error))
+    except Exception as error:
+        known = _of_the_world(name, error)
+        if known is not None:
+            return _say(name, known)
+        side_files.say(traceback.format_exc().rstrip("\n"))
         return Exit.SOFTWARE
+
+
+def _say(name: str, error: OmqError) -> int:
+    side_files.say(f"{name}: {escape(str(error), MESSAGE_CHARACTERS_MAX)}")
+    return error.exit_code
+
+
+def _of_the_world(name: str, error: Exception) -> OmqError | None:
+    """What is no bug although no module made an omq error of it."""
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if package in EXTRAS:
+            return ExtraMissing(command=name, package=package, extra=EXTRAS[package])
+    if isinstance(error, OSError) and error.errno in _REFUSED:
+        _forget_stdout()  # it may be the one; what is left in it would fail once more at the end
+        return FileNotWritten(path=escape(str(error.filename or "the output")),
+                              reason=error.strerror)
+    return None
 
 
 def _target(name: str) -> Callable[[list[str]], int]:
@@ -109,7 +142,7 @@ def _exit_code(name: str, code: object) -> int:
         return Exit.OK
     if isinstance(code, int):
         return Exit.USAGE if code == ARGPARSE_USAGE else code
-    sys.stderr.write(f"{name}: {code}\n")
+    side_files.say(f"{name}: {code}")
     return Exit.USAGE
 
 

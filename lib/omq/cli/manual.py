@@ -28,7 +28,7 @@ from omq.cli import completion
 from omq.cli.command_table import parser_of, section_of, title_of
 from omq.cli.launch import COMMANDS
 from omq.cli.roff import Page
-from omq.core import selection
+from omq.core.look import selection
 
 CONF_FILES: Final = {
     "queues.conf": "the queues of an omq instance", "services.conf": "the services of an instance",
@@ -104,7 +104,7 @@ def _letters(page: Page) -> None:
     page.heading("OPTIONS OF THE MENU")
     for option in OPTIONS.values():
         said = (option.action.__doc__ or "").partition(":")[2].strip() if option.action else ""
-        words = ", ".join(f"--{word}" for word in option.takes.value)
+        words = ", ".join(f"--{word}" for word in option.takes.words)
         more = f" Takes {words}." if words else ""
         if option.needs is Needs.MANAGER:
             more += " Needs a running queue manager."
@@ -125,8 +125,8 @@ def settings_page() -> Page:
     page = _page("omq.conf", 5, "settings of an omq instance")
     page.heading("DESCRIPTION")
     page.paragraph("Sections with keys and values, KEY = VALUE. A key that is missing has its "
-                   "default. Sizes may end in KiB, MiB or GiB. An unknown key or a value out of "
-                   "range is refused.")
+                   "default. Sizes are bytes, or a number with K, M, G or T (64M, 64 MiB). An "
+                   "unknown key or a value out of range is refused.")
     sections: dict[str, list[str]] = {}
     for name, key in KEYS.items():
         sections.setdefault(key.section, []).append(name)
@@ -170,8 +170,10 @@ def overview_page() -> Page:
     for name in ("omq.conf", *CONF_FILES):
         page.item(f"{name}(5)", CONF_FILES.get(name, "settings"))
     page.heading("ENVIRONMENT")
-    page.item("OMQ_SPOOL", "The spool, when --spool is not given; else /var/lib/omq.")
-    page.item("OMQ_CONF", "The configuration directory, when --conf is not given.")
+    page.item("OMQ_SPOOL", "The spool, when neither --spool nor --instance is given; else "
+              "/var/lib/omq.")
+    page.item("OMQ_CONF", "The configuration directory, when neither --conf nor --instance is "
+              "given.")
     page.heading("EXIT STATUS")
     for code in Exit:
         page.item(f"{int(code)} {code.name}", _MEANINGS[code])

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from omq.base import side_files
 from omq.base.paths import SpoolPaths
 from omq.cli.common import say
-from omq.core.history import History
-from omq.core.look import Look, look
+from omq.core.history.frames import History
+from omq.core.look.look import Look, look
 
 PERIOD_S: Final = 1.0
 _MIB: Final = 1 << 20
@@ -30,12 +31,11 @@ class Progress:
         if sys.stderr.isatty() and time.monotonic() >= self._next:
             self._next, self._shown = time.monotonic() + PERIOD_S, True
             of = f" of {self._total}" if self._total else ""
-            sys.stderr.write(f"\r{self._name}: {done}{of}{self._unit}")
-            sys.stderr.flush()
+            side_files.say(f"\r{self._name}: {done}{of}{self._unit}", end="")
 
     def end(self) -> None:
         if self._shown:
-            sys.stderr.write("\n")
+            side_files.say("")
 
 
 class Reading(Progress):

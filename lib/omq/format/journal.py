@@ -22,7 +22,10 @@ Frame header fields:
     token     low half of the client's token    sequence  client's request number (retry detection)
     correlation  hash of the correlation id     argument  by type: defer until (s), count, ...
     unit      LSN of the first frame of its unit of work (0: alone)
-    reason    code                              target    other queue: origin, POISON target, ...
+    reason    code, or the old pool record      target    other queue: POISON
+
+`journal/newest` says which journal file is the newest, in two slots, 4096 bytes apart; that of file
+n is slot n % 2. It is written when the file has its name and header, before any block of it.
 
 In the middle of a crash: a block is accepted whole (its CRC right) or not at all, so the frames of
 one block are atomic together; a unit of work never spans blocks.
@@ -57,12 +60,29 @@ FRAME = Layout(
     "lease:Q token:Q sequence:Q correlation:Q argument:q unit:Q reason:I target:H reserved:H",
     128,
 )
+_at = {name: place for place, name in enumerate(FRAME.names)}
 RELOCATION = Layout("qpool:Q location:I offset:I record:I file:I", 24)  # payload of RELOCATE: rows
-CRC_FROM = 8  # both headers: the CRC covers what stands behind magic and crc
+NEWEST = Layout(
+    "magic:4s crc:I version:H spare:H number:I uuid:16s epoch:Q first_lsn:Q reserved:16s", 64)
+NEWEST_MAGIC = b"OMQN"
+NEWEST_AT = 4096  # bytes between the two slots
+CRC_FROM = 8  # all headers: the CRC covers what stands behind magic and crc
+
+
+class At:
+    """Places of the fields in a frame as a row."""
+
+    TYPE, PRIORITY, FLAGS, QUEUE = _at["type"], _at["priority"], _at["flags"], _at["queue"]
+    ATTEMPT, LSN, TIME, QPOOL = _at["attempt"], _at["lsn"], _at["time"], _at["qpool"]
+    SIZE, LENGTH, CRC, OFFSET = _at["size"], _at["length"], _at["crc"], _at["offset"]
+    CLIENT, PID, UID, FILE = _at["client"], _at["pid"], _at["uid"], _at["file"]
+    RECORD, PARTS, LEASE, TOKEN = _at["record"], _at["parts"], _at["lease"], _at["token"]
+    ARGUMENT, UNIT, REASON, TARGET = _at["argument"], _at["unit"], _at["reason"], _at["target"]
 
 
 class FrameType(IntEnum):
-    """What happened. Numbers are part of the format and never change meaning."""
+    """What happened; what each means: frame_rules. Numbers are part of the format and never change
+    meaning."""
 
     PUT = 1  # a message is born; payload = message
     GIVE = 2  # handed to a reader; attempt counted before the hand-out
@@ -151,6 +171,33 @@ def decode_file_header(data: bytes | memoryview) -> FileHeader | Finding:
         return Finding(Kind.CORRUPT, f"page size {page}")
     return FileHeader(uuid, epoch, number, page, size, first, follows, follows_number, time_ns,
                       next_qpool)
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest journal file, as `journal/newest` has it."""
+
+    uuid: bytes
+    number: int
+    epoch: int
+    first_lsn: int
+
+    def encode(self) -> bytes:
+        """One slot."""
+        body = NEWEST.pack(NEWEST_MAGIC, 0, VERSION, 0, self.number, self.uuid, self.epoch,
+                           self.first_lsn, b"")
+        return body[:4] + crc32c(body[CRC_FROM:]).to_bytes(4, "little") + body[CRC_FROM:]
+
+
+def decode_newest(data: bytes | memoryview) -> Newest | None:
+    """The valid slot with the higher number; None: there is none."""
+    found = []
+    for at in (0, NEWEST_AT):
+        slot = bytes(data[at : at + NEWEST.size]).ljust(NEWEST.size, b"\0")
+        magic, crc, version, _, number, uuid, epoch, first_lsn, _ = NEWEST.unpack(slot)
+        if magic == NEWEST_MAGIC and version <= VERSION and crc32c(slot[CRC_FROM:]) == crc:
+            found.append(Newest(uuid, number, epoch, first_lsn))
+    return max(found, key=lambda newest: newest.number, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """`poolctrl`: the checkpoint and the list of queues, in two slots that are written in turn.
 
     file := slot 0 (512 KiB), slot 1 (512 KiB)
-    slot := header (128 bytes), queue entry (64 bytes) * queues, client entry (64 bytes) * clients
+    slot := header (128 bytes), queue entry (64 bytes) * queues, client entry (64 bytes) * clients,
+            row of a pool file (32 bytes, format.pool_contents) * files
 
 The slot with the higher `generation` and a right CRC (bytes 8 .. used) counts. A checkpoint writes
 the other slot and syncs it after every pool file that it changed is synced: at any instant one slot
 is whole. Client entries remember the last request of each client token that was carried out, so
-that a retry in doubt is answered "already done" after any crash.
+that a retry in doubt is answered "already done" after any crash. The rows say what each pool file
+holds at this checkpoint. Version 1 had none: what its files should hold is not known.
 """
 
 from __future__ import annotations
@@ -16,21 +18,26 @@ from enum import IntFlag
 
 from omq.base import limits
 from omq.base.checksum import crc32c
+from omq.format import pool_contents
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
+from omq.format.pool_contents import Contents, decode_rows, encode_rows
 
-VERSION = 1
+VERSION = 2
+FILES_FROM_VERSION = 2
 SLOT_BYTES = 1 << 19
 MAGIC = b"OMQC"
 CRC_FROM = 8
 HEADER = Layout(
     "magic:4s crc:I version:H header:H used:I uuid:16s generation:Q lsn:Q epoch:Q journal:I "
-    "flags:I offset:Q next_qpool:Q time:q pool_files:I queues:H clients:H reserved:32s",
+    "flags:I offset:Q next_qpool:Q time:q pool_files:I queues:H clients:H files:H spare:H "
+    "reserved:28s",
     128,
 )
 QUEUE = Layout("queue:H flags:H spare:I name:24s reserved:32s", 64)
 CLIENT = Layout("token:Q sequence:Q qpool:Q lsn:Q count:I uid:I time:q given:Q given_last:Q", 64)
-CLIENTS_MAX = (SLOT_BYTES - HEADER.size - limits.QUEUES_MAX * QUEUE.size) // CLIENT.size
+CLIENTS_MAX = (SLOT_BYTES - HEADER.size - limits.QUEUES_MAX * QUEUE.size
+               - limits.POOL_FILES_MAX * pool_contents.ROW.size) // CLIENT.size
 assert CLIENTS_MAX >= limits.DEDUPE_CLIENTS_MAX
 
 
@@ -71,6 +78,7 @@ class PoolControl:
     queues: dict[int, str] = field(default_factory=dict)
     clients: dict[int, Answered] = field(default_factory=dict)
     flags: int = 0  # ControlFlag
+    contents: Contents | None = None  # of the pool files; None: not known (version 1)
 
     def encode(self) -> bytes:
         """One slot, without its unused rest."""
@@ -79,13 +87,15 @@ class PoolControl:
             *(QUEUE.pack(number, 0, 0, name.encode(), b"") for number, name in self.queues.items()),
             *(CLIENT.pack(c.token, c.sequence, c.qpool, c.lsn, c.count, c.uid, c.time_ns, c.given,
                           c.given_last)
-              for c in kept)))
+              for c in kept),
+            encode_rows(self.contents or {})))
         used = HEADER.size + len(body)
         assert used <= SLOT_BYTES
-        head = HEADER.pack(MAGIC, 0, VERSION, HEADER.size, used, self.uuid, self.generation,
+        version = VERSION if self.contents is not None else FILES_FROM_VERSION - 1
+        head = HEADER.pack(MAGIC, 0, version, HEADER.size, used, self.uuid, self.generation,
                            self.lsn, self.epoch, self.journal, self.flags, self.offset,
                            self.next_qpool, self.time_ns, self.pool_files, len(self.queues),
-                           len(kept), b"")
+                           len(kept), len(self.contents or {}), 0, b"")
         crc = crc32c(memoryview(head + body)[CRC_FROM:])
         return head[:4] + crc.to_bytes(4, "little") + head[CRC_FROM:] + body
 
@@ -96,14 +106,15 @@ def decode(data: bytes | memoryview) -> PoolControl | Finding:
     if len(view) < HEADER.size:
         return Finding(Kind.SHORT, "slot cut")
     (magic, crc, version, header, used, uuid, generation, lsn, epoch, journal, flags, offset,
-     next_qpool, time_ns, pool_files, queues, clients, _) = HEADER.unpack_from(view)
+     next_qpool, time_ns, pool_files, queues, clients, files, _, _) = HEADER.unpack_from(view)
     if magic != MAGIC:
         empty = not any(view[: HEADER.size])
         return Finding(Kind.END if empty else Kind.CORRUPT, "slot never written" if empty
                        else "no poolctrl slot: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"poolctrl version {version}, known {VERSION}")
-    wanted = HEADER.size + queues * QUEUE.size + clients * CLIENT.size
+    wanted = (HEADER.size + queues * QUEUE.size + clients * CLIENT.size
+              + files * pool_contents.ROW.size)
     if header != HEADER.size or used != wanted or used > len(view):
         return Finding(Kind.CORRUPT, "slot lengths do not fit")
     if crc32c(view[CRC_FROM:used]) != crc:
@@ -119,8 +130,12 @@ def decode(data: bytes | memoryview) -> PoolControl | Finding:
         answered[token] = Answered(token, sequence, qpool, count, last, uid, when, given,
                                    given_last)
         at += CLIENT.size
+    contents = decode_rows(view, files, at)
+    if contents is None:
+        return Finding(Kind.CORRUPT, "slot names a pool file that there cannot be")
     return PoolControl(uuid, generation, lsn, epoch, journal, offset, next_qpool, time_ns,
-                       pool_files, named, answered, flags)
+                       pool_files, named, answered, flags,
+                       contents if version >= FILES_FROM_VERSION else None)
 
 
 def newest(data: bytes | memoryview) -> tuple[PoolControl | None, list[Finding]]:

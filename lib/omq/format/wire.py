@@ -3,8 +3,9 @@
 Three ways, each with its own layout:
   * control: JSON lines over `qmgr.sock` (register, open, administer): seldom, so words, not bytes;
   * requests: one message of REQUEST (96 bytes) on the System V request queue; batches and bodies
-  lie
-    in the request half of the client's channel segment;
+    lie in the request half of the client's channel segment. Only the spool's owner and root may
+    write to that queue: all others send REQUEST in hexadecimal digits behind REQUEST_MARK, as a
+    line over `qmgr.sock` (ADR 0020), and all else is the same;
   * replies: REPLY (64 bytes) at the start of the channel's reply half, then one semaphore release.
 
 Channel segment: [ reply half | request half ], each `half` bytes. A client has one request under
@@ -25,7 +26,7 @@ from enum import IntEnum, IntFlag
 
 from omq.format.layout import Layout
 
-VERSION = 1
+VERSION = 2  # 2: requests (ADR 0020) and bodies (ADR 0021) of other users over qmgr.sock
 REQUEST_MAGIC = 0x4F51
 REQUEST = Layout(
     "operation:B priority:B flags:H queue:H count:H client:I length:I token:16s sequence:Q size:Q "
@@ -46,6 +47,7 @@ GIVEN = Layout(
 MOVED = Layout("qpool:Q location:I offset:I record:I file:I slot:I spare:I", 32)
 REQUEST_TYPE = 1  # System V message type of requests
 WAKE_TYPE = 2  # the manager's own wake-up call
+REQUEST_MARK = b"="  # begins a line that is a request: no JSON text begins so
 
 
 class Operation(IntEnum):
@@ -84,6 +86,22 @@ class GivenFlag(IntFlag):
     CONTAINER = 2
     REDELIVERED = 4
     INLINE = 8  # the payload lies in the reply half at `inline`
+
+
+def request_line(head: bytes) -> bytes:
+    """A REQUEST as a line of the control connection."""
+    return REQUEST_MARK + head.hex().encode("ascii") + b"\n"
+
+
+def is_of(raw: bytes, client: int, token: bytes) -> bool:
+    """Whether a REQUEST is this client's. (By place: all of it is looked at later.)"""
+    return (len(raw) == REQUEST.size and raw[16:32] == token
+            and int.from_bytes(raw[8:12], "little") == client)
+
+
+def payload_bytes(raw: bytes) -> int:
+    """`length` of a REQUEST."""
+    return int.from_bytes(raw[12:16], "little")
 
 
 def halves(channel_bytes: int) -> tuple[int, int]:

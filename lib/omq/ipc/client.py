@@ -20,24 +20,20 @@ NoAuthority.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from omq.base import limits, names
 from omq.base.checksum import crc32c
-from omq.base.errors import (
-    BadRequest,
-    ManagerUnavailable,
-    MessageTooLong,
-    OmqError,
-    TimedOut,
-)
-from omq.base.paths import SpoolPaths, default_spool
-from omq.format.journal import FRAME, FrameType
+from omq.base.errors import BadRequest, ContainerUnknown, MessageTooLong, OmqError
+from omq.base.paths import SpoolPaths, chosen_spool, existing_spool
+from omq.format.journal import FRAME
 from omq.format.wire import Operation, PutFlag
+from omq.ipc.absence import Waiting
+from omq.ipc.bodies import Bodies
+from omq.ipc.exchange import Answer
 from omq.ipc.link import Link
 from omq.ipc.message import Message
 from omq.ipc.outgoing import (
@@ -48,50 +44,47 @@ from omq.ipc.outgoing import (
     plain_payload,
     with_defaults,
 )
+from omq.ipc.queue_facts import QueueFacts
 from omq.ipc.reader import Reader
-from omq.storage import containers
-from omq.storage.payloads import PayloadReader
 
 if TYPE_CHECKING:
-    from omq.core.index_view import EntryRow
+    from omq.core.index.view import EntryRow
 
 __all__ = ["Connection", "Message", "Outgoing", "Reader", "connect"]
 
 TIMEOUT_S = 60.0
+_RESTARTS_MAX: Final = 3  # of the manager between a large body and its put
+T = TypeVar("T")
 _PUT, _PERSISTENT = int(Operation.PUT), int(PutFlag.PERSISTENT)
 
 
+def _body_bytes(message: Outgoing | bytes) -> int:
+    return len(message if isinstance(message, bytes) else message.body)
+
+
 def connect(spool: Path | str | None = None, instance: str | None = None, name: str = "python",
-            timeout_s: float = TIMEOUT_S) -> Connection:
-    """Connect to the queue manager of a spool (default: OMQ_SPOOL, else /var/lib/omq[-INSTANCE]).
+            timeout_s: float = TIMEOUT_S, waiting: Waiting | None = None) -> Connection:
+    """Connect to the queue manager of a spool: `spool`, else that of `instance`
+    (/var/lib/omq-INSTANCE), else OMQ_SPOOL, else /var/lib/omq.
 
-    `timeout_s`: how long to wait for a manager that is away, now and later. ManagerUnavailable."""
-    root = Path(spool) if spool is not None else default_spool(instance)
-    return Connection(SpoolPaths(root), names.check_client_name(name), timeout_s)
-
-
-@dataclass(frozen=True, slots=True)
-class QueueFacts:
-    """What a client knows of a queue: its number, and what its messages are that do not say it."""
-
-    number: int
-    priority: int
-    persistent: bool
-
-    @property
-    def plain(self) -> bool:
-        return self.priority == limits.PRIORITY_NORMAL and self.persistent
+    `timeout_s`: how long to wait for a manager that is away, now and later. `waiting`: called with
+    a line for the user when a wait has lasted a second. SpoolMissing at once where there is no such
+    directory; ManagerUnavailable, ManagerHung, AccessDenied; BadRequest when spool and instance
+    contradict each other."""
+    paths = existing_spool(chosen_spool(spool, instance))
+    return Connection(paths, names.check_client_name(name), timeout_s, waiting)
 
 
 class Connection:
     """A registered client; see the module. Use it as a context manager."""
 
-    def __init__(self, paths: SpoolPaths, name: str, timeout_s: float) -> None:
+    def __init__(self, paths: SpoolPaths, name: str, timeout_s: float,
+                 waiting: Waiting | None = None) -> None:
         self.paths = paths
         self.name = name
-        self._link = Link(paths, name, timeout_s)
+        self._link = Link(paths, name, timeout_s, waiting)
         self._queues: dict[str, QueueFacts] = {}
-        self._bodies = PayloadReader(paths)
+        self.bodies = Bodies(paths, self._link)
 
     # putting
 
@@ -123,19 +116,17 @@ class Connection:
                 persistent=facts.persistent if persistent is None else persistent,
                 correlation_id=correlation_id, message_id=message_id, expiry_s=expiry_s,
                 delay_s=delay_s)
-        encoded = self.encode(message, listed)
-        if len(encoded.payload) > self._link.room:
-            raise MessageTooLong(size=encoded.size, queue=listed[0], limit=self._link.room)
-        try:
-            answer = self._link.request(
-                Operation.PUT, encoded.payload, priority=encoded.priority, flags=encoded.flags,
-                queue=encoded.queue, count=1, length=len(encoded.payload), size=encoded.size,
-                crc=encoded.crc, correlation=encoded.correlation, want=encoded.key,
-                parts=encoded.parts, expiry=encoded.expiry)
-        except OmqError as error:
-            self.refused(error, encoded)
-            raise
+        answer = self.with_bodies((message,), listed, lambda new: self._put_one(new[0], listed[0]))
         return self._id(answer.qpool, message)
+
+    def _put_one(self, encoded: Encoded, queue: str) -> Answer:
+        if len(encoded.payload) > self._link.room:
+            raise MessageTooLong(size=encoded.size, queue=queue, limit=self._link.room)
+        return self._link.request(
+            Operation.PUT, encoded.payload, priority=encoded.priority, flags=encoded.flags,
+            queue=encoded.queue, count=1, length=len(encoded.payload), size=encoded.size,
+            crc=encoded.crc, correlation=encoded.correlation, want=encoded.key,
+            parts=encoded.parts, expiry=encoded.expiry)
 
     def _put_plain(self, queue: str, body: bytes, priority: int | None, *,
                    persistent: bool | None) -> str:
@@ -153,12 +144,21 @@ class Connection:
             crc32c(payload))
         return link.id_prefix + f"{answer.qpool:016x}"
 
-    def refused(self, error: OmqError, *messages: Encoded) -> None:
-        """Containers of messages that were refused are removed; in doubt they stay."""
-        if not isinstance(error, ManagerUnavailable | TimedOut):
-            for message in messages:
-                if message.container:
-                    containers.remove(self.paths, message.container)
+    def with_bodies(self, messages: Sequence[Outgoing], queues: Sequence[str],
+                    request: Callable[[list[Encoded]], T]) -> T:
+        """Encode, ask, and tidy up what a refusal leaves. A manager that was started in between
+        does not know its predecessor's containers (ContainerUnknown): then all of it again."""
+        for left in reversed(range(_RESTARTS_MAX)):
+            encoded: list[Encoded] = []
+            try:
+                for message in messages:
+                    encoded.append(self.encode(message, queues))
+                return request(encoded)
+            except OmqError as error:
+                self.bodies.refused(error, *encoded)
+                if not left or not isinstance(error, ContainerUnknown):
+                    raise
+        raise AssertionError("the last round returns or raises")
 
     def put_many(self, queue: str, messages: Sequence[Outgoing | bytes]) -> list[str]:
         """Put many messages on one queue; their ids. Each request of a batch is all or nothing; a
@@ -168,11 +168,17 @@ class Connection:
         ids: list[str] = []
         rows: list[Encoded] = []
         start, room, size, threshold = 0, self._link.room, 0, self._link.threshold
+        owns = self._link.owns
         for i, message in enumerate(messages):
+            if not owns and _body_bytes(message) > threshold:  # its body goes by itself
+                ids += self._put_batch(number, rows, messages[start:i])
+                rows, start, size = [], i + 1, 0
+                ids.append(self.put(queue, outgoing=self._one_queue(queue, message)))
+                continue
             if plain and isinstance(message, bytes) and len(message) <= threshold:
                 encoded = encode_plain(number, message)
             else:
-                encoded = self._encode_one(queue, message)
+                encoded = self.encode(self._one_queue(queue, message), (queue,))
             need = FRAME.size + len(encoded.payload)
             if need > room:
                 raise MessageTooLong(size=len(encoded.payload), queue=queue, limit=room)
@@ -185,23 +191,26 @@ class Connection:
             ids += self._put_batch(number, rows, messages[start:])
         return ids
 
-    def _encode_one(self, queue: str, message: Outgoing | bytes) -> Encoded:
+    @staticmethod
+    def _one_queue(queue: str, message: Outgoing | bytes) -> Outgoing:
         if isinstance(message, bytes):
             message = Outgoing(body=message)
         if message.delay_s or message.queues not in ((), (queue,)):
             raise BadRequest(reason="put_many takes messages for one queue, without a delay")
-        return self.encode(message, (queue,))
+        return message
 
     def _put_batch(self, queue: int, rows: list[Encoded], messages: Sequence[Outgoing | bytes]
                    ) -> list[str]:
-        heads = [row.head(FrameType.PUT) for row in rows]
+        if not rows:
+            return []
+        heads = [row.head() for row in rows]
         payloads = [row.payload for row in rows]
         try:
             answer = self._link.request(
                 Operation.PUT_MANY, b"".join([*heads, *payloads]), queue=queue, count=len(rows),
                 length=sum(map(len, payloads)))
         except OmqError as error:
-            self.refused(error, *rows)
+            self.bodies.refused(error, *rows)
             raise
         first = answer.qpool
         return [self._id(first + i, message) for i, message in enumerate(messages)]
@@ -211,15 +220,11 @@ class Connection:
         listed = message.queues or tuple(queues)
         numbers = [self.queue_number(name) for name in listed]
         reply_to = self.queue_number(message.reply_to) if message.reply_to else 0
-        if len(message.body) > self._link.threshold and not self._link.trusted:
-            # Containers are files of the spool, which this user may not write.
-            raise MessageTooLong(size=len(message.body), queue=listed[0],
-                                 limit=self._link.threshold)
         if listed and (message.priority is None or message.persistent is None):
             first = self._queues[listed[0]]
             message = with_defaults(message, first.priority, persistent=first.persistent)
         return encode_outgoing(message, numbers, reply_to, self.paths, self._link.threshold,
-                               self.name)
+                               self.name, lambda body: self.bodies.contain(listed[0], body))
 
     def _id(self, qpool: int, message: Outgoing | bytes) -> str:
         if isinstance(message, Outgoing) and message.message_id:
@@ -235,19 +240,25 @@ class Connection:
 
     def browse(self, queue: str, limit: int = 0) -> Iterator[EntryRow]:
         """The messages of a queue in the order in which they would be handed out, without touching
-        them (rows of omq.core.index_view). Needs the right to attach the index: the suite's
-        group."""
-        from omq.core.index_view import IndexView
+        them (rows of omq.core.index.view). For operators: NotOperator."""
+        from omq.core.index.view import IndexView
 
         with IndexView.attach(self.paths) as view:
             rows = list(view.entries(queue, limit or limits.BROWSE_MAX))
         return iter(rows)
 
-    # administration
+    def body(self, qpool_id: int) -> bytes:
+        """The body of a message that this client holds, or that lies on a queue where it has the
+        right to browse; the message is not touched. NoMessage, BodyUnavailable, BodyDamaged."""
+        return self.bodies.body(qpool_id)
 
     def queue_number(self, queue: str) -> int:
-        """Number of a queue; UnknownQueue."""
+        """UnknownQueue."""
         return self._facts(queue).number
+
+    def length_max(self, queue: str) -> int:
+        """Bytes of the longest body that the queue takes; UnknownQueue."""
+        return self._facts(queue).length_max
 
     def _facts(self, queue: str) -> QueueFacts:
         """Asked once a connection, with the defaults of queues.conf."""
@@ -256,7 +267,8 @@ class Connection:
             names.check_queue_name(queue)
             facts = self.control({"op": "open", "queue": queue})
             known = self._queues[queue] = QueueFacts(
-                int(facts["queue"]), int(facts["priority"]), bool(facts["persistent"]))
+                int(facts["queue"]), int(facts["priority"]), bool(facts["persistent"]),
+                int(facts["max_length"]))
         return known
 
     def control(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -264,19 +276,13 @@ class Connection:
         return self._link.control(question)
 
     def relocate(self, rows: bytes) -> int:
-        """pool.writer: bodies have moved (rows of format.wire.MOVED); how many were
-        taken."""
+        """pool.writer: bodies have moved (rows of format.wire.MOVED); how many were taken."""
         return self._link.request(Operation.RELOCATE, rows, length=len(rows)).count
-
-    @property
-    def bodies(self) -> PayloadReader:
-        """Reads payloads from the spool's files."""
-        return self._bodies
 
     def close(self) -> None:
         """Unregister. Messages still held come back to their queue."""
         self._link.close()
-        self._bodies.close()
+        self.bodies.close()
 
     def __enter__(self) -> Self:
         return self

@@ -6,14 +6,32 @@ Errors: Lost when the manager has closed it, OSError of the socket, the error of
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+import os
 import select
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import sysv_ipc
+
 from omq.base.errors import from_status
 from omq.base.socket_name import socket_name
+from omq.format.wire import request_line
+
+LATE_S = 1.0
+SEND_ONLY = 0o200  # only the manager receives from the queue
+_CREDENTIALS_BYTES = 12  # struct ucred: pid, uid, gid
+
+
+def peer(connection: socket.socket) -> int:
+    """The pid at the other end of a UNIX socket."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS_BYTES)
+    return memoryview(data).cast("i")[0]
 
 
 class Lost(Exception):
@@ -24,7 +42,9 @@ class ControlLine:
     """Connected from the start. OSError."""
 
     def __init__(self, path: Path, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         self._received = b""
+        self._came = -1
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._socket.settimeout(timeout_s)
         try:
@@ -39,19 +59,67 @@ class ControlLine:
         """Of the socket."""
         return self._socket.fileno()
 
-    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """The answer to one question."""
-        self._socket.sendall((json.dumps(question) + "\n").encode())
+    @property
+    def manager(self) -> int:
+        """The pid of the process that listens, as the kernel says; 0: it cannot be seen from here
+        (another pid namespace)."""
+        return peer(self._socket)
+
+    def ask(self, question: dict[str, Any], late: Callable[[], None] | None = None,
+            descriptor: int = -1, patience_s: float = 0.0) -> dict[str, Any]:
+        """The answer to one question, which may go with a descriptor; one that comes with the
+        answer is in `take_descriptor`. `late` is called when it takes a second; `patience_s`: how
+        much longer than others it may take."""
+        self._socket.settimeout(self._timeout_s + patience_s)
+        # Who is turned away at the door finds the reason there, but cannot say anything any more.
+        with contextlib.suppress(BrokenPipeError):
+            line = (json.dumps(question) + "\n").encode()
+            if descriptor >= 0:
+                line = line[socket.send_fds(self._socket, [line], [descriptor]) :]
+            self._socket.sendall(line)
         while b"\n" not in self._received:
-            data = self._socket.recv(65536)
+            if late is not None:
+                self._wait(late)
+            data, came, _, _ = socket.recv_fds(self._socket, 65536, 1, socket.MSG_CMSG_CLOEXEC)
+            self._keep(came)
             if not data:
                 raise Lost("the manager closed the connection")
             self._received += data
-        line, _, self._received = self._received.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
+        said, _, self._received = self._received.partition(b"\n")
+        answer: dict[str, Any] = json.loads(said)
         if answer.get("status"):
             raise from_status(int(answer["status"]), answer.get("fields", {}))
         return answer
+
+    def _keep(self, came: list[int]) -> None:
+        for each in came:
+            self._let_go()
+            self._came = each
+
+    def _let_go(self) -> None:
+        if self._came >= 0:
+            os.close(self._came)
+            self._came = -1
+
+    def take_descriptor(self) -> int:
+        """What came with the last answer; the caller closes it. -1: nothing."""
+        came, self._came = self._came, -1
+        return came
+
+    def _wait(self, late: Callable[[], None]) -> None:
+        """Until there is something to receive. TimeoutError."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        deadline = time.monotonic() + self._timeout_s
+        while not poll.poll(math.ceil(1000 * max(0.0, min(LATE_S, deadline - time.monotonic())))):
+            late()
+            if time.monotonic() >= deadline:
+                raise TimeoutError("it does not answer")
+
+    def send(self, head: bytes, *, block: bool, type: int) -> None:
+        """A request of a client that may not write to the request queue, in the place of its
+        `send`. Never waits for long: a client has one request under way."""
+        self._socket.sendall(request_line(head))
 
     def check_alive(self) -> None:
         """Lost when the manager's end is closed."""
@@ -62,8 +130,20 @@ class ControlLine:
 
     def say_bye(self, timeout_s: float) -> None:
         """The last question."""
-        self._socket.settimeout(timeout_s)
+        self._timeout_s = timeout_s
         self.ask({"op": "bye"})
 
     def close(self) -> None:
+        self._let_go()
         self._socket.close()
+
+
+def way_of_requests(queue: list[int] | None, line: ControlLine
+                    ) -> sysv_ipc.MessageQueue | ControlLine:
+    """The request queue (key, id), for the spool's owner and root; all others ask over the line."""
+    if queue is None:
+        return line
+    found = sysv_ipc.MessageQueue(queue[0], 0, SEND_ONLY)
+    if found.id != queue[1]:
+        raise Lost("the request queue named is not that of the manager")
+    return found

@@ -18,13 +18,18 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import sysv_ipc
 
-from omq.base.errors import ManagerUnavailable, OmqError, TimedOut, from_status
+from omq.base.errors import (
+    ConnectionForked,
+    ManagerUnavailable,
+    OmqError,
+    TimedOut,
+    TooManyConnections,
+    from_status,
+)
 from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.format.wire import (
@@ -36,7 +41,9 @@ from omq.format.wire import (
     halves,
 )
 from omq.ipc import watcher
-from omq.ipc.control_line import ControlLine, Lost
+from omq.ipc.absence import Absence, Waiting, words
+from omq.ipc.control_line import ControlLine, Lost, way_of_requests
+from omq.ipc.exchange import Answer, Held
 from omq.ipc.gate import GONE, Gate
 from omq.storage import segment
 
@@ -44,34 +51,14 @@ BYE_S = 1.0  # how long a good-bye may take
 RETRY_S = 0.05  # pause between two attempts to reach a manager that is away
 INTERRUPTED_S = 5.0  # who is told to stop waits no longer for a manager: it takes messages back
 BUSY_S = 0.001  # pause when the request queue is full
-SEND_ONLY = 0o200  # the group may not receive from the queue: asking for more is refused
 _LOST = (*GONE, sysv_ipc.NotAttachedError)
-
-
-@dataclass(slots=True)
-class Answer:
-    """A reply without its rows."""
-
-    count: int
-    qpool: int
-    lsn: int
-    lost: int = 0  # settlements that did not hold
-    recovered: bool = False  # carried out by a manager that ended before it could say so
-
-
-@dataclass(slots=True)
-class Held:
-    """What a reader tells a new manager that it holds."""
-
-    queue: str = ""
-    auxiliary: bool = False
-    messages: Callable[[], list[tuple[int, int]]] = field(default=list)
 
 
 class Link:
     """See the module."""
 
-    def __init__(self, paths: SpoolPaths, name: str, timeout_s: float) -> None:
+    def __init__(self, paths: SpoolPaths, name: str, timeout_s: float,
+                 waiting: Waiting | None = None) -> None:
         self._paths = paths
         self._name = name
         self._timeout_s = timeout_s
@@ -84,48 +71,58 @@ class Link:
         self.interrupted = False
         self._gate: Gate | None = None
         self._patience: float | None = None  # after an interrupt: until when to wait for a manager
+        self._absence = Absence(paths, waiting)
         self._register_until(time.monotonic() + timeout_s, 0)
 
     # registration
 
     def _register_until(self, deadline: float, in_doubt: int) -> dict[str, Any]:
         """Register, waiting for a manager if need be."""
+        began, manager = time.monotonic(), 0
         while True:
             try:
-                return self._register(in_doubt)
+                facts = self._register(in_doubt)
+                self._absence.over()
+                return facts
+            except TooManyConnections:  # for a moment
+                self._drop()
+                if time.monotonic() >= deadline or self.interrupted:
+                    raise
+                time.sleep(RETRY_S)
             except OmqError:  # refused
                 self._drop()
                 raise
             except (OSError, Lost, sysv_ipc.Error, ValueError) as error:
+                manager = 0 if self._line is None else self._line.manager
                 self._drop()
                 limit = deadline if self._patience is None else min(deadline, self._patience)
                 denied = isinstance(error, (PermissionError, sysv_ipc.PermissionsError))
-                if denied or time.monotonic() >= limit:  # rights do not come by waiting
-                    raise ManagerUnavailable(spool=self._paths.root, reason=str(error)
-                                             or type(error).__name__) from error
-                if self.interrupted and in_doubt == 0:
-                    raise ManagerUnavailable(spool=self._paths.root, reason="interrupted"
-                                             ) from error
+                gave_up = self.interrupted and in_doubt == 0
+                if denied or gave_up or time.monotonic() >= limit:  # rights do not come by waiting
+                    raise self._absence.error(error, manager, interrupted=gave_up) from error
+                self._absence.tell(began, words(error), deadline)
                 time.sleep(RETRY_S)
 
     def _register(self, in_doubt: int) -> dict[str, Any]:
         line = self._line = ControlLine(self._paths.socket, max(1.0, min(self._timeout_s, 10.0)))
         held = self.reader.messages() if self._token else []
+        began = time.monotonic()
         facts = line.ask({
             "op": "register", "version": VERSION, "name": self._name,
             "token": self._token.hex(), "in_doubt": in_doubt, "held": held,
-            "queue": self.reader.queue, "auxiliary": self.reader.auxiliary})
+            "queue": self.reader.queue, "auxiliary": self.reader.auxiliary},
+            lambda: self._absence.tell(began, "it does not answer"))
         self._token = bytes.fromhex(facts["token"])
         self._client = int(facts["client"])
         self.trusted = bool(facts["trusted"])
+        self.owns = bool(facts["owns"])
         self.threshold = int(facts["threshold"])
         self.epoch = int(facts["epoch"])
         self.id_prefix = str(facts["id_prefix"])
-        key, identifier = facts["requests"]
-        self._requests = sysv_ipc.MessageQueue(key, 0, SEND_ONLY)
+        self._requests = way_of_requests(facts["requests"], line)
         semaphore_key, semaphore_id = facts["semaphore"]
         self._semaphore = sysv_ipc.Semaphore(semaphore_key)
-        if self._requests.id != identifier or self._semaphore.id != semaphore_id:
+        if self._semaphore.id != semaphore_id:
             raise Lost("the objects named are not those of the manager")
         self._segment = segment.attach(int(facts["channel"]), write=True)
         self._channel = memoryview(self._segment)
@@ -138,7 +135,7 @@ class Link:
         return facts
 
     def _drop(self) -> None:
-        """Let go of everything that belongs to one manager."""
+        """Let go of what belongs to one manager."""
         if self._gate is not None:
             watcher.discard(self._gate)
             self._gate = None
@@ -153,20 +150,29 @@ class Link:
                 self._segment.detach()
             self.reply = memoryview(b"")
 
-    def control(self, question: dict[str, Any]) -> dict[str, Any]:
-        """A question that may be asked again: repeated after a reconnection."""
+    def control(self, question: dict[str, Any], descriptor: int = -1, patience_s: float = 0.0
+                ) -> dict[str, Any]:
+        """A question that may be asked again: repeated after a reconnection. `patience_s`: how much
+        longer than others its answer may take."""
+        if self._pid != os.getpid():
+            raise ConnectionForked(maker=self._pid, child=os.getpid())
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
                 if self._line is None:
                     self._register_until(deadline, 0)
                 assert self._line is not None
-                return self._line.ask(question)
+                return self._line.ask(question, None, descriptor, patience_s)
             except (OSError, Lost) as error:
+                manager = 0 if self._line is None else self._line.manager
                 if time.monotonic() >= deadline:
-                    raise ManagerUnavailable(spool=self._paths.root, reason=str(error)) from error
+                    raise self._absence.error(error, manager) from error
                 self._drop()
                 self._register_until(deadline, 0)
+
+    def take_descriptor(self) -> int:
+        """What came with the last answer of `control`; -1: nothing. The caller closes it."""
+        return -1 if self._line is None else self._line.take_descriptor()
 
     # requests
 
@@ -180,7 +186,8 @@ class Link:
 
         One function down to the two system calls: clients that take turns on a processor run this
         with cold caches, where what a function touches costs ten times its instructions."""
-        assert self._pid == os.getpid(), "a connection does not survive a fork: connect again"
+        if self._pid != os.getpid():  # both would answer for one client
+            raise ConnectionForked(maker=self._pid, child=os.getpid())
         self._sequence = sequence = self._sequence + 1
         back_by = 0.0  # until when a lost manager may come back
         point("client.before_request")

@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omq.base.checksum import crc32c
+from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BodyDamaged, BodyUnavailable
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.location import number_of
 from omq.format.message import Descriptor
 from omq.format.wire import GivenFlag, Settlement
+from omq.ipc.bodies import check_container
 from omq.ipc.outgoing import Outgoing
 from omq.storage import containers
 
 if TYPE_CHECKING:
     from omq.ipc.reader import Reader
 
-NS = 1_000_000_000
 _CONTAINER = int(GivenFlag.CONTAINER)
 
 
@@ -45,7 +46,7 @@ class Extent:
         data = self._data
         if data is None:
             try:
-                data = self._reader.bodies.read(self._word, self.start, self.end - self.start)
+                data = self._reader.bodies.files.read(self._word, self.start, self.end - self.start)
             except BodyUnavailable:
                 data = b""
             self._data = data
@@ -102,8 +103,8 @@ class Message:
             if self._extent is not None:
                 raw = self._extent.piece(self._offset, self._length)
             if raw is None:
-                raw = self._reader.read_payload(self._word, self._offset, self._length,
-                                                self.qpool_id)
+                raw = self._reader.bodies.payload(self._word, self._offset, self._length,
+                                                  self.qpool_id)
             self._check(raw)
             self._raw = raw
         return raw
@@ -130,11 +131,8 @@ class Message:
         content = raw[self._bounds[1] :]
         if self._flags & _CONTAINER:
             reference = content.decode("ascii", "replace")
-            content = containers.read_item(self._reader.paths, reference, self.size, self.qpool_id)
-            expected, got = self._descriptor().body_crc, crc32c(content)
-            if expected != got:
-                raise BodyDamaged(qpool_id=self.qpool_id, where=reference, expected=expected,
-                                  got=got)
+            content = self._reader.bodies.container(reference, self.size, self.qpool_id)
+            check_container(content, self._descriptor().body_crc, self.qpool_id, reference)
         return content
 
     @property
@@ -158,7 +156,8 @@ class Message:
 
     @property
     def path(self) -> Path | None:
-        """The container file of a large body, None when the body travels with the message."""
+        """The container file of a large body, which only the spool's owner and root may open; None
+        when the body travels with the message."""
         if not self._flags & GivenFlag.CONTAINER:
             return None
         reference = self._load()[self._bounds[1] :].decode("ascii", "replace")

@@ -3,7 +3,7 @@
     with omq.connect(name="omqdump") as c:
         report = Operator(c, command="omhold ORDERS").hold(items, reason="customer asked")
 
-Items come from the index (omq.core.index_view): QPoolId, queue and, when what was looked at must
+Items come from the index (omq.core.index.view): QPoolId, queue and, when what was looked at must
 not have changed since, the LSN. Long lists go in orders of ITEMS_MAX; each order is one unit in the
 journal. After a lost manager an order is sent again: messages that it had changed are then refused
 (they are no longer where the order says), never changed twice.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from omq.core.operate import ITEMS_MAX, Action
+from omq.core.engine.operate import ITEMS_MAX, Action
 from omq.ipc.client import Connection
 
 Target = tuple[int, str, int]  # QPoolId, queue, LSN (0: whatever it is now)

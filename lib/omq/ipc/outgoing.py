@@ -1,17 +1,19 @@
 """A message on its way in: what a program says of it, and its encoded form.
 
-Bodies above the container threshold become container files, written and synced by the submitter
-before the put, so that the manager never carries them. If the put is then refused the container is
-removed; a submitter that dies in between leaves an orphan, which omscan finds.
+Bodies above the container threshold become container files, durable before the put: the spool's
+owner writes them itself, for others the manager does it (ipc.bodies). If the put is then refused
+the container is removed; an owner that dies in between leaves an orphan, which omscan finds.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from omq.base.checksum import crc32c
+from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest
 from omq.base.names import check_priority
 from omq.base.paths import SpoolPaths
@@ -21,8 +23,8 @@ from omq.format.message import DESCRIPTOR, NO_ID, Descriptor, Part
 from omq.format.wire import PutFlag
 from omq.storage import containers
 
-NS = 1_000_000_000
 CHUNK_BYTES = 1 << 20
+Contain = Callable[[bytes], tuple[str, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,11 @@ class Encoded:
     payload: bytes
     container: str = ""
 
-    def head(self, kind: FrameType, offset: int = 0) -> bytes:
+    def head(self, offset: int = 0) -> bytes:
         """A frame header with what the submitter says; the manager fills in the rest."""
-        return FRAME.pack(kind, self.priority, self.flags, self.queue, 0, 0, 0, 0, self.size,
-                          len(self.payload), self.crc, offset, 0, 0, 0, 0, self.parts, 0, 0,
-                          self.key, 0, 0, self.correlation, self.expiry, 0, 0, 0, 0)
+        return FRAME.pack(FrameType.PUT, self.priority, self.flags, self.queue, 0, 0, 0, 0,
+                          self.size, len(self.payload), self.crc, offset, 0, 0, 0, 0, self.parts,
+                          0, 0, self.key, 0, 0, self.correlation, self.expiry, 0, 0, 0, 0)
 
 
 _NORMAL = 4
@@ -83,7 +85,7 @@ def encode_plain(queue: int, body: bytes) -> Encoded:
 
 
 def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,
-                    threshold: int, application: str) -> Encoded:
+                    threshold: int, application: str, contain: Contain | None = None) -> Encoded:
     """Encode a message for the queues with these numbers; what it leaves open is normal and
     persistent. BadRequest, BadPriority, BadProperty."""
     body = message.body
@@ -95,11 +97,19 @@ def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, pat
         payload = plain_payload(body)
         return Encoded(queues[0], _checked_priority(message), int(bool(message.persistent)),
                        len(body), crc32c(payload), 0, 0, 0, 0, payload)
-    return _encode_full(message, queues, reply_to, paths, threshold, application)
+    return _encode_full(message, queues, reply_to, threshold, application,
+                        contain or partial(own_container, paths))
 
 
-def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,
-                 threshold: int, application: str) -> Encoded:
+def own_container(paths: SpoolPaths, body: bytes) -> tuple[str, int, int]:
+    """A container of the spool's owner: (reference, bytes, CRC-32C)."""
+    view = memoryview(body)
+    return containers.create(
+        paths, (view[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)))
+
+
+def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, threshold: int,
+                 application: str, contain: Contain) -> Encoded:
     if not queues:
         raise BadRequest(reason="a message needs a queue")
     priority = _checked_priority(message)
@@ -122,9 +132,7 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, paths:
     if size > threshold:
         if not message.persistent:
             raise BadRequest(reason=f"a non-persistent body has at most {threshold} bytes")
-        view = memoryview(message.body)
-        chunks = (view[at : at + CHUNK_BYTES] for at in range(0, size, CHUNK_BYTES))
-        container, size, body_crc = containers.create(paths, chunks)
+        container, size, body_crc = contain(message.body)
         content = container.encode()
         flags |= PutFlag.CONTAINER
     payload = message_format.encode(descriptor, parts, properties, content, size, body_crc)

@@ -24,20 +24,18 @@ from typing import TYPE_CHECKING, Self
 from omq.base import limits
 from omq.base.errors import (
     BadRequest,
-    BodyUnavailable,
     LeaseLost,
     ManagerUnavailable,
     MessageTooLong,
     OmqError,
     TimedOut,
 )
-from omq.format.journal import FrameType
 from omq.format.message import Part, pack_parts
 from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag, Operation, Settlement
+from omq.ipc.bodies import Bodies
 from omq.ipc.link import Link
 from omq.ipc.message import Copied, Extent, Message
-from omq.ipc.outgoing import Outgoing
-from omq.storage.payloads import PayloadReader
+from omq.ipc.outgoing import Encoded, Outgoing
 
 if TYPE_CHECKING:
     from omq.ipc.client import Connection
@@ -106,10 +104,14 @@ class Reader:
             out.append(self._message(GIVEN.unpack_from(reply, REPLY.size), None))
             return out
         extent: Extent | None = None
+        by_files = self._connection.bodies.by_files
         word = -1
         end = REPLY.size + count * GIVEN.size
         for row in GIVEN.iter_unpack(reply[REPLY.size : end]):
             offset, length = row[7], row[8]
+            if row[3] & _INLINE or not by_files:
+                out.append(self._message(row, None))
+                continue
             if (extent is not None and row[6] == word and offset == extent.end
                     and length < EXTENT_BYTES_MAX - (extent.end - extent.start)):
                 extent.end += length
@@ -127,7 +129,7 @@ class Reader:
         return message
 
     @property
-    def bodies(self) -> PayloadReader:
+    def bodies(self) -> Bodies:
         return self._connection.bodies
 
     def record(self, kind: Settlement, message: Message, argument: int = 0, reason: str = ""
@@ -168,34 +170,20 @@ class Reader:
             raise LeaseLost(qpool_id=message.qpool_id)
         numbers = [self._connection.queue_number(name) for name in queues]
         parts = pack_parts([Part(number, message.priority) for number in numbers])
-        encoded = [self._connection.encode(item) for item in new]
+        self._connection.with_bodies(
+            new, (), lambda encoded: self._move(message, len(numbers), parts, encoded))
+        self._held.pop(message.qpool_id, None)
+
+    def _move(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded]) -> None:
         heads, at = [], 0
         for item in encoded:
-            heads.append(item.head(FrameType.PUT, at))
+            heads.append(item.head(at))
             at += len(item.payload)
         head = SETTLE.pack(0, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
         data = b"".join((head, parts, *heads, *(item.payload for item in encoded)))
         if len(data) > self._link.room:
             raise MessageTooLong(size=len(data), queue=self.queue, limit=self._link.room)
-        try:
-            self._link.request(Operation.MOVE, data, count=len(encoded), parts=len(numbers),
-                               length=at)
-        except OmqError as error:
-            self._connection.refused(error, *encoded)
-            raise
-        self._held.pop(message.qpool_id, None)
-
-    def read_payload(self, word: int, offset: int, length: int, qpool: int) -> bytes:
-        """Payload bytes; where they lie is asked anew when they have moved meanwhile."""
-        bodies = self._connection.bodies
-        try:
-            return bodies.read(word, offset, length, qpool)
-        except BodyUnavailable:
-            facts = self._link.control({"op": "locate", "qpool": qpool})
-            moved = (int(facts["location"]), int(facts["offset"]))
-            if moved == (word, offset):
-                raise
-            return bodies.read(*moved, length, qpool)
+        self._link.request(Operation.MOVE, data, count=len(encoded), parts=queues, length=at)
 
     def holds(self, message: Message) -> bool:
         """Whether nothing has been said of this message yet."""

@@ -15,12 +15,12 @@ from omq.base.checksum import crc32c
 from omq.format import message
 from omq.format.archive import NAME, ROW, TEXT_BYTES, TEXT_PIECES_MAX, NameKind, Rows
 from omq.format.findings import Finding, Kind
-from omq.format.journal import FrameType
+from omq.format.frame_rules import BY_NUMBER, About, Payload, mask
 from omq.format.message import DESCRIPTOR, PART
 from omq.storage.journal_scan import Block
 
-_TEXTS = (FrameType.DEFER, FrameType.POISON, FrameType.OPERATOR)
-_READERS = (FrameType.READER_UP, FrameType.READER_DOWN)
+_MESSAGES = mask(lambda rule: rule.payload is Payload.MESSAGE)
+_NAMES = {About.QUEUE: (NameKind.QUEUE, "queue"), About.READER: (NameKind.READER, "client")}
 NameRow = tuple[int, int, int, int, int, bytes]
 PartRow = tuple[int, int, int, int, int, int, bytes]
 
@@ -43,7 +43,7 @@ def names_and_parts(blocks: list[Block], findings: list[Finding]) -> tuple[Rows,
 def _interesting(block: Block, programs: set[int]) -> Iterator[Any]:
     """Frames whose payload says more than a body: seldom ones, and the first PUT of a client."""
     frames = block.frames
-    puts = frames["type"] == FrameType.PUT
+    puts = _MESSAGES[frames["type"]]
     chosen = (~puts | (frames["parts"] > 0)) & (frames["length"] > 0)
     new = puts & ~np.isin(frames["client"], list(programs))
     if new.any():
@@ -56,15 +56,15 @@ def _interesting(block: Block, programs: set[int]) -> Iterator[Any]:
 def _take(frame: Any, raw: bytes, names: list[NameRow], parts: list[PartRow], programs: set[int]
           ) -> None:
     kind, lsn = int(frame["type"]), int(frame["lsn"])
-    if kind == FrameType.QUEUE:
-        names += text_rows(lsn, NameKind.QUEUE, int(frame["queue"]), raw)
-    elif kind in _READERS:
-        names += text_rows(lsn, NameKind.READER, int(frame["client"]), raw)
-    elif kind in _TEXTS:
+    rule = BY_NUMBER[kind]
+    if rule.payload is Payload.NAME:
+        name, key = _NAMES[rule.about]
+        names += text_rows(lsn, name, int(frame[key]), raw)
+    elif rule.payload in (Payload.TEXT, Payload.ORDER):
         names += text_rows(lsn, NameKind.TEXT, kind, raw)
-    elif kind == FrameType.MOVE:
+    elif rule.payload is Payload.QUEUES:
         parts += _parts(frame, raw, 0, len(raw) // PART.size)
-    elif kind == FrameType.PUT:
+    elif rule.payload is Payload.MESSAGE:
         found = message.decode(raw)
         if isinstance(found, Finding):
             return

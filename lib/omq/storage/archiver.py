@@ -9,7 +9,8 @@ Invariants:
 2. Never touched: journal/, and the newest archive file. A journal file in which the pool still has
    a body (pool.writer retires such only when all of them are damaged) stays beside its archive file
    as long as the pool names it, and so does everything newer: the archive keeps no gaps.
-3. While a record of the pool cannot be read, all that may hold its body stays.
+3. While a record of the pool cannot be read, or a pool file is not what the last checkpoint left,
+   all that may hold a body, or may make the record again, stays.
 4. Numbers stay consecutive: pruning stops at the first file that must stay.
 
 In the middle of a crash: see storage.archive; `.jnl` and `.oma` side by side are compared and
@@ -37,13 +38,18 @@ from omq.format.archive import (
 from omq.format.findings import Finding
 from omq.format.journal import FILE_HEADER, FileHeader, decode_file_header
 from omq.format.location import LocationKind, location
-from omq.storage import control, durable
+from omq.format.poolctrl import PoolControl
+from omq.storage import durable
+from omq.storage import poolctrl as control
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, Pieces, archive_name, cut, write
 from omq.storage.archive_file import open_archive, rebuild
 from omq.storage.files import File, open_file, read_file
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import load_file
-from omq.storage.pool import PoolFiles
+from omq.storage.pool import PoolFiles, possible_contents
+from omq.storage.pool_beside import look_beside
+from omq.storage.pool_check import check_contents
+from omq.storage.pool_overlay import OverlaidPool
 
 DAY_NS: Final = 86_400 * 1_000_000_000
 
@@ -67,15 +73,22 @@ def pending(paths: SpoolPaths) -> list[int]:
 
 def named_by_pool(paths: SpoolPaths, uuid: bytes) -> set[int] | None:
     """Numbers of the journal files in which a message of the pool has its body; None when a record
-    cannot be read, which may name any.
+    cannot be read or a pool file is absent, cut or another one, which may name any.
 
-    Read twice, because pool.writer may be writing a record just then."""
+    Read twice, because pool.writer may be writing a record just then. When its checkpoints move
+    each time the files are compared, the manager's start has compared them."""
     found: set[int] = set()
+    differs, moved = look_beside(paths, uuid, _differs)
+    if differs and not moved:
+        return None
+    checkpoint, _ = control.load(paths)
+    held = (checkpoint.contents if checkpoint is not None else None) or {}
     readable = True
     for _ in range(2):
-        readable = True
         pool = PoolFiles(paths, uuid, write=False)
         try:
+            # A file that is missing may be made again from what is archived here.
+            readable = {file for file, content in held.items() if content.used} <= {*pool.files()}
             for file in pool.files():
                 for chunk in pool.scan(file):
                     readable &= not chunk.findings
@@ -86,6 +99,12 @@ def named_by_pool(paths: SpoolPaths, uuid: bytes) -> set[int] | None:
         finally:
             pool.close()
     return found if readable else None
+
+
+def _differs(checkpoint: PoolControl | None, pool: OverlaidPool) -> bool:
+    """Is a pool file not what was left in it?"""
+    possible, _ = possible_contents(checkpoint, pool.stands)
+    return bool(possible) and bool(check_contents(pool, possible)[1])
 
 
 def void_above(paths: SpoolPaths, number: int) -> int | None:

@@ -14,12 +14,13 @@ Invariants:
 In the middle of a crash: a container without a message is garbage that omqcheck finds; a message is
 never without its container.
 
-Errors: BadItemRef, FileNotFoundError (open_item), BodyUnavailable (read_item), DiskError,
-SpoolFull.
+Errors: BadItemRef, FileNotFoundError (open_item), BodyUnavailable (read_item), DiskError
+(AccessDenied where the user has not the right), SpoolFull.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -28,8 +29,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from omq.base import access
 from omq.base.checksum import crc32c
-from omq.base.errors import BadItemRef, BodyUnavailable, DiskError
+from omq.base.errors import AccessDenied, BadItemRef, BodyUnavailable, DiskError
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.storage import durable
@@ -140,6 +142,8 @@ def open_item(paths: SpoolPaths, ref: str) -> File:
         fd = durable.current().open_beneath(str(paths.root), relative, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"container {ref} is missing") from error
+    except PermissionError as error:
+        raise access.denied(paths.root / relative, error) from error
     except OSError as error:
         raise BadItemRef(ref=ref, reason=error.strerror) from error
     file = File(fd, paths.root / relative, "container")
@@ -158,6 +162,8 @@ def read_item(paths: SpoolPaths, ref: str, size: int, qpool: int = 0) -> bytes:
             data = file.read(size + 1, 0)
         finally:
             file.close()
+    except AccessDenied:
+        raise  # not the body's fault
     except (FileNotFoundError, DiskError) as error:
         raise BodyUnavailable(qpool_id=qpool, where=ref, reason=str(error)) from error
     if len(data) != size:
@@ -174,10 +180,25 @@ def remove(paths: SpoolPaths, ref: str, *, sync: bool = True) -> bool:
     durable.step("container.before_unlink", path)
     if not _is_inside(paths, path):
         return False
+    _cut(path)
     removed = durable.unlink(path, sync=sync)
     if path.parent != paths.temp:
         durable.remove_directory(path.parent)
     return removed
+
+
+def _cut(path: Path) -> None:
+    """Give its space back even while a client has it open. What fails here fails in the unlink, or
+    is not worth more: the file goes all the same."""
+    disk = durable.current()
+    with contextlib.suppress(OSError):
+        fd = disk.open(str(path), os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            found = disk.fstat(fd)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                disk.truncate(fd, 0)
+        finally:
+            disk.close(fd)
 
 
 def _is_inside(paths: SpoolPaths, path: Path) -> bool:

@@ -26,10 +26,12 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
+from omq.base import modes
+
 Buffer = bytes | bytearray | memoryview
 
-FILE_MODE: Final = 0o640
-DIRECTORY_MODE: Final = 0o750
+FILE_MODE: Final = modes.FILE
+DIRECTORY_MODE: Final = modes.DIRECTORY
 IOV_MAX: Final = 1024  # Linux takes no more buffers in one pwritev
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 _SYS_OPENAT2: Final = 437  # the same number on every architecture but alpha
@@ -113,7 +115,9 @@ class Disk:
         os.unlink(path)
 
     def mkdir(self, path: str, mode: int = DIRECTORY_MODE) -> None:
-        os.mkdir(path, mode)
+        os.mkdir(path, DIRECTORY_MODE)
+        if mode != DIRECTORY_MODE:  # past the umask
+            os.chmod(path, mode)
 
     def rmdir(self, path: str) -> None:
         os.rmdir(path)

@@ -17,7 +17,7 @@ In the middle of a crash: a file under a temporary name (.tmp) was never told to
 overwritten or removed by the next start; a file under its final name is whole.
 
 Files themselves (write, sync, create) are in storage/files.py, which is built on this module.
-Errors: DiskError, SpoolFull.
+Errors: DiskError (AccessDenied where the user has not the right), SpoolFull.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ import os
 from pathlib import Path
 from typing import Final
 
+from omq.base import access
 from omq.base.errors import DiskError, OmqError, SpoolFull
 from omq.base.fault import point
-from omq.storage.disk import Disk
+from omq.storage.disk import DIRECTORY_MODE, Disk
 
+_DENIED: Final = (errno.EACCES, errno.EPERM)
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 _disk: Disk = Disk()
@@ -75,6 +77,8 @@ def refusal(operation: str, path: object, error: OSError) -> OmqError:
     """The error to raise for a call that was refused and changed nothing: it does not latch."""
     if error.errno in FULL:
         return SpoolFull(path=path, detail=error.strerror)
+    if error.errno in _DENIED:
+        return access.denied(path if isinstance(path, Path) else str(path), error)
     return DiskError(operation=operation, file=path, reason=error.strerror or str(error))
 
 
@@ -120,12 +124,12 @@ def unlink(path: Path, *, sync: bool = True) -> bool:
     return True
 
 
-def make_directory(path: Path) -> bool:
+def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> bool:
     """Make a directory durably; False when there is one already (then its name is synced)."""
     check_latch()
     made = True
     try:
-        _disk.mkdir(str(path))
+        _disk.mkdir(str(path), mode)
     except FileExistsError:
         made = False
     except OSError as error:

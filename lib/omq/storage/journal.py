@@ -7,7 +7,8 @@ Invariants:
    and no block is written before its directory is synced.
 3. A block takes whole pages, written once. `durable_lsn` moves only when a sync returned; the
    header of each block carries it as it was before.
-4. Blocks written without a sync are made durable by the next sync of the same file, and by
+4. A new file is noted in `newest` before any block of it (storage.journal_newest).
+5. Blocks written without a sync are made durable by the next sync of the same file, and by
    rotation.
 
 In the middle of a crash: a prepared file is `next.jnl` (zeros, perhaps with a stale header) and is
@@ -32,10 +33,11 @@ from omq.format.journal import (
     BlockFlag,
     BlockHeader,
     FileHeader,
+    Newest,
     block_length,
     seal_block,
 )
-from omq.storage import durable
+from omq.storage import durable, journal_newest
 from omq.storage.disk import Buffer
 from omq.storage.files import File, create_filled, open_file
 
@@ -95,7 +97,7 @@ class JournalWriter:
     """
 
     __slots__ = (
-        *("_epoch", "_file", "_sequence", "_view", "buffer", "durable_lsn", "last_lsn"),
+        *("_epoch", "_file", "_noted", "_sequence", "_view", "buffer", "durable_lsn", "last_lsn"),
         *("file_number", "offset", "syncs"),
     )
 
@@ -110,6 +112,7 @@ class JournalWriter:
         self.offset = 0
         self._sequence = 0
         self._file: File | None = None
+        self._noted: File | None = None
 
     @classmethod
     def open_epoch(cls, paths: SpoolPaths, settings: Settings, uuid: bytes, epoch: int,
@@ -183,6 +186,7 @@ class JournalWriter:
     def _open(self, number: int, follows_lsn: int, follows_number: int, next_qpool: int,
               time_ns: int) -> None:
         epoch = self._epoch
+        noted = self._noted = self._noted or journal_newest.open_newest(epoch.paths)
         source = epoch.paths.journal / PREPARED
         if not _is_ready(source, epoch.file_bytes):
             source = epoch.paths.journal / _FRESH
@@ -195,6 +199,7 @@ class JournalWriter:
         target = epoch.paths.journal / file_name(number)
         durable.rename(source, target)
         file.path = target
+        journal_newest.note(noted, Newest(epoch.uuid, number, epoch.number, header.first_lsn))
         self._file, self.file_number, self.offset, self._sequence = file, number, epoch.page, 0
 
     def check_space(self, settings: Settings) -> bool:
@@ -208,3 +213,6 @@ class JournalWriter:
                 self.sync()
             self._file.close()
             self._file = None
+        if self._noted is not None:
+            self._noted.close()
+            self._noted = None

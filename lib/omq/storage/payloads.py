@@ -4,7 +4,8 @@ Invariants: 1. at most `files_max` files are open, the one unused longest is clo
 bytes are returned as they are: their CRC, which the submitter computed, is checked by the caller;
 3. a length is bounded before anything is read.
 
-Errors: BodyUnavailable with where and why; never OSError.
+Errors: BodyUnavailable with where and why, AccessDenied for who may not read the files; never
+OSError.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from omq.base import limits
-from omq.base.errors import BodyUnavailable, DiskError
+from omq.base.errors import AccessDenied, BodyUnavailable, DiskError
 from omq.base.paths import SpoolPaths
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.storage import journal, store, volatile
@@ -50,7 +51,7 @@ class PayloadReader:
     """Reads payloads, keeping files open. Not for several threads at once."""
 
     def __init__(self, paths: SpoolPaths, files_max: int = FILES_MAX) -> None:
-        self._paths = paths
+        self.paths = paths
         self._files_max = files_max
         self._files: OrderedDict[int, File] = OrderedDict()
 
@@ -85,11 +86,13 @@ class PayloadReader:
         if file is not None:
             self._files.move_to_end(word)
             return file
-        for path in payload_paths(self._paths, word):
+        for path in payload_paths(self.paths, word):
             try:
                 file = open_file(path)
             except FileNotFoundError:
                 continue
+            except AccessDenied:
+                raise  # not the body's fault
             except DiskError as error:
                 raise self._unavailable(qpool, word, str(error)) from error
             if len(self._files) >= self._files_max:
@@ -99,7 +102,7 @@ class PayloadReader:
         raise self._unavailable(qpool, word, "there is no such file")
 
     def _unavailable(self, qpool: int, word: int, reason: str) -> BodyUnavailable:
-        known = payload_paths(self._paths, word)
+        known = payload_paths(self.paths, word)
         where = known[0] if known else f"location {word:#010x}"
         return BodyUnavailable(qpool_id=qpool, where=where, reason=reason)
 

@@ -1,166 +1,74 @@
-"""The Message Pool's files: read one record, scan a file, and write a checkpoint's changes.
+"""The Message Pool's files as a checkpoint writes them (reading: omq.storage.pool_reader).
 
 One writer (pool.writer, or recovery) at a time: whoever holds the lock of the pool.
 
 A checkpoint writes in chunks. For each chunk: 1. the images go to the double-write file, synced;
 2. they go in place; 3. EVERY pool file that was touched is synced. Only then may the caller move
-   the
-checkpoint in poolctrl.
+the checkpoint in poolctrl.
 
 Invariants:
 1. No record is overwritten before its image is durable in the double-write file, and that file is
    not overwritten before the records of its last chunk are durable in place.
 2. A pool file has a valid header and a durable name before the first record is written.
 3. A cleared slot is 512 zeros. Trailing space is cut only behind the last live record.
+4. Each chunk carries what every pool file holds once it is in place (storage.pool_contents), so
+   that a file that is absent, cut, older or another one's does not pass for what was written.
 
 In the middle of a crash: before the end of 1 no record has changed; behind it recovery writes the
 whole chunk again. A full disk in 2 leaves the chunk pending: the next `write` finishes it first.
 
 Errors: DiskError (latched), SpoolFull (the changes are to be written again; nothing is lost),
-Damaged for a pool file that is not ours: SlotAllocator.exclude keeps messages out of it.
+Damaged for a pool file that is not ours: SlotAllocator.exclude keeps messages out of it;
+NeedsRepair at a start, where finishing a checkpoint would hide what is missing.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
-from omq.base import clock, limits
-from omq.base.errors import Damaged, DiskError
+from omq.base import clock
+from omq.base.errors import Damaged, NeedsRepair
 from omq.base.paths import SpoolPaths
-from omq.format.double_write import COUNT_MAX, FREE, HEADER, Images, decode, encode
+from omq.format.double_write import COUNT_MAX, FREE, DoubleWrite, Images, Standing
 from omq.format.findings import Finding, Kind
-from omq.format.pool import (
-    NO_RECORD,
-    PARTS_PER_RECORD,
-    RECORD_BYTES,
-    Message,
-    Record,
-    RecordKind,
-    decode_file_header,
-    decode_record,
-    encode_file_header,
-)
-from omq.storage import durable
-from omq.storage.files import File, open_file, write_new_file
-from omq.storage.pool_scan import (
-    DTYPE,
-    PoolChunk,
-    Rows,
-    no_records,
-    read_rows,
-    scan_pool_file,
-)
+from omq.format.pool import RECORD_BYTES, decode_file_header, encode_file_header
+from omq.format.pool_contents import Content, Contents
+from omq.format.poolctrl import PoolControl
+from omq.storage import double_write, durable
+from omq.storage.double_write import DoubleWriteFile
+from omq.storage.files import File, write_new_file
+from omq.storage.pool_contents import KeptContents
+from omq.storage.pool_reader import PoolReader
 
-DOUBLE_WRITE: Final = "checkpoint.dw"
-_NAME = re.compile(r"(0|[1-9][0-9]?)QP")
-_CHAIN_MAX: Final = limits.QUEUES_MAX // PARTS_PER_RECORD + 1
+DOUBLE_WRITE: Final = double_write.NAME
 TAIL_RECORDS = 128  # read at once when looking for the end of what is used
 
 
-class PoolFiles:
-    """See the module. `findings` collects what recovery met in the double-write file.
+class PoolFiles(PoolReader):
+    """See the module. `findings` collects what recovery met in the double-write file, and files
+    that turned out to be others than were written. `checkpoint`: generation of the poolctrl slot
+    that makes what is written now count. `possible`: what the files may hold at a start, the
+    likeliest first; empty where it is not known.
 
     `write`: False for tools that only look, and may have no right to do more."""
 
     def __init__(self, paths: SpoolPaths, uuid: bytes, *, write: bool = True) -> None:
+        super().__init__(paths, uuid, write=write)
         self.findings: list[Finding] = []
-        self._paths = paths
-        self._uuid = uuid
-        self._may_write = write
-        self._files: dict[int, File] = {}
+        self.possible: list[Contents] = []
+        self.checkpoint = 0
         self._checked: set[int] = set()  # files whose header says that they are ours
-        self._double_write: File | None = None
-        self._generation = 0
+        self._kept = KeptContents()
+        self._double_write = DoubleWriteFile(paths, uuid)
         self._pending: Images | None = None  # durable in the double-write file, not yet in place
-
-    def files(self) -> list[int]:
-        """Numbers of the pool files there are, ascending."""
-        names = (_NAME.fullmatch(name) for name in durable.list_directory(self._paths.msgpool))
-        return sorted(int(match[1]) for match in names if match)
-
-    def read_record(self, file: int, record: int) -> Message | Finding | None:
-        """The message whose first record is in this slot, with all its parts; None: none is."""
-        found = self._decode(file, record)
-        if not isinstance(found, Record):
-            return found
-        if found.kind is not RecordKind.LIVE:
-            return None
-        message, following = found.message, found.next
-        while following != NO_RECORD:
-            if following in (record, *message.more) or len(message.more) >= _CHAIN_MAX:
-                return self._finding(file, record, "continuation records form a loop")
-            more = self._decode(file, following)
-            if not isinstance(more, Record) or more.kind is not RecordKind.MORE \
-                    or (more.message.qpool, more.message.lsn) != (message.qpool, message.lsn):
-                return self._finding(file, record, f"continuation record {following} is missing")
-            message.parts += more.message.parts
-            message.more.append(following)
-            following = more.next
-        return message
-
-    def read_rows(self, file: int, records: Rows) -> tuple[Rows, Rows]:
-        """The records in these slots (ascending) as rows of pool_scan.DTYPE, read together, and the
-        mask of those that are valid first records of messages; of the others `read_record` says
-        what they are."""
-        opened = self._look(file)
-        if not isinstance(opened, File):
-            return np.zeros(len(records), dtype=DTYPE), np.zeros(len(records), dtype=bool)
-        return read_rows(opened, file, records)
-
-    def _decode(self, file: int, record: int) -> Record | Finding | None:
-        opened = self._look(file)
-        if not isinstance(opened, File):
-            return opened
-        data = opened.read(RECORD_BYTES, (record + 1) * RECORD_BYTES)
-        if not data:
-            return None  # behind the end: cut because it was free
-        found = decode_record(data, 0, file, record)
-        if isinstance(found, Finding):
-            return replace(found, file=f"{file}QP", offset=(record + 1) * RECORD_BYTES,
-                           length=RECORD_BYTES, record=record)
-        return found
-
-    def _finding(self, file: int, record: int, reason: str) -> Finding:
-        return Finding(Kind.CORRUPT, reason, f"{file}QP", (record + 1) * RECORD_BYTES,
-                       RECORD_BYTES, record)
-
-    def record_slots(self) -> int:
-        """Slots of all files: no more messages than these."""
-        opened = map(self._look, self.files())
-        return sum(max(0, each.size() // RECORD_BYTES - 1) for each in opened
-                   if isinstance(each, File))
-
-    def scan(self, file: int) -> Iterator[PoolChunk]:
-        """All records of a pool file in bulk; nothing when the file does not exist."""
-        opened = self._look(file)
-        if isinstance(opened, File):
-            yield from scan_pool_file(opened, file, self._uuid)
-        elif opened is not None:
-            yield no_records(file, opened)
-
-    def _look(self, file: int) -> File | Finding | None:
-        """The file for reading; a link, a directory or a forbidden file is a finding."""
-        try:
-            return self._open(file)
-        except DiskError as error:
-            return Finding(Kind.FOREIGN, str(error), f"{file}QP")
-
-    def _open(self, file: int) -> File | None:
-        if file not in self._files:
-            try:
-                self._files[file] = open_file(self._paths.msgpool / f"{file}QP", "pool",
-                                              write=self._may_write)
-            except FileNotFoundError:
-                return None
-        return self._files[file]
 
     def _open_or_make(self, file: int) -> File:
         opened = self._open(file)
+        if opened is not None and file not in self._checked and not opened.size():
+            opened.close()  # emptied: like one that is gone, which `stage` has told
+            opened = None
         if opened is None:
             header = encode_file_header(file, self._uuid, clock.wall_ns())
             opened = write_new_file(self._paths.msgpool / f"{file}QP", [header], "pool")
@@ -185,24 +93,52 @@ class PoolFiles:
         for first in range(0, len(images), COUNT_MAX):
             self._stage(images.part(first, first + COUNT_MAX))
             self._place()
-        if len(images) and self._double_write is not None:
-            # Not synced: if the old header comes back, recovery writes what is there already.
-            self._double_write.write([bytes(HEADER.size)], 0, new=True)
+        if len(images):
+            self._double_write.settled()
+
+    def contents(self) -> Contents | None:
+        """What the files should hold, for poolctrl."""
+        return self._kept.everything(self.files(), self._file_of)
+
+    def count(self, file: int) -> Content:
+        """What a file holds as it is."""
+        return self._kept.count(file, self._file_of(file))
+
+    def should_hold(self, contents: Contents | None) -> None:
+        """Go on from there, whatever the files are; None: as they are."""
+        self._kept.take(contents)
+        if contents is not None:
+            self._double_write.go_on_from(contents)
+
+    def _file_of(self, file: int) -> File | None:
+        opened = self._look(file)
+        return opened if isinstance(opened, File) else None
 
     def _stage(self, images: Images) -> None:
-        if self._double_write is None:
-            self._double_write = self._open_double_write()
-        self._generation += 1
-        self._double_write.write(encode(self._uuid, self._generation, images), 0, new=True)
-        self._double_write.sync_all(new=True)
+        self._kept.everything(self.files(), self._file_of)
+        made = self._kept.with_chunk(images, self._file_of, self._compare)
+        self._double_write.stage(images, self.checkpoint, made.should)
+        self._kept.commit(made)
         self._pending = images
 
-    def _open_double_write(self) -> File:
-        path = self._paths.msgpool / DOUBLE_WRITE
-        try:
-            return open_file(path, "pool", write=True)
-        except FileNotFoundError:
-            return write_new_file(path, [bytes(HEADER.size)], "pool")
+    def _compare(self, file: int, found: Content) -> None:
+        """A file is written to for the first time: is it what was left there?"""
+        should = (self._kept.should or {}).get(file, Content())
+        if not found.like(should):
+            self.findings.append(Finding(Kind.GAP, differs(should, found), f"{file}QP"))
+
+    def lost(self) -> list[Finding]:
+        """Files that are gone from under their names, or shorter than what was left in them. Names
+        and sizes alone: cheap enough for each checkpoint."""
+        out = []
+        for file, content in sorted((self._kept.should or {}).items()):
+            found = durable.status(self._paths.msgpool / f"{file}QP") if content.used else None
+            least = (content.slots + 1) * RECORD_BYTES
+            if content.used and (found is None or found.st_size < least):
+                reason = differs(content, None) if found is None else (
+                    f"cut: {found.st_size} bytes, the last checkpoint left {least}")
+                out.append(Finding(Kind.GAP, reason, f"{file}QP", lsn=content.lsn))
+        return out
 
     def _place(self) -> None:
         """Write the pending chunk in place, neighbours together, and sync every file touched."""
@@ -216,30 +152,46 @@ class PoolFiles:
             opened.sync()
         self._pending = None
 
-    def recover_double_write(self) -> int:
+    def recover_double_write(self, control: PoolControl | None = None, *, refuse: bool = True
+                             ) -> int:
         """At a start: settle the files and finish what a crash cut; how many records were written
-        again. Idempotent; may itself be cut.
+        again. Idempotent; may itself be cut. `control`: the newest checkpoint. `possible` says what
+        the files may hold now. NeedsRepair, unless a repair does not want it to `refuse`.
 
         The names first: a writer that was killed between a rename and the sync of the directory
         left files that the next one finds, and a power cut behind it would not."""
         durable.sync_directory(self._paths.msgpool)
-        self._double_write = self._open_double_write()
-        self._double_write.settle()
-        found = decode(self._double_write.read(self._double_write.size(), 0), self._uuid)
+        found, stands = self._double_write.read()
+        again = 0
         if isinstance(found, Finding):
             if found.kind not in (Kind.END, Kind.TORN):
                 self.findings.append(replace(found, file=DOUBLE_WRITE))
-            found_count = 0
-        else:
-            self._generation = found.generation
+        elif control is None or not 0 < found.checkpoint <= control.generation:
+            if refuse:
+                self._check_before(found)
             self._pending = found.images.ascending()
-            found_count = len(self._pending)
+            again = len(self._pending)
             self._place()
+        self._double_write.replace_old()
         for file in self.files():
             opened = self._look(file)
             if isinstance(opened, File):  # any other is reported when it is scanned
                 opened.settle()
-        return found_count
+        self.possible, self.checkpoint = possible_contents(control, stands)
+        self.should_hold(self.possible[0] if self.possible else None)
+        return again
+
+    def _check_before(self, found: DoubleWrite) -> None:
+        """Writing records into a file that is gone would make half a file that looks like one."""
+        before = found.before.contents if found.before else {}
+        for file in sorted({*(found.images.slots >> 32).tolist()} & before.keys()):
+            opened = self._file_of(file)
+            size = opened.size() if opened is not None else 0
+            if before[file].used and size < (before[file].slots + 1) * RECORD_BYTES:
+                raise NeedsRepair(
+                    path=self._paths.msgpool / f"{file}QP", command=f"omqrecover plan "
+                    f"{self._paths.root}", reason=f"a checkpoint was cut, and before it there were "
+                    f"{before[file].slots} slots in it; {size} bytes are there")
 
     def cut_tail(self, file: int) -> bool:
         """Cut the free slots at the end of a file, as the file itself shows them (all zero): never
@@ -269,7 +221,32 @@ class PoolFiles:
         return True
 
     def close(self) -> None:
-        for file in [*self._files.values(), *filter(None, [self._double_write])]:
-            file.close()
-        self._files.clear()
-        self._double_write = None
+        super().close()
+        self._double_write.close()
+
+
+def possible_contents(control: PoolControl | None, stands: Standing
+                      ) -> tuple[list[Contents], int]:
+    """What the pool files may hold, the likeliest first (none: it is not known), and the number of
+    the checkpoint to come. The double-write file counts behind the checkpoint of poolctrl; while
+    the first chunk of a checkpoint is being written, what poolctrl says may still hold."""
+    generation = control.generation if control is not None else 0
+    later = [table for table in stands.tables if table.checkpoint > generation]
+    coming = max([generation + 1, *(table.checkpoint for table in later)])
+    if control is None:
+        return [table.contents for table in stands.tables], coming
+    possible = [table.contents for table in later]
+    if not later or (not stands.sure and len(later) < 2):
+        if control.contents is None:
+            return [], coming
+        possible.append(control.contents)
+    return possible, coming
+
+
+def differs(should: Content, found: Content | None) -> str:
+    """What is wrong with a file, in words. None: there is no file."""
+    left = f"{should.used} records up to LSN {should.lsn}"
+    if found is None:
+        return f"missing; the last checkpoint left {left} in it"
+    return (f"not what the last checkpoint left ({left}): it holds {found.used}, up to LSN "
+            f"{found.lsn}; an older copy, another file, cut, or records were overwritten")

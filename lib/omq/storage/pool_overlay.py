@@ -18,11 +18,13 @@ from dataclasses import replace
 import numpy as np
 
 from omq.base.paths import SpoolPaths
-from omq.format.double_write import FREE, decode
+from omq.format.double_write import FREE, Images, Standing, decode, standing
 from omq.format.findings import Finding, Kind
 from omq.format.pool import RECORD_BYTES, Record, RecordKind, decode_record
-from omq.storage.files import open_file
+from omq.format.pool_contents import Content
+from omq.storage.files import File, open_file
 from omq.storage.pool import DOUBLE_WRITE, PoolFiles
+from omq.storage.pool_contents import KeptContents
 from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE, PoolChunk, Rows
 
 
@@ -33,6 +35,7 @@ class OverlaidPool(PoolFiles):
         super().__init__(paths, uuid, write=False)
         self._images: dict[int, dict[int, bytes]] = {}  # file -> record -> 512 bytes
         self._rows: dict[int, list[Rows]] = {}  # file -> arrays of rows
+        self.stands = Standing()  # what the files may hold, with the images over them
 
     def lay(self, changes: Mapping[tuple[int, int], bytes | None]) -> None:
         """Lay these records over the pool; later ones hide earlier ones."""
@@ -46,15 +49,29 @@ class OverlaidPool(PoolFiles):
         except FileNotFoundError:
             return 0
         try:
-            found = decode(file.read(file.size(), 0), self._uuid)
+            data = file.read(file.size(), 0)
         finally:
             file.close()
+        found = decode(data, self._uuid)
+        self.stands = standing(data, self._uuid)
         if isinstance(found, Finding):
             if found.kind not in (Kind.END, Kind.TORN):
                 self.findings.append(replace(found, file=DOUBLE_WRITE))
             return 0
         self.lay(found.images.changes())
         return len(found.images)
+
+    def count(self, file: int) -> Content:
+        """What a file holds, with the images over it."""
+        images = self._images.get(file)
+        opened = self._look(file)
+        kept = KeptContents()
+        kept.take({file: kept.count(file, opened if isinstance(opened, File) else None)})
+        if images:
+            made = kept.with_chunk(Images.of((file, *each) for each in sorted(images.items())),
+                                   lambda number: None, lambda number, content: None)
+            kept.commit(made)
+        return (kept.should or {})[file]
 
     def files(self) -> list[int]:
         """Numbers of the pool files there are, or will be."""

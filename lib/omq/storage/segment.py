@@ -2,11 +2,13 @@
 
 Its id stands in `run/ids.json`, written by rename in a directory that
 only the spool's owner may write. An attacher believes an id only when boot id, instance uuid, epoch
-and owner fit. Mode 0640: members of the suite's group may look, nobody else may write.
+and owner fit. Only its owner may look, and the operators' group where there is one; nobody else
+may write.
 
 Invariants: 1. one segment per epoch, removed at a clean stop or by the next start; 2. readers
 attach with SHM_RDONLY, so a dying or hostile one cannot break it.
-Errors: IpcLimit (with the sysctl to raise), ManagerUnavailable (nothing valid to attach).
+Errors: IpcLimit (with the sysctl to raise), ManagerUnavailable (nothing valid to attach),
+AccessDenied, NotOperator.
 """
 
 from __future__ import annotations
@@ -20,14 +22,13 @@ from typing import Any
 
 import sysv_ipc
 
-from omq.base import clock
+from omq.base import access, clock, modes
 from omq.base.errors import IpcLimit, ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
 from omq.format.index import IndexHeader, read_header
 from omq.storage.spool import open_spool
 
-SEGMENT_MODE = 0o640
 _REFUSALS = (sysv_ipc.Error, OSError, MemoryError, ValueError)
 
 
@@ -51,15 +52,17 @@ class RuntimeIds:
 
 def read_ids(paths: SpoolPaths) -> RuntimeIds | None:
     """The ids that the last manager published, whether it still lives or not; None: there are
-    none."""
+    none. AccessDenied."""
     try:
         raw = json.loads(paths.ids.read_text())
         return RuntimeIds(**{**raw, "requests": tuple(raw["requests"])})
+    except PermissionError as error:
+        raise access.denied(paths.ids, error) from error
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 
 
-def create(size: int, mode: int = SEGMENT_MODE, key: int = sysv_ipc.IPC_PRIVATE
+def create(size: int, mode: int = modes.FILE, key: int = sysv_ipc.IPC_PRIVATE
            ) -> sysv_ipc.SharedMemory:
     """A new, zeroed segment of `size` bytes, or IpcLimit; sysv_ipc.ExistentialError when the key is
     taken.
@@ -112,6 +115,8 @@ def _ids_of(paths: SpoolPaths, identifier: int) -> RuntimeIds:
     uuid = open_spool(paths.root).uuid
     try:
         memory = attach(identifier)
+    except sysv_ipc.PermissionsError as error:
+        raise access.index_denied(paths.root) from error
     except _REFUSALS as error:
         raise ManagerUnavailable(spool=paths.root, reason=f"no segment {identifier}: {error}"
                                  ) from error
@@ -139,6 +144,8 @@ class AttachedIndex:
             raise ManagerUnavailable(spool=paths.root, reason="it last ran before the reboot")
         try:
             self._segment = attach(ids.segment)
+        except sysv_ipc.PermissionsError as error:
+            raise access.index_denied(paths.root) from error
         except _REFUSALS as error:
             raise ManagerUnavailable(spool=paths.root, reason=f"no index segment: {error}"
                                      ) from error

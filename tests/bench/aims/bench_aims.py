@@ -29,8 +29,8 @@ from tests.bench.peers.bench_peers import folder
 from tests.bench.primitives import SyncProbe
 from tests.bench.throughput import Timing
 
-NAMES = ("restart", "operations", "deletes", "company", "background", "small", "mail", "offline",
-         "large")
+NAMES = ("restart", "operations", "deletes", "company", "floods", "background", "small", "mail",
+         "offline", "large")
 DEPTH, DEPTH_QUICK = 1_000_000, 5000
 FULL = Timing(warm_up_s=1.0, window_s=3.0, probe_s=0.3, rounds=5)
 QUICK = Timing(warm_up_s=0.05, window_s=0.2, probe_s=0.02, rounds=1)

@@ -13,7 +13,7 @@ from typing import Any
 import multiprocess
 
 import omq
-from omq.core.index_view import IndexView
+from omq.core.index.view import IndexView
 from tests.bench.aims.finding import Finding, Setting, at_most, said, steady
 from tests.bench.instance import BenchError
 from tests.bench.peers.omq_peer import OmqPeer

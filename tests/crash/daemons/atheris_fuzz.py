@@ -27,8 +27,8 @@ from unittest import mock
 KEPT: Final = Path("build/crash")
 PATCHES: Final = 8
 CHECKED: Final = ("format.journal", "format.pool", "format.poolctrl", "format.double_write",
-                  "format.store", "format.archive", "storage.archive_file", "core.redo_window",
-                  "core.redo_changes")
+                  "format.store", "format.archive", "storage.archive_file", "core.redo.window",
+                  "core.redo.changes")
 RECOVERY: Final = "recovery"
 Target = Callable[[bytes], Any]
 

@@ -146,9 +146,9 @@ LINES: tuple[bytes, ...] = (
         {"held": 5}, {"held": [[1]]}, {"held": [["a", "b"]]}, {"held": [[1 << 80, -1]]},
         {"in_doubt": "x"}, {"in_doubt": -5}, {"in_doubt": 1 << 90}, {"queue": "NOWHERE"},
         {"queue": ["A"]}, {"version": 2}, {"auxiliary": {"x": 1}})),
-    b'{"op": "register", "version": 1, "name": "x", "in_doubt": Infinity}',
-    b'{"op": "register", "version": 1, "name": "x", "held": [[Infinity, 1]]}',
-    b'{"op": "register", "version": 1, "name": "x", "in_doubt": 1e999}',
+    b'{"op": "register", "version": 2, "name": "x", "in_doubt": Infinity}',
+    b'{"op": "register", "version": 2, "name": "x", "held": [[Infinity, 1]]}',
+    b'{"op": "register", "version": 2, "name": "x", "in_doubt": 1e999}',
 )
 QUESTIONS: tuple[bytes, ...] = (
     b'{"op": "locate", "qpool": Infinity}', b'{"op": "locate", "qpool": -1}',
@@ -165,11 +165,12 @@ QUESTIONS: tuple[bytes, ...] = (
 
 
 def odd_lines(spool: Path) -> int:
-    """Every odd line, each unregistered and each over a registered connection."""
+    """Every odd line, each unregistered and each over a registered connection. After a few of them
+    that is closed (bad_lines_max), so each has one of its own."""
     for line in (*LINES, *QUESTIONS):
         _say(spool, [line])
-    link = RawLink(spool)
     for line in QUESTIONS:
+        link = RawLink(spool)
         try:
             assert link._line is not None
             link._line._socket.sendall(line + b"\n")
@@ -177,6 +178,8 @@ def odd_lines(spool: Path) -> int:
             assert answer, f"the manager closed after {line[:60]!r}"
         except OmqError:
             continue
+        finally:
+            link.close()
     return 0
 
 

@@ -308,9 +308,11 @@ def main() -> None:
     files = PowerFS(root, options.quota)
     serve(files, options.disk, options.socket)
     os.umask(0)
-    fuse.FUSE(files, str(options.mount), foreground=True, nothreads=True, big_writes=True,
-              allow_other=True, default_permissions=True, attr_timeout=0, entry_timeout=0,
-              negative_timeout=0, hard_remove=True, fsname="powerfs")
+    # Writes of more than a page: asked for in version 2 of libfuse, always so in version 3.
+    large = {"big_writes": True} if fuse.fuse_version_major == 2 else {}
+    fuse.FUSE(files, str(options.mount), foreground=True, nothreads=True, **large, allow_other=True,
+              default_permissions=True, attr_timeout=0, entry_timeout=0, negative_timeout=0,
+              hard_remove=True, fsname="powerfs")
 
 
 if __name__ == "__main__":

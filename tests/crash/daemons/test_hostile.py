@@ -3,6 +3,7 @@ others get what is theirs."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import select
@@ -18,7 +19,6 @@ import sysv_ipc
 
 import omq
 from omq.base.errors import BadRequest, NoAuthority, OmqError
-from omq.format.journal import FrameType
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.outgoing import Encoded, Outgoing
 from omq.storage import segment
@@ -108,12 +108,15 @@ def test_odd_lines() -> None:
 
 
 def test_flood() -> None:
-    """The request queue full of rubbish, over and over: others' puts go on."""
+    """Rubbish where requests go, over and over, from one connection after another: others' puts go
+    on."""
     def flood(spool: Path, stop: int) -> int:
-        link = RawLink(spool)
         while not select.select([stop], [], [], 0)[0]:
-            for raw in (b"", b"x", os.urandom(96), b"\0" * 96, os.urandom(2000)):
-                link.bytes_out(raw)
+            with contextlib.suppress(OSError, omq.OmqError):  # closed after a few
+                link = RawLink(spool)
+                with contextlib.closing(link):
+                    for raw in (b"", b"x", os.urandom(96), b"\0" * 96, os.urandom(2000)) * 20:
+                        link.bytes_out(raw)
         return 0
 
     with shared_spool() as run:
@@ -125,7 +128,7 @@ def test_flood() -> None:
                 c.put("B", b"%d" % number)
             os.write(stop, b"x")
             _join(run, flooder)
-            assert c.control({"op": "status"})["counters"]["garbage"] > 100
+            assert c.control({"op": "status"})["counters"]["garbage"] >= 9
             with c.reader("B", batch=50) as reader:
                 assert len(reader.next(timeout_s=WAIT_S)) == 50
         os.close(end)
@@ -134,18 +137,15 @@ def test_flood() -> None:
 
 def test_objects_of_others_are_closed() -> None:
     """Channels, semaphores, the request queue, the index: what a group member may not do."""
-    def steal(run: Run, shm: list[int], sem: list[int], msg: list[int]) -> int:
+    def steal(shm: list[int], sem: list[int], msg: list[int]) -> int:
         allowed = []
-        index = segment.read_ids(run.instance.paths)
-        assert index is not None
         for identifier in shm:
             for write in (True, False):
                 try:
                     segment.attach(identifier, write=write)
                 except sysv_ipc.Error:
                     continue
-                if identifier != index.segment or write:
-                    allowed.append(f"attached {identifier}, write {write}")
+                allowed.append(f"attached {identifier}, write {write}")
         for key in sem:
             try:
                 sysv_ipc.Semaphore(key).release()
@@ -153,7 +153,11 @@ def test_objects_of_others_are_closed() -> None:
             except sysv_ipc.Error:
                 continue
         for key in msg:
-            queue = sysv_ipc.MessageQueue(key, mode=0o200)
+            try:
+                queue = sysv_ipc.MessageQueue(key, mode=0o200)
+            except sysv_ipc.PermissionsError:
+                continue
+            allowed.append("opened the request queue")
             for forbidden in (partial(queue.receive, block=False), queue.remove):
                 try:
                     forbidden()
@@ -170,7 +174,7 @@ def test_objects_of_others_are_closed() -> None:
     with shared_spool() as run, run.instance.connect():
         shm, sem, msg = ids("shm", 1), ids("sem", 0), ids("msg", 0)
         assert len(shm) >= 2 and sem and len(msg) == 1
-        _join(run, _child(run, HOSTILE_UID, lambda: steal(run, shm, sem, msg)))
+        _join(run, _child(run, HOSTILE_UID, lambda: steal(shm, sem, msg)))
         _serves(run)
 
 
@@ -304,4 +308,4 @@ def test_a_container_of_somebody_else() -> None:
 
 
 def _container_head(encoded: Encoded) -> bytes:
-    return replace(encoded, flags=3).head(FrameType.PUT)
+    return replace(encoded, flags=3).head()

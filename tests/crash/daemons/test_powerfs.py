@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import errno
+from ctypes.util import find_library
+from pathlib import Path
 
 import pytest
 
 from omq.base.errors import Exit
 from omqtest.instance import MANAGER, WRITER
-from tests.crash.daemons.world import on_powerfs, until
+from tests.crash.daemons.world import FUSE_LIBRARIES, Power, need_fuse, on_powerfs, until
 
 PUTS = 25
+
+
+@pytest.mark.parametrize("library", FUSE_LIBRARIES)
+def test_either_version_of_the_library_mounts(library: str, tmp_path: Path) -> None:
+    need_fuse()
+    if find_library(library) is None:
+        pytest.skip(f"install lib{library}{'-3' if library == 'fuse3' else '2'}")
+    power = Power(tmp_path, library)
+    power.on()
+    try:
+        (power.mount / "file").write_bytes(b"x" * 100_000)
+        assert (power.mount / "file").read_bytes() == b"x" * 100_000
+    finally:
+        power.off()
 
 
 @pytest.mark.parametrize(("fate", "seed"), [("synced", 1), ("chance", 2), ("chance", 3)])

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ WAIT_S = 60.0
 CLONE_NEWIPC = 0x08000000
 FUSE = Path("/dev/fuse")
 FUSE_DEVICE = (10, 229)
+FUSE_LIBRARIES = ("fuse", "fuse3")  # versions 2 and 3 of libfuse
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -68,7 +71,8 @@ def until(condition: Callable[[], object], what: str, wait_s: float = WAIT_S) ->
 class Power:
     """A powerfs mount below `place`; `disk` is what is on the disk when it is not mounted."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, library: str = "") -> None:
+        self._environment = os.environ | ({"FUSE_LIBRARY_NAME": library} if library else {})
         self.mount = place / "mnt"
         self._disk = place / "disk"
         self._socket = place / "ctl"
@@ -81,7 +85,8 @@ class Power:
         self._socket.unlink(missing_ok=True)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.daemons.powerfs", str(self.mount), str(self._disk),
-             str(self._socket)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+             str(self._socket)], cwd=ROOT, stdout=subprocess.PIPE, text=True,
+            env=self._environment)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "mounted\n"
 
@@ -114,6 +119,8 @@ def need_fuse() -> None:
     daemons' recorded writes, without a mount."""
     if os.geteuid():
         pytest.skip("NO FUSE TESTS: mounting needs root; test_powercut.py cuts recorded writes")
+    if shutil.which("fusermount") is None or not any(map(find_library, FUSE_LIBRARIES)):
+        pytest.skip("NO FUSE TESTS: install fuse3")
     if not FUSE.exists():
         try:
             os.mknod(FUSE, 0o020666, os.makedev(*FUSE_DEVICE))

@@ -19,7 +19,7 @@ from random import Random
 from typing import Final
 
 from omq.base.settings import Settings
-from omq.core.state import Core
+from omq.core.engine.state import Core
 from omq.format.wire import Settlement
 from tests.crash.sim.choices import selections
 from tests.crash.sim.disk import Event, Mark, SimDisk

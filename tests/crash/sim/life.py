@@ -5,7 +5,7 @@ Every request is first noted in the log of the disk with its effect on the model
 every commit is noted when it has returned. So the log says at each instant what had been
 acknowledged and what was asked for.
 
-The steps of a start are those of omq.services.manager_parts.build, without IPC.
+The steps of a start are those of omq.services.manager.parts.build, without IPC.
 """
 
 from __future__ import annotations
@@ -24,31 +24,32 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BodyUnavailable, DiskError, Exit, OmqError, SpoolFull
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.cli import omq_archive
-from omq.core.bulk import done_many, put_many
-from omq.core.engine import Engine
-from omq.core.operate import Action, Item, Order, operate
-from omq.core.pool_columns import Loaded
-from omq.core.puts import NewMessage
-from omq.core.rebuild import load
-from omq.core.recovery import Recovered, recover
-from omq.core.relocation import relocate
-from omq.core.settle import Verdict
-from omq.core.state import IDEL, Core, Party, QueueRules
-from omq.core.statistics import Statistics
-from omq.core.tables import Tables
+from omq.cli.operate import omq_archive
+from omq.core.engine.bulk import done_many, put_many
+from omq.core.engine.engine import Engine
+from omq.core.engine.operate import Action, Item, Order, operate
+from omq.core.engine.puts import NewMessage
+from omq.core.engine.relocation import relocate
+from omq.core.engine.settle import Verdict
+from omq.core.engine.state import IDEL, Core, Party, QueueRules
+from omq.core.engine.statistics import Statistics
+from omq.core.index.tables import Tables
+from omq.core.load.pool_columns import Loaded
+from omq.core.load.rebuild import load
+from omq.core.load.recovery import Recovered, recover
 from omq.format.findings import Finding, Kind
 from omq.format.index import EntryState, IndexHeader, IndexLayout, write_header
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import Descriptor, Part, encode
 from omq.format.wire import SETTLE, Settlement
-from omq.services import manager_parts
-from omq.services.daemon import DaemonContext
-from omq.services.pool_following import Following
-from omq.services.pool_index import LiveIndex
+from omq.services.daemon.daemon import DaemonContext
+from omq.services.manager import findings as manager_findings
+from omq.services.manager import parts as manager_parts
+from omq.services.pool.following import Following
+from omq.services.pool.live_index import LiveIndex
 from omq.storage import containers, durable, spool
 from omq.storage.files import File
-from omq.storage.payloads import PayloadReader
+from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator
 from omq.storage.volatile import VolatileBodies
@@ -104,6 +105,10 @@ class Log:
         self.events.append((event.number, fields))
 
 
+class BodyGone(Exception):
+    """pool.writer took a file away that the pool still needs."""
+
+
 class _Index(LiveIndex):
     """pool.writer's view of tables in this process."""
 
@@ -132,7 +137,7 @@ def fixed(seed: int) -> Iterator[None]:
     with mock.patch.object(clock, "wall_ns", lambda: START_NS), \
             mock.patch.object(containers, "_names", names), \
             mock.patch("omq.storage.spool.uuid_module.uuid4",
-                       lambda: SimpleNamespace(hex=f"{seed:032x}")):
+                       lambda: SimpleNamespace(bytes=seed.to_bytes(16, "big"))):
         yield
 
 
@@ -181,7 +186,7 @@ def recover_into(disk: SimDisk, settings: Settings, now_ns: int) -> tuple[Found,
     core.messages_total_max = 200
     loaded = load(core, pool, cast(SlotAllocator, core.slots))
     context = _context(paths, settings, Log())
-    manager_parts._set_aside(context, recovered, loaded)
+    manager_findings.set_aside(context, recovered, loaded)
     if loaded.duplicates:
         pool.write(dict.fromkeys(loaded.duplicates))
     pool.close()
@@ -597,6 +602,28 @@ class Life:
         if bodies:
             following._round()
         durable.check_latch()
+
+        if bodies:
+            self._pool_has_its_bodies()
+
+    def round(self) -> None:
+        """Bodies, without a checkpoint before: pool.writer is behind, or its disk is full."""
+        self.follower()._round()
+        durable.check_latch()
+        self._pool_has_its_bodies()
+
+    def _pool_has_its_bodies(self) -> None:
+        """No file is gone that a record on the disk names: whatever becomes of the journal behind
+        the checkpoint, each message that the pool has can be handed out (services.pool.bodies)."""
+        pool = PoolFiles(self.paths, self.uuid, write=False)
+        try:
+            for file in pool.files():
+                for chunk in pool.scan(file):
+                    for word in set(chunk.records["location"][chunk.live].tolist()):
+                        if not any(map(durable.status, payload_paths(self.paths, word))):
+                            raise BodyGone(f"the pool names a body in {word:#x}, which is gone")
+        finally:
+            pool.close()
 
     def writer_dies(self) -> None:
         """pool.writer is gone without a word; the manager goes on, and so does its latch."""

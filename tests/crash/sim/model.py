@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from omq.core.state import IDEL, POISON
+from omq.core.engine.state import IDEL, POISON
 
 READY, ACTIVE, DEFERRED, HELD = 1, 2, 3, 4
 Effect = dict[int, "Known | None"]

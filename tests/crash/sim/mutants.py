@@ -17,12 +17,16 @@ import numpy as np
 
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.redo_window import Window
+from omq.core.redo.window import Window
 from omq.format.double_write import Images
 from omq.format.journal import FrameFlag, FrameType
-from omq.storage import control as poolctrl
-from omq.storage import durable
-from omq.storage.files import File, open_file
+from omq.format.pool_contents import Contents
+from omq.format.poolctrl import SLOT_BYTES, PoolControl
+from omq.services.pool.bodies import BodyKeeper
+from omq.services.pool.live_index import Look
+from omq.storage import durable, poolctrl
+from omq.storage.double_write import DoubleWriteFile
+from omq.storage.files import File, create_filled, open_file
 from omq.storage.journal import JournalWriter, file_name
 from omq.storage.journal_reader import load_file
 from omq.storage.pool import PoolFiles
@@ -118,8 +122,9 @@ def _all_but_one(self: File) -> None:
 
 # delta without image: records are overwritten in place and nowhere else
 
-def _no_double_write(self: PoolFiles, images: Images) -> None:
-    self._pending = images
+def _no_double_write(self: DoubleWriteFile, images: Images, checkpoint: int, contents: Contents
+                     ) -> None:
+    """Nothing is kept."""
 
 
 # an old journal generation comes back: old files are removed, but not durably, and replay begins
@@ -169,6 +174,28 @@ def _moves_are_nothing(self: Window) -> Any:
     return keep & ~moves, brief
 
 
+# a journal file goes before a checkpoint covers the end of its last body
+
+def _empty_is_enough(self: BodyKeeper, word: int, look: Look, checkpoint_lsn: int) -> bool:
+    return _may_go(self, word, look, self._before.get(word, checkpoint_lsn))
+
+
+_may_go = BodyKeeper._may_go
+
+
+# poolctrl's slots do not take turns
+
+def _same_slot_again(paths: SpoolPaths, control: PoolControl) -> None:
+    file = open_file(paths.msgpool / poolctrl.NAME, "poolctrl", write=True) \
+        if durable.status(paths.msgpool / poolctrl.NAME) else \
+        create_filled(paths.msgpool / poolctrl.NAME, 2 * SLOT_BYTES, "poolctrl")
+    try:
+        file.write([control.encode()], control.generation // 8 % 2 * SLOT_BYTES)
+        file.sync()
+    finally:
+        file.close()
+
+
 MUTANTS: Final[dict[str, Mutant]] = {
     "ack-before-sync": Mutant(
         "a block is acknowledged before fdatasync returned",
@@ -184,8 +211,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "no-crc": Mutant(
         "a block and its payloads are believed by their lengths alone",
         lambda: [mock.patch("omq.format.journal.crc32c", any_crc),
-                 mock.patch("omq.core.redo_window._whole", _all_fit),
-                 mock.patch("omq.core.redo_changes.crc32c", any_crc)],
+                 mock.patch("omq.core.redo.window._whole", _all_fit),
+                 mock.patch("omq.core.redo.changes.crc32c", any_crc)],
         workload="groups", shows=("damaged", "the start fails", "changed", "invented", "damage")),
     "missed-pool-file": Mutant(
         "a checkpoint does not sync one of the pool files that it dirtied (APAR IC86846)",
@@ -193,8 +220,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
         workload="checkpoints", shows=("lost", "changed", "damage", "resurrected")),
     "delta-without-image": Mutant(
         "a pool record is overwritten in place with no copy of it anywhere else",
-        lambda: [mock.patch.object(PoolFiles, "_stage", _no_double_write)],
-        workload="checkpoints", shows=("lost", "damage")),
+        lambda: [mock.patch.object(DoubleWriteFile, "stage", _no_double_write)],
+        workload="checkpoints", shows=("lost", "damage", "the start fails")),
     "old-generation": Mutant(
         "removed journal files come back, and replay takes whatever files there are",
         lambda: [mock.patch.object(poolctrl, "load", _no_position),
@@ -216,4 +243,13 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "a message on many queues that ends leaves the record that it had before",
         lambda: [mock.patch.object(Window, "select", _moves_are_nothing)],
         workload="wide", shows=("resurrected",)),
+    "retired-too-early": Mutant(
+        "a journal file goes as soon as its bodies have ended, before a checkpoint says so",
+        lambda: [mock.patch.object(BodyKeeper, "_may_go", _empty_is_enough)],
+        workload="behind", shows=("the pool names a body",),
+        settings=replace(SETTINGS, archive="delete")),
+    "same-slot-again": Mutant(
+        "poolctrl is written over the slot that counts, but for every eighth time",
+        lambda: [mock.patch.object(poolctrl, "store", _same_slot_again)],
+        workload="generations", shows=("request", "the start fails", "lost", "resurrected")),
 }

@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 
+from tests.crash.sim.absence import LIVES as LIVES_ENDED
+from tests.crash.sim.absence import Tally, try_all
 from tests.crash.sim.explore import Count
 from tests.crash.sim.faulted import FAULTS
 from tests.crash.sim.jobs import PROCESSES, FaultJob, Job, carry_out, explorer, fail_each
@@ -42,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     # Half of the time for L1; the rest is small and is done once a round.
     while True:
         half = time.monotonic() + max(60.0, (until - time.monotonic()) / 2)
-        if _explore(min(half, until), seed) or _fail() or _lives(seed):
+        if _explore(min(half, until), seed) or _absence(seed) or _fail() or _lives(seed):
             return 1
         seed += 1_000_000
         if time.monotonic() >= until:
@@ -91,6 +93,18 @@ def _explore(until: float, seed: int) -> bool:
     for violation in total.violations:
         print(describe(violation))
     return bool(total.violations)
+
+
+def _absence(seed: int) -> bool:
+    """L6, one seed for each life; True: something was silent."""
+    total = Tally()
+    for name in LIVES_ENDED:
+        for stopped in (True, False):
+            total.add(try_all(name, seed, stopped=stopped))
+    for silent in total.silent:
+        print(f"L6: {silent}")
+    print(f"L6: {total.tried} faults of {2 * len(LIVES_ENDED)} spools", flush=True)
+    return bool(total.silent)
 
 
 def _line(count: Count, seconds: float) -> str:

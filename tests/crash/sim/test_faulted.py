@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from omq.format.poolctrl import PoolControl
 from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.files import File
@@ -76,9 +77,10 @@ def _again(self: File, call: object, name: str, *, new: bool) -> None:
 _settle_pool = PoolFiles.recover_double_write
 
 
-def _names_as_they_are(self: PoolFiles) -> int:
+def _names_as_they_are(self: PoolFiles, control: PoolControl | None = None, *,
+                       refuse: bool = True) -> int:
     with mock.patch.object(durable, "sync_directory", lambda path: None):
-        return _settle_pool(self)
+        return _settle_pool(self, control, refuse=refuse)
 
 
 @dataclass(frozen=True, slots=True)

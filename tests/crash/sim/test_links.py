@@ -12,13 +12,17 @@ import pytest
 
 from omq.base import clock
 from omq.base.errors import OmqError
-from omq.core.recovery import recover
+from omq.core.load.recovery import recover
 from omq.storage import durable, spool
 from omq.storage.disk import Disk
 from omq.storage.journal import JournalWriter, prepare_next
 from omq.storage.pool import PoolFiles
 from omq.storage.volatile import VolatileBodies
 from tests.crash.sim.life import SETTINGS
+from tests.storage_files import files_of_the_test
+
+__all__ = ["files_of_the_test"]
+pytestmark = pytest.mark.dies
 
 NAMES = ("msgpool/checkpoint.dw", "msgpool/poolctrl", "msgpool/poolctrl.tmp", "msgpool/0QP",
          "journal/0000000001.jnl", "journal/next.jnl", "journal/next.jnl.tmp",

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from omq.base.errors import DiskError, SpoolFull
-from omq.core.invariants import Rule, check
-from omq.core.settle import Verdict
-from omq.core.state import IDEL
+from omq.core.check.invariants import Rule, check
+from omq.core.engine.settle import Verdict
+from omq.core.engine.state import IDEL
 from omq.format.wire import Settlement
 from omq.storage import durable
 from omq.storage.disk import Disk

@@ -9,6 +9,7 @@ import pytest
 from omq.storage import durable
 from omq.storage.disk import Disk
 from tests.crash.sim.explore import Explorer, Violation, record
+from tests.crash.sim.life import BodyGone
 from tests.crash.sim.mutants import MUTANTS, Mutant
 from tests.crash.sim.workloads import WORKLOADS
 
@@ -26,7 +27,10 @@ def hunt(mutant: Mutant) -> Violation | None:
 
     with mutant.switched_on():
         for seed in mutant.seeds:
-            made = record(mutant.workload, WORKLOADS[mutant.workload], seed, mutant.settings)
+            try:
+                made = record(mutant.workload, WORKLOADS[mutant.workload], seed, mutant.settings)
+            except BodyGone as error:
+                return Violation(mutant.workload, seed, -1, "while it lives", (str(error),))
             count = Explorer(made, second=mutant.second, nested=0, until=shown).run()
             if count.violations and shown(count.violations[-1]):
                 return count.violations[-1]
@@ -38,6 +42,7 @@ def test_the_harness_finds(name: str) -> None:
     mutant = MUTANTS[name]
     found = hunt(mutant)
     assert found is not None, f"not found: {mutant.history}"
+    assert any(text.startswith(mutant.shows) for text in found.wrong), found
 
 
 def test_without_it_the_life_of_the_old_generation_is_clean() -> None:

@@ -20,9 +20,10 @@ from tests.crash.sim.trace import CALLS, Changes, logged, traced
 from tests.crash.sim.traced import PLANTED
 from tests.process.test_manager import WAIT_S
 
-NOT_DURABLE = ("logs/", "run/ipc.list", "run/qmgr.sock", "run/qmgr.pid", "run/pool.pid",
-               "run/.idel", "run/idel")
-"""Past the seam on purpose: the event log, and what of run/ describes living processes."""
+NOT_DURABLE = ("logs/", "run/ids.json", "run/ipc.list", "run/qmgr.sock", "run/qmgr.pid",
+               "run/pool.pid", "run/idel", "run/.")
+"""Past the seam on purpose: the event log, and what of run/ describes living processes (side files,
+which are made as .NAME.PID and renamed)."""
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -43,7 +44,8 @@ class Traced:
 
     def start(self, name: str, plant: str = "0") -> subprocess.Popen[bytes]:
         strace = shutil.which("strace")
-        assert strace, "strace is missing: apt-get install strace"
+        if strace is None:
+            pytest.skip("install strace")
         log = self.folder / f"{name}.log"
         arguments = [] if name == "client" else ["--conf", str(self.root / "conf")]
         self.started[name] = subprocess.Popen(

@@ -8,9 +8,9 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from omq.core.bulk import MANY
-from omq.core.operate import Action
-from omq.core.state import IDEL
+from omq.core.engine.bulk import MANY
+from omq.core.engine.operate import Action
+from omq.core.engine.state import IDEL
 from omq.format.wire import Settlement
 from tests.crash.sim.life import SETTINGS, WIDE, A, B, C, Life
 
@@ -120,6 +120,26 @@ def generations(life: Life, random: Random) -> None:
     life.rotate()
     for _ in range(3):
         life.put(B)
+        life.commit()
+        life.checkpoint()
+
+
+def behind(life: Life, random: Random) -> None:
+    """pool.writer is behind: bodies end after its checkpoint, and rounds come before the next."""
+    life.put(A, size=random.choice(SIZES), putter=1)
+    life.commit()
+    life.rotate()
+    life.put(B)
+    life.commit()
+    life.checkpoint()
+    given = life.give(A)
+    life.commit()
+    life.settle(DONE, given)
+    life.commit()
+    for _ in range(random.randint(2, 3)):
+        life.round()
+    for _ in range(3):
+        life.put(C)
         life.commit()
         life.checkpoint()
 
@@ -274,6 +294,6 @@ def archived(life: Life, random: Random) -> None:
 
 WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "plain": plain, "groups": groups, "checkpoints": checkpoints, "moves": moves,
-    "rotation": rotation,
-    "generations": generations, "large": large, "poison": poison, "restart": restart,
-    "wide": wide, "batches": batches, "operators": operators, "archived": archived}
+    "rotation": rotation, "generations": generations, "behind": behind, "large": large,
+    "poison": poison, "restart": restart, "wide": wide, "batches": batches,
+    "operators": operators, "archived": archived}

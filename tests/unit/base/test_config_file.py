@@ -67,7 +67,9 @@ def test_missing_file(tmp_path: Path) -> None:
 )
 def test_numbers(tmp_path: Path, value: str, number: int) -> None:
     entry = read_sections(_file(tmp_path, f"[a]\nk = {value}\n"))["a"].entries["k"]
-    assert entry.integer(0, 1 << 40) == number
+    assert entry.size(0, 1 << 40) == number
+    if value.replace("_", "").isdigit():
+        assert entry.integer(0, 1 << 40) == number
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1.5", "1 KB", "0x10", "٣", "11", "_1"])

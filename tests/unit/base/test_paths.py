@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omq.base import paths
-from omq.base.errors import BadName
+from omq.base.errors import BadName, BadRequest, SpoolMissing
 
 
 @pytest.fixture(autouse=True)
@@ -33,16 +33,36 @@ def test_everything_lies_in_the_spool() -> None:
 
 
 def test_spool_of_an_instance() -> None:
-    assert paths.default_spool(None) == Path("/var/lib/omq")
-    assert paths.default_spool("test-2") == Path("/var/lib/omq-test-2")
+    assert paths.chosen_spool(None, None) == Path("/var/lib/omq")
+    assert paths.chosen_spool(None, "test-2") == Path("/var/lib/omq-test-2")
     with pytest.raises(BadName):
-        paths.default_spool("../etc")
+        paths.chosen_spool(None, "../etc")
 
 
-def test_environment_names_the_spool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_said_wins_over_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMQ_SPOOL", "here")
-    assert paths.default_spool("x") == tmp_path / "here"
+    monkeypatch.setenv("OMQ_CONF", "/elsewhere")
+    assert paths.chosen_spool(None, None) == tmp_path / "here"
+    assert paths.chosen_spool(None, "nope") == Path("/var/lib/omq-nope")
+    assert paths.chosen_spool("there", None) == tmp_path / "there"
+    assert paths.conf_dir(tmp_path, "nope") == paths.shipped_conf()
+
+
+def test_a_contradiction_is_refused(tmp_path: Path) -> None:
+    assert paths.chosen_spool("/var/lib/omq-x", "x") == Path("/var/lib/omq-x")
+    with pytest.raises(BadRequest, match=r"instance x has the spool /var/lib/omq-x, not .*two"):
+        paths.chosen_spool(tmp_path, "x")
+
+
+def test_a_spool_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "none", tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(SpoolMissing):
+            paths.existing_spool(path)
+    assert paths.existing_spool(tmp_path).root == tmp_path
 
 
 def test_conf_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -101,6 +101,10 @@ class FakeConnection:
     puts: list[dict[str, Any]] = field(default_factory=list)
     connects: list[dict[str, Any]] = field(default_factory=list)
     readers: list[dict[str, Any]] = field(default_factory=list)
+    longest: int = 1 << 20
+
+    def length_max(self, queue: str) -> int:
+        return self.longest
 
     def connect(self, **how: Any) -> Self:
         self.connects.append(how)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from omq.base.errors import BadRequest
 from omq.base.settings import Settings
-from omq.cli.mail_submission import Submission, submission
+from omq.cli.queue.mail_submission import Submission, submission
 
 SETTINGS = Settings(hostname="mx.test")
 

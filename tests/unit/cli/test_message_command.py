@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from omq.base import events
 from omq.base.errors import CommandUnusable
 from omq.base.event_log import EventLog
-from omq.cli.message_command import MessageCommand, environment
+from omq.cli.queue.message_command import MessageCommand, environment
+from omq.services.daemon.signals import Signals
 from tests.unit.cli.fakes import MESSAGE_ID, FakeMessage
 
 
@@ -111,3 +113,47 @@ def test_damaged_body_is_a_failed_attempt(log: EventLog, tmp_path: Path) -> None
     _shell(log, "exit 0")(message)
     assert message.ended[0] == "fail"
     assert f'"event": {events.COMMAND_FAILED.number}' in (tmp_path / "events.log").read_text()
+
+
+@pytest.fixture
+def signals() -> Iterator[Signals]:
+    made = Signals()
+    made.install()
+    yield made
+    made.restore()
+
+
+def test_the_first_interrupt_lets_the_command_finish_and_says_so(
+    log: EventLog, signals: Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = FakeMessage()
+    MessageCommand(["sh", "-c", "kill -INT $PPID"], 60.0, None, log, signals)(message)
+    assert message.ended == ("done",)
+    assert signals.stopping and signals.interrupts == 1
+    assert capsys.readouterr().err == (
+        "omread: sh is finishing its message; ^C again ends it\n")
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
+def test_the_next_interrupts_end_the_command_and_the_message_is_untouched(
+    log: EventLog, signals: Signals, trap: str
+) -> None:
+    message = FakeMessage()
+    script = f"{trap}while :; do kill -INT $PPID; done"
+    with pytest.raises(KeyboardInterrupt):
+        MessageCommand(["sh", "-c", script], 60.0, None, log, signals)(message)
+    assert message.ended == ()
+    assert signals.interrupts >= (3 if trap else 2)
+
+
+def test_a_child_leaves_interrupts_to_its_parent(log: EventLog, signals: Signals) -> None:
+    signals.obey_parent()
+    message = FakeMessage()
+    try:
+        MessageCommand(["sh", "-c", "kill -INT $PPID"], 60.0, None, log, signals)(message)
+        assert message.ended == ("done",) and signals.interrupts == 0
+        with pytest.raises(KeyboardInterrupt):
+            MessageCommand(["sh", "-c", "kill -USR1 $PPID; while :; do :; done"], 60.0, None, log,
+                           signals)(FakeMessage())
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,17 @@ import pytest
 from omq.base.errors import Exit
 from omq.base.event_log import EventLog
 from omq.base.settings import Settings
-from omq.cli import launch, omq_archive
+from omq.cli import launch
+from omq.cli.operate import omq_archive
 from omq.format import pool
 from omq.format.location import LocationKind, location
 from omq.format.poolctrl import PoolControl
-from omq.storage import archiver, control, durable
+from omq.storage import archiver, durable
+from omq.storage import poolctrl as control
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
 from omq.storage.disk import Disk
 from omq.storage.journal import file_name, numbers_in
+from omq.storage.pool import PoolFiles
 from omq.storage.retire import retire
 from omq.storage.spool import SpoolInfo, create_spool
 from tests.unit.format import samples
@@ -169,6 +173,36 @@ def test_a_record_that_cannot_be_read_keeps_every_body(
     path.unlink()
     assert run(info, archive_days=1) == 0
     assert archived(info) == [3]
+
+
+def _zeroed(data: bytes) -> bytes:
+    return data[: pool.RECORD_BYTES] + bytes(len(data) - pool.RECORD_BYTES)
+
+
+@pytest.mark.parametrize("fault", [lambda data: None, lambda data: b"", _zeroed,
+                                   lambda data: data[: pool.RECORD_BYTES]],
+                         ids=["absent", "emptied", "zeroed record", "cut"])
+def test_a_pool_file_that_is_not_what_was_left_keeps_every_body(
+        info: SpoolInfo, retired: dict[int, bytes], fault: Callable[[bytes], bytes | None]) -> None:
+    """Its records may be made again from what is archived, and name bodies there."""
+    assert retired
+    name_in_pool(info, 2)
+    files = PoolFiles(info.paths, info.uuid)
+    point, _ = control.load(info.paths)
+    assert point is not None
+    control.store(info.paths, replace(point, generation=point.generation + 1,
+                                      contents=files.contents()))
+    files.close()
+    path = info.paths.msgpool / "11QP"
+    kept, damaged = path.read_bytes(), fault(path.read_bytes())
+    path.unlink()
+    if damaged is not None:
+        path.write_bytes(damaged)
+    assert run(info, archive_days=1, archive_bytes_max=1, archive_bodies_days=0) == Exit.DATA
+    assert archived(info) == archived(info, BODIES_SUFFIX) == [1, 2, 3]
+    path.write_bytes(kept)
+    assert run(info, archive_days=1) == 0
+    assert archived(info) == [2, 3], "repaired it goes on: the pool names 2"
 
 
 def test_without_a_checkpoint_nothing_is_removed(

@@ -41,8 +41,8 @@ def test_standard_input_is_a_message_and_its_id_is_printed(
     assert capsys.readouterr().out == f"{1:048x}\n"
     (put,) = manager.puts
     assert put == {
-        "queues": ("ORDERS",), "body": b"\x00any bytes\xff", "priority": 4, "properties": {},
-        "persistent": True, "correlation_id": b"", "expiry_s": None, "reply_to": "", "delay_s": 0.0,
+        "queues": ("ORDERS",), "body": b"\x00any bytes\xff", "priority": None, "properties": {},
+        "persistent": None, "correlation_id": b"", "expiry_s": None, "reply_to": "", "delay_s": 0.0,
     }  # fmt: skip
     assert manager.connects[0]["spool"] == tmp_path / "spool"
 
@@ -78,9 +78,24 @@ def test_each_file_is_a_message(
     assert len(capsys.readouterr().out.split()) == 3
 
 
-def test_what_the_options_do_not_say_queues_conf_says(run: Run, manager: FakeConnection) -> None:
+def test_what_the_options_do_not_say_is_left_to_the_manager(
+    run: Run, manager: FakeConnection
+) -> None:
     assert run("LOW") == run("LOW", "--persistent", "--priority", "9") == 0
-    assert [(put["priority"], put["persistent"]) for put in manager.puts] == [(1, False), (9, True)]
+    assert [(put["priority"], put["persistent"]) for put in manager.puts] == [
+        (None, None), (9, True)]
+
+
+def test_a_wrong_configuration_is_no_business_of_a_client(
+    run: Run, manager: FakeConnection, tmp_path: Path
+) -> None:
+    (tmp_path / "conf" / "queues.conf").write_text("[ORDERS]\nmax_length = 64 bananas\n")
+    wrong = "[ipc]\nreconnect_grace_s = 7\n[store]\nbody_bytes_max = no\n[oops]\n"
+    assert run("ORDERS", stdin=b"x", settings=wrong) == 0
+    assert manager.connects[0]["timeout_s"] == 7.0
+    assert run("ORDERS", stdin=b"x", settings="not a section\n") == 0
+    assert run("ORDERS", "--timeout", "2.5", stdin=b"x") == 0
+    assert [each["timeout_s"] for each in manager.connects] == [7.0, 30.0, 2.5]
 
 
 def test_ids_of_what_was_put_before_an_error_are_printed(
@@ -119,7 +134,7 @@ def test_wrong_words_put_nothing(
 
 
 def test_input_over_the_limit_is_not_read_into_memory(run: Run, manager: FakeConnection) -> None:
-    settings = "[store]\nbody_bytes_max = 1 KiB\n[mail]\nsmtp_message_bytes_max = 1 KiB\n"
+    settings, manager.longest = "[mail]\nsmtp_message_bytes_max = 1 KiB\n", 1024
     assert run("ORDERS", stdin=b"x" * 1024, settings=settings) == 0
     assert run("ORDERS", stdin=b"x" * 1025, settings=settings) == Exit.DATA
     assert run("-t", "bob", stdin=b"x" * 1025, settings=settings) == Exit.DATA

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import multiprocess
 import pytest
 
-from omq.cli.read_loop import Tally, Wish, read
-from omq.services.reader_runner import HeldMessage
-from omq.services.signals import Signals
+from omq.cli.queue.read_loop import Tally, Wish, read
+from omq.services.daemon.signals import Signals
+from omq.services.readers.runner import HeldMessage
 from tests.unit.cli.fakes import FakeMessage, FakeReader
 
 FOREVER = Wish(batch=3, wait_s=30.0, ends=False)

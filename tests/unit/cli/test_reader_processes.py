@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from omq.base.errors import Exit
-from omq.cli.reader_processes import ReaderProcesses, overall
-from omq.services.reader_process import Ready
-from omq.services.signals import Signals
+from omq.cli.queue.reader_processes import ReaderProcesses, overall
+from omq.services.daemon.signals import Signals
+from omq.services.readers.process import Ready
 
 Behaviour = Callable[[bool, Ready], int]
 

@@ -11,9 +11,9 @@ import pytest
 from omq.base.config import load_services
 from omq.base.errors import BadRequest, ConfigError, FileInTheWay, FileNotWritten
 from omq.base.paths import shipped_conf
-from omq.cli import setup_files
-from omq.cli.services_edit import set_key, with_key
-from omq.cli.setup_files import Found, Planned, judge, stamped
+from omq.cli.operate.services_edit import set_key, with_key
+from omq.cli.setup import setup_files
+from omq.cli.setup.setup_files import Found, Planned, judge, stamped
 
 OLD = stamped("old\n")
 NEW = stamped("new\n")

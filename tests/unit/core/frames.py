@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from omq.base.checksum import crc32c
-from omq.core.redo import Redo
+from omq.core.redo.redo import Redo
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import PART, Descriptor, Part, encode
@@ -31,7 +31,7 @@ SECONDS = TIME_NS // 10**9
 
 @dataclass
 class MemoryBlock:
-    """A core.redo_window.JournalBlock."""
+    """A core.redo.window.JournalBlock."""
 
     number: int
     offset: int

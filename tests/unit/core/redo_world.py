@@ -9,23 +9,24 @@ from pathlib import Path
 
 from omq.base.checksum import crc32c
 from omq.base.settings import Settings
-from omq.core.block import Block
-from omq.core.checkpoint import Checkpointer
-from omq.core.engine import Engine
-from omq.core.operate import Action, Item, Order, Outcome, operate
-from omq.core.puts import NewMessage
-from omq.core.redo import Redo
-from omq.core.relocation import relocate
-from omq.core.settle import REASON_FAILED, Verdict
-from omq.core.settle import fail as fail_entry
-from omq.core.state import IDEL, PERSISTENT, SPECIAL_QUEUES, Core, Party, QueueRules
-from omq.core.statistics import Statistics
-from omq.core.tables import Tables
+from omq.core.engine.block import Block
+from omq.core.engine.engine import Engine
+from omq.core.engine.operate import Action, Item, Order, Outcome, operate
+from omq.core.engine.puts import NewMessage
+from omq.core.engine.relocation import relocate
+from omq.core.engine.settle import Verdict
+from omq.core.engine.settle import fail as fail_entry
+from omq.core.engine.state import IDEL, PERSISTENT, SPECIAL_QUEUES, Core, Party, QueueRules
+from omq.core.engine.statistics import Statistics
+from omq.core.index.tables import Tables
+from omq.core.redo.checkpoint import Checkpointer
+from omq.core.redo.redo import Redo
+from omq.format.frame_rules import Reason
 from omq.format.index import EntryState
 from omq.format.message import Descriptor, Part, encode, id_hash
 from omq.format.pool import RECORD_BYTES, Message, lease_tag
 from omq.format.wire import MOVED, Settlement
-from omq.storage import control as poolctrl
+from omq.storage import poolctrl
 from omq.storage.disk import Disk
 from omq.storage.journal import JournalWriter
 from omq.storage.journal_reader import scan_journal
@@ -177,7 +178,7 @@ class World:
     def poison(self, entry: int) -> None:
         core = self.core
         core.t.e_attempts[entry] = core.rules[core.t.e_queue[entry]].attempts_max
-        fail_entry(core, entry, self.party, 0, 0, reason=REASON_FAILED, evidence={"pid": 1})
+        fail_entry(core, entry, self.party, 0, 0, reason=Reason.FAILED, evidence={"pid": 1})
         self.party.active -= 1
 
     def operate(self, action: Action, slot: int, queue: int, targets: Sequence[int] = (),

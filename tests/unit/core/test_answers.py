@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omq.core.answers import bounded, update_answers
+from omq.core.redo.answers import bounded, update_answers
 from omq.format.journal import FrameType
 from omq.format.poolctrl import Answered
 from tests.unit.core.frames import TIME_NS, Frames

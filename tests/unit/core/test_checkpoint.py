@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import DiskError, SpoolFull
-from omq.core.checkpoint import Checkpointer
-from omq.core.redo import Redo
+from omq.core.redo.checkpoint import Checkpointer
+from omq.core.redo.redo import Redo
 from omq.format.pool import RECORD_BYTES
 from omq.format.poolctrl import ControlFlag, PoolControl
-from omq.storage import control as poolctrl
-from omq.storage import durable
+from omq.storage import durable, poolctrl
 from tests.unit.core.redo_world import QUEUES, TIME_NS, Cut, CutDisk, QuietDisk, World, found
 
 
@@ -140,6 +139,7 @@ def test_a_full_disk_postpones_it(world: World, monkeypatch: pytest.MonkeyPatch)
     pool.close()
 
 
+@pytest.mark.dies
 def test_a_disk_error_is_not_a_checkpoint(world: World) -> None:
     world.put([3])
     world.commit()

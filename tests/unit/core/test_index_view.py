@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ import sysv_ipc
 
 from omq.base.errors import ManagerUnavailable, UnknownQueue
 from omq.base.paths import SpoolPaths
-from omq.core import index_view
-from omq.core.index_view import IndexView
-from omq.core.item_refs import ItemRefs, place
-from omq.core.tables import Tables
+from omq.core.index import view as index_view
+from omq.core.index.item_refs import ItemRefs, place
+from omq.core.index.tables import Tables
+from omq.core.index.view import IndexView
 from omq.format.index import TABLES_AT, Counter, EntryState
 from omq.format.location import LocationKind, location
 from omq.storage import segment
@@ -34,9 +35,10 @@ def tables() -> Tables:
 
 
 @pytest.fixture
-def view(tables: Tables, info: SpoolInfo) -> IndexView:
+def view(tables: Tables, info: SpoolInfo) -> Iterator[IndexView]:
     world.fill(tables)
-    return IndexView.of(tables, info.paths)
+    with IndexView.of(tables, info.paths) as made:
+        yield made
 
 
 def attachments(info: SpoolInfo) -> int:

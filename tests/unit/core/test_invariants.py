@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omq.core.invariants import Rule, check, check_index, snapshot
-from omq.core.puts import NewMessage
-from omq.core.state import IDEL, POISON, PRIORITIES
-from omq.core.tables import Tables
+from omq.core.check.invariants import Rule, check, check_index, snapshot
+from omq.core.engine.puts import NewMessage
+from omq.core.engine.state import IDEL, POISON, PRIORITIES
+from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState, IndexLayout, QueueFlag, ReaderFlag
 from omq.format.wire import Settlement
 from omq.ipc.outgoing import Outgoing, encode_outgoing

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from omq.core.pool_batches import Group
-from omq.core.pool_batches import batches as image_batches
-from omq.core.redo import Redo
+from omq.core.redo.pool_batches import Group
+from omq.core.redo.pool_batches import batches as image_batches
+from omq.core.redo.redo import Redo
 from omq.format.journal import FrameType
 from omq.format.pool import Record, decode_record
 from tests.unit.core.frames import LAST, Frames, MemoryPool, after

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from omq.base.errors import IndexFull
-from omq.core.rebuild import load
-from omq.core.state import IDEL, Core
-from omq.core.tables import Tables
+from omq.core.engine.state import IDEL, Core
+from omq.core.index.tables import Tables
+from omq.core.load.rebuild import load
 from omq.format.pool import encode_message
 from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator

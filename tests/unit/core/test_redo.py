@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omq.core.redo import Redo
+from omq.core.redo.redo import Redo
 from omq.format.journal import RELOCATION, FrameFlag, FrameType
 from omq.format.location import LocationKind, location
 from omq.format.message import Descriptor, derived_id

@@ -7,13 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from omq.core.redo import Redo
-from omq.format.journal import RELOCATION, FrameType
+from omq.core.redo.redo import Redo
+from omq.format.journal import RELOCATION, FrameFlag, FrameType
 from omq.format.location import LocationKind, location
 from omq.format.pool import PartState
-from tests.unit.core.frames import LAST, Frames, MemoryPool, after, save
+from tests.unit.core.frames import LAST, Frames, MemoryPool, P, after, save
 
 ONE_BY_ONE = 1 << 20
+FAILED = int(FrameFlag.FAILED)
 STORE = location(LocationKind.STORE, 4)
 WIDE, DAMAGED, GONE, ELSEWHERE = 7, 9, 11, 13  # messages with which something is wrong
 
@@ -59,14 +60,30 @@ def damaged_and_moved(frames: Frames) -> None:
     moved(frames)
 
 
+def some_given(frames: Frames) -> None:
+    """Every other one, so that redo holds it already when all are looked at."""
+    for qpool in range(1, 21, 2):
+        frames.add(FrameType.GIVE, qpool, record=qpool, attempt=1, token=qpool << 40)
+
+
+def put_off(frames: Frames) -> None:
+    """All that changes an entry, each time enough for the bulk form."""
+    until = 10**9 * 1_700_000_000
+    for qpool in range(1, 21):
+        kind = (FrameType.DEFER, FrameType.RELEASE_GIVEN, FrameType.HOLD, FrameType.GIVE)[qpool % 4]
+        frames.add(kind, qpool, record=qpool, attempt=qpool % 3, argument=until + qpool,
+                   flags=P | (FAILED if qpool % 8 == 0 else 0), token=qpool << 33)
+
+
 def ended(frames: Frames) -> None:
     for qpool in (1, 2, 3, 14, 15, 16, 17, 18, 19, 20):
         frames.add(FrameType.DONE, qpool, flags=LAST, record=qpool, parts=1)
 
 
 @pytest.mark.parametrize("settled", [False, True])
-@pytest.mark.parametrize("last", [None, ended, moved])
-@pytest.mark.parametrize("work", [given, moved, given_and_moved, damaged_and_moved])
+@pytest.mark.parametrize("last", [None, ended, moved, given, put_off])
+@pytest.mark.parametrize("work", [given, moved, given_and_moved, damaged_and_moved, some_given,
+                                  put_off])
 def test_the_same_outcome(work: Callable[[Frames], None], last: Callable[[Frames], None] | None, *,
                           settled: bool) -> None:
     outcomes = []
@@ -83,6 +100,18 @@ def test_the_same_outcome(work: Callable[[Frames], None], last: Callable[[Frames
         outcomes.append((sorted(findings), pool.slots))
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][0], "the damaged record was met"
+
+
+def test_each_body_goes_to_its_own_place_whether_its_record_is_held_or_not() -> None:
+    pool, lsn = pool_of_twenty()
+    frames, redo = Frames(lsn), Redo(pool, lsn=lsn, settled=True, many=1)
+    for work in (some_given, moved):
+        work(frames)
+        redo.apply([frames.block()])
+    save(redo, pool)
+    places = {qpool: message.offset for qpool in range(1, 21) if qpool != DAMAGED
+              and (message := pool.message(qpool)) is not None}
+    assert places == {qpool: 512 * qpool for qpool in range(1, 21) if qpool not in (DAMAGED, GONE)}
 
 
 def test_a_few_reads_for_many_messages() -> None:

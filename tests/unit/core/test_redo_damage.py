@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omq.base.checksum import crc32c
-from omq.core.redo import Redo
+from omq.core.redo.redo import Redo
 from omq.format.journal import FrameType
 from tests.unit.core.frames import LAST, Frames, MemoryBlock, MemoryPool, after, save
 

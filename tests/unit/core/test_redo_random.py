@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omq.core.operate import Action
-from omq.core.redo import Redo
+from omq.core.engine.operate import Action
+from omq.core.redo.redo import Redo
 from omq.format.wire import Settlement
 from omq.storage import durable
 from tests.unit.core.redo_world import (
@@ -143,6 +143,7 @@ def pool_after(world: World, pieces: list[int], many: int) -> tuple[object, dict
     return out
 
 
+@pytest.mark.dies
 @quick
 @given(steps, st.lists(st.tuples(st.integers(1, 6), st.integers(0, 12)), min_size=1, max_size=6))
 def test_a_cut_checkpoint_is_repeated(listed: list[Step], cuts: list[tuple[int, int]]) -> None:
@@ -169,6 +170,7 @@ def test_a_cut_checkpoint_is_repeated(listed: list[Step], cuts: list[tuple[int, 
         world.close()
 
 
+@pytest.mark.dies  # hypothesis gives up examples in the middle
 @quick
 @given(steps, st.data())
 def test_checkpoints_in_between_change_nothing(listed: list[Step], data: st.DataObject) -> None:

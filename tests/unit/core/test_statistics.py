@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omq.core.statistics import HOUR_S, WINDOWS_S, Statistics
-from omq.core.tables import Tables
+from omq.core.engine.statistics import HOUR_S, WINDOWS_S, Statistics
+from omq.core.index.tables import Tables
 from omq.format.index import Counter
 
 NS = 1_000_000_000

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from omq.core.index_view import IndexView
-from omq.core.item_refs import ItemRefs
-from omq.core.pool_dump import pool_lines
-from omq.core.tables import Tables
-from omq.core.text_dump import memory_lines
+from omq.core.index.item_refs import ItemRefs
+from omq.core.index.tables import Tables
+from omq.core.index.view import IndexView
+from omq.core.look.pool_dump import pool_lines
+from omq.core.look.text_dump import memory_lines
 from omq.format.findings import Finding, Kind
 from omq.format.index import TABLES_AT, Counter
 from omq.format.pool import RECORD_BYTES
@@ -27,7 +27,8 @@ PERIOD_S = 5
 
 
 def memory_text(tables: Tables, info: SpoolInfo) -> list[str]:
-    return list(memory_lines(IndexView.of(tables, info.paths), NOW_NS, PERIOD_S))
+    with IndexView.of(tables, info.paths) as view:
+        return list(memory_lines(view, NOW_NS, PERIOD_S))
 
 
 def pool_text(pool: PoolFiles, info: SpoolInfo) -> list[str]:
@@ -98,10 +99,11 @@ def test_random_bytes_in_the_tables(info: SpoolInfo, seed: int) -> None:
 def test_lines_are_made_one_at_a_time(info: SpoolInfo) -> None:
     tables = Tables.private(*world.LAYOUT)
     world.fill(tables)
-    lines = memory_lines(IndexView.of(tables, info.paths), NOW_NS, PERIOD_S)
-    assert next(lines) == "====Active Messages===="
-    add_message(tables, 9, 4711, 40)
-    assert "Message Pool Id=4711" in list(lines)
+    with IndexView.of(tables, info.paths) as view:
+        lines = memory_lines(view, NOW_NS, PERIOD_S)
+        assert next(lines) == "====Active Messages===="
+        add_message(tables, 9, 4711, 40)
+        assert "Message Pool Id=4711" in list(lines)
 
 
 def test_a_damaged_record_is_said_where_it_stands(info: SpoolInfo) -> None:

@@ -111,7 +111,7 @@ def test_what_smtp_cannot_carry_is_skipped_with_its_reason(data: bytes, word: st
 def test_messages_of_cpython() -> None:
     folder = corpus.cpython_folder()
     if folder is None:
-        pytest.skip("CPython's test package is not installed")
+        pytest.skip("install CPython's test package (Debian: libpython3.11-testsuite)")
     source = Corpus(seed=1)
     mails = list(source.mails(corpus.read_cpython(folder)))
     assert len(mails) > 40

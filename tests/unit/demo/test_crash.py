@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from omq.services.process import identify
-from omq.services.run_state import (
+from omq.services.daemon.process import identify
+from omq.services.daemon.run_state import (
     SUPERVISOR_FILE,
     ProcessState,
     ServiceState,

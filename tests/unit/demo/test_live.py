@@ -114,11 +114,13 @@ def test_elsewhere_a_line_every_two_seconds() -> None:
     assert [line.split()[0] for line in stream.getvalue().splitlines()] == ["0.0", "2.0", "4.5"]
 
 
-def watching(looks: Iterator[Queues | None], feed: FakeFeed, *, alive: bool = True) -> Watch:
+def watching(looks: Iterator[Queues | None], feed: FakeFeed, *, ended: str = "",
+             refusals: str = "", screen: Screen | None = None) -> Watch:
     sources = Sources(
-        queues=lambda: next(looks), arrived=lambda: 1, expected=lambda: 1, alive=lambda: alive
-    )
-    return Watch(sources, feed, None, Screen(io.StringIO()))
+        queues=lambda: next(looks), arrived=lambda: 1, expected=lambda: 1, ended=lambda: ended,
+        refusals=lambda: refusals,
+    )  # fmt: skip
+    return Watch(sources, feed, None, screen or Screen(io.StringIO()))
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +150,18 @@ def test_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(looks) == [BUSY]
 
 
-def test_instance_that_ended_by_itself() -> None:
-    with pytest.raises(StalledError, match="ended by itself"):
-        watching(iter([BUSY, BUSY]), FakeFeed(), alive=False).until_quiet()
+def test_why_nothing_moves_is_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "UNEASY_S", -1.0)
+    stream = io.StringIO()
+    watching(iter([EMPTY, EMPTY]), FakeFeed(), refusals="3 refused: 451 no",
+             screen=Screen(stream)).until_quiet()
+    assert "nothing moved for 0 s; 3 refused: 451 no" in stream.getvalue()
+    monkeypatch.setattr(watch, "STALL_S", -1.0)
+    with pytest.raises(StalledError, match="3 refused: 451 no"):
+        watching(iter([BUSY] * 9), FakeFeed(), refusals="3 refused: 451 no").until_quiet()
+
+
+@pytest.mark.parametrize("who", ["the instance", "the sink"])
+def test_what_ended_by_itself(who: str) -> None:
+    with pytest.raises(StalledError, match=f"{who} ended by itself"):
+        watching(iter([BUSY, BUSY]), FakeFeed(), ended=who).until_quiet()

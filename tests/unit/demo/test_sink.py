@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import smtplib
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 
+from omqdemo import sink as sink_module
 from omqdemo.arrivals import count_arrivals, sink_arrivals
-from omqdemo.sink import sink_process
+from omqdemo.sink import SinkHandler, run_sink, sink_process
 
 BODY = b"Subject: t\r\n\r\n.dot\r\n..\r\n\r\n8 bit: \xc3\xa4\r\n" + b"long" * 5000 + b"\r\n"
 
@@ -53,3 +56,23 @@ def test_refusal_for_the_moment(tmp_path: Path) -> None:
             smtp.sendmail("a@omq.test", ["x@remote1.test"], BODY)
         assert refused.value.recipients["x@remote1.test"][0] == 451
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_member_of_the_handler_can_be_looked_at(tmp_path: Path) -> None:
+    """As aiosmtpd does for each connection: Python 3.11.2 could not, and nothing was taken."""
+    assert "handle_DATA" in dict(inspect.getmembers(SinkHandler(tmp_path, 0.0)))
+
+
+def test_a_sink_that_cannot_serve_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise TypeError("no session")
+
+    monkeypatch.setattr(sink_module, "_Session", broken)
+    monkeypatch.setattr("signal.signal", lambda number, action: None)  # stays this process's
+    ours, theirs = Pipe()
+    with ours, theirs:
+        with pytest.raises(TypeError, match="no session"):
+            run_sink(str(tmp_path), 0.0, theirs)
+        assert not ours.poll()

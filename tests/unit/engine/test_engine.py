@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from omq.base.errors import DiskError, LeaseLost, QueueFull, SpoolFull, UnknownQueue
-from omq.core.bulk import done_many, put_many
-from omq.core.invariants import check
-from omq.core.puts import NewMessage
-from omq.core.settle import Verdict
-from omq.core.state import IDEL, POISON, Party, QueueRules
+from omq.core.check.invariants import check
+from omq.core.engine.bulk import done_many, put_many
+from omq.core.engine.puts import NewMessage
+from omq.core.engine.settle import Verdict
+from omq.core.engine.state import IDEL, POISON, Party, QueueRules
 from omq.format.index import EntryState
 from omq.format.journal import FRAME, FrameType
 from omq.format.message import Part
@@ -159,7 +159,7 @@ def test_bulk_equals_one_by_one(tmp_path: Path, count: int) -> None:
     one, many = make_world(tmp_path / "one"), make_world(tmp_path / "many")
     encoded = encode_outgoing(Outgoing(body=b"b" * 50), (A,), 0, one.info.paths, 1 << 18, "t")
     many.begin()
-    heads = encoded.head(FrameType.PUT) * count
+    heads = encoded.head() * count
     area = memoryview(bytearray(heads + encoded.payload * count))
     first = put_many(many.core, many.putter, area, area[len(heads):], count, A, 1)
     many.engine.commit()

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import LeaseLost
-from omq.core.operate import Action, Item, Order, operate
-from omq.core.settle import REASON_UNSEEN, Verdict
-from omq.core.state import POISON, Party, QueueRules
+from omq.core.engine.operate import Action, Item, Order, operate
+from omq.core.engine.settle import Verdict
+from omq.core.engine.state import POISON, Party, QueueRules
+from omq.format.frame_rules import Reason
 from omq.format.message import Part
 from omq.format.pool import lease_tag
 from omq.format.wire import Settlement
@@ -160,7 +161,7 @@ def test_what_killed_enough_managers_goes_to_poison(world: World) -> None:
     world.engine.adopt(world.reader, A, [], (again.lease, again.lease))
     world.engine.commit()
     (poisoned,) = world.engine.poisoned
-    assert (poisoned.qpool, poisoned.queue, poisoned.reason) == (given.qpool, "A", REASON_UNSEEN)
+    assert (poisoned.qpool, poisoned.queue, poisoned.reason) == (given.qpool, "A", Reason.UNSEEN)
     assert world.core.t.q_ready[POISON] == 1 and not world.core.suspects
 
 

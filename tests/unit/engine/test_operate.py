@@ -16,8 +16,8 @@ from omq.base.errors import (
     QueueFull,
     UnknownQueue,
 )
-from omq.core.operate import ITEMS_MAX, Action, Item, Order, Outcome, operate
-from omq.core.state import IDEL, POISON, REPLAYED, Party, QueueRules
+from omq.core.engine.operate import ITEMS_MAX, Action, Item, Order, Outcome, operate
+from omq.core.engine.state import IDEL, POISON, REPLAYED, Party, QueueRules
 from omq.format.index import EntryState
 from omq.format.wire import Settlement
 from tests.unit.engine.test_engine import counters_agree

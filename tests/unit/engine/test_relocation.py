@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omq.core.relocation import relocate
+from omq.core.engine.relocation import relocate
 from omq.format.journal import RELOCATION, FrameType
 from omq.format.location import LocationKind, location
 from omq.format.wire import MOVED

@@ -11,11 +11,11 @@ import pytest
 
 from omq.base.errors import BadRequest, IndexFull, QueueFull
 from omq.base.settings import Settings
-from omq.core.block import Block
-from omq.core.operate import Action, Item, Order, operate
-from omq.core.puts import NewMessage
-from omq.core.settle import UNTIL_MAX_NS, Verdict
-from omq.core.state import POISON, Party, QueueRules
+from omq.core.engine.block import Block
+from omq.core.engine.operate import Action, Item, Order, operate
+from omq.core.engine.puts import NewMessage
+from omq.core.engine.settle import UNTIL_MAX_NS, Verdict
+from omq.core.engine.state import POISON, Party, QueueRules
 from omq.format.message import Part
 from omq.format.wire import Settlement
 from omq.ipc.outgoing import Outgoing, encode_outgoing

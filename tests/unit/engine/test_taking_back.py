@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import SpoolFull
-from omq.core.settle import Verdict
-from omq.core.state import Party
+from omq.core.engine.settle import Verdict
+from omq.core.engine.state import Party
 from omq.format.index import EntryState
 from omq.format.pool import lease_tag
 from tests.unit.engine.world import NS, A, World, make_world

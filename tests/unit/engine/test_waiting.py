@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omq.core.state import Party
-from omq.core.waiting import FOREVER, TIMEOUTS_MAX, Timeouts, Waiter
+from omq.core.engine.state import Party
+from omq.core.engine.waiting import FOREVER, TIMEOUTS_MAX, Timeouts, Waiter
 from tests.unit.engine.world import A, World, make_world
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from omq.base import clock
 from omq.base.settings import Settings
-from omq.core.block import Block
-from omq.core.engine import Engine
-from omq.core.puts import NewMessage
-from omq.core.settle import Verdict
-from omq.core.state import IDEL, POISON, Core, Party, QueueRules
-from omq.core.statistics import Statistics
-from omq.core.tables import Tables
+from omq.core.engine.block import Block
+from omq.core.engine.engine import Engine
+from omq.core.engine.puts import NewMessage
+from omq.core.engine.settle import Verdict
+from omq.core.engine.state import IDEL, POISON, Core, Party, QueueRules
+from omq.core.engine.statistics import Statistics
+from omq.core.index.tables import Tables
 from omq.format.index import Counter, ReaderFlag
 from omq.format.message import DESCRIPTOR
 from omq.ipc.outgoing import Outgoing, encode_outgoing

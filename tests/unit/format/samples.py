@@ -9,6 +9,7 @@ from omq.format import archive, double_write, index, journal, message, pool, poo
 from omq.format.archive_block import seal_rows
 from omq.format.journal import BLOCK, FRAME, BlockHeader, FileHeader, FrameFlag, FrameType
 from omq.format.pool import Message, PartState, QueuePart
+from omq.format.pool_contents import Content, Contents, marks_of, sum_of, words_of
 
 UUID = bytes(range(16))
 PAGE = 512
@@ -70,14 +71,36 @@ def pool_file() -> bytes:
 def control_slot() -> bytes:
     control = poolctrl.PoolControl(
         UUID, 9, 1001, 3, 42, 8192, 77, TIME_NS, 2, {7: "ROUTER", 8: "LOCAL"},
-        {1 << 63: poolctrl.Answered(1 << 63, 6, 76, 1, 1000, 0, TIME_NS)})
+        {1 << 63: poolctrl.Answered(1 << 63, 6, 76, 1, 1000, 0, TIME_NS)}, 0, contents())
     return control.encode()
+
+
+def contents() -> dict[int, Content]:
+    """11QP with the two records of the message, and a free slot behind them."""
+    data = pool_file()[pool.RECORD_BYTES :]
+    marks = marks_of(np.array([8, 9]), words_of(data))
+    return {0: Content(), 11: Content(10, 2, 1001, sum_of(marks))}
+
+
+def double_write_part(images: list[tuple[int, int, bytes]], uuid: bytes = UUID, generation: int = 4,
+                      checkpoint: int = 10, held: Contents | None = None) -> bytes:
+    """A double-write file with one chunk; `held`: what the pool files hold with it."""
+    out = bytearray()
+    for offset, pieces in double_write.encode(uuid, generation, double_write.Images.of(images),
+                                              checkpoint, contents() if held is None else held):
+        data = b"".join(bytes(piece) for piece in pieces)
+        out += bytes(max(0, offset + len(data) - len(out)))
+        out[offset : offset + len(data)] = data
+    return bytes(out)
 
 
 def double_write_file() -> bytes:
     images = [(11, number, image) for number, image in pool.encode_message(pool_message())]
-    whole = double_write.Images.of([*images, (11, 12, bytes(512))])
-    return b"".join(double_write.encode(UUID, 4, whole))
+    return double_write_part([*images, (11, 12, bytes(512))])
+
+
+def newest_journal_file() -> bytes:
+    return journal.Newest(UUID, 42, 3, 1000).encode()
 
 
 def store_file() -> bytes:
@@ -117,6 +140,7 @@ GOLDEN = {
     "pool_file.bin": pool_file,
     "poolctrl_slot.bin": control_slot,
     "double_write.bin": double_write_file,
+    "journal_newest.bin": newest_journal_file,
     "store_file.bin": store_file,
     "index_header.bin": index_header,
 }

@@ -5,11 +5,23 @@ commit it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from omq.format import archive, double_write, index, journal, message, pool, poolctrl, store, wire
+from omq.format import (
+    archive,
+    double_write,
+    index,
+    journal,
+    message,
+    pool,
+    pool_contents,
+    poolctrl,
+    store,
+    wire,
+)
 from omq.format.layout import Layout
 from tests.unit.format import samples
 
@@ -34,7 +46,8 @@ def test_layouts(request: pytest.FixtureRequest) -> None:
     """Field names, widths and order: what the golden bytes cannot tell apart."""
     lines = sorted(
         f"{module.__name__}.{name}: {' '.join(layout.names)} {layout.text}\n"
-        for module in (archive, double_write, index, journal, message, pool, poolctrl, store, wire)
+        for module in (archive, double_write, index, journal, message, pool, pool_contents,
+                       poolctrl, store, wire)
         for name, layout in vars(module).items()
         if isinstance(layout, Layout)
     )
@@ -43,3 +56,21 @@ def test_layouts(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--regenerate-golden"):
         path.write_text("".join(lines), encoding="utf-8")
     assert "".join(lines) == path.read_text(encoding="utf-8")
+
+
+def test_a_poolctrl_of_format_1_is_read() -> None:
+    """The bytes that earlier versions wrote: all is there but what the pool files hold."""
+    old = poolctrl.decode((GOLDEN / "poolctrl_slot_1.bin").read_bytes())
+    new = poolctrl.decode(samples.control_slot())
+    assert isinstance(old, poolctrl.PoolControl) and isinstance(new, poolctrl.PoolControl)
+    assert old.contents is None and replace(new, contents=None) == old
+    assert old.encode() == (GOLDEN / "poolctrl_slot_1.bin").read_bytes()
+
+
+def test_a_double_write_file_of_format_1_is_read() -> None:
+    old = double_write.decode((GOLDEN / "double_write_1.bin").read_bytes(), samples.UUID)
+    new = double_write.decode(samples.double_write_file(), samples.UUID)
+    assert isinstance(old, double_write.DoubleWrite) and isinstance(new, double_write.DoubleWrite)
+    assert list(old.images) == list(new.images) and old.generation == new.generation
+    assert old.after is None and new.after is not None
+    assert new.after.contents == samples.contents()

@@ -11,9 +11,9 @@ import pytest
 from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, BodyUnavailable
 from omq.format.wire import GIVEN, REPLY, GivenFlag
-from omq.ipc.given import write_given
 from omq.ipc.message import Copied, Message
-from omq.ipc.sessions import Session
+from omq.ipc.serving.given import write_given
+from omq.ipc.serving.sessions import Session
 from omq.storage.payloads import PayloadReader
 from tests.unit.engine.world import make_world
 

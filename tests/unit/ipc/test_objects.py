@@ -13,8 +13,8 @@ import pytest
 import sysv_ipc
 
 from omq.base.paths import SpoolPaths
-from omq.ipc import objects
-from omq.ipc.objects import Kind, ObjectList
+from omq.ipc.serving import objects
+from omq.ipc.serving.objects import Kind, ObjectList
 from omq.storage import segment
 
 MAKERS: dict[Kind, Callable[[int], Any]] = {
@@ -91,3 +91,19 @@ def test_a_key_of_another_is_left_alone(
     assert made.key == 4711_0816
     assert listed.clear_left_overs(os.geteuid()) == 1
     assert stranger.value == 0  # raises if it is gone
+
+
+def test_the_list_does_not_grow_for_ever(
+    paths: SpoolPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that come and go: what is still there is always in it, and little else."""
+    monkeypatch.setattr(objects, "LIST_BYTES_MAX", 1000)
+    listed = ObjectList(paths)
+    stays = listed.make("sem", MAKERS["sem"])
+    for _ in range(50):
+        objects.make_channel(listed, 65536, os.geteuid()).close()
+        assert (paths.run / objects.LIST_NAME).stat().st_size < 1200
+    lines = (paths.run / objects.LIST_NAME).read_text()
+    assert f" sem {stays.key}\n" in lines
+    assert ObjectList(paths).clear_left_overs(os.geteuid()) == 1
+    assert stays.key not in keys("sem")

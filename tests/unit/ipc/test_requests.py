@@ -9,8 +9,8 @@ import sysv_ipc
 
 from omq.base.errors import IpcRemoved
 from omq.format.wire import REQUEST_TYPE, WAKE_TYPE
-from omq.ipc import requests
-from omq.ipc.requests import Company, Requests
+from omq.ipc.serving import requests
+from omq.ipc.serving.requests import Company, Requests
 
 LIMIT = 100
 NONE = None
@@ -24,6 +24,10 @@ class Queue:
     def __init__(self, *script: bytes | int | type[Exception] | None) -> None:
         self.script = list(script)
         self.looked_in_vain = 0
+        self.taken_off = 0
+
+    def garbage(self) -> None:
+        self.taken_off += 1
 
     def receive(self, *, block: bool) -> tuple[bytes, int]:
         found = self.script.pop(0) if self.script else NONE
@@ -37,7 +41,7 @@ class Queue:
 
 
 def served(queue: Queue, processors: int = 2) -> Requests:
-    made = Requests(queue)
+    made = Requests(queue, queue.garbage)
     made._company = Company(processors)
     return made
 

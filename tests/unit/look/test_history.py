@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from omq.core.history import Happening, History
-from omq.core.operate import Action, Item, Order, operate
-from omq.core.state import POISON, Party
+from omq.core.engine.operate import Action, Item, Order, operate
+from omq.core.engine.state import POISON, Party
+from omq.core.history.frames import Happening, History
 from omq.format.wire import Settlement
 from omq.storage import archive
 from omq.storage.archive import BODIES_SUFFIX, archive_name

@@ -9,15 +9,16 @@ import pytest
 
 from omq.base import clock
 from omq.base.errors import ManagerUnavailable
-from omq.core import offline_index
-from omq.core.held_records import HeldRecords
-from omq.core.index_rows import EntryRow
-from omq.core.index_view import IndexView
-from omq.core.look import Origin, Source, look
-from omq.core.offline_index import read_files
-from omq.core.redo import Redo
-from omq.core.redo_source import NoPool
+from omq.core.index.rows import EntryRow
+from omq.core.index.view import IndexView
+from omq.core.load import offline_index
+from omq.core.load.offline_index import read_files
+from omq.core.look.look import Origin, Source, look
+from omq.core.redo.held_records import HeldRecords
+from omq.core.redo.redo import Redo
+from omq.core.redo.source import NoPool
 from omq.format.double_write import Image
+from omq.format.message import Part
 from omq.format.wire import Settlement
 from omq.storage.journal_reader import JournalScan
 from omq.storage.pool import PoolFiles
@@ -67,7 +68,13 @@ def test_the_files_say_what_the_tables_say(busy: World) -> None:
 def test_births_of_one_window_that_change_in_a_later_one(
     busy: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New messages are kept as rows; what happens to one later is done to its whole record."""
+    """New messages are kept as rows; what happens to one later is done there, or to its whole
+    record when it goes elsewhere."""
+    both, given = busy.give(2, queue=B)
+    busy.settle(Settlement.RELEASE, both)
+    busy.begin()
+    busy.engine.move(busy.reader, given, [Part(A, 4)], [], 3)
+    busy.engine.commit()
     with IndexView.of(busy.core.t, busy.info.paths) as view:
         live = [plain(entry) for entry in view.entries()]
     whole = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omq.core.tables import Tables
+from omq.core.index.tables import Tables
 from omq.storage.spool import SpoolInfo, create_spool
 from tests.unit.omqdump import world
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from omq.base.paths import SpoolPaths
-from omq.core.index_view import IndexView
-from omq.core.tables import Tables
+from omq.core.index.tables import Tables
+from omq.core.index.view import IndexView
 from omq.format.index import Counter, QueueFlag
 from omq.storage.spool import SpoolInfo
 from omqdump.fast_list import json_lines, table_lines

@@ -28,8 +28,8 @@ from omq.base.errors import (
     UnknownQueue,
 )
 from omq.cli import launch
-from omq.core.tables import Tables
-from omq.storage import control
+from omq.core.index.tables import Tables
+from omq.storage import poolctrl as control
 from omq.storage.segment import read_ids
 from omq.storage.spool import SpoolInfo
 from omqdump.main import main
@@ -155,6 +155,8 @@ def test_wrong_options(run: Run, text: str, error: type[OmqError]) -> None:
 def test_json(run: Run) -> None:
     rows = [json.loads(line) for line in run("-e", "s", "--json").splitlines()]
     assert [row["queue"] for row in rows] == ["DESK", "LOCAL", "ROUTER", "UNIX", "IDEL", "POISON"]
+    assert rows[1].pop("space_low") is False
+    assert rows[1].pop("space_free_bytes") > 0
     assert rows[1] == {
         "queue": "LOCAL", "special": False, "messages": 6, "active": 2, "ready": 3, "deferred": 1,
         "held": 0, "ever": 6, "processed": 874, "load": [96.679782, 19.7, 12.74],

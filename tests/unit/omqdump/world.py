@@ -18,7 +18,7 @@ import pytest
 from omq.base import clock
 from omq.base.clock import NS_PER_S
 from omq.base.paths import SpoolPaths
-from omq.core.tables import Tables
+from omq.core.index.tables import Tables
 from omq.format import message
 from omq.format.index import (
     Counter,
@@ -32,7 +32,8 @@ from omq.format.index import (
 from omq.format.location import LocationKind, location
 from omq.format.pool import NO_RECORD, PartState, QueuePart, RecordFlag, encode_message
 from omq.format.poolctrl import PoolControl
-from omq.storage import control, segment
+from omq.storage import poolctrl as control
+from omq.storage import segment
 from omq.storage.pool import PoolFiles
 from omq.storage.segment import RuntimeIds
 from omq.storage.spool import SpoolInfo

@@ -15,19 +15,18 @@ from omq.base import clock
 from omq.base.errors import OmqError
 from omq.base.event_log import EventLog, Level
 from omq.base.settings import Settings
-from omq.core.relocation import relocate
-from omq.core.tables import Tables
+from omq.core.engine.relocation import relocate
+from omq.core.index.tables import Tables
 from omq.format.index import Counter, IndexHeader, IndexLayout, write_header
 from omq.format.journal import FrameFlag, FrameType
-from omq.services.daemon import DaemonContext
-from omq.services.notify import Notifier
-from omq.services.options import Location
-from omq.services.pool_following import Following
-from omq.services.pool_index import LiveIndex
-from omq.services.pool_writer import NAME, Pulse
-from omq.services.signals import Signals
-from omq.storage import control as poolctrl
-from omq.storage import segment, spool
+from omq.services.daemon.daemon import DaemonContext
+from omq.services.daemon.notify import Notifier
+from omq.services.daemon.options import Location
+from omq.services.daemon.signals import Signals
+from omq.services.pool.following import Following
+from omq.services.pool.live_index import LiveIndex
+from omq.services.pool.pool_writer import NAME, Pulse
+from omq.storage import poolctrl, segment, spool
 from omq.storage.files import write_new_file
 from omq.storage.payloads import read_payload
 from tests.unit.core.redo_world import SETTINGS, TIME_NS, World

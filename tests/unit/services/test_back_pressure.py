@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from omq.base.settings import DEFAULTS
-from omq.services.back_pressure import (
+from omq.services.manager.back_pressure import (
     PAUSE_MAX_NS,
     PROGRESS_S,
     STEEPNESS,

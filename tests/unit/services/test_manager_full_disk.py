@@ -11,8 +11,8 @@ import pytest
 
 from omq.base import events
 from omq.base.errors import SpoolFull
-from omq.services.manager_parts import Parts
-from omq.services.queue_manager import QueueManager
+from omq.services.manager.parts import Parts
+from omq.services.manager.queue_manager import QueueManager
 from omq.storage.journal import JournalWriter
 from tests.unit.engine.world import A, World, make_world
 
@@ -67,11 +67,12 @@ def test_a_stop_goes_on(world: World) -> None:
     end = SimpleNamespace
     parts = Parts(
         world.info.paths, end(close=note("lock")), world.engine, world.writer,  # type: ignore[arg-type]
-        end(by_id={}, close_gone=note("sessions")), end(), end(),  # type: ignore[arg-type]
+        end(by_id={}, close_gone=note("sessions")), end(),  # type: ignore[arg-type]
+        end(bodies=end(stop=note("large bodies"))),  # type: ignore[arg-type]
         end(stop=note("doorkeeper")), end(queue=end(remove=note("requests"))),  # type: ignore[arg-type]
-        end(remove=note("index")), end(clear_left_overs=note("listed")), 1)  # type: ignore[arg-type]
+        end(remove=note("index")), end(clear_left_overs=note("listed")), end(), 1)  # type: ignore[arg-type]
     world.info.paths.ids.parent.mkdir(exist_ok=True)
     world.info.paths.ids.write_text(json.dumps({}))
     assert not parts.close_in_order(world.wall, world.mono)
-    assert done == ["doorkeeper", "sessions", "index", "requests", "listed", "lock"]
+    assert done == ["doorkeeper", "large bodies", "sessions", "index", "requests", "listed", "lock"]
     assert not world.info.paths.ids.exists()

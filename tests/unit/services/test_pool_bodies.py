@@ -12,7 +12,7 @@ from omq.base.errors import TimedOut
 from omq.format.index import Counter, IndexFlag, write_header
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.format.store import HEADER_BYTES
-from omq.services import pool_bodies
+from omq.services.pool import bodies as pool_bodies
 from omq.storage.journal import numbers_in
 from omq.storage.store import file_name, store_numbers
 from tests.unit.core.redo_world import found

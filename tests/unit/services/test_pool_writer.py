@@ -15,11 +15,10 @@ import pytest
 from omq.base import clock
 from omq.base.errors import DiskError, ManagerUnavailable, NoAuthority, SpoolLocked
 from omq.format.poolctrl import ControlFlag
-from omq.services.pool_following import Following
-from omq.services.pool_index import LiveIndex
-from omq.services.pool_writer import NAME, PoolWriter
-from omq.storage import control as poolctrl
-from omq.storage import durable, spool
+from omq.services.pool.following import Following
+from omq.services.pool.live_index import LiveIndex
+from omq.services.pool.pool_writer import NAME, PoolWriter
+from omq.storage import durable, poolctrl, spool
 from omq.storage.journal import PREPARED
 from tests.unit.core.redo_world import QuietDisk, found
 from tests.unit.services.pool_world import ManagerWorld
@@ -136,6 +135,7 @@ def test_it_goes_on_from_the_last_checkpoint(world: ManagerWorld) -> None:
     assert pool_of(world) == world.expected() == {}
 
 
+@pytest.mark.dies
 def test_it_finishes_what_a_killed_writer_left(world: ManagerWorld) -> None:
     from tests.unit.core.redo_world import Cut, CutDisk
 

@@ -10,7 +10,8 @@ import pytest
 from omq.base.errors import DiskError, SpoolFull
 from omq.format.findings import Kind
 from omq.format.poolctrl import SLOT_BYTES, PoolControl
-from omq.storage import control, durable
+from omq.storage import durable
+from omq.storage import poolctrl as control
 from omq.storage.spool import SpoolInfo
 from tests.unit.storage.world import BROKEN, FULL, use_faulty
 

@@ -111,7 +111,8 @@ def test_rotation_uses_the_prepared_file(info: SpoolInfo) -> None:
     assert disk.calls == [
         "write 0000000001.jnl", "fdatasync 0000000001.jnl",  # the old file is synced first
         "write next.jnl", "fdatasync next.jnl",  # a file has its header before it has its name
-        "rename 0000000002.jnl", "dirsync journal"]
+        "rename 0000000002.jnl", "dirsync journal",
+        "write newest", "fdatasync newest"]  # and is noted before anything is in it
     assert writer.writer.durable_lsn == 1
     writer.put(b"2")
     assert _bodies(info) == writer.bodies

@@ -26,6 +26,7 @@ from omq.storage import durable
 from omq.storage.pool import DOUBLE_WRITE, PoolFiles
 from omq.storage.spool import SpoolInfo
 from tests.unit.format import samples
+from tests.unit.format.samples import double_write_part
 from tests.unit.storage.world import BROKEN, FULL, use_faulty
 
 Changes = dict[tuple[int, int], bytes | None]
@@ -146,8 +147,7 @@ def test_a_torn_record_is_repaired(info: SpoolInfo, point: str, hit: int) -> Non
 
 def _encoded(uuid: bytes) -> bytes:
     """A double-write file that frees record 0 of file 0."""
-    images = double_write.Images.of([(0, 0, bytes(512))])
-    return b"".join(double_write.encode(uuid, 2, images))
+    return double_write_part([(0, 0, bytes(512))], uuid, 2)
 
 
 def test_a_torn_double_write_file_is_ignored(info: SpoolInfo, pool: PoolFiles) -> None:

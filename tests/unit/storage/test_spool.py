@@ -11,8 +11,8 @@ import pytest
 
 from omq.base import fault
 from omq.base.errors import (
-    Damaged,
     DiskError,
+    NeedsRepair,
     NewerFormat,
     SpoolLocked,
     SpoolMissing,
@@ -29,7 +29,8 @@ def test_create_is_idempotent(tmp_path: Path) -> None:
     assert len(made.uuid) == 16 and made.uuid != create_spool(tmp_path / "other").uuid
     assert create_spool(tmp_path / "spool") == made == open_spool(tmp_path / "spool", writer=True)
     for directory in made.paths.directories():
-        assert directory.is_dir() and directory.stat().st_mode & 0o027 == 0
+        open_to_others = 0o011 if directory.name in ("spool", "run") else 0
+        assert directory.is_dir() and directory.stat().st_mode & 0o077 == open_to_others
 
 
 def test_a_cut_creation_is_completed(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_others_must_not_write(info: SpoolInfo, mode: int) -> None:
     assert caught.value.fields["mode"] == mode
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: changing the owner needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the owner needs root")
 def test_a_daemon_owns_its_spool(info: SpoolInfo) -> None:
     os.chown(info.paths.root, 12345, -1)
     with pytest.raises(SpoolOwner):
@@ -82,15 +83,32 @@ def test_a_daemon_owns_its_spool(info: SpoolInfo) -> None:
 
 
 @pytest.mark.parametrize(("text", "error"), [
-    ("", Damaged), ("[]", Damaged), ("{}", Damaged), ("[" * 4000, Damaged),
-    ('{"format": 1, "uuid": "00"}', Damaged), ('{"format": 0, "uuid": "%s"}' % ("0" * 32), Damaged),
-    ('{"format": 1, "uuid": "\x1b[2J"}', Damaged),
+    ("", NeedsRepair), ("[]", NeedsRepair), ("{}", NeedsRepair), ("[" * 4000, NeedsRepair),
+    ('{"format": 1, "uuid": "00"}', NeedsRepair), ('{"format": 1, "uuid": 7}', NeedsRepair),
+    ('{"format": 0, "uuid": "%s"}' % ("0" * 32), NeedsRepair),
+    ('{"format": "1", "uuid": "%s"}' % ("0" * 32), NeedsRepair),
+    ('{"format": true, "uuid": "%s"}' % ("0" * 32), NeedsRepair),
+    ('{"format": 1, "uuid": "\x1b[2J"}', NeedsRepair), ("\0" * 70, NeedsRepair),
     ('{"format": 2, "uuid": "%s"}' % ("0" * 32), NewerFormat)])
 def test_a_wrong_instance_file(info: SpoolInfo, text: str, error: type[Exception]) -> None:
     info.paths.uuid.write_text(text)
     with pytest.raises(error) as caught:
         open_spool(info.paths.root)
     assert "\x1b" not in str(caught.value)
+    if error is NeedsRepair:
+        assert f"run: omqrecover identity {info.paths.root}" in str(caught.value)
+        assert str(info.paths.uuid) in str(caught.value)
+
+
+def test_a_spool_without_its_instance_file_is_no_new_one(info: SpoolInfo) -> None:
+    info.paths.uuid.unlink()
+    with pytest.raises(SpoolMissing):
+        open_spool(info.paths.root)
+    (info.paths.journal / "0000000001.jnl").touch()
+    for act in (open_spool, create_spool):
+        with pytest.raises(NeedsRepair, match="omqrecover identity"):
+            act(info.paths.root)
+    assert not info.paths.uuid.exists()
 
 
 def test_the_instance_file_is_plain(info: SpoolInfo) -> None:

@@ -17,7 +17,7 @@ from omq.base.config import load_services
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.services.service import Service, ServiceContext
+from omq.services.readers.service import Service, ServiceContext
 
 MESSAGE_ID = "4f4d5131" + "00" * 19 + "2a"
 

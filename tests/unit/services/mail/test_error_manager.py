@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from omq.services.error_manager import ErrorManagerService
-from omq.services.service import Move
+from omq.services.mail.error_manager import ErrorManagerService
+from omq.services.readers.service import Move
 
 PROPERTIES = {"mail.from": "s@far.test", "error.to": "a@here\nb@here",
               "error.status": "5.1.1\n4.4.7", "error.reason": "no such user\nnobody answered",

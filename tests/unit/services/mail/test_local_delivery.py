@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omq.base.errors import BadName
-from omq.services.local_delivery import LocalDeliveryService, delivery_fields
-from omq.services.maildir import Maildir, file_name, mailbox_name
-from omq.services.service import Defer, Done, Move
+from omq.services.mail.local_delivery import LocalDeliveryService, delivery_fields
+from omq.services.mail.maildir import Maildir, file_name, mailbox_name
+from omq.services.readers.service import Defer, Done, Move
 from omq.storage import durable
 from omq.storage.disk import Disk
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omq.services.error_manager import ErrorManagerService
-from omq.services.local_delivery import LocalDeliveryService
-from omq.services.mail_message import Envelope
-from omq.services.router import RouterService
-from omq.services.service import Done, Move, Service
-from omq.services.unix_out import UnixOutService
+from omq.services.mail.error_manager import ErrorManagerService
+from omq.services.mail.local_delivery import LocalDeliveryService
+from omq.services.mail.mail_message import Envelope
+from omq.services.mail.router import RouterService
+from omq.services.mail.unix_out import UnixOutService
+from omq.services.readers.service import Done, Move, Service
 
 KINDS: dict[str, tuple[type[Service], str]] = {
     "ROUTER": (RouterService, "router"), "LOCAL": (LocalDeliveryService, "local"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omq.services import mail_message as mail
+from omq.services.mail import mail_message as mail
 
 SCAN = 1 << 20
 

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from omq.services.routes import Peer
-from omq.services.smtp_client import ClientLimits, Mail, SmtpConnection, wire_text
-from omq.services.smtp_reply import Verdict
+from omq.services.mail.routes import Peer
+from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection, wire_text
+from omq.services.mail.smtp_reply import Verdict
 
 BODY = b"Subject: x\r\n\r\n.hello\r\n"
 

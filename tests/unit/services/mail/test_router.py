@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from omq.base.limits import PROPERTIES_BYTES_MAX
-from omq.services.router import RouterService
-from omq.services.service import Move
+from omq.services.mail.router import RouterService
+from omq.services.readers.service import Move
 
 ROUTES = """\
 [local]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import ConfigError
-from omq.services.routes import Peer, Routes, peer_of
-from omq.services.routes_file import load_routes
+from omq.services.mail.routes import Peer, Routes, peer_of
+from omq.services.mail.routes_file import load_routes
 
 TEXT = """\
 [local]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from omq.services.retry import NOT_BEFORE, SINCE, TRIES, Retry
-from omq.services.routes import Peer
-from omq.services.service import Defer, Done, Move
-from omq.services.smtp_client import ClientLimits, Mail, SmtpConnection, wire_text
-from omq.services.smtp_reply import Reply, Verdict
-from omq.services.unix_out import UnixOutService
+from omq.services.mail.mail_retry import NOT_BEFORE, SINCE, TRIES, Retry
+from omq.services.mail.routes import Peer
+from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection, wire_text
+from omq.services.mail.smtp_reply import Reply, Verdict
+from omq.services.mail.unix_out import UnixOutService
+from omq.services.readers.service import Defer, Done, Move
 
 BODY = b"Subject: x\r\n\r\n.hello\r\n"
 

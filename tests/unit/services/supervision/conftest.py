@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from omq.services.control_client import ControlConnection
+from omq.services.supervise.control_client import ControlConnection
 
 HERE = Path(__file__).parent
 BOUND_S = 30.0

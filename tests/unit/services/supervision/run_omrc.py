@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from omq.base.config import ServiceConf
-from omq.cli import omrc
-from omq.services.plan import Command
+from omq.cli.operate import omrc
+from omq.services.supervise.daemon_plan import Command
 
 FAKE = Path(__file__).with_name("fake_daemon.py")
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from omq.base.errors import ConfigError, ManagerUnavailable
-from omq.services.daemon import DaemonContext, run_daemon
-from omq.services.reader_runner import Connection
-from omq.services.service import (
+from omq.services.daemon.daemon import DaemonContext, run_daemon
+from omq.services.readers.parent import ServiceParent
+from omq.services.readers.runner import Connection
+from omq.services.readers.service import (
     Defer,
     Disposition,
     Done,
@@ -29,7 +30,6 @@ from omq.services.service import (
     Service,
     ServiceContext,
 )
-from omq.services.service_parent import ServiceParent
 
 FEED, OUT = int(sys.argv[1]), int(sys.argv[2])
 GATE = Path(sys.argv[3])

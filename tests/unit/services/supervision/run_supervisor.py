@@ -15,9 +15,9 @@ from omq.base.config import ServiceConf, ServiceKind
 from omq.base.errors import ConfigError
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
-from omq.services.plan import Limits, start_order
-from omq.services.signals import Signals
-from omq.services.supervisor import Setup, Supervisor
+from omq.services.daemon.signals import Signals
+from omq.services.supervise.daemon_plan import Limits, start_order
+from omq.services.supervise.supervisor import Setup, Supervisor
 
 FAKE = Path(__file__).with_name("fake_daemon.py")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from omq.base.config import ServiceConf, ServiceKind
-from omq.services.child import Child
-from omq.services.plan import Limits
-from omq.services.run_state import State
+from omq.services.daemon.run_state import State
+from omq.services.supervise.child import Child
+from omq.services.supervise.daemon_plan import Limits
 
 BOUND_S = 30.0
 FAKE = Path(__file__).with_name("fake_daemon.py")

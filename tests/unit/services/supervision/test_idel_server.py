@@ -12,8 +12,8 @@ from omq.base.config import ServiceConf, ServiceKind
 from omq.base.event_log import TRACE, EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.settings import DEFAULTS
-from omq.services.idel_server import IdelService
-from omq.services.service import Done, Message, ServiceContext
+from omq.services.readers.idel_server import IdelService
+from omq.services.readers.service import Done, Message, ServiceContext
 from omq.storage import containers
 from omq.storage.spool import create_spool
 

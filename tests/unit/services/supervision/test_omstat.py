@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from omq.base.paths import SpoolPaths
-from omq.cli.omstat import listing, since_text
-from omq.cli.service_status import Status, Word, all_status
-from omq.services.options import Location
-from omq.services.process import identify
-from omq.services.run_state import (
+from omq.cli.look.omstat import listing, since_text
+from omq.cli.look.service_status import Status, Word, all_status
+from omq.services.daemon.options import Location
+from omq.services.daemon.process import identify
+from omq.services.daemon.run_state import (
     ProcessState,
     ServiceState,
     State,

@@ -16,13 +16,13 @@ import pytest
 from omq.base.config import ServiceConf, ServiceKind
 from omq.base.errors import Exit, ManagerNotExpected, ManagerUnavailable, TimedOut
 from omq.base.paths import SpoolPaths
-from omq.cli.omq_drain import drain, find, services_by_stage
-from omq.services import pid_file
+from omq.cli.setup.omq_drain import drain, find, services_by_stage
+from omq.services.daemon import pid_file
 from omq.storage.spool import create_spool, lock
 
 DAEMON = """\
 import pathlib, signal, sys
-from omq.services import pid_file
+from omq.services.daemon import pid_file
 path = pathlib.Path(sys.argv[1])
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -33,7 +33,7 @@ signal.pause()
 BODY = """\
 import sys
 from omq.cli import launch
-from omq.services import daemon
+from omq.services.daemon import daemon
 
 how = sys.argv[1]
 if how == "late":

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from omq.base.event_log import EventLog
-from omq.services.backoff import Backoff
-from omq.services.reader_group import ReaderGroup
+from omq.services.daemon.restart_backoff import Backoff
+from omq.services.readers.group import ReaderGroup
 
 
 @pytest.mark.parametrize("before", range(6))

@@ -16,8 +16,8 @@ import pytest
 
 from omq.base.errors import Exit
 from omq.base.settings import KEYS
-from omq.services.notify_socket import Notice, NotifySocket
-from omq.services.run_state import ServiceState, State, read_service
+from omq.services.daemon.run_state import ServiceState, State, read_service
+from omq.services.supervise.notify_socket import Notice, NotifySocket
 from omq.storage.spool import create_spool
 
 BOUND_S = 30.0

@@ -14,14 +14,11 @@ import pytest
 
 from omq.base.config import ServiceConf, ServiceKind
 from omq.base.errors import ManagerUnavailable, SpoolLocked
-from omq.services.backoff import Backoff
-from omq.services.control_client import ControlConnection
-from omq.services.exit_text import exit_text
-from omq.services.lock import holder
-from omq.services.notify import Notifier, forget_environment
-from omq.services.notify_socket import NotifySocket
-from omq.services.plan import start_order, stop_stage
-from omq.services.run_state import (
+from omq.services.daemon.exit_text import exit_text
+from omq.services.daemon.lock import holder
+from omq.services.daemon.notify import Notifier, forget_environment
+from omq.services.daemon.restart_backoff import Backoff
+from omq.services.daemon.run_state import (
     ProcessState,
     ServiceState,
     State,
@@ -30,7 +27,10 @@ from omq.services.run_state import (
     read_supervisor,
     write_state,
 )
-from omq.services.signals import Signals, blocked
+from omq.services.daemon.signals import Signals, blocked
+from omq.services.supervise.control_client import ControlConnection
+from omq.services.supervise.daemon_plan import start_order, stop_stage
+from omq.services.supervise.notify_socket import NotifySocket
 from omq.storage.spool import lock
 
 

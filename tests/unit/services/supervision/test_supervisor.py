@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from omq.base.errors import BadRequest, ConfigError, Exit, ServiceUnknown
-from omq.services.process import ProcessId
-from omq.services.run_state import State, SupervisorState, read_supervisor
+from omq.services.daemon.process import ProcessId
+from omq.services.daemon.run_state import State, SupervisorState, read_supervisor
 
 Supervise = Callable[..., Any]
 

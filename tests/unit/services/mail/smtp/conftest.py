@@ -18,11 +18,11 @@ import pytest
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.services.daemon import DaemonContext
-from omq.services.notify import Notifier
-from omq.services.options import Location
-from omq.services.signals import Signals
-from omq.services.smtp_server import PORT_FILE, SmtpServer
+from omq.services.daemon.daemon import DaemonContext
+from omq.services.daemon.notify import Notifier
+from omq.services.daemon.options import Location
+from omq.services.daemon.signals import Signals
+from omq.services.mail.smtp_server import PORT_FILE, SmtpServer
 
 ROUTES = "[local]\ndomains = here.test\n[aliases]\nlist@other.test = a\n"
 TIMEOUT_S = 10

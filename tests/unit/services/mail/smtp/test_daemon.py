@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from omq.base.errors import ConfigError, ManagerUnavailable, PortInUse
-from omq.services.daemon import DaemonContext
-from omq.services.smtp_server import PORT_FILE, SmtpServer
+from omq.services.daemon.daemon import DaemonContext
+from omq.services.mail.smtp_server import PORT_FILE, SmtpServer
 
 TEXT = b"Subject: x\r\n\r\n.hello\r\n..\r\n"
 TIMEOUT_S = 10

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from omq.base import errors
-from omq.services.smtp_intake import reply_to
-from omq.services.smtp_session import SmtpSession
+from omq.services.mail.smtp_intake import reply_to
+from omq.services.mail.smtp_session import SmtpSession
 
 TEXT = b"Subject: x\r\n\r\n.hello\r\n..\r\n"
 TIMEOUT_S = 10

@@ -1,0 +1,56 @@
+"""What ran in none of CI's places: `outcomes.py left|check FILE...` (pytest --outcomes FILE).
+
+left: prints the tests that ran nowhere so far, for another place. check: prints them with the
+reason, by reason; exit code 1 when one is not among those that may be left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+MAY_BE_LEFT_OUT = {
+    "OMQ_CRASH_LONG": "hours of it: make crash",
+    "no memory cgroup of version 1": "depends on the kernel's settings",
+    "the kernel does not give a chosen pid": "depends on the kernel",
+}
+"""A part of the reason of a skip -> why it may stand."""
+
+
+def nowhere(files: list[str]) -> dict[str, str]:
+    """Test -> why it did not run, for those that ran in none of the places."""
+    reasons: dict[str, str] = {}
+    ran = set()
+    for file in files:
+        for line in Path(file).read_text(encoding="utf-8").splitlines():
+            test, _, why = line.rpartition("\t")
+            if why:
+                reasons[test] = why
+            else:
+                ran.add(test)
+    modules = {test.partition("::")[0] for test in ran}
+    return {test: why for test, why in reasons.items() if test not in ran | modules}
+
+
+def main() -> int:
+    what, *files = sys.argv[1:]
+    found = nowhere(files)
+    if what == "left":
+        print(*found, sep="\n")
+        return 0
+    by_reason: defaultdict[str, list[str]] = defaultdict(list)
+    for test, why in found.items():
+        by_reason[why].append(test)
+    missing = 0
+    for why, tests in by_reason.items():
+        stands = next((text for part, text in MAY_BE_LEFT_OUT.items() if part in why), "")
+        missing += 0 if stands else len(tests)
+        print(f"{len(tests):>5} ran nowhere: {why} ({stands or 'NOT ALLOWED'})")
+        if not stands:
+            print(*(f"        {test}" for test in tests), sep="\n")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

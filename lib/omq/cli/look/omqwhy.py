@@ -1,0 +1,192 @@
+"""omqwhy: why a message does not move, and the evidence.
+
+It looks at the index (or the files of a dead instance), the readers, and for a poisoned message at
+the journal. Nothing is changed and the queue manager is not asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from omq.base import clock
+from omq.base.clock import NS_PER_S, iso_time
+from omq.base.errors import Exit
+from omq.base.names import IDEL, POISON
+from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.progress import looking, reading_history
+from omq.core.index.message_ids import find_qpool
+from omq.core.index.rows import EntryRow, QueueRow, ReaderRow
+from omq.core.index.view import IndexView
+from omq.core.look.look import Look, Origin
+from omq.format.frame_rules import Comes
+from omq.format.index import EntryState, QueueFlag
+from omq.services.daemon.options import Location
+from omq.storage.spool import open_spool
+
+NAME = "omqwhy"
+
+
+@dataclass(slots=True)
+class Answer:
+    """Why a message stays on one queue."""
+
+    entry: EntryRow
+    code: str  # for programs; the codes are a contract
+    text: str
+    hints: list[str] = field(default_factory=list)
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code: 1 when there is no such message."""
+    options = parser().parse_args(argv)
+    location = existing(options)
+    found = False
+    with looking(NAME, location.paths) as seen:
+        uuid = open_spool(location.paths.root).uuid
+        for text in options.message:
+            qpool = find_qpool(text, uuid, seen.view, location.paths)
+            answers = list(explain(location, seen, qpool or 0))
+            found |= bool(answers)
+            if not answers:
+                lost = f", or it is one of {len(seen.findings)} damaged places" if (
+                    seen.findings) else ""
+                say(NAME, f"no message {text} waits here{lost} (omqlog --message tells what became "
+                    "of it)")
+            _show(answers, as_json=options.json)
+    return Exit.OK if found else Exit.NO
+
+
+def _show(answers: list[Answer], *, as_json: bool) -> None:
+    for answer in answers:
+        if as_json:
+            print_json(record(answer))
+        else:
+            sys.stdout.write("\n".join((*lines(answer), "")))
+
+
+def explain(location: Location, seen: Look, qpool: int) -> Iterator[Answer]:
+    """An answer for each queue that the message is on."""
+    view = seen.view
+    queues = {row.name: row for row in view.queues()}
+    readers = view.readers()
+    for entry in view.of_message(qpool):
+        answer = _why(view, entry, queues.get(entry.queue), readers)
+        if entry.queue == POISON:
+            answer.evidence = _evidence(location, qpool)
+        if seen.origin in (Origin.LEFT_OVER, Origin.FILES):
+            answer.hints.append("the queue manager does not run: nothing moves (omrc starts it)")
+        elif seen.origin is Origin.HUNG:
+            answer.hints.append("the queue manager hangs: nothing moves")
+        yield answer
+
+
+def _why(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list[ReaderRow]
+         ) -> Answer:
+    now = clock.wall_ns()
+    mine = [reader for reader in readers if reader.queue == entry.queue]
+    if entry.queue == POISON:
+        return Answer(entry, "poison", f"{entry.attempts} attempts failed; it is on POISON until "
+                      "somebody looks", ["omrequeue ID sends it back to where it failed"])
+    if entry.queue == IDEL and entry.state is EntryState.DEFERRED:
+        return Answer(entry, "deleted", "an operator deleted it; it is gone at "
+                      f"{iso_time(entry.until_ns)}", ["omqdump --undo ID brings it back"])
+    if entry.state is EntryState.HELD:
+        return Answer(entry, "held", f"an operator holds it since {iso_time(entry.until_ns)}"
+                      if entry.until_ns else "an operator holds it", ["omrelease ID"])
+    if entry.state is EntryState.DEFERRED:
+        after = f" after {entry.attempts} failed attempts" if entry.attempts else ""
+        left_s = max(0, (entry.until_ns - now) // NS_PER_S)
+        return Answer(entry, "deferred", f"deferred until {iso_time(entry.until_ns)}, {left_s} s "
+                      f"from now{after}", ["omrelease ID makes it ready at once"])
+    if entry.state is EntryState.ACTIVE:
+        return _active(entry, mine, now)
+    return _ready(view, entry, queue, mine)
+
+
+def _active(entry: EntryRow, readers: list[ReaderRow], now: int) -> Answer:
+    since_s = max(0, (now - entry.until_ns) // NS_PER_S)
+    for reader in readers:
+        if reader.number == entry.reader:
+            return Answer(entry, "active", f"reader {reader.name} (pid {reader.pid}) has it since "
+                          f"{since_s} s, lease {entry.lease}",
+                          [f"omfreeq {entry.queue} -p {reader.pid} takes all its messages back"])
+    return Answer(entry, "limbo", "its reader is not here: it may come back and finish it, else "
+                  "the message counts one failed attempt soon")
+
+
+def _ready(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list[ReaderRow]
+           ) -> Answer:
+    if queue is not None and queue.flags & QueueFlag.SUSPENDED:
+        return Answer(entry, "get_inhibited", "queues.conf inhibits get on its queue",
+                      ["set get = allowed in queues.conf and reload"])
+    ahead = 0
+    for raw in view.raw_entries(entry.queue):
+        if raw[0] == entry.number:
+            break
+        ahead += raw[1][1] == EntryState.READY
+    if not readers:
+        return Answer(entry, "no_reader", f"nobody reads its queue; {ahead} ready messages are "
+                      "ahead of it", ["omstat -s tells which service is off"])
+    busy = sum(reader.active > 0 for reader in readers)
+    if busy == len(readers):
+        return Answer(entry, "readers_busy", f"all {busy} readers of its queue have messages; "
+                      f"{ahead} ready messages are ahead of it",
+                      ["omqadvise tells whether more readers would help"])
+    return Answer(entry, "ready", f"it is ready and next but {ahead}; {len(readers)} readers, "
+                  f"{busy} of them busy")
+
+
+def _evidence(location: Location, qpool: int) -> dict[str, Any]:
+    """The packet of its last POISON frame."""
+    found: dict[str, Any] = {}
+    with reading_history(NAME, location.paths) as history:
+        for each in history.of_message(qpool):
+            if each.rule.comes is Comes.TARGET:
+                try:
+                    packet = json.loads(each.text)
+                except ValueError:
+                    packet = {"text": each.text}
+                found = {"lsn": each.lsn, "time": iso_time(each.time_ns),
+                         **(packet if isinstance(packet, dict) else {})}
+    return found
+
+
+def lines(answer: Answer) -> Iterator[str]:
+    """The reason, what it rests on, and what to do."""
+    entry = answer.entry
+    yield (f"{entry.message.qpool} on {entry.queue} ({entry.state.name.lower()}, priority "
+           f"{entry.priority}): {answer.text}")
+    if entry.message.replayed:
+        yield "    it was replayed from POISON before"
+    for name, value in answer.evidence.items():
+        yield f"    {name} = {value}"
+    for hint in answer.hints:
+        yield f"    -> {hint}"
+
+
+def record(answer: Answer) -> dict[str, Any]:
+    """The JSON object of an answer: a contract, keys are only added."""
+    entry = answer.entry
+    return {"qpool_id": entry.message.qpool, "queue": entry.queue, "why": answer.code,
+            "text": answer.text, "state": entry.state.name.lower(), "priority": entry.priority,
+            "failed_attempts": entry.attempts, "replayed": entry.message.replayed,
+            "evidence": answer.evidence, "hints": answer.hints}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Its options."""
+    found = tool_parser(
+        NAME, "Tell why a message does not move, and what to do.",
+        """
+        omqwhy 956
+        omqwhy 956 957 --json
+        """)
+    found.add_argument("message", nargs="+", metavar="ID", help="QPoolIds or message ids")
+    add_json(found)
+    return found

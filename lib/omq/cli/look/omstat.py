@@ -1,0 +1,135 @@
+"""omstat: the state of the daemons (-a), of the services (-s), of their auxiliary readers (-p).
+
+Columns as in the original: title, state, since when (the time if it was today, else month.day.year)
+or NON-STOP, number of auxiliary readers that run. Below: what to do about a daemon that is stopped
+by a signal or hangs, and low disk space. Needs no running daemon.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+from omq.base import clock
+from omq.base.config import ServiceKind
+from omq.base.errors import AccessDenied, ManagerUnavailable
+from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.look.service_status import Status, Word, all_status, is_service
+from omq.core.look.look import Origin, Source, look
+from omq.core.look.space import UNKNOWN
+from omq.format.index import IndexHeader
+
+NAME = "omstat"
+_TITLE_WIDTH = 25
+_STATE_WIDTH = 18
+_SINCE_WIDTH = 17
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    location = existing(options)
+    found, told = all_status(location), UNKNOWN
+    with suppress(ManagerUnavailable, AccessDenied), look(location.paths, Source.SEGMENT) as seen:
+        told = seen.space
+        if seen.origin is Origin.HUNG:
+            found = [_hung(each, seen.view.header) for each in found]
+    if options.services or options.auxiliaries:
+        found = [each for each in found if is_service(each)]
+    if options.json:
+        for each in found:
+            print_json(record(each) | told.record())
+    else:
+        sys.stdout.write(listing(found, auxiliaries=options.auxiliaries, now=time.time()))
+        for line in filter(None, (*map(advice, found), told.note)):
+            sys.stdout.write(line + "\n")
+    return 0
+
+
+def _hung(status: Status, header: IndexHeader | None) -> Status:
+    """The queue manager does not move, though its process runs, which the index names: it may be
+    one that nobody supervises."""
+    if status.conf.kind is not ServiceKind.MANAGER or header is None:
+        return status
+    stopped = clock.process_state(header.pid) in clock.STOPPED
+    return replace(status, state=Word.SUSPENDED if stopped else Word.HUNG, pid=header.pid)
+
+
+def advice(status: Status) -> str:
+    """What to do about a daemon that runs and does not work, or that no restart mends; empty for
+    others."""
+    if status.state is Word.SUSPENDED:
+        return (f"{status.conf.title} (process {status.pid}) is stopped by a signal: "
+                f"'kill -CONT {status.pid}' lets it go on")
+    if status.state is Word.HUNG:
+        return (f"{status.conf.title} (process {status.pid}) runs but does not move: "
+                f"'kill -ABRT {status.pid}' ends it with a trace, its supervisor starts the next")
+    if status.given_up and status.text:
+        return f"{status.conf.title} is not started again: {status.text}"
+    return ""
+
+
+def listing(found: Iterable[Status], *, auxiliaries: bool, now: float) -> str:
+    """The table; `now` decides what "today" is."""
+    lines = []
+    for each in found:
+        state = each.auxiliary_state if auxiliaries else each.state
+        title = each.conf.title[: _TITLE_WIDTH - 1]
+        count = str(each.auxiliaries_running) if is_service(each) else ""
+        since = "NON-STOP" if each.conf.nonstop else since_text(each.since, now)
+        line = f"{title:<{_TITLE_WIDTH}}{state:<{_STATE_WIDTH}}{since:<{_SINCE_WIDTH}}{count}"
+        lines.append(line.rstrip() + "\n")
+    return "".join(lines)
+
+
+def since_text(since: float | None, now: float) -> str:
+    """HH:MM:SS today, MM.DD.YY before (local time), nothing for never."""
+    if since is None:
+        return ""
+    then, today = time.localtime(since), time.localtime(now)
+    same_day = (then.tm_year, then.tm_yday) == (today.tm_year, today.tm_yday)
+    return time.strftime("%H:%M:%S" if same_day else "%m.%d.%y", then)
+
+
+def record(status: Status) -> dict[str, object]:
+    """The JSON object of one service: a contract, keys are only added."""
+    since = None if status.since is None else clock.iso_time(int(status.since * clock.NS_PER_S))
+    return {
+        "service": status.conf.name,
+        "title": status.conf.title,
+        "state": status.state,
+        "since": since,
+        "nonstop": status.conf.nonstop,
+        "pid": status.pid,
+        "queue": status.conf.queue,
+        "auxiliary_state": status.auxiliary_state,
+        "auxiliaries": status.auxiliaries,
+        "auxiliaries_running": status.auxiliaries_running,
+        "restarts": status.restarts,
+        "text": status.text,
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(
+        NAME,
+        "Show the state of an instance's daemons and services.",
+        """
+        omstat -a
+        omstat -s -p --instance test
+        omstat -a --json
+        """,
+    )
+    parser.add_argument("-a", dest="all", action="store_true", help="all daemons (the default)")
+    parser.add_argument(
+        "-s", dest="services", action="store_true", help="the services that read a queue"
+    )
+    parser.add_argument(
+        "-p", dest="auxiliaries", action="store_true", help="the state of their auxiliary readers"
+    )
+    add_json(parser)
+    return parser

@@ -1,0 +1,1 @@
+"""Commands that change an instance or its messages."""

@@ -1,0 +1,161 @@
+"""omq-archive: make archive files of retired journal files, and remove what is too old.
+
+One run does what there is to do and ends: a timer starts it each hour. It may run beside the
+daemons and may be killed at any point; the next run goes on. Two runs exclude each other by a lock.
+
+Exit codes: 0; 65 when an archive file does not give its journal file back (that one stays, the
+others are done); 75 when another run holds the lock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+
+from omq.base import clock, event_log, events
+from omq.base.config import load_settings
+from omq.base.errors import Damaged, Exit, InputUnreadable
+from omq.base.event_log import EventLog
+from omq.base.settings import Settings
+from omq.cli.common import add_json, locate, print_json, tool_parser
+from omq.format.archive import BODIES_MAGIC, ArchiveHeader
+from omq.format.findings import Finding
+from omq.storage import archiver, durable
+from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
+from omq.storage.archive_file import ArchiveFile, open_archive, rebuild
+from omq.storage.files import open_file, write_new_file
+from omq.storage.journal import numbers_in
+from omq.storage.spool import SpoolInfo, lock, open_spool
+
+NAME = "omq-archive"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    location = locate(options)
+    if options.list or options.rebuild is not None:
+        info = open_spool(location.paths.root)
+        return _list(info, json=options.json) if options.list else _rebuild(info, options)
+    info = open_spool(location.paths.root, writer=True)
+    settings = load_settings(location.conf_dir)
+    holder = lock(info.paths.archive / "lock", NAME)
+    log = EventLog(NAME, info.paths.event_log, stderr=not options.quiet)
+    try:
+        return run(info, settings, log, now_ns=clock.wall_ns(), dry=options.dry_run)
+    finally:
+        holder.close()
+        log.close()
+
+
+def run(info: SpoolInfo, settings: Settings, log: EventLog, *, now_ns: int, dry: bool) -> int:
+    """Convert, then prune; the exit code."""
+    paths = info.paths
+    named = archiver.named_by_pool(paths, info.uuid)
+    needed = set() if named is None else named
+    code = Exit.OK
+    bodies = settings.archive_bodies_days > 0 or named is None
+    for number in archiver.pending(paths):
+        if dry:
+            sys.stdout.write(f"archive {number:010d}.jnl\n")
+            continue
+        try:
+            done = archiver.convert(paths, settings, info.uuid, number, keep=number in needed,
+                                    bodies=bodies)
+        except FileNotFoundError:
+            continue  # another hand was faster
+        except Damaged as error:
+            log.event(events.FAILED, event_log.ERROR, at="archive", reason=str(error))
+            code = Exit.DATA
+            continue
+        for finding in done.findings:
+            log.event(events.ARCHIVE_DAMAGED, event_log.ERROR, reason=str(finding))
+        if not done.kept:
+            log.event(events.JOURNAL_ARCHIVED, file=archive_name(number), frames=done.frames,
+                      journal_bytes=done.journal_bytes, bytes=done.archive_bytes)
+    if named is None:
+        log.event(events.ARCHIVE_DAMAGED, event_log.ERROR, reason="a record of the message pool "
+                  "cannot be read, or a pool file is not what the last checkpoint left: any body "
+                  "may be needed, nothing is removed; see omqcheck")
+        return Exit.DATA
+    gone, dropped = archiver.prunable(paths, settings, now_ns, needed)
+    for number in (*gone, *dropped):
+        suffix = FRAMES_SUFFIX if number in gone else BODIES_SUFFIX
+        if dry:
+            sys.stdout.write(f"remove {archive_name(number, suffix)}\n")
+            continue
+        archiver.remove(paths, number, bodies_only=number in dropped)
+        log.event(events.ARCHIVE_PRUNED, file=archive_name(number, suffix))
+    return code
+
+
+def _list(info: SpoolInfo, *, json: bool) -> int:
+    for number in numbers_in(info.paths.archive, FRAMES_SUFFIX):
+        header = archiver.read_head(info.paths, number)
+        bodies = durable.status(info.paths.archive / archive_name(number, BODIES_SUFFIX))
+        record: dict[str, object] = {"file": archive_name(number), "bodies": bodies is not None}
+        if isinstance(header, ArchiveHeader):
+            record |= {"first_lsn": header.first_lsn, "last_lsn": header.last_lsn,
+                       "frames": header.frames, "journal_bytes": header.journal_bytes,
+                       "from": clock.iso_time(header.time_min),
+                       "to": clock.iso_time(header.time_max)}
+        elif header is not None:
+            record["damage"] = str(header)
+        if json:
+            print_json(record)
+        else:
+            said = "  ".join(f"{value}" for key, value in record.items() if key != "bodies")
+            sys.stdout.write(said + ("" if bodies else "  without bodies") + "\n")
+    return Exit.OK
+
+
+def _rebuild(info: SpoolInfo, options: argparse.Namespace) -> int:
+    """The journal file out of its archive."""
+    with contextlib.ExitStack() as files:
+        oma = _open(info, options.rebuild, FRAMES_SUFFIX, files)
+        assert oma is not None
+        found = rebuild(oma, _open(info, options.rebuild, BODIES_SUFFIX, files))
+    if isinstance(found, Finding):
+        raise Damaged(file=archive_name(options.rebuild), offset=found.offset, reason=found.reason)
+    write_new_file(options.to, [found]).close()
+    return Exit.OK
+
+
+def _open(info: SpoolInfo, number: int, suffix: str, files: contextlib.ExitStack
+          ) -> ArchiveFile | None:
+    path = info.paths.archive / archive_name(number, suffix)
+    try:
+        file = open_file(path)
+    except FileNotFoundError as error:
+        if suffix == BODIES_SUFFIX:
+            return None
+        raise InputUnreadable(file=path, reason="there is no such archive file") from error
+    files.callback(file.close)
+    magic = {"magic": BODIES_MAGIC} if suffix == BODIES_SUFFIX else {}
+    found = open_archive(file, path.name, **magic)
+    if isinstance(found, Finding):
+        raise Damaged(file=path, offset=found.offset, reason=found.reason)
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(
+        NAME,
+        "Make archive files of retired journal files; remove old ones as omq.conf [archive] says.",
+        """
+        omq-archive
+        omq-archive --dry-run
+        omq-archive --list --json
+        omq-archive --rebuild 42 --to /var/tmp/0000000042.jnl
+        """,
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
+    parser.add_argument("--quiet", action="store_true", help="events only to logs/events.log")
+    parser.add_argument("--list", action="store_true", help="list the archive files")
+    parser.add_argument("--rebuild", metavar="NUMBER", type=int, help="get a journal file back")
+    parser.add_argument("--to", metavar="FILE", type=Path, default=Path("rebuilt.jnl"),
+                        help="where --rebuild writes it (default: %(default)s)")
+    add_json(parser)
+    return parser

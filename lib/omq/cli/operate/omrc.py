@@ -1,0 +1,152 @@
+"""omrc: starts an instance, by its systemd units or, with --embedded, as its supervisor.
+
+Under systemd it forgets earlier failures, starts the queue manager and says at once if that fails,
+then the rest; it returns when all is ready. `omrc --embedded` is for machines without systemd: it
+makes the spool if there is none and stays in the foreground. It ends after SIGTERM, ^C or omshut,
+when everything is down; exit code 78 if the queue manager cannot start for its configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import closing
+from functools import partial
+
+from omq.base import modes, side_files
+from omq.base.config import ServiceConf, load_services, load_settings
+from omq.base.errors import BadRequest, Exit, NeedsRepair
+from omq.base.event_log import EventLog, Level
+from omq.base.paths import SpoolPaths
+from omq.cli.common import Location, locate, say, tool_parser
+from omq.cli.operate.noting import add_reason, note_command
+from omq.cli.operate.service_control import is_up, state_of
+from omq.services.daemon.signals import Signals
+from omq.services.supervise import systemctl
+from omq.services.supervise.daemon_plan import Limits, command, environment, is_core, start_order
+from omq.services.supervise.nursery import Nursery
+from omq.services.supervise.supervisor import Setup, Supervisor
+from omq.storage.spool import create_spool, refuse_headless
+
+NAME = "omrc"
+# What an administrator may have put into a directory that is to become a spool.
+_PREPARED = frozenset({"conf", "lost+found"})
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    location = locate(options)
+    if not options.embedded:
+        return start_units(location, options.reason, nonstop_only=options.nonstop)
+    os.umask(modes.UMASK)
+    settings = load_settings(location.conf_dir)
+    prepare_spool(location.paths, init=options.init)
+    log = EventLog(
+        NAME, location.paths.event_log, level=Level[settings.event_level],
+        stderr=options.foreground_log or "JOURNAL_STREAM" in os.environ,
+    )  # fmt: skip
+    side_files.report_to(log.side_files)
+    nursery = Nursery(environment(os.environ), log)
+    with closing(nursery):
+        nursery.begin()  # it imports while we go on
+        note_command(location, f"{NAME} --embedded", options.reason)
+        setup = _setup(location, options, Limits.of(settings), nursery)
+        supervisor = Supervisor(setup, Signals(), log, partial(say, NAME))
+        say(NAME, f"starting in {location.paths.root}, configuration from {location.conf_dir}")
+        code = supervisor.run()
+    say(NAME, "all daemons are stopped")
+    return code
+
+
+def start_units(location: Location, reason: str, *, nonstop_only: bool) -> int:
+    """Start the units of this instance; 1 when a service did not come up. SystemctlFailed."""
+    managed = systemctl.managed(location.paths)
+    if managed is None:
+        none = f"no units run {location.paths.root}: 'omq setup' installs them, omrc --embedded"
+        raise BadRequest(reason=f"{none} needs none")
+    services = start_order(
+        load_services(location.conf_dir).values(), nonstop_only=nonstop_only
+    )
+    units = [managed.unit(each.name) for each in services]
+    systemctl.reset_failed([*units, managed.drain])
+    for each in services:
+        if is_core(each):  # one by one: the first failure is the reason
+            systemctl.call(["start", managed.unit(each.name)])
+            say(NAME, f"{each.title} is started")
+    note_command(location, f"{NAME} -n" if nonstop_only else NAME, reason, len(services))
+    rest = [managed.drain] if nonstop_only else [managed.target]
+    systemctl.call(["start", *rest, *(units if nonstop_only else [])])
+    code = Exit.OK
+    for each in services:
+        status = state_of(location, each)
+        if not is_up(status):
+            say(NAME, f"{each.title}: {status.state}")
+            code = Exit.NO
+    if code == Exit.OK:
+        say(NAME, f"{managed.target}: all {len(services)} services are started")
+    return code
+
+
+def prepare_spool(paths: SpoolPaths, *, init: bool) -> None:
+    """Make the spool where there is none; refuse a directory that is something else.
+
+    NeedsRepair, SpoolOwner, NewerFormat, Damaged.
+    """
+    if not paths.uuid.exists():
+        refuse_headless(paths)
+        found = sorted(set(os.listdir(paths.root)) - _PREPARED) if paths.root.is_dir() else []
+        if found and not init:
+            reason = f"it is no spool and not empty ({found[0]} ...)"
+            redo = f"{NAME} --embedded --init --spool {paths.root}"
+            raise NeedsRepair(path=paths.root, reason=reason, command=redo)
+        say(NAME, f"making the spool {paths.root}")
+    create_spool(paths.root)  # checks an old one, and makes again what a reboot took away
+
+
+def _setup(location: Location, options: argparse.Namespace, limits: Limits,
+           nursery: Nursery) -> Setup:
+    arguments = location.arguments()
+    if options.foreground_log:
+        arguments.append("--foreground-log")
+
+    def services() -> list[ServiceConf]:
+        nursery.forgive()  # also called at a reload
+        found = load_services(location.conf_dir).values()
+        return start_order(found, nonstop_only=options.nonstop)
+
+    return Setup(
+        paths=location.paths,
+        limits=limits,
+        services=tuple(services()),
+        reread=services,
+        command=command(arguments),
+        environ=environment(os.environ),
+        launch=nursery.launch,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(
+        NAME,
+        "Start an instance of omq, by systemd or as its supervisor in the foreground.",
+        """
+        omrc
+        omrc --embedded --spool /var/tmp/spool
+        omrc --embedded --instance test -n
+        """,
+    )
+    parser.add_argument(
+        "--embedded", action="store_true", help="be the supervisor (no systemd needed)"
+    )
+    parser.add_argument(
+        "--init", action="store_true", help="make the spool even in a directory that is not empty"
+    )
+    parser.add_argument(
+        "-n", "--nonstop", action="store_true", help="start only the NON-STOP daemons"
+    )
+    add_reason(parser)
+    parser.add_argument(
+        "--foreground-log", action="store_true", help="show the daemons' events on stderr"
+    )
+    return parser

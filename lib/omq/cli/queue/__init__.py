@@ -1,0 +1,1 @@
+"""Commands for messages: put them, read them, take them over from elsewhere."""

@@ -1,0 +1,220 @@
+"""omsend: puts messages on queues and prints their ids, one a line; with -t it submits mail.
+
+    omsend QUEUE[,QUEUE...] [FILE...]     each FILE is a message; none or '-' is the standard input
+    omsend -t [-f SENDER] [ADDRESS...]    a mail on the standard input, as sendmail takes it
+
+An id is printed when its message is acknowledged, so after an error in the middle the ids printed
+are those of the messages that are there. What the options do not say (priority, persistence) and
+how long a body may be says the queue manager, for the first queue: what stands in its configuration
+and it has not taken up yet is nothing to a client.
+
+Errors: InputUnreadable, MessageTooLong, BadName, BadPriority, BadProperty, BadRequest before
+anything is put; else those of the client library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import BinaryIO, Final
+
+import omq
+from omq.base import limits
+from omq.base.config import client_settings
+from omq.base.errors import (
+    BadProperty,
+    BadRequest,
+    InputUnreadable,
+    MessageTooLong,
+)
+from omq.base.names import (
+    ROUTER,
+    check_property_name,
+    check_queue_name,
+    parse_message_id,
+    parse_priority,
+)
+from omq.base.paths import existing_spool
+from omq.base.settings import Settings
+from omq.cli.common import locate, say, seconds, tool_parser
+from omq.cli.queue.mail_submission import submission
+
+NAME: Final = "omsend"
+STDIN: Final = "-"
+_MESSAGE_ID_DIGITS: Final = 2 * limits.MESSAGE_ID_BYTES
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    location = locate(options)
+    existing_spool(location.paths.root)
+    settings = client_settings(location.conf_dir)
+    message = _mail(options, settings) if options.mail else _outline(options)
+    patience_s = float(settings.reconnect_grace_s if options.timeout is None else options.timeout)
+    # A manager that is just being restarted is waited for.
+    with omq.connect(spool=location.paths.root, name=NAME, timeout_s=patience_s,
+                     waiting=partial(say, NAME)) as connection:
+        for body in [message.body] if options.mail else _bodies(options, connection):
+            message_id = connection.put(
+                message.queues, body, priority=message.priority,
+                properties=message.properties, persistent=message.persistent,
+                correlation_id=message.correlation_id, expiry_s=message.expiry_s,
+                reply_to=message.reply_to, delay_s=message.delay_s,
+            )  # fmt: skip
+            sys.stdout.write(f"{message_id}\n")
+            sys.stdout.flush()
+    return 0
+
+
+def _outline(options: argparse.Namespace) -> omq.Outgoing:
+    """All of the messages but their bodies, and the first file can be opened."""
+    if not options.words:
+        raise BadRequest(reason="no queue is named; see omsend --help")
+    found = omq.Outgoing(
+        queues=tuple(check_queue_name(name) for name in options.words[0].split(",")),
+        priority=options.priority,
+        properties=_properties(options.property),
+        persistent=options.persistent,
+        correlation_id=_correlation_id(options.correlation_id),
+        expiry_s=options.expiry,
+        reply_to=options.reply_to,
+        delay_s=options.defer,
+    )
+    first = (options.words[1:] or [STDIN])[0]
+    if first != STDIN:
+        _check_readable(first)
+    return found
+
+
+def _bodies(options: argparse.Namespace, connection: omq.Connection) -> Iterator[bytes]:
+    """Each read when the one before it is put, and no further than the first queue takes it."""
+    queue = str(options.words[0]).partition(",")[0]
+    limit = connection.length_max(queue)
+    for name in options.words[1:] or [STDIN]:
+        yield _read(name, limit, queue)
+
+
+def _mail(options: argparse.Namespace, settings: Settings) -> omq.Outgoing:
+    text = _read(STDIN, settings.smtp_message_bytes_max, ROUTER)
+    mail = submission(text, options.words, options.sender, settings)
+    return omq.Outgoing(
+        body=mail.body,
+        queues=(ROUTER,),
+        priority=mail.priority if options.priority is None else options.priority,
+        persistent=True,
+        properties=_properties(options.property) | mail.envelope.properties(),
+        correlation_id=_correlation_id(options.correlation_id),
+        delay_s=options.defer,
+    )
+
+
+def _read(name: str, limit: int, queue: str) -> bytes:
+    """The whole input, never more than `limit` bytes of it in memory."""
+    try:
+        if name == STDIN:
+            return _bounded(sys.stdin.buffer, limit, queue)
+        with open(name, "rb") as stream:
+            return _bounded(stream, limit, queue)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputUnreadable(file="standard input" if name == STDIN else name,
+                              reason=reason) from error
+
+
+def _check_readable(name: str) -> None:
+    """A file can be opened. Others are not: whoever writes into a pipe would find it closed."""
+    try:
+        if stat.S_IFMT(os.stat(name).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+            open(name, "rb").close()
+    except OSError as error:
+        raise InputUnreadable(file=name, reason=error.strerror or str(error)) from error
+
+
+def _bounded(stream: BinaryIO, limit: int, queue: str) -> bytes:
+    data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise MessageTooLong(size=f"more than {limit}", queue=queue, limit=limit)
+    return data
+
+
+def _properties(words: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise BadProperty(name=name, rule="written as NAME=VALUE")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:  # bytes of the command line that are not UTF-8
+            raise BadProperty(name=name, rule="a value of UTF-8 text") from error
+        found[check_property_name(name)] = value
+    return found
+
+
+def _correlation_id(text: str) -> bytes:
+    """48 hexadecimal digits are the id of another message, anything else stands for itself."""
+    if len(text) == _MESSAGE_ID_DIGITS:
+        return parse_message_id(text)
+    identifier = text.encode("utf-8", "surrogateescape")
+    if len(identifier) > limits.CORRELATION_ID_BYTES:
+        rule = f"{_MESSAGE_ID_DIGITS} hexadecimal digits or at most {limits.CORRELATION_ID_BYTES}"
+        raise BadRequest(reason=f"a correlation id is {rule} bytes of text")
+    return identifier
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(
+        NAME,
+        "Put messages on queues and print their ids; with -t submit a mail.",
+        """
+        echo hello | omsend ORDERS
+        omsend ORDERS,AUDIT --priority urgent --property customer=42 order1.xml order2.xml
+        omsend ORDERS --correlation-id 4f4d51310000000000000000000000000000000000000007 reply.xml
+        omsend -t -f billing@example.org < invoice.eml
+        (echo 'To: bob'; echo 'Subject: disk'; echo; df) | omsend -t
+        """,
+    )
+    parser.usage = (
+        "omsend [OPTION...] QUEUE[,QUEUE...] [FILE...]\n"
+        "       omsend [OPTION...] -t [-f SENDER] [ADDRESS...]"
+    )
+    parser.add_argument("words", nargs="*", metavar="QUEUE and FILEs, or ADDRESSes",
+                        help="with several queues the message is on all of them; FILE '-' or none:"
+                        " the standard input")  # fmt: skip
+    _add_message_options(parser)
+    mail = parser.add_argument_group("mail")
+    mail.add_argument("-t", dest="mail", action="store_true",
+                      help="take a mail from the standard input, its recipients from To, Cc and"
+                      " Bcc and from the arguments; Bcc is removed")  # fmt: skip
+    mail.add_argument("-f", dest="sender", metavar="SENDER",
+                      help="envelope sender ('' or '<>': none); default: the user at this host")
+    mail.add_argument("-i", "-oi", dest="ignored", action="store_true",
+                      help="as in sendmail; a line with a dot never ends the input here")
+    return parser
+
+
+def _add_message_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--timeout", metavar="S", type=seconds,
+                        help="wait at most this long for a queue manager that is away"
+                        " (default: reconnect_grace_s)")
+    group = parser.add_argument_group("message")
+    group.add_argument("--priority", metavar="P", type=parse_priority,
+                       help="0 to 9 (first), or urgent (7), normal (4), low (1)")
+    group.add_argument("--property", metavar="NAME=VALUE", action="append", default=[],
+                       help="may be given several times")
+    group.add_argument("--persistent", action="store_true", default=None,
+                       help="to survive every crash, whatever the queue's default is")
+    group.add_argument("--non-persistent", dest="persistent", action="store_false",
+                       help="gone when the queue manager stops, and faster")
+    group.add_argument("--correlation-id", metavar="ID", default="",
+                       help="id of another message, or up to 24 bytes of text")
+    group.add_argument("--reply-to", metavar="QUEUE", default="", help="where answers are expected")
+    group.add_argument("--defer", metavar="S", type=seconds, default=0.0,
+                       help="not handed out before S seconds have passed")
+    group.add_argument("--expiry", metavar="S", type=seconds,
+                       help="of no use to anybody after S seconds")

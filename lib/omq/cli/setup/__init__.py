@@ -1,0 +1,1 @@
+"""omq setup and its neighbours: units, configuration, the order of a stop."""

@@ -1,0 +1,47 @@
+"""omq: what belongs to the instance as a whole and to its units.
+
+    omq setup     installs the units of an instance, or takes them away
+    omq conf      reads the configuration and says what is wrong with it
+    omq drain     stops the daemons in order, without systemd's help (omq-drain.service)
+    omq service   runs the daemon of a section of services.conf (omq-service@.service)
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import omq
+from omq.cli.setup import omq_conf, omq_drain, omq_service, omq_setup
+
+NAME: Final = "omq"
+
+_COMMANDS: Final[dict[str, tuple[Callable[[list[str]], int], str]]] = {
+    "setup": (omq_setup.main, "install the systemd units of an instance, or remove them"),
+    "conf": (omq_conf.main, "check the configuration"),
+    "drain": (omq_drain.main, "stop the daemons in order"),
+    "service": (omq_service.main, "run the daemon of a section of services.conf"),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    options = _parser().parse_args(words[:1])
+    run, _help = _COMMANDS[options.command]
+    return run(words[1:])
+
+
+def _parser() -> argparse.ArgumentParser:
+    shown = "\n".join(f"  {name:<9} {text}" for name, (_run, text) in _COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog=NAME, description="Commands for an omq instance as a whole.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"commands:\n{shown}\n\nexamples:\n  omq setup --dry-run\n  omq conf\n"
+        "  omq setup --help",
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"{NAME} {omq.__version__}")
+    parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND")
+    return parser

@@ -1,0 +1,215 @@
+"""The part of core.check.invariants that only the manager can check: what is private to it.
+
+Free rows, the heaps of due entries, leases and time-outs, return lanes, limbo, readers, pool slots,
+volatile bodies, and whether anybody waits for messages that are there.
+
+Stale items are allowed in lanes and heaps: they are dropped when they come up. Nothing is changed,
+not even a stale item.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from omq.core.check.broken import Report, Rule
+from omq.core.engine.engine import Engine
+from omq.core.engine.state import PERSISTENT, PRIORITIES, Party
+from omq.core.index.slots import Slots, Vector
+from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.location import number_of
+from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
+from omq.storage.slots import SlotAllocator
+from omq.storage.volatile import VolatileBodies
+
+_READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
+_DEFERRED = int(EntryState.DEFERRED)
+
+
+class EngineChecks:
+    """See the module. `run` once, behind IndexChecks."""
+
+    def __init__(self, engine: Engine, parties: Sequence[Party], report: Report) -> None:
+        self._engine, self._core, self._t = engine, engine.core, engine.core.t
+        self._parties = parties
+        self._report = report
+        t = self._t
+        self._high = min(t.entries.high, t.layout.entries)
+        self._state = t.v["e_state"][: self._high]
+
+    def run(self) -> None:
+        """All of it."""
+        t = self._t
+        used = t.v["m_qpool"][: t.layout.messages] != 0
+        self._check_free(t.messages, used, "message")
+        self._check_free(t.entries, t.v["e_state"][: t.layout.entries] != 0, "entry")
+        self._check_heaps()
+        self._check_due()
+        self._check_lanes()
+        self._check_limbo()
+        self._check_parties()
+        self._check_runnable()
+        self._check_rules()
+        self._check_numbers()
+        self._check_slots(np.flatnonzero(used))
+        self._check_volatile(np.flatnonzero(used))
+
+    def _row(self, row: int) -> str:
+        return f"entry {row}"
+
+    def _check_free(self, slots: Slots, used: Vector, what: str) -> None:
+        """Every row below the mark is in use, or free once."""
+        rows, add = self._report.rows, self._report.add
+        high = slots.high
+        if high > slots.capacity or slots.top > high:
+            add(Rule.FREE, what, f"{slots.top} free of {high} of {slots.capacity}")
+            return
+        listed = slots.v_stack[: slots.top].astype(np.int64)
+        inside = listed < high
+        rows(Rule.FREE, ~inside, f"free {what} that was never used", lambda row: f"{what} {row}",
+             listed)
+        count = np.bincount(listed[inside], minlength=high)[:high]
+        rows(Rule.FREE, (count > 0) & used[:high], f"a free {what} is in use",
+             lambda row: f"{what} {row}")
+        rows(Rule.FREE, count > 1, f"{what} is free twice", lambda row: f"{what} {row}")
+        rows(Rule.FREE, (count == 0) & ~used[:high], f"{what} is neither in use nor free",
+             lambda row: f"{what} {row}")
+
+    # time
+
+    def _check_heaps(self) -> None:
+        engine, core = self._engine, self._core
+        heaps: dict[str, Sequence[tuple[Any, ...]]] = {
+            "due": core.due, "leases": core.leases,
+            "timeouts": [item[:2] for item in engine.timeouts.heap],
+            **{f"lane of queue {queue}": lane for queue, lane in core.lanes.items()}}
+        for name, heap in heaps.items():
+            wrong = sum(heap[(i - 1) // 2] > heap[i] for i in range(1, len(heap)))
+            if wrong:
+                self._report.add(Rule.HEAP, name, f"{wrong} items stand above earlier ones")
+
+    def _check_due(self) -> None:
+        """Each deferred entry wakes once."""
+        sequences, leases = self._t.e_sequence, self._t.e_lease
+        valid = Tally(entry for _, entry, sequence, lease in self._core.due
+                      if entry < self._high and self._state[entry] == _DEFERRED
+                      and sequences[entry] == sequence and leases[entry] == lease)
+        for entry in np.flatnonzero(self._state == _DEFERRED).tolist():
+            if valid[entry] != 1:
+                self._report.add(Rule.DUE, self._row(entry), f"{valid[entry]} times to wake it")
+
+    # order
+
+    def _check_lanes(self) -> None:
+        """Each READY entry that is not in its chain stands in its queue's lane. Twice is no harm:
+        one that was held and released, both at its place; the second is dropped when it comes
+        up."""
+        core, t, v, high = self._core, self._t, self._t.v, self._high
+        chain = v["e_queue"][:high].astype(np.int64) * PRIORITIES + v["e_priority"][:high]
+        chain[chain >= len(v["q_head"])] = 0
+        chained = ((v["e_next"][:high] != 0) | (v["e_prev"][:high] != 0)
+                   | (v["q_head"][chain] == np.arange(1, high + 1)))
+        loose = (self._state == _READY) & ~chained
+        valid: Tally[int] = Tally()
+        for queue, lane in core.lanes.items():
+            for minus, sequence, entry in lane:
+                if (entry < high and loose[entry] and t.e_sequence[entry] == sequence
+                        and t.e_queue[entry] == queue and t.e_priority[entry] == -minus):
+                    valid[entry] += 1
+        for entry in np.flatnonzero(loose).tolist():
+            if not valid[entry]:
+                self._report.add(Rule.LANE, self._row(entry), "in no chain and in no lane")
+
+    def _check_runnable(self) -> None:
+        """A reader waits, a message is there, and nothing will bring them together."""
+        t, core = self._t, self._core
+        for queue, line in self._engine.waiters.items():
+            waiting = any(w.waiting for w in (*line.main, *line.auxiliary))
+            if (waiting and t.q_ready[queue] and queue not in core.runnable
+                    and not t.q_flags[queue] & QueueFlag.SUSPENDED):
+                self._report.add(Rule.RUNNABLE, f"queue {queue}",
+                                 f"{t.q_ready[queue]} ready messages, and a reader waits")
+
+    # who has what
+
+    def _check_limbo(self) -> None:
+        limbo, t = self._engine.limbo, self._t
+        lost = np.flatnonzero((self._state == _ACTIVE) & (t.v["e_reader"][: self._high] == 0))
+        for entry in sorted(set(lost.tolist()) - limbo.keys() - self._engine.back.entries):
+            self._report.add(Rule.LIMBO, self._row(entry), "active without a reader")
+        for entry, lease in limbo.items():
+            if entry >= self._high or self._state[entry] != _ACTIVE or t.e_reader[entry]:
+                self._report.add(Rule.LIMBO, self._row(entry), "in limbo, and not handed out")
+            elif (t.e_lease[entry] ^ lease) & 0xFFFFFFFF:
+                self._report.add(Rule.LIMBO, self._row(entry), "in limbo under another lease")
+
+    def _check_parties(self) -> None:
+        readers = self._t.v["e_reader"][: self._high][self._state == _ACTIVE]
+        held = Tally(readers.tolist())
+        known = {party.slot + 1: party for party in (*self._engine.parties.values(),
+                                                     *self._parties)}
+        for number, party in known.items():
+            if party.active != held[number]:
+                self._report.add(Rule.READER, f"reader {party.slot}",
+                                 f"counts {party.active} messages, holds {held[number]}")
+        if self._parties:
+            for number in sorted(held.keys() - known.keys() - {0}):
+                self._report.add(Rule.READER, f"reader {number - 1}",
+                                 f"is gone, and holds {held[number]} messages")
+
+    # the rest
+
+    def _check_rules(self) -> None:
+        t = self._t
+        for queue, rules in self._core.rules.items():
+            flags, name = t.q_flags[queue], t.queue_name(queue)
+            said = (name, bool(flags & QueueFlag.PUT_INHIBITED), bool(flags & QueueFlag.SUSPENDED))
+            if said != (rules.name, not rules.put_allowed, not rules.get_allowed):
+                self._report.add(Rule.QUEUE, f"queue {queue} ({name})", "differs from its rules")
+
+    def _check_numbers(self) -> None:
+        core, counters = self._core, self._t.counters
+        for counter, value in ((Counter.NEXT_QPOOL, core.next_qpool),
+                               (Counter.LAST_LSN, core.block.first_lsn - 1)):
+            if counters[counter] != value:
+                self._report.add(Rule.COUNTER, counter.name, f"{counters[counter]}, not {value}")
+        if core.block.next_qpool != core.next_qpool:
+            self._report.add(Rule.NUMBER, "the journal's next QPoolId",
+                             f"{core.block.next_qpool}, the engine's {core.next_qpool}")
+
+    def _check_slots(self, used: Vector) -> None:
+        """Pool slots of messages are in use, and nothing else is (but what a scan set aside)."""
+        core, t, slots = self._core, self._t, self._core.slots
+        for slot in sorted(core.runs.keys() - set(used.tolist())):
+            self._report.add(Rule.SLOT, f"message {slot}", "is gone, and has a run of records")
+        if not isinstance(slots, SlotAllocator):
+            return
+        wanted: Tally[int] = Tally()
+        for slot in used[t.v["m_record"][used] != NO_RECORD].tolist():
+            file, record = t.m_file[slot], t.m_record[slot]
+            run = core.runs.get(slot, 1)
+            wanted[file] += run
+            if t.m_parts[slot] > run * PARTS_PER_RECORD:
+                self._report.add(Rule.SLOT, f"message {slot}", f"{run} records are too few")
+            if not slots.in_use(file, record, run):
+                self._report.add(Rule.SLOT, f"record {record} of {file}QP",
+                                 f"free, and message {slot} has it")
+        for file in slots.files():
+            if wanted[file] > slots.live(file):
+                self._report.add(Rule.SLOT, f"{file}QP", f"{slots.live(file)} slots in use, "
+                                 f"messages have {wanted[file]}")
+
+    def _check_volatile(self, used: Vector) -> None:
+        core, t = self._core, self._t
+        if not isinstance(core.volatile, VolatileBodies):
+            return
+        fleeting = used[t.v["m_flags"][used] & PERSISTENT == 0]
+        wanted = Tally(number_of(word) for word in t.v["m_location"][fleeting].tolist())
+        for number in sorted(wanted.keys() | core.volatile.live.keys()):
+            if wanted[number] != core.volatile.live.get(number, 0):
+                self._report.add(Rule.VOLATILE, f"file {number}",
+                                 f"{core.volatile.live.get(number, 0)} bodies counted, messages "
+                                 f"have {wanted[number]}")

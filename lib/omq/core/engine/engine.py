@@ -1,0 +1,300 @@
+"""The engine: the only writer of the index. Requests of one group are checked, appended, applied;
+one sync makes the group durable; then, and only then, the replies go out.
+
+    begin -> put / settle / move / wait ... -> tick -> dispatch -> commit -> (caller replies)
+
+Invariants: 1. a request is checked whole before it changes anything; 2. its frames stand in one
+block; 3. commit returns only when every persistent frame of the group is durable; the first disk
+error leaves by DiskError and the process must end (storage.durable latches); 4. the index is ahead
+of the disk only between begin and commit; `version` is odd then.
+
+Crash argument: whatever the tables say is thrown away at the next start and rebuilt from the pool
+and the journal, so only what a block holds counts, and a block is whole or absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop
+
+import numpy as np
+
+from omq.base.clock import NS_PER_S as NS
+from omq.base.errors import BadRequest, LeaseLost, SpoolFull
+from omq.base.fault import point
+from omq.core.engine import moves, puts, settle
+from omq.core.engine.block import Block
+from omq.core.engine.gives import give
+from omq.core.engine.limbo import adopt
+from omq.core.engine.settle import Verdict
+from omq.core.engine.state import Core, Party, Poisoned, QueueRules
+from omq.core.engine.statistics import Statistics
+from omq.core.engine.suspects import must_wait
+from omq.core.engine.taking_back import Returning, TakingBack
+from omq.core.engine.waiting import FOREVER, Timeouts, Waiter, Waiters
+from omq.format.frame_rules import Reason
+from omq.format.index import Counter, EntryState, QueueFlag, ReaderFlag
+from omq.format.journal import FRAME, FrameFlag, FrameType
+from omq.format.message import Part
+from omq.storage import durable
+
+_DEFERRED, _ACTIVE = int(EntryState.DEFERRED), int(EntryState.ACTIVE)
+# Plain integers: enum members cost more than the work around them.
+_VERSION, _NEXT, _LAST = int(Counter.VERSION), int(Counter.NEXT_QPOOL), int(Counter.LAST_LSN)
+_DURABLE, _BEAT = int(Counter.DURABLE_LSN), int(Counter.HEARTBEAT)
+_PUTS, _GIVES = int(Counter.PUTS), int(Counter.GIVES)
+_GROUPS, _FILE = int(Counter.GROUPS), int(Counter.JOURNAL_FILE)
+_BYTES, _SYNCS = int(Counter.JOURNAL_BYTES), int(Counter.SYNCS)
+_ACTIVE_PEAK, _SUSPENDED = int(Counter.ACTIVE_PEAK), int(QueueFlag.SUSPENDED)
+EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
+TIMEOUT_MAX_NS = 0xFFFFFFFF * NS  # that the reader table can show; 0 = for ever
+TEXT_GROWTH = 6  # bytes that JSON makes of one at most
+
+
+class Engine:
+    """See the module. `core` holds the state that its parts share."""
+
+    def __init__(self, core: Core, statistics: Statistics) -> None:
+        self.core = core
+        self.statistics = statistics
+        self.waiters: dict[int, Waiters] = {}
+        self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
+        self.timeouts = Timeouts()
+        self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
+        self.limbo_until = FOREVER
+        self.limbo_delay_ns = 0
+        self.poisoned: list[Poisoned] = []
+        self.back = TakingBack(core, self.poisoned.append)
+        core.block.on_flush = self._flushed
+        core.block.on_rotate = self.name_everything
+
+    # a group
+
+    def begin(self, wall_ns: int, mono_ns: int) -> None:
+        """Start a group at this time."""
+        core = self.core
+        core.now_ns, core.mono_ns = wall_ns, mono_ns
+        core.suspect_given = False
+        core.block.time_ns = wall_ns
+        core.t.counters[_VERSION] |= 1
+
+    def commit(self, *, sync: bool = False) -> None:
+        """Make the group durable and visible. DiskError: nobody may be answered."""
+        core = self.core
+        durable.check_latch()  # a request may have met it and have been refused: nobody is answered
+        point("engine.before_append")
+        core.block.flush(sync=sync)
+        point("engine.after_append")
+        core.t.publish()
+        counters = core.t.counters
+        counters[_NEXT] = core.next_qpool
+        counters[_LAST] = core.block.first_lsn - 1
+        counters[_DURABLE] = core.block.writer.durable_lsn
+        counters[_SYNCS] = core.block.writer.syncs
+        if core.active > counters[_ACTIVE_PEAK]:
+            counters[_ACTIVE_PEAK] = core.active
+        counters[_BEAT] = core.now_ns
+        counters[_VERSION] += 1
+
+    def _flushed(self, block: Block, base: int) -> None:
+        """Payload offsets of the block's puts become offsets in the file."""
+        offsets = self.core.t.m_offset
+        for slot in block.puts:
+            offsets[slot] += base
+        for vector in block.put_vectors:
+            self.core.t.v["m_offset"][vector] += np.uint32(base)
+        counters = self.core.t.counters
+        counters[_GROUPS] += 1
+        counters[_BYTES] += FRAME.size * block.count + block.payload_bytes
+        counters[_FILE] = block.writer.file_number
+
+    def name_everything(self, flags: FrameFlag = FrameFlag.REPEATED) -> None:
+        """A journal file starts with the names of queues and readers, so that it reads alone."""
+        for rules in self.core.rules.values():
+            self._name(rules, flags)
+        t = self.core.t
+        high = int(t.counters[Counter.READERS_HIGH])
+        for row in np.flatnonzero(t.v["r_flags"][:high] & int(ReaderFlag.READS)).tolist():
+            name = t.reader_name(row).encode()
+            self.core.block.reserve(1, len(name))
+            self.core.block.frame(FrameType.READER_UP, flags, t.r_queue[row], 0,
+                                  client=t.r_client[row], pid=t.r_pid[row], uid=t.r_uid[row],
+                                  payload=name)
+
+    def _name(self, rules: QueueRules, flags: FrameFlag) -> None:
+        self.core.block.frame(FrameType.QUEUE, flags | FrameFlag.PERSISTENT, rules.queue, 0,
+                              payload=rules.name.encode())
+
+    def define_queue(self, rules: QueueRules) -> None:
+        """A queue is new, or its rules have changed."""
+        self.core.block.reserve(1, len(rules.name))
+        self._name(rules, FrameFlag(0))
+        self.core.define_queue(rules)
+
+    # requests
+
+    def put(self, party: Party, new: puts.NewMessage, sequence: int) -> int:
+        """One message; its QPoolId."""
+        qpool = puts.put(self.core, party, new, sequence)
+        self.core.t.counters[_PUTS] += 1
+        return qpool
+
+    def settle(self, party: Party, verdicts: Sequence[Verdict], sequence: int) -> int:
+        """All settlements of one request. How many did not hold (the lease was lost): those
+        messages are not this reader's any more, the others are settled."""
+        core = self.core
+        if any(verdict.kind not in settle.KINDS for verdict in verdicts):
+            raise BadRequest(reason="a settlement of an unknown kind")
+        core.block.reserve(len(verdicts), sum(
+            TEXT_GROWTH * len(v.text) + EVIDENCE_BYTES for v in verdicts))
+        last, lost = len(verdicts) - 1, 0
+        for i, verdict in enumerate(verdicts):
+            try:
+                verdict.entry = settle.held(core, party, verdict.entry, verdict.qpool,
+                                            verdict.lease)
+            except LeaseLost:
+                lost += 1
+                continue
+            queue = core.t.e_queue[verdict.entry]
+            if settle.apply(core, party, verdict, sequence, ends=i == last):
+                self.poisoned.append(Poisoned(verdict.qpool, core.rules[queue].name,
+                                              Reason.FAILED, party.pid))
+        core.settled(party, len(verdicts) - lost)
+        return lost
+
+    def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
+             new: Sequence[puts.NewMessage], sequence: int) -> int:
+        """One atomic disposition; the first new QPoolId, 0 when it made none."""
+        first = moves.move(self.core, party, verdict, queues, new, sequence)
+        self.core.settled(party, 1)
+        self.core.t.counters[_PUTS] += len(new)
+        return first
+
+    def forget_reader(self, entry: int) -> None:
+        """An operator takes a message out of its reader's hands (core.engine.operate)."""
+        self.limbo.pop(entry, None)
+        holder = self.parties.get(self.core.t.e_reader[entry] - 1)
+        if holder is not None:
+            holder.active -= 1
+
+    def wait(self, party: Party, queue: int, want: int, sequence: int, timeout_ns: int, *,
+             auxiliary: bool) -> Waiter:
+        """Register a wish for messages; `dispatch` or `expired` answers it. timeout_ns < 0: for
+        ever."""
+        self.parties[party.slot] = party
+        deadline = self.core.mono_ns + timeout_ns if timeout_ns >= 0 else FOREVER
+        waiter = Waiter(party, queue, want, sequence, deadline, auxiliary)
+        self.waiters.setdefault(queue, Waiters()).add(waiter)
+        if deadline != FOREVER:
+            self.timeouts.add(deadline, waiter)
+        self.core.t.r_timeout[party.slot] = max(0, min(timeout_ns, TIMEOUT_MAX_NS)) // NS
+        self.core.runnable.add(queue)
+        return waiter
+
+    # time
+
+    def tick(self) -> None:
+        """Everything whose time has come: due messages, leases, limbo, samples."""
+        core = self.core
+        now, t = core.mono_ns, core.t
+        while core.due and core.due[0][0] <= now:
+            _, entry, sequence, lease = heappop(core.due)
+            if (t.e_state[entry] == _DEFERRED and t.e_sequence[entry] == sequence
+                    and t.e_lease[entry] == lease):
+                core.back(entry)
+        while core.leases and core.leases[0][0] <= now:
+            _, entry, lease = heappop(core.leases)
+            if t.e_state[entry] == _ACTIVE and t.e_lease[entry] == lease:
+                holder = self.parties.get(t.e_reader[entry] - 1)
+                self.back.take([Returning(entry, lease, Reason.LEASE, holder)])
+        if self.limbo and self.limbo_until <= now:
+            limbo, self.limbo = self.limbo, {}
+            core.suspects.update(limbo)
+            self.back.take(Returning(entry, lease, Reason.DIED, None, self.limbo_delay_ns)
+                           for entry, lease in limbo.items())
+        self.back.retry()
+        self.statistics.sample(now, core.now_ns)
+
+    def expire(self) -> list[Waiter]:
+        """The waiters whose time is over; after `dispatch`, so that nobody leaves empty-handed who
+        need not."""
+        expired = self.timeouts.over(self.core.mono_ns)
+        for waiter in expired:
+            self.waiters[waiter.queue].drop(waiter)
+        return expired
+
+    def next_deadline(self) -> int:
+        """Monotonic ns of the next thing that time alone brings."""
+        core = self.core
+        if core.suspect_given and core.runnable:
+            return core.mono_ns  # the next suspect
+        best = min(self.statistics.due, self.timeouts.next())
+        if core.due:
+            best = min(best, core.due[0][0])
+        if core.leases:
+            best = min(best, core.leases[0][0])
+        return min(best, self.back.due, self.limbo_until if self.limbo else FOREVER)
+
+    # scheduling
+
+    def dispatch(self) -> list[tuple[Waiter, list[int]]]:
+        """Hand messages to waiting readers: main first, and its share of a backlog to each."""
+        core, t = self.core, self.core.t
+        out: list[tuple[Waiter, list[int]]] = []
+        runnable, core.runnable = core.runnable, set()
+        for queue in sorted(runnable):
+            line = self.waiters.get(queue)
+            if not line or t.q_flags[queue] & _SUSPENDED:
+                continue
+            while t.q_ready[queue]:
+                if line and must_wait(core, queue):
+                    core.runnable.add(queue)
+                    break
+                waiter = line.take()
+                if waiter is None:
+                    break
+                share = max(1, -(-t.q_ready[queue] // (len(line) + 1)))
+                try:
+                    entries = give(core, waiter.party, queue, min(waiter.want, share),
+                                   waiter.sequence)
+                except SpoolFull:  # no journal file for it: tried again with the next group
+                    line.add(waiter)
+                    core.runnable.add(queue)
+                    core.space_left = False
+                    break
+                waiter.waiting = False
+                out.append((waiter, entries))
+                t.counters[_GIVES] += len(entries)
+        return out
+
+    # death
+
+    def cancel(self, waiter: Waiter) -> None:
+        """Answer a wait at the end of this group, with what there is."""
+        if waiter.waiting:
+            self.timeouts.add(0, waiter)
+
+    def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object], *,
+               orderly: bool) -> int:
+        """A client is gone. How many of its messages came back: to their old place if it left in
+        order (or closed its connection), else deferred with the attempt counted."""
+        for waiter in waiters:
+            if waiter.waiting:
+                self.waiters[waiter.queue].drop(waiter)
+        self.parties.pop(party.slot, None)
+        if not party.active:
+            return 0
+        v, high = self.core.t.v, self.core.t.entries.high
+        entries = np.flatnonzero((v["e_reader"][:high] == party.slot + 1)
+                                 & (v["e_state"][:high] == _ACTIVE)).tolist()
+        reason, leases = 0 if orderly else Reason.DIED, self.core.t.e_lease
+        self.back.take(Returning(entry, leases[entry], reason, party, None, evidence)
+                       for entry in entries)
+        party.active = 0
+        return len(entries)
+
+    def adopt(self, party: Party, queue: int, held: Sequence[tuple[int, int]],
+              given: tuple[int, int]) -> int:
+        """A reader has outlived its manager; see core.engine.limbo. How many messages it keeps."""
+        self.parties[party.slot] = party
+        return adopt(self.core, self.limbo, party, queue, held, given, self.poisoned.append)

@@ -1,0 +1,143 @@
+"""Give: hand the next messages of a queue to a reader, each attempt journaled before it is known.
+
+Order: priority, then sequence (the order of submission); entries that came back take their old
+place through the return lane. The lease of a hand-out is the LSN of its GIVE frame: unique for
+ever, it must come back with the settlement. IDEL is a pseudo-queue: nothing is journaled for it but
+the DELETE; its attempts count until the manager ends. A suspect (core.engine.suspects) is handed
+out alone; being one that came back, it stands in the return lane, which the vector form does not
+know.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+from omq.base import limits
+from omq.core.engine.state import IDEL, PERSISTENT, PRIORITIES, Core, Party, QueueRules
+from omq.format.index import EntryState
+from omq.format.journal import FrameType
+
+_ACTIVE = int(EntryState.ACTIVE)
+MANY = 12  # from here on numpy is quicker than one by one
+
+
+def next_ready(core: Core, queue: int) -> int:
+    """The READY entry that goes first, -1 if there is none."""
+    t = core.t
+    head = -1
+    base = queue * PRIORITIES
+    for priority in range(PRIORITIES - 1, -1, -1):
+        at = t.q_head[base + priority]
+        if at:
+            head = at - 1
+            break
+    if core.lanes.get(queue):
+        top = core.lane_top(queue)
+        if top is not None:
+            entry = top[2]
+            if head < 0:
+                return entry
+            mine = (-t.e_priority[head], t.e_sequence[head])
+            return entry if (top[0], top[1]) < mine else head
+    return int(head)
+
+
+def take_ready(core: Core, entry: int) -> None:
+    """Out of its chain or lane: it is being handed out."""
+    t = core.t
+    queue = t.e_queue[entry]
+    if core.in_chain(entry):
+        t.unlink(entry, queue * PRIORITIES + t.e_priority[entry])
+        t.e_next[entry] = t.e_prev[entry] = 0
+    else:
+        item = heappop(core.lanes[queue])
+        assert item[2] == entry, "only the top of a lane is given"
+
+
+def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list[int]:
+    """Hand up to `want` messages of a queue to a reader; their entries, in order."""
+    t, block = core.t, core.block
+    want = min(want, t.q_ready[queue])
+    if want <= 0:
+        return []
+    block.reserve(want, 0)
+    rules = core.rules[queue]
+    if want >= MANY and queue != IDEL and not core.lanes.get(queue):
+        return _give_vector(core, party, rules, want, sequence)
+    given: list[int] = []
+    for _ in range(want):
+        entry = next_ready(core, queue)
+        suspect = entry in core.suspects
+        if entry < 0 or (suspect and (given or core.suspect_given)):
+            break
+        take_ready(core, entry)
+        slot = t.e_message[entry]
+        attempts = min(t.e_attempts[entry] + 1, limits.ATTEMPTS_MAX)
+        if queue == IDEL:
+            lease = core.volatile_lease = core.volatile_lease + 1
+        else:
+            lease = block.frame(
+                FrameType.GIVE, t.m_flags[slot] & PERSISTENT, queue, t.m_qpool[slot],
+                priority=t.e_priority[entry], attempt=attempts, size=t.m_size[slot],
+                client=party.client, pid=party.pid, uid=party.uid, file=t.m_file[slot],
+                record=t.m_record[slot], token=party.token, sequence=sequence)
+            t.m_lsn[slot] = lease
+        t.e_attempts[entry] = attempts
+        t.e_lease[entry] = lease
+        t.e_reader[entry] = party.slot + 1
+        t.e_until[entry] = core.now_ns  # since when it is active, for the dumps
+        t.e_state[entry] = _ACTIVE
+        if rules.lease_ns:
+            heappush(core.leases, (core.mono_ns + rules.lease_ns, entry, lease))
+        given.append(entry)
+        if suspect:
+            core.suspects.remove(entry)
+            core.suspect_given = True
+            break
+    _count(core, party, queue, len(given))
+    return given
+
+
+def _count(core: Core, party: Party, queue: int, count: int) -> None:
+    core.t.q_ready[queue] -= count
+    core.t.q_active[queue] += count
+    core.active += count
+    party.active += count
+
+
+def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequence: int
+                 ) -> list[int]:
+    """The same for many: only the walk along the chains goes one by one."""
+    t, v, block, queue = core.t, core.t.v, core.block, rules.queue
+    given = t.unlink_first(queue * PRIORITIES, want)
+    entries = np.array(given, dtype="<u4")
+    slots = v["e_message"][entries]
+    attempts = np.minimum(v["e_attempts"][entries] + 1, limits.ATTEMPTS_MAX)
+    persistent = v["m_flags"][slots] & PERSISTENT
+    rows = block.rows(len(given), FrameType.GIVE)
+    leases = rows["lsn"].copy()
+    rows["priority"] = v["e_priority"][entries]
+    rows["flags"] = persistent
+    rows["queue"] = queue
+    rows["attempt"] = attempts
+    rows["qpool"] = v["m_qpool"][slots]
+    rows["size"] = v["m_size"][slots]
+    rows["client"], rows["pid"], rows["uid"] = party.client, party.pid, party.uid
+    rows["file"] = v["m_file"][slots]
+    rows["record"] = v["m_record"][slots]
+    rows["token"], rows["sequence"] = party.token, sequence
+    block.close_rows(len(given), persistent=bool(persistent.any()))
+    v["m_lsn"][slots] = leases
+    v["e_attempts"][entries] = attempts
+    v["e_lease"][entries] = leases
+    v["e_reader"][entries] = party.slot + 1
+    v["e_until"][entries] = core.now_ns
+    v["e_state"][entries] = _ACTIVE
+    if rules.lease_ns:
+        due = core.mono_ns + rules.lease_ns
+        for entry, lease in zip(given, leases.tolist(), strict=True):
+            heappush(core.leases, (due, entry, lease))
+    _count(core, party, queue, len(given))
+    return given

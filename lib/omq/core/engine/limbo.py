@@ -1,0 +1,56 @@
+"""Limbo: messages that were in a reader's hands when the manager ended.
+
+The pool says that they are ACTIVE, and keeps the lease folded with the reader's token. Their
+readers may have outlived the manager: such a one says what it holds when it registers again, and
+keeps it. What was handed to it but never reached it (the GIVE frames of its last request) is free
+at once, a suspect of the manager's death (core.engine.suspects), or goes to POISON. Whatever nobody
+claims within reconnect_grace_s counts as a reader's death.
+
+Invariant: a claim counts only with the token that the message was handed out to; before it is
+claimed, nobody can settle a message in limbo, whatever lease he names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heappush
+
+from omq.base.errors import SpoolFull
+from omq.core.engine.state import Core, Party, Poisoned
+from omq.core.engine.suspects import unseen
+from omq.format.frame_rules import Reason
+from omq.format.pool import lease_tag
+
+
+def adopt(core: Core, limbo: dict[int, int], party: Party, queue: int,
+          held: Sequence[tuple[int, int]], given: tuple[int, int],
+          note: Callable[[Poisoned], None]) -> int:
+    """Settle a returning reader's part of `limbo` (entry -> pool.lease_tag).
+
+    `queue`: what it may read and reads; a claim on a message elsewhere is no reader's. `held`:
+    (QPoolId, lease) of what it says it holds; `given`: LSNs of its last GIVE frames, first and
+    last, (0, 0) = none; `note` hears of what goes to POISON. How many messages it keeps."""
+    t = core.t
+    wanted = {(qpool, lease & 0xFFFFFFFF) for qpool, lease in held}
+    kept = 0
+    for entry, tag in list(limbo.items()):
+        slot, low = t.e_message[entry], lease_tag(tag, party.token)
+        if t.e_queue[entry] == queue and (t.m_qpool[slot], low) in wanted:
+            t.e_reader[entry] = party.slot + 1
+            t.e_lease[entry] = low
+            party.active += 1
+            kept += 1
+            lease_ns = core.rules[t.e_queue[entry]].lease_ns
+            if lease_ns:  # it begins anew: how long the manager was away is not the reader's fault
+                heappush(core.leases, (core.mono_ns + lease_ns, entry, t.e_lease[entry]))
+            del limbo[entry]
+        elif given[0] <= t.m_lsn[slot] <= given[1] and low == t.m_lsn[slot] & 0xFFFFFFFF:
+            name = core.rules[t.e_queue[entry]].name
+            poisoned = Poisoned(t.m_qpool[slot], name, Reason.UNSEEN, party.pid)
+            try:
+                if unseen(core, entry, party):
+                    note(poisoned)
+            except SpoolFull:  # it comes back when the grace time is over
+                continue
+            del limbo[entry]
+    return kept

@@ -1,0 +1,200 @@
+"""Put: a message is born on one queue or on several. Check everything, append the frame, apply.
+
+Errors (nothing has changed then): UnknownQueue, PutInhibited, QueueFull, MessageTooLong,
+BadPriority, IndexFull, SpoolFull, BadRequest. The frame of a persistent message carries its payload
+into the journal; that of a non-persistent one has none, its body lies in a volatile file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omq.base import limits
+from omq.base.clock import NS_PER_S as NS
+from omq.base.errors import (
+    BadPriority,
+    BadRequest,
+    IndexFull,
+    MessageTooLong,
+    PutInhibited,
+    QueueFull,
+    SpoolFull,
+    UnknownQueue,
+)
+from omq.core.engine.state import CONTAINER, HAS_ID, IDEL, PERSISTENT, Core, Party
+from omq.format import message as message_format
+from omq.format.findings import Finding
+from omq.format.journal import FrameFlag, FrameType
+from omq.format.location import LocationKind, location
+from omq.format.message import Part
+from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
+
+_END = int(FrameFlag.REQUEST_END | FrameFlag.RESULT)
+NO_PLACE = (0, 0)
+
+
+@dataclass(slots=True)
+class NewMessage:
+    """What a put request says; `payload` still lies in the client's channel."""
+
+    queue: int
+    priority: int
+    flags: int  # wire.PutFlag
+    size: int
+    crc: int
+    correlation: int
+    key: int  # hash of a given message id, 0 = derived
+    expiry: int
+    parts: int
+    payload: bytes | memoryview
+
+
+def check_queue(core: Core, queue: int, size: int, priority: int, count: int = 1) -> None:
+    """May `count` messages of up to `size` bytes go on this queue now?"""
+    rules = core.rules.get(queue)
+    if rules is None or queue == IDEL:
+        raise UnknownQueue(queue=queue if rules is None else rules.name)
+    if not rules.put_allowed:
+        raise PutInhibited(queue=rules.name)
+    if priority >= limits.PRIORITIES:
+        raise BadPriority(priority=priority)
+    if size > rules.max_length:
+        raise MessageTooLong(size=size, queue=rules.name, limit=rules.max_length)
+    if core.t.q_depth[queue] + count > rules.max_depth:
+        raise QueueFull(queue=rules.name, limit=rules.max_depth)
+
+
+def parts_of(core: Core, new: NewMessage) -> list[Part]:
+    """The queues of a new message; those of several queues are read from its payload."""
+    if not new.parts:
+        return [Part(new.queue, new.priority)]
+    payload = message_format.decode(new.payload)
+    if isinstance(payload, Finding):
+        raise BadRequest(reason=str(payload))
+    queues = {part.queue for part in payload.parts}
+    if new.parts > limits.QUEUES_PER_MESSAGE_MAX:
+        raise BadRequest(reason=f"a message goes on {limits.QUEUES_PER_MESSAGE_MAX} queues at most")
+    if len(queues) != new.parts or len(payload.parts) != new.parts:
+        raise BadRequest(reason="a queue is named twice, or the parts do not match the request")
+    return list(payload.parts)
+
+
+def check(core: Core, new: NewMessage) -> list[Part]:
+    """Everything that can refuse a put; its queue parts."""
+    if not new.parts:
+        check_queue(core, new.queue, new.size, new.priority)
+        parts = [Part(new.queue, new.priority)]
+    else:
+        parts = parts_of(core, new)
+        for part in parts:
+            check_queue(core, part.queue, new.size, part.priority)
+    check_room(core, 1, len(parts))
+    if not core.space_left and new.flags & PERSISTENT:
+        raise SpoolFull(path="the spool", detail="the reserve is reached")
+    return parts
+
+
+def check_room(core: Core, messages: int, entries: int) -> None:
+    """Has the index rows for so many more?"""
+    t = core.t
+    if (t.messages.free < messages or t.entries.free < entries
+            or (messages and t.messages.used + messages > core.messages_total_max)):
+        raise IndexFull(limit=min(t.layout.messages, core.messages_total_max))
+
+
+def check_together(core: Core, slot: int, entry: int, parts: Sequence[Part],
+                   listed: Sequence[Sequence[Part]]) -> None:
+    """A disposition as a whole, of which each piece was checked: the message in `slot` leaves
+    `entry` (-1: none) for the queues `parts`, and new messages come on the queues in `listed`."""
+    t = core.t
+    arriving = Tally(part.queue for one in listed for part in one)
+    entries = arriving.total()
+    stays = {t.e_queue[e] for e in t.entries_of(slot) if e != entry}
+    fresh = [part.queue for part in parts if part.queue not in stays]
+    arriving.update(fresh)
+    if entry >= 0:
+        arriving[t.e_queue[entry]] -= 1
+    for queue, count in arriving.items():
+        rules = core.rules[queue]
+        if count > 0 and t.q_depth[queue] + count > rules.max_depth:
+            raise QueueFull(queue=rules.name, limit=rules.max_depth)
+    check_room(core, len(listed), entries + max(0, len(fresh) - (entry >= 0)))
+
+
+def put(core: Core, party: Party, new: NewMessage, sequence: int, unit: int = 0) -> int:
+    """Check, append, apply; the QPoolId. `unit`: LSN of the disposition that it belongs to."""
+    parts = check(core, new)
+    core.block.reserve(1, len(new.payload))
+    body = NO_PLACE if new.flags & PERSISTENT else place_bodies(core, [new])[0]
+    return append(core, party, new, parts, sequence, _END if not unit else 0, unit, body)
+
+
+def place_bodies(core: Core, new: Sequence[NewMessage]) -> list[tuple[int, int]]:
+    """Write the bodies of those that are not persistent: location word and offset of each,
+    NO_PLACE for the others. With one call and before the request changes anything, for a full disk
+    refuses it here (SpoolFull); nothing behind it may fail."""
+    loose = [message.payload for message in new if not message.flags & PERSISTENT]
+    if not loose:
+        return [NO_PLACE] * len(new)
+    number, offsets = core.volatile.append(loose)
+    word, following = location(LocationKind.VOLATILE, number), iter(offsets)
+    return [NO_PLACE if message.flags & PERSISTENT else (word, next(following)) for message in new]
+
+
+def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequence: int, ends: int,
+           unit: int, body: tuple[int, int]) -> int:
+    """The frame and its effects; the caller has checked, reserved, and placed its `body`."""
+    t, block = core.t, core.block
+    qpool = core.next_qpool
+    core.next_qpool = block.next_qpool = qpool + 1
+    slot = t.messages.take()
+    persistent = new.flags & PERSISTENT
+    if persistent:
+        file = party.pool_file
+        if file < 0:
+            file = party.pool_file = core.slots.choose_file(party.pid)
+        run = -(-len(parts) // PARTS_PER_RECORD)
+        record = core.slots.alloc(file, run)
+        if run > 1:
+            core.runs[slot] = run
+        t.m_location[slot] = block.journal_word
+        t.m_offset[slot] = block.payload_bytes
+        block.puts.append(slot)
+        payload = new.payload
+    else:
+        file, record = 0, NO_RECORD
+        t.m_location[slot], t.m_offset[slot] = body
+        payload = b""
+    lsn = block.frame(
+        FrameType.PUT, ends | persistent | new.flags & CONTAINER, new.queue, qpool,
+        priority=new.priority, size=new.size, crc=new.crc, client=party.client, pid=party.pid,
+        uid=party.uid, file=file, record=record, parts=new.parts, lease=new.key,
+        token=party.token, sequence=sequence, correlation=new.correlation, argument=new.expiry,
+        unit=unit, payload=payload)
+    t.m_qpool[slot] = qpool
+    t.m_lsn[slot] = lsn
+    t.m_time[slot] = core.now_ns
+    key = new.key or qpool
+    if new.key:
+        t.given += 1
+    t.m_key[slot] = key
+    t.index_id(slot, key)
+    t.m_corr[slot] = new.correlation
+    if new.correlation:
+        t.index_correlation(slot, new.correlation)
+    t.m_expiry[slot] = new.expiry
+    t.m_length[slot] = len(new.payload)
+    t.m_crc[slot] = new.crc
+    t.m_size[slot] = new.size
+    t.m_pid[slot] = party.pid
+    t.m_file[slot] = file
+    t.m_record[slot] = record
+    t.m_flags[slot] = persistent | (new.flags & CONTAINER) | (HAS_ID if new.key else 0)
+    t.m_parts[slot] = len(parts)
+    t.m_first[slot] = 0
+    t.m_origin[slot] = 0
+    for part in parts:
+        core.new_entry(slot, part.queue, part.priority, lsn, part.until * NS)
+    return qpool

@@ -1,0 +1,293 @@
+"""What the engine's parts share: tables, the block under construction, and the private structures.
+
+Private to the manager, rebuilt at each start: pool slot allocator, due heap, return lanes, runnable
+set. Effects here only change memory; the frame that stands for them is packed by the caller, first.
+
+Invariants: 1. a state counter of a queue changes together with `e_state`; 2. an entry that comes
+back (due, returned, released) goes to its queue's return lane, a heap by (priority, sequence), so
+it takes its old place without walking a chain; lane items are checked when they are popped (lazy
+deletion).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Protocol
+
+from omq.core.engine.block import Block
+from omq.core.index.slots import Vector
+from omq.core.index.tables import Tables
+from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.journal import FrameFlag
+from omq.format.location import number_of
+from omq.format.pool import NO_RECORD
+
+IDEL = 1
+POISON = 2
+SPECIAL_QUEUES = {IDEL: "IDEL", POISON: "POISON"}
+FIRST_QUEUE = 3
+PRIORITIES = 10
+PERSISTENT = int(FrameFlag.PERSISTENT)
+CONTAINER = int(FrameFlag.CONTAINER)
+HAS_ID = 8  # m_flags, as pool.RecordFlag.HAS_ID
+REPLAYED = 16  # m_flags, as pool.RecordFlag.REPLAYED
+
+_DONES = int(Counter.DONES)
+_READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
+_DEFERRED, _HELD = int(EntryState.DEFERRED), int(EntryState.HELD)
+
+
+class PoolSlots(Protocol):
+    """Pool file slots in memory (storage.slots.SlotAllocator)."""
+
+    def choose_file(self, pid: int) -> int: ...
+    def alloc(self, file: int, run: int = 1) -> int: ...
+    def alloc_many(self, file: int, count: int) -> list[int]: ...
+    def free(self, file: int, record: int, run: int = 1) -> None: ...
+    def free_many(self, files: Vector, records: Vector) -> None: ...
+
+
+class VolatileBodies(Protocol):
+    """Bodies of non-persistent messages (storage.volatile)."""
+
+    def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]: ...
+    def release(self, number: int, count: int = 1) -> None: ...
+
+
+@dataclass(slots=True)
+class QueueRules:
+    """What the configuration says of one queue, in the units that the engine uses."""
+
+    queue: int
+    name: str
+    max_depth: int
+    max_length: int
+    put_allowed: bool = True
+    get_allowed: bool = True
+    attempts_max: int = 3
+    death_delay_ns: int = 30_000_000_000
+    lease_ns: int = 0
+    priority: int = 4  # of a message that does not say it; asked by clients
+    persistent: bool = True  # the same
+
+
+@dataclass(slots=True)
+class Party:
+    """A client as the engine sees it."""
+
+    client: int  # id, never reused in an epoch
+    slot: int  # row of the reader table
+    pid: int
+    uid: int
+    token: int  # low half of the session token
+    pool_file: int = -1
+    active: int = 0  # messages that it holds
+    owns: bool = True  # its user may write the spool
+
+
+@dataclass(slots=True)
+class Poisoned:
+    """A message that was put on POISON in this group, for the event log."""
+
+    qpool: int
+    queue: str
+    reason: int
+    pid: int
+
+
+@dataclass(slots=True)
+class Core:
+    """See the module."""
+
+    t: Tables
+    slots: PoolSlots
+    volatile: VolatileBodies
+    uuid: bytes
+    block: Block = field(init=False)  # from when the journal is open
+    rules: dict[int, QueueRules] = field(default_factory=dict)
+    messages_total_max: int = 0
+    next_qpool: int = 1
+    now_ns: int = 0  # wall clock of this group
+    mono_ns: int = 0
+    # (mono ns, entry, its sequence, its last lease): a later deferral has another lease
+    due: list[tuple[int, int, int, int]] = field(default_factory=list)
+    leases: list[tuple[int, int, int]] = field(default_factory=list)  # (mono ns, entry, lease)
+    lanes: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+    runnable: set[int] = field(default_factory=set)  # queues that may have something to give
+    runs: dict[int, int] = field(default_factory=dict)  # slot -> pool records, when more than one
+    active: int = 0  # messages in readers' hands
+    space_left: bool = True
+    volatile_lease: int = 0  # of hand-outs from IDEL, which are not journaled
+    suspects: set[int] = field(default_factory=set)  # entries; see core.engine.suspects
+    suspect_given: bool = False  # in this group
+
+    # entries
+
+    def new_entry(self, slot: int, queue: int, priority: int, sequence: int, until_ns: int = 0
+                  ) -> int:
+        """A message appears on a queue, READY or (until_ns, wall) DEFERRED."""
+        t = self.t
+        entry = t.entries.take()
+        assert entry >= 0, "the caller has checked for free entries"
+        t.e_message[entry] = slot
+        t.e_queue[entry] = queue
+        t.e_priority[entry] = priority
+        t.e_sequence[entry] = sequence
+        t.e_submitted[entry] = self.now_ns
+        t.e_until[entry] = until_ns
+        t.e_lease[entry] = 0
+        t.e_attempts[entry] = 0
+        t.e_retries[entry] = 0
+        t.e_reader[entry] = 0
+        t.e_sibling[entry] = t.m_first[slot]
+        t.m_first[slot] = entry + 1
+        t.q_ever[queue] += 1
+        t.q_depth[queue] += 1
+        if until_ns:
+            t.e_state[entry] = _DEFERRED
+            t.q_deferred[queue] += 1
+            self.wake_at(entry, until_ns - self.now_ns)
+        else:
+            t.e_state[entry] = _READY
+            t.q_ready[queue] += 1
+            t.link(entry, queue * PRIORITIES + priority)
+            self.runnable.add(queue)
+        return entry
+
+    def wake_at(self, entry: int, delay_ns: int) -> None:
+        """DEFERRED -> READY after `delay_ns` of monotonic time."""
+        t = self.t
+        heappush(self.due, (self.mono_ns + max(0, delay_ns), entry, t.e_sequence[entry],
+                            t.e_lease[entry]))
+
+    def count_state(self, queue: int, state: int, change: int) -> None:
+        """Change the counter of one state of a queue."""
+        t = self.t
+        if state == _READY:
+            t.q_ready[queue] += change
+        elif state == _ACTIVE:
+            t.q_active[queue] += change
+            self.active += change
+        elif state == _DEFERRED:
+            t.q_deferred[queue] += change
+        elif state == _HELD:
+            t.q_held[queue] += change
+
+    def set_state(self, entry: int, state: int) -> None:
+        """Any change of state but into READY through a chain (see `back`)."""
+        queue = self.t.e_queue[entry]
+        self.count_state(queue, self.t.e_state[entry], -1)
+        self.t.e_state[entry] = state
+        self.count_state(queue, state, 1)
+
+    def back(self, entry: int) -> None:
+        """READY again, at its old place: into the return lane."""
+        t = self.t
+        self.set_state(entry, _READY)
+        queue = t.e_queue[entry]
+        t.e_until[entry] = 0
+        t.e_next[entry] = t.e_prev[entry] = 0
+        lane = self.lanes.setdefault(queue, [])
+        heappush(lane, (-t.e_priority[entry], t.e_sequence[entry], entry))
+        self.runnable.add(queue)
+
+    def lane_top(self, queue: int) -> tuple[int, int, int] | None:
+        """The first valid item of a return lane; stale ones are dropped."""
+        lane = self.lanes.get(queue)
+        t = self.t
+        while lane:
+            item = lane[0]
+            entry = item[2]
+            if (t.e_state[entry] == _READY and t.e_sequence[entry] == item[1]
+                    and t.e_queue[entry] == queue and not self.in_chain(entry)):
+                return item
+            heappop(lane)
+        return None
+
+    def in_chain(self, entry: int) -> bool:
+        """Does a READY entry stand in the chain (rather than in the return lane)?"""
+        t = self.t
+        if t.e_prev[entry] or t.e_next[entry]:
+            return True
+        chain = t.e_queue[entry] * PRIORITIES + t.e_priority[entry]
+        return bool(t.q_head[chain] == entry + 1)
+
+    def detach(self, entry: int) -> None:
+        """Take a READY entry out of its chain or lane (a lane item just becomes stale)."""
+        if self.in_chain(entry):
+            t = self.t
+            t.unlink(entry, t.e_queue[entry] * PRIORITIES + t.e_priority[entry])
+            t.e_next[entry] = t.e_prev[entry] = 0
+
+    def drop_entry(self, entry: int) -> None:
+        """The message leaves a queue; the entry is free."""
+        t = self.t
+        queue, state = t.e_queue[entry], t.e_state[entry]
+        if state == _READY:
+            self.detach(entry)
+        self.count_state(queue, state, -1)
+        t.q_depth[queue] -= 1
+        slot = t.e_message[entry]
+        at = t.m_first[slot]
+        if at == entry + 1:
+            t.m_first[slot] = t.e_sibling[entry]
+        else:
+            while t.e_sibling[at - 1] != entry + 1:
+                at = t.e_sibling[at - 1]
+            t.e_sibling[at - 1] = t.e_sibling[entry]
+        t.e_state[entry] = 0
+        t.e_sequence[entry] = 0
+        self.suspects.discard(entry)
+        t.entries.give(entry)
+        t.m_parts[slot] -= 1
+
+    def drop_message(self, slot: int) -> None:
+        """The message is gone: index slot, hash chains, pool slots, volatile body."""
+        t = self.t
+        t.unindex_id(slot)
+        if t.m_corr[slot]:
+            t.unindex_correlation(slot)
+        record = t.m_record[slot]
+        if record != NO_RECORD:
+            self.slots.free(t.m_file[slot], record, self.runs.pop(slot, 1) if self.runs else 1)
+        elif not t.m_flags[slot] & PERSISTENT:
+            self.volatile.release(number_of(t.m_location[slot]))
+        t.m_qpool[slot] = 0
+        t.messages.give(slot)
+
+    def settled(self, party: Party, count: int) -> None:
+        """A reader has ended its work on so many messages that it held."""
+        party.active -= count
+        self.t.r_processed[party.slot] += count
+        self.t.counters[_DONES] += count
+
+    def processed(self, queue: int) -> None:
+        """Count a finished message for the hour and for the throughput."""
+        t = self.t
+        t.q_processed[queue] += 1
+        t.q_hour[queue] += 1
+
+    def define_queue(self, rules: QueueRules) -> None:
+        """Make a queue known to the tables, or change its rules."""
+        t, queue = self.t, rules.queue
+        self.rules[queue] = rules
+        flags = QueueFlag.IN_USE
+        if not rules.get_allowed:
+            flags |= QueueFlag.SUSPENDED
+        if not rules.put_allowed:
+            flags |= QueueFlag.PUT_INHIBITED
+        if queue in SPECIAL_QUEUES:
+            flags |= QueueFlag.SPECIAL
+        if queue == IDEL:
+            flags |= QueueFlag.PSEUDO
+        t.q_flags[queue] = flags
+        t.q_max_depth[queue] = min(rules.max_depth, 0xFFFFFFFF)
+        t.q_max_length[queue] = min(rules.max_length, 0xFFFFFFFF)
+        if not t.q_started[queue]:
+            t.q_started[queue] = t.q_sampled[queue] = self.now_ns
+        t.set_queue_name(queue, rules.name)
+        if queue >= t.counters[Counter.QUEUES_HIGH]:
+            t.counters[Counter.QUEUES_HIGH] = queue + 1
+        self.runnable.add(queue)

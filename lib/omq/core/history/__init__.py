@@ -1,0 +1,1 @@
+"""History: what the journal and its archive say of messages."""

@@ -1,0 +1,252 @@
+"""What the journal and its archive say of messages: frames, in order, with the names they need.
+
+Files are read one after another, retired and archived ones first, two in memory; a frame is looked
+at by numpy before anything is made of it, so a year of files costs reading them and little more.
+Names of queues stand at the start of each file, names of readers where they registered.
+
+Invariants: 1. nothing is written; 2. blocks that recovery declared void do not come out; 3. what
+cannot be read is in `findings`, and the rest is told.
+Errors: SpoolMissing, SpoolOwner, DiskError for a file that cannot be opened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from omq.base.names import escape
+from omq.base.paths import SpoolPaths
+from omq.core.engine.state import SPECIAL_QUEUES
+from omq.core.history.archived import ArchivedFile, archived_numbers, read_archived
+from omq.core.index.slots import Vector
+from omq.core.redo.changes import Unusable, checked, targets
+from omq.format.findings import Finding
+from omq.format.frame_rules import BY_NUMBER, RULES, About, Comes, Payload, Rule, mask
+from omq.format.journal import FILE_HEADER, At, FileHeader, FrameType, decode_file_header
+from omq.format.message import DESCRIPTOR, PART
+from omq.storage.journal import file_name, numbers_in
+from omq.storage.journal_reader import load_file
+from omq.storage.journal_scan import Block, FileScan
+from omq.storage.spool import open_spool
+
+Choose = Callable[[Vector], Vector]
+_NAMED: Final = mask(lambda rule: rule.payload in (Payload.NAME, Payload.ORDER))
+_ORDERS: Final = mask(lambda rule: rule.about is About.OPERATOR)
+_MAKES: Final = mask(lambda rule: rule.makes)
+_TEXT_PARTS: Final = 1024  # a payload that is a text is not longer than so many queue parts
+_KINDS: Final = {int(kind): kind for kind in FrameType}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An operator's order, from its OPERATOR frame."""
+
+    lsn: int
+    time_ns: int
+    uid: int
+    pid: int
+    command: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One frame, with names. Times are wall clock ns."""
+
+    kind: FrameType
+    lsn: int
+    time_ns: int
+    qpool: int
+    queue: str
+    flags: int
+    priority: int
+    size: int
+    attempt: int
+    reason: int
+    argument: int
+    lease: int
+    pid: int
+    uid: int
+    client: str
+    targets: tuple[str, ...] = ()
+    text: str = ""  # a reason, or the evidence of a POISON
+    parent: int = 0  # QPoolId of the message whose move made this one
+    command: Command | None = None
+    file: str = ""
+
+    @property
+    def rule(self) -> Rule:
+        """What such a frame means."""
+        return RULES[self.kind]
+
+
+@dataclass(slots=True)
+class History:
+    """The files of one spool. `read` may be called again."""
+
+    paths: SpoolPaths
+    progress: Callable[[int], None] = lambda done: None  # told how many bytes of files were read
+    findings: list[Finding] = field(default_factory=list)
+    queues: dict[int, str] = field(default_factory=dict)
+    clients: dict[int, str] = field(default_factory=dict)
+    commands: dict[int, Command] = field(default_factory=dict)  # of the block under way
+    _texts: dict[int, bytes] = field(default_factory=dict)  # of the archive file under way
+
+    def read(self, choose: Choose) -> Iterator[Happening]:
+        """The frames that `choose` picks: it gets frame headers and gives a mask."""
+        self.findings.clear()
+        self.queues = dict(SPECIAL_QUEUES)
+        for block in self.blocks():
+            frames = block.frames
+            named = _NAMED[frames["type"]]
+            if named.any():
+                self._learn(block, np.flatnonzero(named))
+            for row in np.flatnonzero(choose(frames)).tolist():
+                found = self._happening(block, frames[row].item())
+                if found is not None:
+                    yield found
+            self.commands.clear()
+
+    def of_message(self, qpool: int) -> Iterator[Happening]:
+        """Everything that happened to one message."""
+        return self.read(lambda frames: frames["qpool"] == qpool)
+
+    def orders(self) -> Iterator[Happening]:
+        """The operator commands themselves."""
+        return self.read(lambda frames: _ORDERS[frames["type"]])
+
+    def blocks(self) -> Iterator[Block]:
+        """All valid blocks that are not void, file by file; their payloads by `_payload`."""
+        uuid = open_spool(self.paths.root).uuid
+        numbers = sorted({*numbers_in(self.paths.archive), *numbers_in(self.paths.journal),
+                          *archived_numbers(self.paths)})
+        loaded = self._load(numbers[0]) if numbers else None
+        read = 0
+        for number, following in zip(numbers, [*numbers[1:], 0], strict=True):
+            now, loaded = loaded, self._load(following) if following else None
+            if now is None:
+                continue
+            read += len(now.data)
+            self.progress(read)
+            limit = None
+            if loaded is not None:
+                header = decode_file_header(loaded.data[: FILE_HEADER.size])
+                limit = header.follows_lsn if isinstance(header, FileHeader) else None
+            scan = FileScan(now.data, number, uuid, name=file_name(number), limit=limit)
+            self._texts = now.payloads
+            yield from scan
+            self.findings += scan.findings
+
+    def _load(self, number: int) -> ArchivedFile | None:
+        """A file of the journal, retired or archived."""
+        for folder in (self.paths.journal, self.paths.archive):
+            try:
+                return ArchivedFile(load_file(folder / file_name(number)))
+            except FileNotFoundError:
+                continue
+        found = read_archived(self.paths, number)
+        if isinstance(found, Finding):
+            self.findings.append(found)
+            return None
+        return found
+
+    def _payload(self, block: Block, frame: tuple[Any, ...]) -> bytes:
+        """A frame's payload; of an archive without bodies what was kept of it."""
+        kept = self._texts.get(frame[At.LSN])
+        if kept is None:
+            return block.payload(frame[At.OFFSET], frame[At.LENGTH])
+        queues = BY_NUMBER[frame[At.TYPE]].payload is Payload.QUEUES
+        return kept[DESCRIPTOR.size :] if queues else kept
+
+    def _learn(self, block: Block, rows: Vector) -> None:
+        for row in rows.tolist():
+            frame = block.frames[row].item()
+            raw = self._payload(block, frame)
+            about = BY_NUMBER[frame[At.TYPE]].about
+            if about is About.QUEUE:
+                self.queues[frame[At.QUEUE]] = escape(raw)
+            elif about is About.READER:
+                self.clients[frame[At.CLIENT]] = escape(raw)
+            else:
+                self.commands[frame[At.LSN]] = _command(frame, raw)
+
+    def _happening(self, block: Block, frame: tuple[Any, ...]) -> Happening | None:
+        kind = _KINDS.get(frame[At.TYPE])
+        if kind is None:
+            return None
+        rule, raw = RULES[kind], b""
+        if not rule.makes or frame[At.PARTS]:  # a body is of no interest
+            raw = self._payload(block, frame)[: DESCRIPTOR.size + PART.size * max(
+                frame[At.PARTS], _TEXT_PARTS)]
+        return Happening(
+            kind=kind, lsn=frame[At.LSN], time_ns=frame[At.TIME], qpool=frame[At.QPOOL],
+            queue=self._queue(frame[At.QUEUE]), flags=frame[At.FLAGS],
+            priority=frame[At.PRIORITY], size=frame[At.SIZE], attempt=frame[At.ATTEMPT],
+            reason=frame[At.REASON], argument=frame[At.ARGUMENT], lease=frame[At.LEASE],
+            pid=frame[At.PID], uid=frame[At.UID], client=self.clients.get(frame[At.CLIENT], ""),
+            targets=self._targets(rule, frame, raw),
+            text=escape(raw, 4096) if rule.payload is Payload.TEXT else "",
+            parent=_parent(block, frame) if rule.makes else 0,
+            command=self.commands.get(frame[At.LSN] if rule.about is About.OPERATOR
+                                      else frame[At.UNIT]),
+            file=file_name(block.number))
+
+    def _queue(self, number: int) -> str:
+        return self.queues.get(number, f"#{number}") if number else ""
+
+    def _targets(self, rule: Rule, frame: tuple[Any, ...], raw: bytes) -> tuple[str, ...]:
+        if rule.comes is Comes.TARGET:
+            return (self._queue(frame[At.TARGET]),)
+        if rule.payload is Payload.MESSAGE and len(raw) >= DESCRIPTOR.size:
+            ends = range(DESCRIPTOR.size, DESCRIPTOR.size + frame[At.PARTS] * PART.size, PART.size)
+            return tuple(self._queue(PART.unpack_from(raw, at)[0]) for at in ends)
+        if rule.payload is not Payload.QUEUES:
+            return ()
+        try:
+            return tuple(self._queue(part[0]) for part in targets(frame, checked(frame, raw)))
+        except Unusable:
+            return ("(damaged)",)
+
+
+def put_with_id(frames: Vector, key: int) -> Vector:
+    """Mask of the births of messages with this key (format.message.id_hash of their given id)."""
+    return np.asarray(_MAKES[frames["type"]] & (frames["lease"] == key))
+
+
+def was_born(paths: SpoolPaths, key: int, after_lsn: int) -> bool | None:
+    """Whether a message with this key was put after an LSN; None: the journal and its archive do
+    not reach back so far, or are damaged there."""
+    history = History(paths)
+    reaches = False
+
+    def choose(frames: Vector) -> Vector:
+        nonlocal reaches
+        reaches |= int(frames["lsn"][0]) <= after_lsn
+        return put_with_id(frames, key) & (frames["lsn"] > after_lsn)
+
+    if any(True for _ in history.read(choose)):
+        return True
+    return False if reaches and not history.findings else None
+
+
+def _command(frame: tuple[Any, ...], raw: bytes) -> Command:
+    try:
+        words = json.loads(raw)
+        command, reason = str(words["command"]), str(words["reason"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        command, reason = escape(raw), ""
+    return Command(frame[At.LSN], frame[At.TIME], frame[At.UID], frame[At.PID],
+                   escape(command, 512), escape(reason, 512))
+
+
+def _parent(block: Block, frame: tuple[Any, ...]) -> int:
+    """The message whose move made this one: a unit of work stands in one block."""
+    unit = frame[At.UNIT]
+    if not unit:
+        return 0
+    rows = np.flatnonzero(block.frames["lsn"] == unit)
+    return int(block.frames[int(rows[0])]["qpool"]) if len(rows) else 0

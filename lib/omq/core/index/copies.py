@@ -1,0 +1,165 @@
+"""Bounded copies out of the index's tables, as lists of numbers; the lower half of IndexView.
+
+Invariants: 1. what is returned is a copy: no numpy view of the buffer outlives a call, so a segment
+can be detached; 2. a row number that the tables name is checked against the table's capacity
+before it is used; 3. names come out as printable ASCII, averages as finite numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from omq.base.names import escape
+from omq.core.index.slots import Vector
+from omq.format.index import (
+    COUNTERS_AT,
+    QUEUE_NAME_BYTES,
+    READER_NAME_BYTES,
+    Counter,
+    EntryState,
+    IndexLayout,
+)
+
+_PRIORITY_MAX: Final = np.uint64(9)
+_SEQUENCE_BITS: Final = np.uint64(60)  # an LSN has fewer
+_FIGURE_MAX: Final = 1e12  # above every real load; keeps columns readable
+_KNOWN_STATES: Final = frozenset(int(state) for state in EntryState if state)
+_KNOWN_VECTOR: Final = np.array(sorted(_KNOWN_STATES), dtype="u1")
+
+
+def figure(value: float) -> float:
+    """An average as it may be shown: finite and bounded, whatever the table holds."""
+    return min(max(value, 0.0), _FIGURE_MAX) if math.isfinite(value) else 0.0
+
+
+class IndexCopies:
+    """See the module."""
+
+    def __init__(self, buffer: memoryview, layout: IndexLayout) -> None:
+        self.layout = layout
+        self._buffer = buffer
+
+    def counter(self, counter: Counter) -> int:
+        """One counter."""
+        return self.counters()[counter]
+
+    def counters(self) -> list[int]:
+        """All counters, by the values of index.Counter."""
+        count = max(Counter) + 1
+        found: list[int] = np.frombuffer(self._buffer, "<u8", count, COUNTERS_AT).tolist()
+        return found
+
+    def high(self, counter: Counter, capacity: int) -> int:
+        """Rows of a table that were ever used."""
+        return min(self.counter(counter), capacity)
+
+    def rows(self, names: Sequence[str], numbers: Vector) -> list[tuple[int, ...]]:
+        """These columns of these rows, a tuple a row; the caller has bounded `numbers`."""
+        columns = [self._vector(name)[numbers].tolist() for name in names]
+        return list(zip(*columns, strict=True))
+
+    def averages(self, names: Sequence[str], number: int) -> tuple[float, ...]:
+        """Columns of doubles of one row."""
+        return tuple(figure(float(self._vector(name)[number])) for name in names)
+
+    def on_queue(self, queue: int, first: int | None = None) -> tuple[Vector, Vector]:
+        """(entry numbers, sequences) of a queue in the order in which they are handed out; of the
+        `first` ones only, which are found without sorting the others."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        used = (self._vector("e_queue")[:high] == queue) & (self._vector("e_state")[:high] != 0)
+        numbers = np.flatnonzero(used)
+        sequences = self._vector("e_sequence")[numbers]
+        late = _PRIORITY_MAX - self._vector("e_priority")[numbers].astype("<u8")
+        keys = (late << _SEQUENCE_BITS) | sequences  # highest priority first, then the oldest
+        if first is not None and first < len(keys):
+            chosen = np.argpartition(keys, first)[:first]
+            order = chosen[np.argsort(keys[chosen])]
+        else:
+            order = np.argsort(keys)
+        return numbers[order], sequences[order]
+
+    def in_state(self, state: EntryState) -> tuple[Vector, Vector]:
+        """(entry numbers, sequences) of all entries in a state, by number."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        numbers = np.flatnonzero(self._vector("e_state")[:high] == state)
+        return numbers, self._vector("e_sequence")[numbers]
+
+    def slots_of(self, qpool: int) -> list[int]:
+        """Slots of the messages with this QPoolId: one, none, or in a half changed table more."""
+        high = self.high(Counter.MESSAGES_HIGH, self.layout.messages)
+        found: list[int] = np.flatnonzero(self._vector("m_qpool")[:high] == qpool).tolist()
+        return found if qpool else []
+
+    def slots_with_key(self, key: int) -> Vector:
+        """Slots of the messages whose id has this key."""
+        high = self.high(Counter.MESSAGES_HIGH, self.layout.messages)
+        return np.flatnonzero(self._vector("m_key")[:high] == np.uint64(key))
+
+    def of_slot(self, slot: int) -> tuple[Vector, Vector]:
+        """(entry numbers, sequences) of a message, by number."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        used = (self._vector("e_message")[:high] == slot) & (self._vector("e_state")[:high] != 0)
+        numbers = np.flatnonzero(used)
+        return numbers, self._vector("e_sequence")[numbers]
+
+    def submitted(self, queue: int, states: Sequence[EntryState]) -> Vector:
+        """Submit times (wall ns) of the entries of a queue in these states."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        state = self._vector("e_state")[:high]
+        mine = (self._vector("e_queue")[:high] == queue) & np.isin(state, list(map(int, states)))
+        return np.asarray(self._vector("e_submitted")[:high][mine])
+
+    def held(self) -> dict[int, list[tuple[int, int]]]:
+        """Row of a reader -> (lease, entry number) of each message in its hands."""
+        numbers, _ = self.in_state(EntryState.ACTIVE)
+        found: dict[int, list[tuple[int, int]]] = {}
+        columns = self.rows(("e_reader", "e_lease"), numbers)
+        for number, (reader, lease) in zip(numbers.tolist(), columns, strict=True):
+            if reader:
+                found.setdefault(reader - 1, []).append((lease, number))
+        return found
+
+    def same(self, numbers: Vector, sequences: Vector) -> list[bool]:
+        """Which of these entries are in use and have still this sequence: not another message's."""
+        again = self._vector("e_sequence")[numbers] == sequences
+        states = self._vector("e_state")[numbers].tolist()
+        return [bool(equal) and state in _KNOWN_STATES
+                for equal, state in zip(again.tolist(), states, strict=True)]
+
+    def columns(self, numbers: Vector, sequences: Vector, entry: Sequence[str],
+                message: Sequence[str]) -> list[Vector]:
+        """Copies of these columns of the entries that are in use and still the same, and of their
+        messages: an array a column."""
+        slots = self._vector("e_message")[numbers]
+        inside = slots < self.layout.messages
+        slots = np.where(inside, slots, 0)
+        found = [self._vector(name)[numbers] for name in entry]
+        found += [self._vector(name)[slots] for name in message]
+        good = inside & (self._vector("m_qpool")[slots] != 0)
+        good &= np.isin(self._vector("e_state")[numbers], _KNOWN_VECTOR)
+        good &= self._vector("e_sequence")[numbers] == sequences  # read last, as in `same`
+        if not good.all():
+            found = [column[good] for column in found]
+        return found
+
+    def queue_names(self) -> list[str]:
+        """Names by queue number; `#n` where there is none."""
+        at, count = self.layout.queue_names, self.high(Counter.QUEUES_HIGH, self.layout.queues)
+        return [self._name(at + number * QUEUE_NAME_BYTES, QUEUE_NAME_BYTES) or f"#{number}"
+                for number in range(count)]
+
+    def reader_name(self, reader: int) -> str:
+        at = self.layout.reader_names + reader * READER_NAME_BYTES
+        return self._name(at, READER_NAME_BYTES)
+
+    def _name(self, at: int, width: int) -> str:
+        raw = bytes(self._buffer[at : at + width]).rstrip(b"\0")
+        return escape(raw.decode("ascii", "backslashreplace"))
+
+    def _vector(self, name: str) -> Vector:
+        """A column over the buffer itself: to be indexed at once, never kept."""
+        return self.layout.vector(self._buffer, name)

@@ -1,0 +1,291 @@
+"""The message, entry, queue and reader tables as structure of arrays over one buffer.
+
+The buffer is the index segment (queue manager) or private memory (tests). Each column is present
+twice over the same bytes: `x` for single loads and stores, `v_x` (numpy) for many at once.
+
+Invariants (core/check/invariants.py checks them): 1. a slot is in use iff its `m_qpool` / `e_state`
+is not 0; 2. every READY entry is in exactly one chain or in its queue's return lane; 3. links are
+slot + 1; 4. `q_depth` counts the entries of a queue in every state, the state counters add up to
+it; 5. slots at or above the high-water mark were never used. Only core.engine.engine writes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from omq.base import limits
+from omq.core.index.slots import Slots, Vector
+from omq.format.index import (
+    QUEUE_NAME_BYTES,
+    READER_NAME_BYTES,
+    Counter,
+    IndexLayout,
+)
+
+PRIORITIES = limits.PRIORITIES
+_MESSAGES, _MESSAGES_HIGH = int(Counter.MESSAGES), int(Counter.MESSAGES_HIGH)
+_ENTRIES, _ENTRIES_HIGH = int(Counter.ENTRIES), int(Counter.ENTRIES_HIGH)
+_PEAK = int(Counter.MESSAGES_PEAK)
+
+
+class Tables:
+    """All columns of an index over `buffer`, its counters and names, and its free slots."""
+
+    # single-value columns; see format/index.py
+    m_qpool: memoryview
+    m_lsn: memoryview
+    m_time: memoryview
+    m_key: memoryview
+    m_corr: memoryview
+    m_expiry: memoryview
+    m_location: memoryview
+    m_offset: memoryview
+    m_length: memoryview
+    m_crc: memoryview
+    m_size: memoryview
+    m_pid: memoryview
+    m_record: memoryview
+    m_first: memoryview
+    m_idnext: memoryview
+    m_corrnext: memoryview
+    m_flags: memoryview
+    m_parts: memoryview
+    m_origin: memoryview
+    m_file: memoryview
+    e_sequence: memoryview
+    e_submitted: memoryview
+    e_until: memoryview
+    e_lease: memoryview
+    e_message: memoryview
+    e_next: memoryview
+    e_prev: memoryview
+    e_sibling: memoryview
+    e_reader: memoryview
+    e_queue: memoryview
+    e_attempts: memoryview
+    e_retries: memoryview
+    e_priority: memoryview
+    e_state: memoryview
+    q_ever: memoryview
+    q_processed: memoryview
+    q_hour_at: memoryview
+    q_started: memoryview
+    q_load1: memoryview
+    q_load5: memoryview
+    q_load15: memoryview
+    q_rate1: memoryview
+    q_rate5: memoryview
+    q_rate15: memoryview
+    q_sampled: memoryview
+    q_flags: memoryview
+    q_depth: memoryview
+    q_ready: memoryview
+    q_active: memoryview
+    q_deferred: memoryview
+    q_held: memoryview
+    q_hour: memoryview
+    q_last_hour: memoryview
+    q_max_depth: memoryview
+    q_max_length: memoryview
+    r_registered: memoryview
+    r_request: memoryview
+    r_response: memoryview
+    r_started: memoryview
+    r_processed: memoryview
+    r_pid: memoryview
+    r_uid: memoryview
+    r_client: memoryview
+    r_timeout: memoryview
+    r_queue: memoryview
+    r_flags: memoryview
+    q_head: memoryview
+    q_tail: memoryview
+    b_id: memoryview
+    b_corr: memoryview
+
+    def __init__(self, buffer: memoryview, layout: IndexLayout) -> None:
+        self.buffer = buffer
+        self.layout = layout
+        self.v: dict[str, Vector] = {}
+        for name in layout.columns:
+            setattr(self, name, layout.column(buffer, name))
+            self.v[name] = layout.vector(buffer, name)
+        self.counters = buffer[2048:4096].cast("Q")
+        self.mask = layout.buckets - 1
+        self.messages = Slots(layout.messages)
+        self.entries = Slots(layout.entries)
+        self.given = 0  # messages so far whose id was given: none means that no search is needed
+
+    @staticmethod
+    def private(messages: int, entries: int, queues: int = 64, readers: int = 64) -> Tables:
+        """Tables in private memory, for tests and offline work."""
+        layout = IndexLayout.of(messages, entries, queues, readers)
+        return Tables(memoryview(bytearray(layout.size)), layout)
+
+    def release(self) -> None:
+        """Drop every view of the buffer, so that its owner may detach it."""
+        for name in self.layout.columns:
+            getattr(self, name).release()
+        self.v.clear()
+        self.counters.release()
+        self.buffer.release()
+
+    # names
+
+    def queue_name(self, queue: int) -> str:
+        at = self.layout.queue_names + queue * QUEUE_NAME_BYTES
+        raw = bytes(self.buffer[at : at + QUEUE_NAME_BYTES]).rstrip(b"\0")
+        return raw.decode("ascii", "replace")
+
+    def set_queue_name(self, queue: int, name: str) -> None:
+        at = self.layout.queue_names + queue * QUEUE_NAME_BYTES
+        self.buffer[at : at + QUEUE_NAME_BYTES] = name.encode().ljust(QUEUE_NAME_BYTES, b"\0")
+
+    def reader_name(self, reader: int) -> str:
+        at = self.layout.reader_names + reader * READER_NAME_BYTES
+        raw = bytes(self.buffer[at : at + READER_NAME_BYTES]).rstrip(b"\0")
+        return raw.decode("utf-8", "replace")
+
+    def set_reader_name(self, reader: int, name: str) -> None:
+        at = self.layout.reader_names + reader * READER_NAME_BYTES
+        raw = name.encode()[:READER_NAME_BYTES]
+        self.buffer[at : at + READER_NAME_BYTES] = raw.ljust(READER_NAME_BYTES, b"\0")
+
+    # chains: READY entries of one queue and priority, in order of their sequence
+
+    def link(self, entry: int, chain: int) -> None:
+        """Append an entry to a chain (queue * 10 + priority)."""
+        tail = self.q_tail[chain]
+        self.e_prev[entry] = tail
+        self.e_next[entry] = 0
+        if tail:
+            self.e_next[tail - 1] = entry + 1
+        else:
+            self.q_head[chain] = entry + 1
+        self.q_tail[chain] = entry + 1
+
+    def unlink(self, entry: int, chain: int) -> None:
+        """Take an entry out of its chain, wherever it stands."""
+        before, after = self.e_prev[entry], self.e_next[entry]
+        if before:
+            self.e_next[before - 1] = after
+        else:
+            self.q_head[chain] = after
+        if after:
+            self.e_prev[after - 1] = before
+        else:
+            self.q_tail[chain] = before
+
+    def unlink_first(self, base: int, want: int) -> list[int]:
+        """Take the first entries out of the chains of a queue, highest priority first."""
+        out: list[int] = []
+        following = self.e_next
+        for chain in range(base + PRIORITIES - 1, base - 1, -1):
+            at = self.q_head[chain]
+            while at and len(out) < want:
+                out.append(at - 1)
+                at = following[at - 1]
+            self.q_head[chain] = at
+            if at:
+                self.e_prev[at - 1] = 0
+                break
+            self.q_tail[chain] = 0
+        if out:
+            taken = np.array(out, dtype="<u4")
+            self.v["e_next"][taken] = 0
+            self.v["e_prev"][taken] = 0
+        return out
+
+    def link_many(self, entries: Vector, chain: int) -> None:
+        """Append entries, already in order, to one chain."""
+        following, previous = self.v["e_next"], self.v["e_prev"]
+        following[entries[:-1]] = entries[1:] + 1
+        previous[entries[1:]] = entries[:-1] + 1
+        first, last = int(entries[0]), int(entries[-1])
+        tail = self.q_tail[chain]
+        self.e_prev[first] = tail
+        self.e_next[last] = 0
+        if tail:
+            self.e_next[tail - 1] = first + 1
+        else:
+            self.q_head[chain] = first + 1
+        self.q_tail[chain] = last + 1
+
+    # hash chains by message id (key = QPoolId when derived) and by correlation id
+
+    def index_id(self, slot: int, key: int) -> None:
+        bucket = key & self.mask
+        self.m_idnext[slot] = self.b_id[bucket]
+        self.b_id[bucket] = slot + 1
+
+    def unindex_id(self, slot: int) -> None:
+        self._cut(self.b_id, self.m_idnext, self.m_key[slot] & self.mask, slot)
+
+    def index_correlation(self, slot: int, key: int) -> None:
+        bucket = key & self.mask
+        self.m_corrnext[slot] = self.b_corr[bucket]
+        self.b_corr[bucket] = slot + 1
+
+    def unindex_correlation(self, slot: int) -> None:
+        self._cut(self.b_corr, self.m_corrnext, self.m_corr[slot] & self.mask, slot)
+
+    @staticmethod
+    def _cut(heads: memoryview, links: memoryview, bucket: int, slot: int) -> None:
+        at = heads[bucket]
+        if at == slot + 1:
+            heads[bucket] = links[slot]
+            return
+        while at:
+            following = links[at - 1]
+            if following == slot + 1:
+                links[at - 1] = links[slot]
+                return
+            at = following
+        raise AssertionError(f"slot {slot} is not in its hash chain")
+
+    def find(self, key: int) -> int:
+        """Slot of the message whose id has this key (a QPoolId, or the hash of a given id); -1."""
+        at, hops = self.b_id[key & self.mask], 0
+        while at and hops <= self.layout.messages:
+            if self.m_key[at - 1] == key:
+                return int(at - 1)
+            at, hops = self.m_idnext[at - 1], hops + 1
+        return -1
+
+    def slot_of(self, qpool: int) -> int:
+        """Slot of the message with this QPoolId, -1. O(1) unless its id was given by the submitter
+        and is therefore hashed otherwise: then one pass by numpy."""
+        slot = self.find(qpool) if 0 < qpool < 1 << 64 else -1
+        if slot >= 0 and self.m_qpool[slot] == qpool:
+            return slot
+        if not self.given or not 0 < qpool < 1 << 64:
+            return -1
+        found = np.flatnonzero(self.v["m_qpool"][: self.messages.high] == qpool)
+        return int(found[0]) if len(found) else -1
+
+    def entries_of(self, slot: int) -> list[int]:
+        """Entries of a message, in the order in which it was put on its queues."""
+        out: list[int] = []
+        at = self.m_first[slot]
+        while at and len(out) <= limits.QUEUES_MAX:
+            out.append(at - 1)
+            at = self.e_sibling[at - 1]
+        return out
+
+    def entry_on(self, slot: int, queue: int) -> int:
+        """The entry of a message on one queue, -1 if it is not on it."""
+        for entry in self.entries_of(slot):
+            if self.e_queue[entry] == queue:
+                return entry
+        return -1
+
+    def publish(self) -> None:
+        """Counters that tools read."""
+        c, messages, entries = self.counters, self.messages, self.entries
+        used = messages.high - messages.top
+        c[_MESSAGES] = used
+        c[_MESSAGES_HIGH] = messages.high
+        c[_ENTRIES] = entries.high - entries.top
+        c[_ENTRIES_HIGH] = entries.high
+        if used > c[_PEAK]:
+            c[_PEAK] = used

@@ -1,0 +1,300 @@
+"""A read-only look at the index: queues, readers, messages and who comes next, without a request.
+
+The queue manager changes the tables at any moment, or is dead and left them half changed; so each
+method takes copies with numpy and gives rows made of them. Figures of one call belong to about the
+same moment, not to the same instant.
+
+Invariants:
+1. Links are never followed: the entries of a queue are selected and sorted, which ends whatever the
+   tables hold. Every number taken from a table is bounded before it is used to index another.
+2. A row pairs an entry with its own message: sequences are never reused, so an entry that has the
+   same one before and after its message was copied was not given to another meanwhile. Free slots,
+   unknown states and entries that fail this are left out.
+3. No view of the segment outlives a call, so `close` can always detach.
+
+Errors: ManagerUnavailable (nothing to attach), UnknownQueue; never those of System V IPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+
+from omq.base.errors import ManagerUnavailable, UnknownQueue
+from omq.base.names import escape
+from omq.base.paths import SpoolPaths
+from omq.core.index.copies import IndexCopies
+from omq.core.index.item_refs import ItemRefs
+from omq.core.index.rows import Averages, EntryRow, MessageRow, QueueRow, ReaderRow
+from omq.core.index.slots import Vector
+from omq.core.index.tables import Tables
+from omq.format.index import (
+    Counter,
+    EntryState,
+    IndexHeader,
+    IndexLayout,
+    QueueFlag,
+    ReaderFlag,
+)
+from omq.format.pool import NO_RECORD
+from omq.storage.segment import AttachedIndex
+
+__all__ = ["EntryRow", "IndexView", "MessageRow", "QueueRow", "ReaderRow"]
+
+CHUNK_ROWS: Final = 4096
+"""Rows copied at a time: bounds the memory of a listing of any length."""
+
+_QUEUE: Final = (
+    "q_flags", "q_depth", "q_active", "q_ready", "q_deferred", "q_held", "q_ever", "q_processed",
+    "q_hour", "q_last_hour", "q_hour_at", "q_sampled", "q_started", "q_max_depth", "q_max_length")
+_LOAD: Final = ("q_load1", "q_load5", "q_load15")
+_RATE: Final = ("q_rate1", "q_rate5", "q_rate15")
+_READER: Final = (
+    "r_flags", "r_queue", "r_pid", "r_uid", "r_client", "r_processed", "r_registered", "r_request",
+    "r_response", "r_timeout")
+_MESSAGE: Final = (
+    "m_qpool", "m_file", "m_record", "m_parts", "m_flags", "m_size", "m_time", "m_pid",
+    "m_location", "m_offset", "m_length", "m_lsn", "m_crc", "m_expiry", "m_origin")
+_ENTRY: Final = (
+    "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
+    "e_until", "e_lease", "e_reader")
+RawEntry = tuple[int, tuple[int, ...], int, tuple[int, ...]]
+_STATES: Final = {int(state): state for state in EntryState if state is not EntryState.FREE}
+_READS: Final = ReaderFlag.IN_USE | ReaderFlag.READS
+
+
+class IndexView:
+    """See the module. A context manager; `close` detaches."""
+
+    def __init__(self, buffer: memoryview, layout: IndexLayout, paths: SpoolPaths,
+                 attached: AttachedIndex | None = None) -> None:
+        self._copies = IndexCopies(buffer, layout)
+        self._layout = layout
+        self._attached = attached
+        self._refs = ItemRefs(paths)
+
+    @classmethod
+    def attach(cls, paths: SpoolPaths, segment: int | None = None) -> Self:
+        """The index of a running manager, or the one that a dead manager left (see `alive`).
+
+        `segment`: the id of a segment, instead of the one in run/ids.json."""
+        try:
+            attached = AttachedIndex(paths, segment)
+        except (OSError, TypeError, ValueError, OverflowError) as error:
+            # ids.json or the spool cannot be read, or holds what no manager wrote there.
+            raise ManagerUnavailable(spool=paths.root, reason=escape(str(error))) from error
+        return cls(attached.buffer, attached.header.layout(), paths, attached)
+
+    @classmethod
+    def of(cls, tables: Tables, paths: SpoolPaths) -> Self:
+        """Of tables in this process: the tombstone of a dying manager, and tests."""
+        return cls(tables.buffer, tables.layout, paths)
+
+    def close(self) -> None:
+        """Let go of the segment and of payload files; the view cannot be used after that."""
+        self._refs.close()
+        if self._attached is not None:
+            self._attached.close()
+            self._attached = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the manager that owns the index still runs (True for tables of this process)."""
+        return self._attached is None or self._attached.alive
+
+    @property
+    def header(self) -> IndexHeader | None:
+        """The segment's header; None for tables of this process."""
+        return None if self._attached is None else self._attached.header
+
+    @property
+    def message_slots(self) -> int:
+        """Messages that the index has room for."""
+        return self._layout.messages
+
+    @property
+    def reader_slots(self) -> int:
+        """Clients that the index has room for."""
+        return self._layout.readers
+
+    def counters(self) -> dict[str, int]:
+        """All counters, by the names of index.Counter in lower case."""
+        raw = self._copies.counters()
+        return {counter.name.lower(): raw[counter] for counter in Counter}
+
+    def queues(self) -> list[QueueRow]:
+        """All queues by name, the special ones last."""
+        names = self._copies.queue_names()
+        found = self._copies.rows(_QUEUE, np.arange(len(names)))
+        rows = [self._queue(number, names[number], values) for number, values in enumerate(found)
+                if values[0] & QueueFlag.IN_USE]
+        return sorted(rows, key=lambda row: (row.special, row.name))
+
+    def readers(self) -> list[ReaderRow]:
+        """All registered readers by number; clients that only put are not listed."""
+        high = self._copies.high(Counter.READERS_HIGH, self._layout.readers)
+        found = self._copies.rows(_READER, np.arange(high))
+        held = self._copies.held()
+        names = self._copies.queue_names()
+        return [self._reader(number, values, names, held.get(number, []))
+                for number, values in enumerate(found) if values[0] & _READS == _READS]
+
+    def entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[EntryRow]:
+        """The messages on one queue (None: on all, queue by queue), in every state, in the order in
+        which they are handed out: priority, then sequence. At most `limit` rows."""
+        names = self._copies.queue_names()
+        return (self.entry_of(raw, names) for raw in self.raw_entries(queue, limit))
+
+    def queue_names(self) -> list[str]:
+        """Names by queue number."""
+        return self._copies.queue_names()
+
+    def entry_of(self, raw: RawEntry, names: list[str]) -> EntryRow:
+        """The record of plain numbers; `names` as queue_names gives them."""
+        number, entry, slot, message = raw
+        return self._entry(number, entry, names, self._message(slot, message))
+
+    def raw_entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[RawEntry]:
+        """The same as plain numbers, for listings of a million: entry number, ENTRY columns, slot
+        of the message, MESSAGE columns."""
+        rows = [row for row in self.queues() if queue is None or row.name == queue]
+        if queue is not None and not rows:
+            raise UnknownQueue(queue=escape(queue))
+        first = None if limit is None else 2 * limit + 64  # some may leave the queue meanwhile
+        found = (raw for row in rows for raw in self._raw(self._copies.on_queue(row.number, first))
+                 if raw[1][0] == row.number)
+        return islice(found, limit)
+
+    def columns(self, queue: int, entry: Sequence[str], message: Sequence[str]
+                ) -> Iterator[list[Vector]]:
+        """For long listings: these columns of a queue's entries and messages, an array a
+        column."""
+        numbers, sequences = self._copies.on_queue(queue)
+        for first in range(0, len(numbers), CHUNK_ROWS):
+            some = slice(first, first + CHUNK_ROWS)
+            yield self._copies.columns(numbers[some], sequences[some], entry, message)
+
+    def item_ref(self, word: int, offset: int, length: int, flags: int) -> str:
+        """The item reference of a message."""
+        return self._refs.of(word, offset, length, flags)
+
+    def of_message(self, qpool: int) -> list[EntryRow]:
+        """The places of one message on queues, by entry number; empty: there is no such message."""
+        names = self._copies.queue_names()
+        return [self.entry_of(raw, names) for raw in self.raw_of_message(qpool)]
+
+    def raw_of_message(self, qpool: int) -> list[RawEntry]:
+        """The same as plain numbers."""
+        return [raw for slot in self._copies.slots_of(qpool)
+                for raw in self._raw(self._copies.of_slot(slot)) if raw[3][0] == qpool]
+
+    def with_key(self, key: int) -> list[MessageRow]:
+        """The messages whose id has this key (format.message.id_hash): more than one only if two
+        ids have the same hash."""
+        slots = self._copies.slots_with_key(key)
+        rows = zip(slots.tolist(), self._copies.rows(_MESSAGE, slots), strict=True)
+        return [self._message(slot, values) for slot, values in rows if values[0]]
+
+    def ages(self, queue: int, states: Sequence[EntryState]) -> Vector:
+        """When the messages on a queue that are in one of these states were put there, wall ns."""
+        return self._copies.submitted(queue, states)
+
+    def active(self) -> Iterator[EntryRow]:
+        """The messages in the hands of readers, by entry number."""
+        rows = self._entries(self._copies.in_state(EntryState.ACTIVE))
+        return (row for row in rows if row.state is EntryState.ACTIVE)
+
+    def messages(self) -> Iterator[MessageRow]:
+        """All messages, by the number of their slot."""
+        high = self._copies.high(Counter.MESSAGES_HIGH, self._layout.messages)
+        for first in range(0, high, CHUNK_ROWS):
+            numbers = np.arange(first, min(first + CHUNK_ROWS, high))
+            before = self._copies.rows(("m_qpool",), numbers)
+            rows = zip(numbers.tolist(), self._copies.rows(_MESSAGE, numbers), before, strict=True)
+            yield from (self._message(number, values) for number, values, (qpool,) in rows
+                        if values[0] and values[0] == qpool)
+
+    def _queue(self, number: int, name: str, values: tuple[int, ...]) -> QueueRow:
+        (flags, depth, active, ready, deferred, held, ever, processed, hour, last_hour, hour_ns,
+         sampled_ns, started_ns, max_depth, max_length) = values
+        return QueueRow(
+            number=number, name=name, messages=depth, active=active, ready=ready,
+            deferred=deferred, held=held, ever=ever, processed=processed,
+            load=self._averages(_LOAD, number), throughput=self._averages(_RATE, number),
+            flags=flags, special=bool(flags & QueueFlag.SPECIAL), hour=hour, last_hour=last_hour,
+            hour_ns=hour_ns, sampled_ns=sampled_ns, started_ns=started_ns, max_depth=max_depth,
+            max_length=max_length)
+
+    def _averages(self, names: tuple[str, str, str], number: int) -> Averages:
+        one, five, fifteen = self._copies.averages(names, number)
+        return one, five, fifteen
+
+    def _reader(self, number: int, values: tuple[int, ...], names: list[str],
+                held: list[tuple[int, int]]) -> ReaderRow:
+        (flags, queue, pid, uid, client, processed, registered_ns, request_ns, response_ns,
+         timeout_s) = values
+        return ReaderRow(
+            number=number, name=self._copies.reader_name(number), queue=_at(names, queue), pid=pid,
+            uid=uid, client=client, auxiliary=bool(flags & ReaderFlag.AUXILIARY), active=len(held),
+            current=min(held)[1] if held else None, processed=processed,
+            registered_ns=registered_ns, request_ns=request_ns, response_ns=response_ns,
+            timeout_s=timeout_s, flags=flags)
+
+    def _entries(self, selected: tuple[Vector, Vector]) -> Iterator[EntryRow]:
+        names = self._copies.queue_names()
+        for number, entry, slot, message in self._raw(selected):
+            yield self._entry(number, entry, names, self._message(slot, message))
+
+    def _raw(self, selected: tuple[Vector, Vector]) -> Iterator[RawEntry]:
+        numbers, sequences = selected
+        for first in range(0, len(numbers), CHUNK_ROWS):
+            some = slice(first, first + CHUNK_ROWS)
+            yield from self._raw_chunk(numbers[some], sequences[some])
+
+    def _raw_chunk(self, numbers: Vector, sequences: Vector) -> Iterator[RawEntry]:
+        entries = self._copies.rows(_ENTRY, numbers)
+        slots = np.array(self._copies.rows(("e_message",), numbers), dtype=np.int64)[:, 0]
+        inside = slots < self._layout.messages
+        messages = self._copies.rows(_MESSAGE, np.where(inside, slots, 0))
+        whole = self._copies.same(numbers, sequences)  # read last: see invariant 2
+        rows = zip(numbers.tolist(), entries, slots.tolist(), messages, inside.tolist(), whole,
+                   strict=True)
+        return ((number, entry, slot, message)
+                for number, entry, slot, message, is_inside, is_whole in rows
+                if is_inside and is_whole and message[0] and entry[1] in _STATES)
+
+    def _entry(self, number: int, values: tuple[int, ...], names: list[str], message: MessageRow
+               ) -> EntryRow:
+        (queue, state, priority, sequence, attempts, retries, submitted_ns, until_ns, lease,
+         reader) = values
+        failed = attempts - 1 if state == EntryState.ACTIVE and attempts else attempts
+        return EntryRow(
+            number=number, queue=_at(names, queue), state=_STATES[state], priority=priority,
+            sequence=sequence, attempts=failed, retries=retries, submitted_ns=submitted_ns,
+            until_ns=until_ns, lease=lease, reader=reader - 1 if reader else None, message=message)
+
+    def _message(self, number: int, values: tuple[int, ...]) -> MessageRow:
+        (qpool, file, record, parts, flags, size, created_ns, pid, word, offset, length, lsn, crc,
+         expiry_ns, origin) = values
+        has_record = record != NO_RECORD
+        return MessageRow(
+            number=number, qpool=qpool, file=file if has_record else None,
+            record=record if has_record else None, parts=parts, flags=flags, size=size,
+            created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags),
+            word=word, offset=offset, length=length, lsn=lsn, crc=crc, expiry_ns=expiry_ns,
+            origin=origin)
+
+
+def _at(names: list[str], queue: int) -> str:
+    return names[queue] if queue < len(names) else f"#{queue}"

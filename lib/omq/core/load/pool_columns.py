@@ -1,0 +1,176 @@
+"""The records of the Message Pool as columns: what core.load.rebuild makes the tables of an index
+from.
+
+The files are scanned once, chunk by chunk, and only the columns stay. Of two records with one
+QPoolId the higher LSN counts, the other is reported. Records that cannot be read are findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from omq.core.index.slots import Vector
+from omq.format.findings import Finding, Kind
+from omq.format.pool import NO_RECORD, PART, PARTS_PER_RECORD, RECORD_BYTES, Message
+from omq.storage.pool import PoolFiles
+from omq.storage.pool_scan import DTYPE, PoolChunk
+from omq.storage.slots import SlotAllocator
+
+COPIED = {"m_qpool": "qpool", "m_lsn": "lsn", "m_time": "time", "m_expiry": "expiry",
+          "m_location": "location", "m_offset": "offset", "m_length": "length",
+          "m_crc": "body_crc", "m_size": "size", "m_pid": "pid", "m_record": "record",
+          "m_flags": "flags", "m_file": "file", "m_origin": "origin"}
+"""Column of the index -> of a pool record."""
+_COLUMNS = [(name, DTYPE[name]) for name in (
+    *sorted(set(COPIED.values())), "next", "message_id", "correlation_id")]
+_PART = ("queue", "grade", "attempts", "retries", "until", "submitted", "sequence")
+_PARTS = [*((name, PART.dtype[name]) for name in _PART), ("row", np.dtype(np.int64))]
+_ROOM_MAX = 1 << 22  # messages for which room is taken at once: a file may claim any size
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a rebuild found."""
+
+    messages: int = 0
+    entries: int = 0
+    limbo: dict[int, int] = field(default_factory=dict)  # active entry -> pool.lease_tag
+    findings: list[Finding] = field(default_factory=list)
+    duplicates: list[tuple[int, int]] = field(default_factory=list)  # (file, record) of the losers
+
+
+class _Column:
+    """A vector that grows at its end. Room that is not used takes no memory."""
+
+    __slots__ = ("_array", "_count")
+
+    def __init__(self, dtype: np.dtype[Any], room: int) -> None:
+        self._array: Vector = np.empty(room, dtype)
+        self._count = 0
+
+    def extend(self, values: Vector) -> None:
+        end = self._count + len(values)
+        if end > len(self._array):
+            more: Vector = np.empty(end - self._count + len(self._array) // 2, self._array.dtype)
+            self._array = np.concatenate((self._array[: self._count], more))
+        self._array[self._count : end] = values
+        self._count = end
+
+    @property
+    def values(self) -> Vector:
+        return self._array[: self._count]
+
+
+@dataclass(slots=True)
+class Rows:
+    """Columns gathered from the pool."""
+
+    messages: dict[str, Vector]  # one row a message
+    parts: dict[str, Vector]  # one row an entry; "row" is the index into `messages`
+
+
+def gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded,
+           progress: Callable[[str], None]) -> Rows:
+    """All records; the slots in use become those of `slots`."""
+    room = min(pool.record_slots(), _ROOM_MAX)
+    kept = {name: _Column(dtype, room) for name, dtype in _COLUMNS}
+    lists = {name: _Column(dtype, room) for name, dtype in _PARTS}
+    base = 0
+    files = pool.files()
+    for number, file in enumerate(files):
+        progress(f"loading the index: {100 * number // len(files)} %")
+        used: list[Vector] = [np.zeros(0, dtype=np.int64)]
+        foreign = False
+        for chunk in pool.scan(file):
+            loaded.findings += chunk.findings
+            foreign |= any(f.kind in (Kind.FOREIGN, Kind.NEWER) and f.record < 0
+                           for f in chunk.findings)
+            used += [_in_use(chunk), _damaged(chunk)]
+            rows = chunk.records if chunk.live.all() else chunk.records[chunk.live]
+            for name, column in kept.items():
+                column.extend(rows[name])
+            _gather_parts(pool, rows, base, lists, loaded)
+            base += len(rows)
+        if foreign:
+            slots.exclude(file)
+        else:
+            slots.load(file, np.concatenate(used))
+    return Rows({name: column.values for name, column in kept.items()},
+                {name: column.values for name, column in lists.items()})
+
+
+def _in_use(chunk: PoolChunk) -> Vector:
+    return chunk.records["record"][chunk.live | chunk.more].astype(np.int64)
+
+
+def _damaged(chunk: PoolChunk) -> Vector:
+    """Slots that cannot be read: never given to a new message, so that the evidence stays."""
+    return np.array([f.record for f in chunk.findings if f.record >= 0], dtype=np.int64)
+
+
+def reserve_slots(pool: PoolFiles, slots: SlotAllocator) -> None:
+    """Only learn which slots are in use: the messages stay in the pool, unread
+    (qm_dont_read_messages_at_start)."""
+    for file in pool.files():
+        used = [np.zeros(0, dtype=np.int64)]
+        for chunk in pool.scan(file):
+            used += [_in_use(chunk), _damaged(chunk)]
+        slots.load(file, np.concatenate(used))
+
+
+def _gather_parts(pool: PoolFiles, rows: Vector, base: int, lists: dict[str, _Column],
+                  loaded: Loaded) -> None:
+    counts = rows["parts"]
+    long = rows["next"] != NO_RECORD
+    for row in np.flatnonzero(long).tolist():
+        found = pool.read_record(int(rows["file"][row]), int(rows["record"][row]))
+        if not isinstance(found, Message):
+            # A continuation is damaged: the message stays on the queues of its first record.
+            long[row] = False
+            if isinstance(found, Finding):
+                loaded.findings.append(found)
+    for i in range(min(int(counts.max(initial=0)), PARTS_PER_RECORD)):
+        index = np.flatnonzero((counts > i) & ~long)
+        part = rows["parts_list"][index, i]
+        for name in _PART:
+            lists[name].extend(part[name])
+        lists["row"].extend(index + base)
+    for row in np.flatnonzero(long).tolist():
+        message = pool.read_record(int(rows["file"][row]), int(rows["record"][row]))
+        if isinstance(message, Message):
+            for p in message.parts:
+                values = (p.queue, p.priority | p.state << 4, p.attempts, p.retries, p.until,
+                          p.submitted, p.sequence)
+                for name, value in zip(_PART, values, strict=True):
+                    lists[name].extend(np.array([value]))
+                lists["row"].extend(np.array([row + base]))
+
+
+def without_duplicates(rows: Rows, slots: SlotAllocator, loaded: Loaded) -> Rows:
+    """The rows that count; the slots of the others are free, and `loaded` names them."""
+    columns = rows.messages
+    qpool = columns["qpool"]
+    order = np.lexsort((columns["lsn"], qpool))
+    same = qpool[order][:-1] == qpool[order][1:]
+    if not same.any():
+        return rows
+    losers = order[:-1][same]
+    for index in losers.tolist():
+        file, record = int(columns["file"][index]), int(columns["record"][index])
+        loaded.findings.append(Finding(
+            Kind.DUPLICATE, f"QPoolId {int(qpool[index])} is there twice: the higher LSN counts",
+            f"{file}QP", (record + 1) * RECORD_BYTES, RECORD_BYTES, record,
+            int(columns["lsn"][index])))
+        loaded.duplicates.append((file, record))
+        slots.free(file, record)
+    keep = np.ones(len(qpool), dtype=bool)
+    keep[losers] = False
+    number = np.cumsum(keep) - 1
+    chosen = keep[rows.parts["row"]]
+    parts = {name: vector[chosen] for name, vector in rows.parts.items()}
+    parts["row"] = number[parts["row"]]
+    return Rows({name: vector[keep] for name, vector in columns.items()}, parts)

@@ -1,0 +1,203 @@
+"""Restart recovery: finish pool.writer's work, so that the pool equals the journal's end.
+
+1. complete a checkpoint that was cut (the double-write file); 2. read the newest valid poolctrl
+slot; 3. redo the journal behind it; 4. write that as a checkpoint. The index is then loaded from
+the pool alone. Every step may be cut and simply starts again: records carry the LSN of their last
+change.
+
+With both poolctrl slots damaged, the whole journal that is kept is redone over the pool: slower,
+and safe for the same reason; it is reported. What was accepted is on the disk when this returns
+(files are settled before they are read), so a later crash cannot take it back.
+
+After an unclean end numbers that were given but may not have reached the disk (at most one block
+and the unsynced frames before it) are skipped: no LSN or QPoolId is ever given twice.
+
+What cannot be decided here without losing more than is lost is refused, with the command to run: a
+pool and a journal of different times, lost names of queues, an unfinished rebuild.
+
+Errors: NewerFormat, DiskError, NeedsRepair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from omq.base import clock
+from omq.base.errors import NeedsRepair, NewerFormat
+from omq.base.fault import point
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.core.load.presence import check_presence, note_newest
+from omq.core.redo.checkpoint import Checkpointer
+from omq.core.redo.redo import Redo
+from omq.core.redo.windows import Windows
+from omq.format.findings import Finding, Kind
+from omq.format.poolctrl import Answered, ControlFlag, PoolControl
+from omq.storage import durable, poolctrl
+from omq.storage.journal import file_name, numbers_in
+from omq.storage.journal_reader import JournalScan, read_entry, scan_journal
+from omq.storage.journal_scan import Block
+from omq.storage.pool import PoolFiles
+
+UNSYNCED_FRAMES_MAX = 4096  # frames of non-persistent messages that may wait for a sync
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The state of the spool after recovery."""
+
+    lsn: int  # last LSN accepted
+    first_lsn: int  # first LSN of the new epoch
+    epoch: int  # of the new manager
+    next_qpool: int
+    journal: int  # last journal file
+    clean: bool
+    queues: dict[int, str] = field(default_factory=dict)
+    clients: dict[int, Answered] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    frames: int = 0  # redone
+    upgraded: bool = False  # the spool was one of an earlier version
+
+
+def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
+            progress: Progress) -> Recovered:
+    """See the module. The caller holds the manager's and the pool's lock."""
+    if durable.status(paths.rebuilding) is not None:
+        raise NeedsRepair(path=paths.root, reason="a rebuild of the Message Pool is not finished",
+                          command=f"omqrecover rebuild {paths.root} again, as it was begun")
+    point("recovery.before_pool")
+    control, findings = poolctrl.load(paths, settle=True)
+    refuse_newer(paths.msgpool, findings)
+    if control is not None:
+        _check_place(paths, uuid, control, findings)
+    pool.recover_double_write(control)
+    findings = [f for f in [*findings, *pool.findings] if f.kind is not Kind.END]
+    refuse_newer(paths.msgpool, findings)
+    progress("checking the pool files")
+    findings += check_presence(paths, uuid, control, pool)
+    point("recovery.after_pool")
+    redo = Redo(pool)
+    number = offset = 0
+    if control is not None:
+        redo.queues, redo.clients = dict(control.queues), dict(control.clients)
+        redo.lsn, redo.next_qpool = control.lsn, control.next_qpool
+        redo.clean_stop = bool(control.flags & ControlFlag.CLEAN)
+        number, offset = control.journal, control.offset
+    point("recovery.before_redo")
+    scan = scan_journal(paths, uuid, number, offset, redo.lsn, settle=True)
+    epoch = _redo_all(redo, scan, _bytes_to_read(paths, number, offset), progress)
+    point("recovery.after_redo")
+    # Above what was durable nobody was promised anything: what fails there is a torn append.
+    torn = [replace(f, kind=Kind.TORN) if f.kind is Kind.CORRUPT and f.lsn > scan.durable_lsn else f
+            for f in redo.findings]
+    findings += [*scan.findings, *torn]
+    refuse_newer(paths.journal, [*findings, *([scan.end] if scan.end else [])])
+    if scan.end is not None and scan.end.kind is Kind.FOREIGN:
+        raise NeedsRepair(path=paths.journal / scan.end.file, reason=scan.end.reason,
+                          command=f"mv {paths.journal / scan.end.file} {paths.quarantine}/")
+    files = numbers_in(paths.journal)
+    headers = [read_entry(paths, n, uuid).header for n in files[-8:]]
+    epoch = max([epoch, control.epoch if control else 0, *(h.epoch for h in headers if h)]) + 1
+    next_qpool = max([redo.next_qpool, *(h.next_qpool for h in headers if h)])
+    first = max([redo.lsn + 1, *(h.first_lsn for h in headers if h)])
+    if control is None:
+        known_lsn, known_qpool = _highest(pool)
+        if known_qpool and not redo.queues:
+            raise NeedsRepair(
+                path=paths.msgpool, reason="poolctrl and the names of the queues are lost",
+                command=f"omqrecover plan {paths.root}")
+        first, next_qpool = max(first, known_lsn + 1), max(next_qpool, known_qpool + 1)
+    if not redo.clean_stop and first > 1:
+        void = settings.block_frames_max + UNSYNCED_FRAMES_MAX
+        first, next_qpool = first + void, next_qpool + void
+    redo.next_qpool = next_qpool
+    last = max([scan.last_number, number, *files])
+    if redo.dirty or redo.clears or control is None or redo.lsn > control.lsn \
+            or control.contents is None:
+        note_newest(paths, uuid)  # before poolctrl is of a format that has it
+        written = Checkpointer(pool, redo, paths, uuid, settings,
+                               lambda: progress("writing the message pool"))
+        written.take(epoch - 1, *_position(scan, control), clock.wall_ns())
+    return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
+                     redo.queues, redo.clients, findings, redo.frames_seen,
+                     control is not None and control.contents is None)
+
+
+def _check_place(paths: SpoolPaths, uuid: bytes, control: PoolControl, findings: list[Finding]
+                 ) -> None:
+    """Is this the journal that the checkpoint goes on in? If not, pool and journal come from
+    different times, and only an operator knows which is the better one. With one slot damaged the
+    other is older, and its journal file may have been retired: redo then goes on with the next.
+    """
+    command = f"omqrecover plan {paths.root}"
+    if control.uuid != uuid:
+        raise NeedsRepair(path=paths.msgpool, reason="poolctrl belongs to another instance",
+                          command=command)
+    if any(f.kind is Kind.CORRUPT and f.file == poolctrl.NAME for f in findings):
+        return
+    archived = (*numbers_in(paths.archive), *numbers_in(paths.archive, ".oma"))
+    if any(number >= control.journal > 0 for number in archived):
+        raise NeedsRepair(
+            path=paths.archive, reason="it has journal files that the checkpoint does not cover: "
+            "the Message Pool comes from an older backup", command=command)
+    if control.journal and control.journal not in numbers_in(paths.journal):
+        raise NeedsRepair(
+            path=paths.journal, reason=f"the checkpoint at LSN {control.lsn} goes on in "
+            f"{file_name(control.journal)}, which is missing", command=command)
+
+
+def _highest(pool: PoolFiles) -> tuple[int, int]:
+    """Highest LSN and QPoolId in the pool: without poolctrl nothing else keeps ids from coming
+    again."""
+    lsn = qpool = 0
+    for file in pool.files():
+        for chunk in pool.scan(file):
+            rows = chunk.records[chunk.live]
+            lsn = max(lsn, int(rows["lsn"].max(initial=0)))
+            qpool = max(qpool, int(rows["qpool"].max(initial=0)))
+    return lsn, qpool
+
+
+def _position(scan: JournalScan, control: PoolControl | None) -> tuple[int, int]:
+    if scan.last_number:
+        return scan.last_number, scan.last_offset
+    return (control.journal, control.offset) if control else (0, 0)
+
+
+def _bytes_to_read(paths: SpoolPaths, first: int, offset: int) -> int:
+    """Of journal, at most: the last file is zeros from some point on."""
+    numbers = [number for number in numbers_in(paths.journal) if number >= first]
+    found = [durable.status(paths.journal / file_name(number)) for number in numbers]
+    return max(1, sum(each.st_size for each in found if each) - offset)
+
+
+def _redo_all(redo: Redo, scan: JournalScan, total: int, progress: Progress) -> int:
+    """Redo in windows; the highest epoch seen."""
+    epoch = read = 0
+
+    def told() -> Iterator[Block]:
+        nonlocal epoch, read
+        for block in scan:
+            yield block
+            read += block.header.length
+            progress(f"redoing the journal: {min(100, 100 * read // total)} %, LSN {redo.lsn}")
+            point("recovery.in_redo")
+            epoch = max(epoch, block.header.epoch)
+            redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
+
+    windows = Windows(told())
+    for window in windows:
+        redo.apply(window, windows.durable)
+    return epoch
+
+
+def refuse_newer(place: Path, findings: list[Finding]) -> None:
+    """NewerFormat where one of them is of a file that a newer omq wrote."""
+    for finding in findings:
+        if finding.kind is Kind.NEWER:  # "poolctrl version 3, known 2"
+            said, _, known = finding.reason.rpartition(", known ")
+            raise NewerFormat(file=f"{place}/{finding.file}", version=said.rpartition(" ")[2],
+                              known=known)

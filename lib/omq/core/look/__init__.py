@@ -1,0 +1,1 @@
+"""Look: what tools show of an instance, whether it lives or not."""

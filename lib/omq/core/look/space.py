@@ -1,0 +1,57 @@
+"""Disk space as an operator is told of it: whether the queue manager refuses new messages.
+
+The manager says so in the index (Counter.SPACE_LOW: less is free than disk_reserve_bytes); how much
+is free is asked here. Of a manager that does not run nothing is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from omq.base.errors import OmqError
+from omq.base.limits import GIB, KIB, MIB
+from omq.base.paths import SpoolPaths
+from omq.core.index.view import IndexView
+from omq.storage import durable
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Of the file system that the spool is on. `low` None: no manager says it; `free_bytes` None:
+    the system does not."""
+
+    low: bool | None
+    free_bytes: int | None
+
+    @property
+    def note(self) -> str:
+        """What to tell; empty while there is enough."""
+        if not self.low:
+            return ""
+        free = "" if self.free_bytes is None else f": {_shown(self.free_bytes)} free"
+        return (f"disk space LOW{free}; new messages are refused until more than "
+                "disk_reserve_bytes is free, done, move and delete go on")
+
+    def record(self) -> dict[str, object]:
+        """Its keys in JSON."""
+        return {"space_low": self.low, "space_free_bytes": self.free_bytes}
+
+
+UNKNOWN: Final = Space(None, None)
+
+
+def space(paths: SpoolPaths, view: IndexView | None) -> Space:
+    """`view`: of the index of a running manager; None: none runs."""
+    try:
+        free: int | None = durable.free_bytes(paths.journal)
+    except OmqError:
+        free = None
+    return Space(None if view is None else bool(view.counters()["space_low"]), free)
+
+
+def _shown(size: int) -> str:
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"

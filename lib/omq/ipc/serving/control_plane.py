@@ -1,0 +1,284 @@
+"""What clients ask over the control connection, carried out by the manager's main loop.
+
+    register  a new client, or one that lost its manager: its token, channel, and what became of its
+              request under way          open    number of a queue
+    reader    register as a reader      unread  no longer one      cancel  end the wait for messages
+    bye       good-bye                  checkpoint  pool.writer took one
+    locate, fetch, container, contain, discard    bodies: see body_plane
+    status    counters, for tools       operate, free  operator commands: operator_plane
+
+Every question is one JSON line and gets one JSON line: {"status": 0, ...} or the error's status and
+fields. Nothing in a line is believed: wrong types are BadRequest.
+
+Users other than the spool's owner and root send their requests here too, in a line that begins with
+REQUEST_MARK: a queue that they could write to they could fill. Lines are taken in turns
+(ipc.serving.doors) and a connection that says too much that is no question is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from omq.base import events, names
+from omq.base.errors import (
+    BadRequest,
+    NotRegistered,
+    OmqError,
+    SpoolFull,
+    UnknownQueue,
+)
+from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
+from omq.base.rated_log import RatedLog
+from omq.base.settings import Settings
+from omq.core.engine.engine import Engine
+from omq.format.index import Counter, ReaderFlag
+from omq.format.journal import FrameType
+from omq.format.wire import REQUEST_MARK, is_of, payload_bytes
+from omq.ipc.serving.body_plane import BodyPlane
+from omq.ipc.serving.doorkeeper import Doorkeeper
+from omq.ipc.serving.doors import Door, Turn
+from omq.ipc.serving.operator_plane import OperatorPlane
+from omq.ipc.serving.registration import Registrar
+from omq.ipc.serving.server import RequestServer
+from omq.ipc.serving.sessions import Session, Sessions, say
+
+Question = dict[str, Any]
+
+
+class ControlPlane:
+    """See the module."""
+
+    def __init__(self, server: RequestServer, doorkeeper: Doorkeeper, registrar: Registrar,
+                 log: EventLog, rated: RatedLog, settings: Settings, epoch: int) -> None:
+        self._server = server
+        self._sessions: Sessions = server.sessions
+        self._engine: Engine = server.engine
+        self._doors = doorkeeper
+        self._registrar = registrar
+        self._log, self._rated = log, rated
+        self._epoch = epoch
+        self._bad_lines_max = settings.bad_lines_max
+        self._share_ns = settings.uid_turn_us * 1000
+        registrar.reader = self._reader
+        self.renumber()
+        self.bodies = BodyPlane(server, doorkeeper, self._number, self._refuse)
+        self._operations: dict[str, Callable[[Session, Question], Question]] = {
+            "open": self._open, "reader": self._reader, "unread": self._unread,
+            "cancel": self._cancel, "bye": self._bye, "checkpoint": self._checkpoint,
+            "status": self._status, **self.bodies.operations}
+        self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free)
+        self._later = {"operate": self.operators.operate, "free": self.operators.free,
+                       "note": self.operators.note, **self.bodies.later}
+
+    def renumber(self) -> None:
+        """At the start, and after a reload: queues may have been added."""
+        self._numbers: dict[str, int] = {r.name: q for q, r in self._engine.core.rules.items()}
+
+    def drain(self) -> None:
+        """The doors' turn in this group. What is left comes with the next one, which is woken."""
+        doors = self._doors
+        if doors.failure is not None:
+            raise doors.failure
+        self.bodies.tell_made()
+        if not doors.ring:
+            return
+        turn, requests = Turn(self._share_ns), list[bytes]()
+        self._server.recent.group(self._engine.core.now_ns, requests)
+        while not turn.over and (door := doors.ring.take(turn)) is not None:
+            turn.charge(door.uid, self._serve(door, requests))
+        if doors.ring:
+            doors.wake()
+
+    def _serve(self, door: Door, requests: list[bytes]) -> int:
+        """One line of a door, or its end. How many bytes it brought to be written."""
+        if door.closed:
+            return 0
+        session = self._sessions.by_door.get(id(door))
+        line, size = door.take_line(), 0
+        if line is None:
+            if door.ended:  # without "bye", or its process ended: either way the reader is lost
+                if session is not None:
+                    self.end(session, died=True)
+                self._doors.close(door)
+            else:
+                self._doors.rearm(door)
+            return 0
+        if line.startswith(REQUEST_MARK):
+            size = self._request(door, session, line, requests)
+        else:
+            self._with_descriptor(door, session, line)
+        if door.bad > self._bad_lines_max:
+            self._rated.event(events.DOOR_CLOSED, WARNING, door.uid, uid=door.uid, lines=door.bad)
+            door.ended = True
+            door.received.clear()
+        if door.ended or b"\n" in door.received:
+            self._doors.ring.add(door)
+        else:
+            self._doors.rearm(door)
+        return size
+
+    def _with_descriptor(self, door: Door, session: Session | None, line: bytes) -> None:
+        """A question, with what came with it. The door is not read meanwhile: the descriptor of the
+        next question cannot be taken for this one's, however soon the answer is there."""
+        descriptor = door.take_descriptor()
+        if session is None or descriptor < 0:
+            self._line(door, session, line)
+        else:
+            session.descriptor = descriptor
+            try:
+                self._line(door, session, line)
+            finally:
+                session.descriptor = -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _request(self, door: Door, session: Session | None, line: bytes, requests: list[bytes]
+                 ) -> int:
+        """A request as it would lie on the request queue. It must be this connection's own."""
+        try:
+            raw = bytes.fromhex(line[len(REQUEST_MARK) :].decode("ascii"))
+        except ValueError:
+            raw = b""
+        if session is None or session.gone or not is_of(raw, session.party.client, session.token):
+            self._engine.core.t.counters[Counter.GARBAGE] += 1
+            door.bad += 1
+            return 0
+        requests.append(raw)
+        self._server.handle(raw)
+        return payload_bytes(raw)
+
+    def garbage(self) -> None:
+        """Something was on the request queue that can be nobody's request."""
+        self._engine.core.t.counters[Counter.GARBAGE] += 1
+        self._rated.event(events.GARBAGE_TAKEN, WARNING, "queue")
+
+    def _line(self, door: Door, session: Session | None, line: bytes) -> None:
+        try:
+            question = json.loads(line)
+            if not isinstance(question, dict):
+                raise BadRequest(reason="a question is a JSON object")
+            operation = str(question.get("op"))
+            self._server.recent.question(self._engine.core.now_ns, operation, session)
+            if operation == "register":
+                answer = self._registrar.register(door, session, question)
+            elif session is None:
+                raise NotRegistered
+            elif operation in self._later:  # answered after the commit
+                self._later[operation](session, question)
+                return
+            elif operation in self._operations:
+                answer = self._operations[operation](session, question)
+            else:
+                raise BadRequest(reason=f"unknown operation {names.escape(operation)}")
+            say(door, {"status": 0, **answer})
+        except OmqError as error:
+            self._refuse(door, error)
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            self._refuse(door, BadRequest(reason=f"malformed question: {names.escape(str(error))}"))
+
+    def _refuse(self, door: Door, error: OmqError) -> None:
+        self._engine.core.t.counters[Counter.REFUSED] += 1
+        door.bad += isinstance(error, (BadRequest, NotRegistered))
+        self._rated.event(events.REQUEST_REFUSED, WARNING, door.uid, uid=door.uid,
+                          reason=str(error))
+        fields = {k: v if isinstance(v, int) else str(v) for k, v in error.fields.items()}
+        say(door, {"status": error.status, "fields": fields})
+
+    # questions
+
+    def _number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            raise UnknownQueue(queue=names.escape(name))
+        return number
+
+    def _open(self, session: Session, question: Question) -> Question:
+        number = self._number(str(question["queue"]))
+        rules = self._engine.core.rules[number]
+        return {"queue": number, "max_length": rules.max_length, "max_depth": rules.max_depth,
+                "priority": rules.priority, "persistent": rules.persistent}
+
+    def _reader(self, session: Session, question: Question) -> Question:
+        number = self._number(str(question["queue"]))
+        self._sessions.check(session, "get", number)
+        if session.queue and session.queue != number:
+            raise BadRequest(reason="one reader a connection; it reads another queue already")
+        session.queue, session.auxiliary = number, bool(question.get("auxiliary"))
+        t, row = self._engine.core.t, session.party.slot
+        kind = ReaderFlag.AUXILIARY if session.auxiliary else ReaderFlag(0)
+        t.r_queue[row], t.r_flags[row] = number, ReaderFlag.IN_USE | ReaderFlag.READS | kind
+        self._note_reader(session, FrameType.READER_UP)
+        return {"queue": number}
+
+    def _unread(self, session: Session, question: Question) -> Question:
+        if session.queue:
+            self._note_reader(session, FrameType.READER_DOWN)
+        t, row, session.queue = self._engine.core.t, session.party.slot, 0
+        t.r_flags[row], t.r_queue[row] = ReaderFlag.IN_USE, 0
+        return {}
+
+    def _note_reader(self, session: Session, kind: FrameType) -> None:
+        block, party = self._engine.core.block, session.party
+        try:
+            block.reserve(1, len(session.name))
+        except SpoolFull:  # history lacks a line; a reader must be able to come and go all the same
+            return
+        block.frame(kind, 0, session.queue, 0, client=party.client, pid=party.pid, uid=party.uid,
+                    payload=session.name.encode())
+
+    def _cancel(self, session: Session, question: Question) -> Question:
+        if session.waiter is not None:
+            self._engine.cancel(session.waiter)
+        return {}
+
+    def _bye(self, session: Session, question: Question) -> Question:
+        """The last one of its connection: who registers anew comes in anew."""
+        self.end(session, died=False)
+        session.door.received.clear()
+        session.door.ended = True
+        return {}
+
+    def _checkpoint(self, session: Session, question: Question) -> Question:
+        self._sessions.check(session, "admin", self._number("POISON"))
+        core, lsn = self._engine.core, int(question["lsn"])
+        core.t.counters[Counter.CHECKPOINT_LSN] = lsn
+        core.t.counters[Counter.CHECKPOINT_TIME] = core.now_ns
+        core.block.reserve(1, 0)
+        core.block.frame(FrameType.CHECKPOINT, 0, 0, 0, argument=lsn, pid=session.party.pid)
+        return {}
+
+    def _status(self, session: Session, question: Question) -> Question:
+        t = self._engine.core.t
+        return {"counters": {c.name.lower(): t.counters[c] for c in Counter}, "epoch": self._epoch}
+
+    # the end of a client
+
+    def end(self, session: Session, *, died: bool) -> None:
+        """A client is gone: what it held comes back; untouched if it left in order."""
+        if session.gone:
+            return
+        self._server.carry_out(session)
+        self.bodies.large.forget(session)
+        waiters = [session.waiter] if session.waiter is not None else []
+        evidence: dict[str, object] = {"reader": session.name, "queue_read": session.queue}
+        returned = self._engine.forget(session.party, waiters, evidence, orderly=not died)
+        if session.queue:
+            self._note_reader(session, FrameType.READER_DOWN)
+        t = self._engine.core.t
+        t.r_flags[session.party.slot] = 0
+        self._sessions.remove(session)
+        t.counters[Counter.CLIENTS] = len(self._sessions.by_id)
+        if died and returned:
+            self._rated.event(events.READER_LOST, ERROR, session.party.uid, uid=session.party.uid,
+                              pid_of_reader=session.party.pid, name=session.name,
+                              messages=returned)
+        elif died:
+            self._rated.event(events.CLIENT_DIED, REPORT, session.party.uid, uid=session.party.uid,
+                              pid_of_client=session.party.pid, name=session.name)
+
+    def _free(self, session: Session) -> None:
+        self.end(session, died=True)
+        self._doors.close(session.door)

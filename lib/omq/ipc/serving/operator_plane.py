@@ -1,0 +1,142 @@
+"""Operator commands over the control connection, carried out by the manager's main loop.
+
+    operate  {"action", "items": [[qpool, queue, lsn], ...], "targets": [queue, ...], "priority",
+              "keep_s", "force", "command", "reason"}
+             -> {"done": [qpool, ...], "lsn": of the command, "refused": [[qpool, status, text]]}
+    note     {"targets", "messages", "command", "reason"}: what follows is puts (a copy)  -> {"lsn"}
+    free     {"queue", "pid", "command", "reason"}: let go of a reader  -> {"freed": clients}
+
+The answers wait for the commit of their group, as every acknowledgement does: `release`.
+
+Who may: `admin` on the queue that a message is on (for free: on the reader's queue), `put` on the
+queues that it goes to. Every command is journaled with uid, pid, command and reason, and logged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from omq.base import events, names
+from omq.base.errors import BadRequest, UnknownQueue
+from omq.base.event_log import REPORT, EventLog
+from omq.core.engine.engine import Engine
+from omq.core.engine.operate import Action, Item, Order, operate
+from omq.core.engine.state import IDEL, POISON
+from omq.format.frame_rules import Reason
+from omq.format.journal import FrameFlag, FrameType
+from omq.ipc.serving.doors import Door
+from omq.ipc.serving.sessions import Session, Sessions, say
+
+Question = dict[str, Any]
+TEXT_BYTES_MAX = 2048
+KEEP_S_MAX = 30 * 86400
+_S = 1_000_000_000
+
+
+class OperatorPlane:
+    """See the module. `number` finds the number of a queue; `end` ends a client that is freed."""
+
+    def __init__(self, engine: Engine, sessions: Sessions, log: EventLog,
+                 number: Callable[[str], int], end: Callable[[Session], None]) -> None:
+        self._engine = engine
+        self._sessions = sessions
+        self._log = log
+        self._number = number
+        self._end = end
+        self._answers: list[tuple[Door, Question]] = []
+
+    def release(self) -> None:
+        """After the commit: the answers of this group."""
+        for door, answer in self._answers:
+            if not door.closed:
+                say(door, {"status": 0, **answer})
+        self._answers.clear()
+
+    def operate(self, session: Session, question: Question) -> None:
+        """One order; its answer goes out with `release`."""
+        order = self._order(session, question)
+        for queue in {item.queue for item in order.items}:
+            self._may(session, "admin", queue)
+        for queue in set(order.targets) - {item.queue for item in order.items}:
+            self._sessions.check(session, "put", queue)
+        outcome = operate(self._engine.core, session.party, order, self._engine.forget_reader)
+        if outcome.done:
+            self._say(session, order.text, action=order.action.value, messages=len(outcome.done))
+        refused = [[qpool, error.status, str(error)] for qpool, error in outcome.refused]
+        self._answers.append((session.door, {
+            "done": outcome.done, "lsn": outcome.lsn, "refused": refused}))
+
+    def note(self, session: Session, question: Question) -> None:
+        """Say in the journal who puts the messages that follow, and why."""
+        queues = {self._number(str(queue)) for queue in question["targets"]}
+        if not queues and not session.trusted:  # no authority says who may
+            raise BadRequest(reason="what is noted goes on a queue")
+        for queue in queues:
+            self._sessions.check(session, "put", queue)
+        text, count = _text(question), min(max(0, int(question["messages"])), 1 << 40)
+        block, party = self._engine.core.block, session.party
+        block.reserve(1, len(text))
+        lsn = block.frame(FrameType.OPERATOR, FrameFlag.PERSISTENT, 0, 0, client=party.client,
+                          pid=party.pid, uid=party.uid, reason=Reason.OPERATOR, argument=count,
+                          payload=text)
+        self._say(session, text, action="put", messages=count)
+        self._answers.append((session.door, {"lsn": lsn}))
+
+    def free(self, session: Session, question: Question) -> None:
+        """Let go of the readers of a queue that have this pid: as if they had died."""
+        queue, pid = self._number(str(question["queue"])), int(question["pid"])
+        self._may(session, "admin", queue)
+        text = _text(question)
+        freed = [other for other in list(self._sessions.by_id.values())
+                 if other.queue == queue and other.party.pid == pid]
+        if freed:
+            block, party = self._engine.core.block, session.party
+            block.reserve(1, len(text))
+            block.frame(FrameType.OPERATOR, FrameFlag.PERSISTENT, queue, 0, client=party.client,
+                        pid=party.pid, uid=party.uid, reason=Reason.OPERATOR, argument=pid,
+                        payload=text)
+            self._say(session, text, action="free", pid_of_reader=pid)
+        for other in freed:
+            self._end(other)
+        self._answers.append((session.door, {"freed": len(freed)}))
+
+    def _may(self, session: Session, action: str, queue: int) -> None:
+        if queue not in self._engine.core.rules:
+            raise UnknownQueue(queue=queue)
+        self._sessions.check(session, action, queue)
+
+    def _order(self, session: Session, question: Question) -> Order:
+        try:
+            action = Action(str(question["action"]))
+        except ValueError as error:
+            raise BadRequest(reason=f"unknown action {names.escape(str(question['action']))}"
+                             ) from error
+        items = tuple(Item(int(qpool), self._number(str(queue)), int(lsn))
+                      for qpool, queue, lsn in question["items"])
+        targets = tuple(self._number(str(queue)) for queue in question.get("targets", ()))
+        if len(set(targets)) != len(targets):
+            raise BadRequest(reason="a target is named twice")
+        if action is Action.RESTORE and any(item.queue in (IDEL, POISON) for item in items):
+            raise BadRequest(reason="nothing is restored to IDEL or POISON")
+        priority = question.get("priority")
+        keep_s = float(question.get("keep_s") or 0)
+        if not 0 <= keep_s <= KEEP_S_MAX:
+            raise BadRequest(reason=f"keep_s is 0 to {KEEP_S_MAX}")
+        return Order(action, items, _text(question), targets,
+                     None if priority is None else names.check_priority(int(priority)),
+                     int(keep_s * _S), bool(question.get("force")))
+
+    def _say(self, session: Session, text: bytes, **fields: Any) -> None:
+        self._log.event(events.OPERATOR_COMMAND, REPORT, uid=session.party.uid,
+                        pid_of_operator=session.party.pid, **json.loads(text), **fields)
+
+
+def _text(question: Question) -> bytes:
+    """What the journal keeps: the command as it was typed, and why."""
+    text = json.dumps({"command": str(question.get("command", ""))[:512],
+                       "reason": str(question.get("reason", ""))[:512]}, sort_keys=True).encode()
+    if len(text) > TEXT_BYTES_MAX:
+        text = json.dumps({"command": "", "reason": "(too long)"}).encode()
+    return text

@@ -1,0 +1,136 @@
+"""Registration: a caller becomes a client with a session, a channel, and a token.
+
+    register  {"version", "name", "token", "in_doubt", "queue", "auxiliary", "held"}
+              -> its number and token, the ids of its channel, and what became of its request under
+                 way; `requests`: the request queue, or null for users who send their requests over
+                 the control connection (ADR 0020)
+
+Errors: BadRequest, TooManyClients, TooManyOfUser, ManagerShort, IpcLimit, NotRegistered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from omq.base import clock, names
+from omq.base.errors import BadRequest, ManagerShort, NotRegistered, OmqError
+from omq.core.engine.engine import Engine
+from omq.core.engine.state import Party
+from omq.format.index import Counter, ReaderFlag
+from omq.format.message import ID_PREFIX
+from omq.format.poolctrl import Answered
+from omq.format.wire import VERSION
+from omq.ipc.serving.doorkeeper import Doorkeeper
+from omq.ipc.serving.doors import Door
+from omq.ipc.serving.objects import ObjectList, make_channel
+from omq.ipc.serving.sessions import (
+    Peer,
+    Session,
+    Sessions,
+    new_token,
+    peer_of,
+    split_channel,
+)
+
+Question = dict[str, Any]
+TOKEN_BYTES = 16
+
+
+class Registrar:
+    """See the module. `owner`: uid of the spool; `reader` registers a reader."""
+
+    def __init__(self, engine: Engine, sessions: Sessions, doorkeeper: Doorkeeper,
+                 listed: ObjectList, *, uuid: bytes, epoch: int, requests: tuple[int, int],
+                 owner: int, channel_bytes: int, threshold: int,
+                 answered: dict[int, Answered]) -> None:
+        self._engine, self._sessions = engine, sessions
+        self._doors = doorkeeper
+        self._listed = listed
+        self._uuid, self._epoch = uuid, epoch
+        self._requests = requests
+        self._owner, self._channel_bytes, self._threshold = owner, channel_bytes, threshold
+        self._sessions.answered = answered
+        self.reader: Callable[[Session, Question], object] = _no_reader
+
+    def register(self, door: Door, session: Session | None, question: Question) -> Question:
+        if session is not None:
+            raise BadRequest(reason="registered already")
+        if question.get("version") != VERSION:
+            raise BadRequest(reason=f"protocol version {question.get('version')!r}, "
+                             f"this manager speaks {VERSION}")
+        name = names.check_client_name(str(question["name"]))
+        old = bytes.fromhex(str(question.get("token", "")))
+        if len(old) not in (0, TOKEN_BYTES):
+            raise BadRequest(reason="a token has 16 bytes")
+        peer = peer_of(door.connection)
+        self._doors.admission.check_client(peer.uid)
+        token = new_token(old or None)
+        known = self._sessions.answered.get(int.from_bytes(token[:8], "little")) if old else None
+        if known and known.uid != peer.uid:
+            raise BadRequest(reason="the token is another user's")
+        if any(s.token[:8] == token[:8] for s in self._sessions.by_id.values()):
+            raise BadRequest(reason="the token is in use")
+        session = self._admit(door, peer, name, token)
+        in_doubt = int(question.get("in_doubt", 0))
+        session.sequence = max(0, in_doubt - 1, known.sequence if known else 0)
+        self._resume(session, question, known)
+        answered = None
+        if known and known.sequence == in_doubt:
+            answered = {"sequence": in_doubt, "qpool": known.qpool, "count": known.count,
+                        "lsn": known.lsn}
+        return {
+            "client": session.party.client, "token": token.hex(), "epoch": self._epoch,
+            "channel": session.channel.segment.id,
+            "requests": self._requests if session.trusted else None,
+            "semaphore": [session.channel.semaphore.key, session.channel.semaphore.id],
+            "trusted": session.trusted, "owns": session.party.owns,
+            "threshold": self._threshold, "answered": answered,
+            "id_prefix": (ID_PREFIX + self._uuid[:12]).hex()}
+
+    def _admit(self, door: Door, peer: Peer, name: str, token: bytes) -> Session:
+        row = self._sessions.claim_row()
+        try:
+            self._doors.watch(door, peer.pid)
+            channel = make_channel(self._listed, self._channel_bytes, peer.uid)
+        except ProcessLookupError as error:
+            self._sessions.return_row(row)
+            raise NotRegistered from error
+        except OSError as error:  # descriptors, memory, or the disk of run/: none ends the manager
+            self._sessions.return_row(row)
+            raise ManagerShort(what="room", reason=error.strerror or str(error)) from error
+        except OmqError:
+            self._sessions.return_row(row)
+            raise
+        self._doors.registered(door)
+        reply, request = split_channel(channel.view)
+        party = Party(self._sessions.next_id(), row, peer.pid, peer.uid,
+                      int.from_bytes(token[:8], "little"),
+                      owns=peer.uid in (self._owner, os.geteuid()))
+        session = Session(party, token, name, peer.gids, door, channel, reply, request,
+                          party.owns or peer.uid == 0, self._epoch)
+        self._sessions.add(session)
+        t, core = self._engine.core.t, self._engine.core
+        t.r_pid[row], t.r_uid[row], t.r_client[row] = peer.pid, peer.uid, party.client
+        t.r_started[row] = clock.process_start_ticks(peer.pid) or 0
+        t.r_registered[row] = t.r_request[row] = core.now_ns
+        t.r_response[row] = t.r_processed[row] = t.r_queue[row] = t.r_timeout[row] = 0
+        t.r_flags[row] = ReaderFlag.IN_USE
+        t.set_reader_name(row, name)
+        t.counters[Counter.READERS_HIGH] = self._sessions.rows_high
+        t.counters[Counter.CLIENTS] = len(self._sessions.by_id)
+        return session
+
+    def _resume(self, session: Session, question: Question, known: Answered | None) -> None:
+        """A reader that outlived the manager takes up its messages again."""
+        queue = str(question.get("queue", ""))
+        held = [(int(qpool), int(lease)) for qpool, lease in question.get("held", [])]
+        if queue:
+            self.reader(session, question)
+        self._engine.adopt(session.party, session.queue, held,
+                           (known.given, known.given_last) if known else (0, 0))
+
+
+def _no_reader(session: Session, question: Question) -> object:
+    raise AssertionError("the control plane registers readers")

@@ -1,0 +1,300 @@
+"""The server side of the request queue: bytes in, engine operations, replies after the commit.
+
+Invariants: 1. nothing in a request is believed: size, magic, version, client and token are checked
+first, counts and lengths against the channel before anything is read; 2. what cannot be a client's
+is counted and thrown away, what is a client's wrong request is answered with its error; 3. replies
+of a group are collected and released after the commit, and never block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from omq.base import limits
+from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
+from omq.base.fault import point
+from omq.core.engine.bulk import done_many, put_many
+from omq.core.engine.engine import Engine
+from omq.core.engine.puts import NewMessage
+from omq.core.engine.settle import Verdict
+from omq.core.engine.state import CONTAINER, IDEL, POISON
+from omq.core.engine.waiting import Waiter
+from omq.format.index import Counter
+from omq.format.journal import FRAME
+from omq.format.message import DESCRIPTOR, PART, Part
+from omq.format.wire import (
+    GIVEN,
+    REPLY,
+    REQUEST,
+    REQUEST_MAGIC,
+    SETTLE,
+    VERSION,
+    Operation,
+    PutFlag,
+)
+from omq.ipc.serving.foreign import taken, taken_batch
+from omq.ipc.serving.given import write_given
+from omq.ipc.serving.large_bodies import named
+from omq.ipc.serving.recent import RecentRequests
+from omq.ipc.serving.sessions import Session, Sessions
+from omq.storage.payloads import PayloadReader
+
+_PUT_FLAGS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.HAS_ID)
+_MS = 1_000_000
+# Plain integers: looking up and combining enum members costs more than the work around it.
+_GARBAGE, _REFUSED, _PUTS = int(Counter.GARBAGE), int(Counter.REFUSED), int(Counter.PUTS)
+_PUT_NAMES = ("queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument",
+              "parts", "length", "offset")
+_PUT_AT = tuple(FRAME.names.index(name) for name in _PUT_NAMES)
+
+
+@dataclass(slots=True)
+class Request:
+    """A request whose client and token are right. (Not frozen: that would triple its cost.)"""
+
+    operation: int
+    priority: int
+    flags: int
+    queue: int
+    count: int
+    length: int
+    sequence: int
+    size: int
+    crc: int
+    correlation: int
+    want: int
+    argument: int
+    parts: int
+    expiry: int
+
+
+class RequestServer:
+    """See the module."""
+
+    def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,
+                 relocate: Callable[[memoryview], int], batch_max: int) -> None:
+        self.engine, self.sessions = engine, sessions
+        self._batch_max = batch_max
+        self.bodies, self._epoch, self._relocate = bodies, epoch, relocate
+        self.recent = RecentRequests()
+        # Replies that wait for the commit: session, request, count, QPoolId.
+        self._ok: list[tuple[Session, int, int, int]] = []
+        self._refused: list[tuple[Session, int, OmqError]] = []
+        self._given: list[tuple[Waiter, list[int]]] = []
+        self.stopping = False
+        handlers: dict[Operation, Callable[[Session, Request], None]] = {
+            Operation.PUT: self._put, Operation.PUT_MANY: self._put_many,
+            Operation.NEXT: self._next, Operation.SETTLE: self._settle,
+            Operation.MOVE: self._move, Operation.PING: self._ping,
+            Operation.RELOCATE: self._relocated}
+        self._handlers = {int(operation): handler for operation, handler in handlers.items()}
+
+    def handle(self, raw: bytes) -> None:
+        """One message of the request queue."""
+        core = self.engine.core
+        self.recent.under_way = raw
+        if len(raw) != REQUEST.size:
+            core.t.counters[_GARBAGE] += 1
+            return
+        (operation, priority, flags, queue, count, client, length, token, sequence, size, crc,
+         magic, version, correlation, want, argument, _entry, parts, _spare, expiry
+         ) = REQUEST.unpack(raw)
+        session = self.sessions.by_id.get(client)
+        if (session is None or token != session.token or magic != REQUEST_MAGIC
+                or version != VERSION):
+            core.t.counters[_GARBAGE] += 1
+            return
+        core.t.r_request[session.party.slot] = core.now_ns
+        try:
+            if sequence <= session.sequence:
+                raise SequenceReused(sequence=sequence)
+            session.sequence = sequence
+            handler = self._handlers.get(operation)
+            if handler is None or length > len(session.request):
+                raise BadRequest(reason=f"operation {operation}, {length} bytes")
+            handler(session, Request(operation, priority, flags, queue, count, length, sequence,
+                                     size, crc, correlation, want, argument, parts, expiry))
+        except OmqError as error:
+            core.t.counters[_REFUSED] += 1
+            self._refused.append((session, sequence, error))
+
+    # operations
+
+    def may_put(self, session: Session, queue: int) -> None:
+        if self.stopping:
+            raise ShuttingDown
+        if queue not in self.engine.core.rules or queue in (IDEL, POISON):
+            raise BadRequest(reason=f"queue {queue} takes no messages from clients")
+        self.sessions.check(session, "put", queue)
+
+    def _put(self, session: Session, r: Request) -> None:
+        payload = taken(session.party, session.request[: r.length], r.parts,
+                        (r.flags, r.size, r.crc, r.correlation, r.expiry), r.want)
+        if r.parts:
+            self._check_parts(session, payload, r.parts)
+        else:
+            self.may_put(session, r.queue)
+        container = named(session, payload, r.size) if r.flags & CONTAINER else ""
+        new = NewMessage(r.queue, r.priority, r.flags & _PUT_FLAGS, r.size, r.crc, r.correlation,
+                         r.want, r.expiry, r.parts, payload)
+        qpool = self.engine.put(session.party, new, r.sequence)
+        session.containers.pop(container, None)
+        self._ok.append((session, r.sequence, 1, qpool))
+
+    def _check_parts(self, session: Session, payload: bytes | memoryview, count: int) -> None:
+        for part in _read_parts(payload, DESCRIPTOR.size, count):
+            self.may_put(session, part.queue)
+
+    def _put_many(self, session: Session, r: Request) -> None:
+        self.may_put(session, r.queue)
+        heads = r.count * FRAME.size
+        if r.count > self._batch_max:
+            raise BadRequest(reason=f"a batch has at most {self._batch_max} messages")
+        if not r.count or heads + r.length > len(session.request):
+            raise BadRequest(reason=f"{r.count} messages of {r.length} bytes do not fit")
+        area = taken_batch(session.party, session.request, r.count, r.length)
+        qpool = put_many(self.engine.core, session.party, area, area[heads : heads + r.length],
+                         r.count, r.queue, r.sequence)
+        self.engine.core.t.counters[_PUTS] += r.count
+        self._ok.append((session, r.sequence, r.count, qpool))
+
+    def _settle(self, session: Session, r: Request) -> None:
+        self._settle_batch(session, r)
+        self._ok.append((session, r.sequence, r.count, 0))
+
+    def _settle_batch(self, session: Session, r: Request) -> None:
+        if r.count * SETTLE.size + r.length > len(session.request):
+            raise BadRequest(reason=f"{r.count} settlements do not fit")
+        if done_many(self.engine, session.party, session.request, r.count, r.sequence):
+            return
+        session.lost = self.engine.settle(session.party, self._verdicts(session.request, r),
+                                          r.sequence)
+
+    @staticmethod
+    def _verdicts(area: memoryview, r: Request) -> list[Verdict]:
+        texts = r.count * SETTLE.size
+        out = []
+        for i in range(r.count):
+            kind, _, size, entry, qpool, lease, argument, at, _ = SETTLE.unpack_from(
+                area, i * SETTLE.size)
+            if at + size > r.length:
+                raise BadRequest(reason="a reason does not fit the request")
+            text = bytes(area[texts + at : texts + at + min(size, limits.REASON_BYTES_MAX)])
+            out.append(Verdict(kind, entry, qpool, lease, argument, text))
+        return out
+
+    def _next(self, session: Session, r: Request) -> None:
+        if not session.queue:
+            raise BadRequest(reason="not registered as a reader")
+        if r.count:
+            self._settle_batch(session, r)
+        if not r.want:
+            self._ok.append((session, r.sequence, 0, 0))
+            return
+        timeout = r.argument * _MS if r.argument >= 0 else -1
+        want = min(r.want, self._batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
+        if session.waiter is not None and session.waiter.waiting:  # given up: one at a time
+            self.engine.waiters[session.waiter.queue].drop(session.waiter)
+        session.waiter = self.engine.wait(session.party, session.queue, want, r.sequence, timeout,
+                                          auxiliary=session.auxiliary)
+
+    def _move(self, session: Session, r: Request) -> None:
+        area = session.request
+        head = SETTLE.size + r.parts * PART.size
+        frames = head + r.count * FRAME.size
+        if frames + r.length > len(area):
+            raise BadRequest(reason="the disposition does not fit the request")
+        kind, _, _, entry, qpool, lease, argument, _, _ = SETTLE.unpack_from(area, 0)
+        queues = _read_parts(area, SETTLE.size, r.parts)
+        for part in queues:
+            self.may_put(session, part.queue)
+        payloads = area[frames : frames + r.length]
+        known = dict(session.containers)  # each is named once, also within a request
+        try:
+            new = [self._new_message(session, area, head + i * FRAME.size, payloads)
+                   for i in range(r.count)]
+            first = self.engine.move(session.party, Verdict(kind, entry, qpool, lease, argument),
+                                     queues, new, r.sequence)
+        except OmqError:
+            session.containers = known
+            raise
+        self._ok.append((session, r.sequence, r.count, first))
+
+    def _new_message(self, session: Session, area: memoryview, at: int, payloads: memoryview
+                     ) -> NewMessage:
+        row = FRAME.unpack_from(area, at)
+        (queue, priority, flags, size, crc, correlation, key, expiry, parts, length, offset
+         ) = (row[i] for i in _PUT_AT)
+        if offset + length > len(payloads):
+            raise BadRequest(reason="a message does not fit the request")
+        payload = taken(session.party, payloads[offset : offset + length], parts,
+                        (flags, size, crc, correlation, expiry), key)
+        if flags & CONTAINER:
+            session.containers.pop(named(session, payload, size), None)
+        if parts:
+            self._check_parts(session, payload, parts)
+        else:
+            self.may_put(session, queue)
+        return NewMessage(queue, priority, flags & _PUT_FLAGS, size, crc, correlation, key, expiry,
+                          parts, payload)
+
+    def _ping(self, session: Session, r: Request) -> None:
+        self._ok.append((session, r.sequence, 0, 0))
+
+    def _relocated(self, session: Session, r: Request) -> None:
+        self.sessions.check(session, "admin", POISON)
+        self._ok.append((session, r.sequence, self._relocate(session.request[: r.length]), 0))
+
+    # the end of a group
+
+    def carry_out(self, session: Session) -> None:
+        """A client is gone and may ask at once what became of its request of this group."""
+        for asked, sequence, count, qpool in self._ok:
+            if asked is session:
+                self.engine.core.block.flush(sync=True)
+                session.last = (sequence, count, qpool, 0)
+
+    def dispatch(self) -> None:
+        """Messages to waiting readers; empty answers to those whose time is over."""
+        self.recent.under_way = b""
+        self.engine.tick()
+        self._given += [*self.engine.dispatch(), *((waiter, []) for waiter in self.engine.expire())]
+
+    def release(self) -> None:
+        """After the commit: all replies of the group are written, then all are announced. The
+        clients that wake push the manager off its processor and its data out of the caches, so that
+        nothing but announcing is left to do then."""
+        core = self.engine.core
+        now, lsn = core.now_ns, core.block.first_lsn - 1
+        answered: list[Session] = []
+        point("engine.before_reply")
+        for session, sequence, count, qpool in self._ok:
+            if not session.gone:
+                core.t.r_response[session.party.slot] = now
+                session.answer(sequence, count=count, qpool=qpool, lsn=lsn)
+                answered.append(session)
+        for session, sequence, error in self._refused:
+            if not session.gone:
+                session.refuse(sequence, error)
+                answered.append(session)
+        for waiter, entries in self._given:
+            session_of = self.sessions.by_id.get(waiter.party.client)
+            if session_of is not None:
+                session_of.waiter = None
+                core.t.r_response[waiter.party.slot] = now
+                write_given(core.t, session_of, waiter.sequence, entries, self.bodies, lsn)
+                answered.append(session_of)
+        for session in answered:
+            session.announce()
+        point("engine.after_reply")
+        self._ok.clear()
+        self._refused.clear()
+        self._given.clear()
+        self.sessions.close_gone()
+
+
+def _read_parts(area: bytes | memoryview, at: int, count: int) -> list[Part]:
+    if at + count * PART.size > len(area):
+        raise BadRequest(reason="queue parts do not fit the request")
+    return [Part(*PART.unpack_from(area, at + i * PART.size)) for i in range(count)]

@@ -1,0 +1,240 @@
+"""Sessions: the clients that are registered, what they may do, and their channels.
+
+A client connects once over the socket; SO_PEERCRED says who it is. It gets a client id, a random
+128-bit token and a private channel. Every request carries id and token. Authority per queue is
+asked once and remembered; "no" is remembered as well.
+
+A client that lost its manager, or its connection or channel, registers again with its old token:
+the low half names it in the journal, and the uid must be the same. It then learns what became of
+its request under way: of an earlier manager's from the journal, of this one's from `answered`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import socket
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sysv_ipc
+
+from omq.base import limits
+from omq.base.authority import Authority
+from omq.base.errors import NoAuthority, OmqError, TooManyClients
+from omq.core.engine.state import Party
+from omq.core.engine.waiting import Waiter
+from omq.core.redo.answers import fair_share
+from omq.format.poolctrl import Answered
+from omq.format.wire import REPLY, REQUEST_MAGIC, halves
+from omq.ipc.errnos import Outcome, outcome
+from omq.ipc.serving.doors import Door
+from omq.ipc.serving.objects import ServerChannel
+
+_SO_PEERGROUPS = 59
+_GROUPS_MAX = 65536
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One registered client."""
+
+    party: Party
+    token: bytes  # 16 bytes
+    name: str
+    gids: frozenset[int]
+    door: Door
+    channel: ServerChannel
+    reply: memoryview
+    request: memoryview
+    trusted: bool  # may read the spool's files itself: the owner and root
+    epoch: int = 0  # of this manager
+    sequence: int = 0  # last request taken
+    queue: int = 0  # read by this client, 0 = none
+    auxiliary: bool = False
+    waiter: Waiter | None = None
+    rights: dict[tuple[str, int], bool] = field(default_factory=dict)
+    last: tuple[int, int, int, int] = (0, 0, 0, 0)  # carried out: sequence, count, QPoolId, LSN
+    lost: int = 0  # settlements of the request under way that did not hold
+    deaf: int = 0  # replies that could not be announced
+    gone: bool = False
+    descriptor: int = -1  # that came with the question under way; the doorkeeper closes it
+    containing: bool = False  # a large body is being copied
+    containers: dict[str, tuple[int, int]] = field(default_factory=dict)  # not put yet: size, CRC
+    _release: Callable[[], None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._release = self.channel.semaphore.release
+
+    def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
+               qpool: int = 0, lsn: int = 0) -> None:
+        """Write the reply header; `announce` comes after it, when all of the group are written."""
+        REPLY.pack_into(self.reply, 0, REQUEST_MAGIC, status, self.lost, sequence, count, length,
+                        qpool, lsn, self.epoch, b"")
+        self.lost = 0
+        if not status:
+            self.last = (sequence, count, qpool, lsn)
+
+    def announce(self) -> None:
+        """Release the semaphore: the client may run at once, on this very processor. Never
+        blocks."""
+        try:
+            self._release()
+        except (sysv_ipc.Error, OSError, ValueError, MemoryError) as error:
+            # The client removed it, or raised it to its limit: its loss. Its end shows elsewhere.
+            if outcome("semop", error) is Outcome.BUG:
+                raise
+            self.deaf += 1
+
+    def refuse(self, sequence: int, error: OmqError) -> None:
+        """An error as the reply: its status and its fields."""
+        text = json.dumps({k: v if isinstance(v, int) else str(v) for k, v in error.fields.items()}
+                          ).encode()[: len(self.reply) - REPLY.size]
+        self.reply[REPLY.size : REPLY.size + len(text)] = text
+        self.answer(sequence, status=error.status, length=len(text))
+
+
+class Sessions:
+    """All registered clients of this epoch."""
+
+    def __init__(self, limit: int, authority: Authority, names: Callable[[int], str]) -> None:
+        self.by_id: dict[int, Session] = {}
+        self.by_door: dict[int, Session] = {}
+        self.limit = limit  # rows of the reader table
+        self.authority = authority
+        self._names = names
+        self.answered: dict[int, Answered] = {}  # last request of clients that are not here
+        self._next = 1
+        self._rows: list[int] = []
+        self._gone: list[Session] = []
+        self._rows_high = 0
+
+    def claim_row(self) -> int:
+        """A free row of the reader table. Those who left in this group still have theirs."""
+        if self._rows:
+            return self._rows.pop()
+        if self._rows_high >= self.limit:
+            raise TooManyClients(limit=self.limit)
+        self._rows_high += 1
+        return self._rows_high - 1
+
+    def return_row(self, row: int) -> None:
+        """A claimed row that was not used after all."""
+        self._rows.append(row)
+
+    @property
+    def rows_high(self) -> int:
+        return self._rows_high
+
+    def next_id(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def add(self, session: Session) -> None:
+        self.by_id[session.party.client] = session
+        self.by_door[id(session.door)] = session
+
+    def remove(self, session: Session) -> None:
+        """Forget a client. Its channel stays until `close_gone`: the group may still hold payloads
+        that lie in it."""
+        session.gone = True
+        sequence, count, qpool, lsn = session.last
+        if sequence:
+            token, uid = session.party.token, session.party.uid
+            self.answered.pop(token, None)  # the youngest stand last
+            self.answered[token] = Answered(token, sequence, qpool, count, lsn, uid)
+            if len(self.answered) > limits.DEDUPE_CLIENTS_MAX:
+                self._forget_answers()
+        self.by_id.pop(session.party.client, None)
+        self.by_door.pop(id(session.door), None)
+        self._gone.append(session)
+
+    def _forget_answers(self) -> None:
+        """A tenth at once, the oldest of the users with the most: nobody can push out what others
+        may still ask for by coming and going."""
+        share = fair_share(Counter(each.uid for each in self.answered.values()),
+                           limits.DEDUPE_CLIENTS_MAX * 9 // 10)
+        kept: Counter[int] = Counter()
+        for token, each in reversed(list(self.answered.items())):
+            kept[each.uid] += 1
+            if kept[each.uid] > share:
+                del self.answered[token]
+
+    def close_gone(self) -> None:
+        """After the commit: the channels of those who left in this group."""
+        for session in self._gone:
+            self._rows.append(session.party.slot)
+            session.reply.release()
+            session.request.release()
+            session.channel.close()
+        self._gone.clear()
+
+    def new_authority(self, authority: Authority) -> None:
+        """After a reload: ask again."""
+        self.authority = authority
+        for session in self.by_id.values():
+            session.rights.clear()
+
+    def check(self, session: Session, action: str, queue: int) -> None:
+        """NoAuthority unless this client may `action` (put, get, browse, admin) on the queue."""
+        key = (action, queue)
+        allowed = session.rights.get(key)
+        if allowed is None:
+            allowed = self.authority.allows(action, self._names(queue), session.party.uid,
+                                            session.gids)
+            session.rights[key] = allowed
+        if not allowed:
+            raise NoAuthority(uid=session.party.uid, action=action, queue=self._names(queue))
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a control connection, as the kernel says."""
+
+    pid: int
+    uid: int
+    gids: frozenset[int]
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """SO_PEERCRED and SO_PEERGROUPS."""
+    pid, uid, gid = array("i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    gids = {gid}
+    with contextlib.suppress(OSError):
+        gids.update(array("I", connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS,
+                                                     _GROUPS_MAX)))
+    return Peer(pid, uid, frozenset(gids))
+
+
+def new_token(old: bytes | None) -> bytes:
+    """A fresh secret half over the old name half, or all fresh."""
+    if old is not None:
+        return old[:8] + secrets.token_bytes(8)
+    while True:
+        token = secrets.token_bytes(16)
+        if any(token[:8]):
+            return token
+
+
+def split_channel(view: memoryview) -> tuple[memoryview, memoryview]:
+    """(reply half, request half)."""
+    reply, request = halves(len(view))
+    return view[reply:request], view[request:]
+
+
+def say(door: Door, answer: dict[str, Any], descriptor: int = -1) -> None:
+    """One JSON line back over a control connection, with a descriptor if there is one. A client
+    that does not read loses the connection with it: half a line would spoil all that follow."""
+    line = (json.dumps(answer) + "\n").encode()
+    try:
+        if descriptor < 0:
+            door.connection.sendall(line)
+        else:
+            socket.send_fds(door.connection, [line], [descriptor])
+    except OSError:
+        with contextlib.suppress(OSError):
+            door.connection.shutdown(socket.SHUT_RDWR)  # the doorkeeper sees it as ended

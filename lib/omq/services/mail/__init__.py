@@ -1,0 +1,1 @@
+"""The mail services: SMTP in and out, routing, Maildirs, reports."""

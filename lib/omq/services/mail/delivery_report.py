@@ -1,0 +1,163 @@
+"""The non-delivery report: what a sender gets when a message did not reach everybody.
+
+A multipart/report of three parts (RFC 6522, RFC 3464): a text for people, the machine-readable
+delivery status with one block per recipient, and the returned message: its header alone or, by the
+setting, all of it while it is small. The report is an ordinary message with the null sender, so
+that no report can ever cause another one (RFC 5321 section 4.5.5), and says Auto-Submitted (RFC
+3834).
+
+Invariants: 1. no text of the failed message or of a foreign server reaches a header line of the
+report unescaped; 2. what the returned part holds is limited; 3. the Message-ID is derived from the
+queue message, so a report made twice can be told to be the same.
+
+No errors: whatever the message is made of, a report results.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email import encoders
+from email.generator import BytesGenerator
+from email.message import Message as MimePart
+from email.mime.multipart import MIMEMultipart
+from email.mime.nonmultipart import MIMENonMultipart
+from email.mime.text import MIMEText
+from email.policy import Compat32
+from email.utils import format_datetime
+from io import BytesIO
+
+from omq.base.clock import NS_PER_S
+from omq.services.mail.mail_message import Failure, header_end, one_line
+
+_LINE_BYTES_MAX = 998  # RFC 5322 2.1.1; a longer line travels encoded
+_POLICY = Compat32(linesep="\r\n")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportStyle:
+    """What is the same in all reports of this host."""
+
+    hostname: str
+    postmaster: str
+    full: bool  # return the whole message while it is within `original_bytes_max`
+    original_bytes_max: int
+    scan_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedMessage:
+    """The message that the report is about."""
+
+    sender: str
+    body: bytes
+    message_id: str
+    arrival_ns: int
+    failures: Sequence[Failure]
+    mta: str = ""
+
+
+def build_report(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
+    """The report as RFC 5322 bytes with CRLF."""
+    report = MIMEMultipart("report")
+    report.set_param("report-type", "delivery-status")
+    report.attach(_explanation(failed, style))
+    report.attach(_status(failed, style))
+    report.attach(_returned(failed, style))
+    del report["MIME-Version"]  # stands among the fields below, which the package must not fold
+    return _fields(failed, style, now_ns) + _as_bytes(report)
+
+
+def _fields(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
+    lines = (
+        f"Date: {_date(now_ns)}",
+        f"From: Mail Delivery System <MAILER-DAEMON@{style.hostname}>",
+        f"To: <{one_line(failed.sender)}>",
+        "Subject: Undelivered mail returned to sender",
+        f"Message-ID: <{failed.message_id}.report@{style.hostname}>",
+        "Auto-Submitted: auto-replied",
+        "MIME-Version: 1.0",
+    )
+    return "".join(f"{line}\r\n" for line in lines).encode("utf-8", "replace")
+
+
+def _explanation(failed: FailedMessage, style: ReportStyle) -> MimePart:
+    described = "\n\n".join(f"<{one_line(each.recipient)}>: {each.status}\n    {each.reason}"
+                            for each in failed.failures)
+    text = (f"This is the mail system at host {style.hostname}.\n\n"
+            "Your message could not be delivered to the recipients below. It is not tried again.\n"
+            f"For help, write to {style.postmaster} and include this report.\n\n{described}\n")
+    return MIMEText(text, "plain", "us-ascii" if text.isascii() else "utf-8")
+
+
+def _status(failed: FailedMessage, style: ReportStyle) -> MimePart:
+    whole = MimePart()
+    whole["Reporting-MTA"] = f"dns; {style.hostname}"
+    whole["X-Queue-Message-ID"] = failed.message_id
+    whole["Arrival-Date"] = _date(failed.arrival_ns)
+    blocks: list[MimePart | str] = [whole]
+    for failure in failed.failures:
+        block = MimePart()
+        block["Final-Recipient"] = _typed_address(failure.recipient)
+        block["Action"] = "failed"
+        block["Status"] = failure.status
+        if failed.mta:
+            block["Remote-MTA"] = f"dns; {_ascii(failed.mta)}"
+        kind = "smtp" if failed.mta else "x-omq"
+        block["Diagnostic-Code"] = f"{kind}; {_ascii(failure.reason)}"
+        blocks.append(block)
+    part = MIMENonMultipart("message", "delivery-status")
+    part.set_payload(blocks)
+    return part
+
+
+def _returned(failed: FailedMessage, style: ReportStyle) -> MimePart:
+    # message/rfc822 may not be encoded (RFC 2046 5.2.1): only what travels as it is goes whole.
+    if style.full and len(failed.body) <= style.original_bytes_max and _plain(failed.body):
+        whole = MIMENonMultipart("application", "octet-stream")
+        whole.replace_header("Content-Type", "message/rfc822")
+        whole.set_payload(failed.body.decode("ascii"))  # the generator writes it unchanged
+        return whole
+    end = header_end(failed.body, style.scan_bytes)
+    header = failed.body[: min(end, style.original_bytes_max)]
+    part = MIMENonMultipart("text", "rfc822-headers")
+    if _plain(header):
+        part.set_payload(header.decode("ascii").replace("\r\n", "\n"))
+    else:
+        part.set_param("charset", "utf-8")
+        part.set_payload(header)
+        encoders.encode_base64(part)
+    return part
+
+
+def _plain(data: bytes) -> bool:
+    """Whether every line may travel as it is: ASCII, short, ended by CRLF."""
+    if not data.isascii() or b"\0" in data or re.search(rb"\r(?!\n)|(?<!\r)\n", data):
+        return False
+    return all(len(line) <= _LINE_BYTES_MAX for line in data.split(b"\r\n"))
+
+
+def _typed_address(address: str) -> str:
+    """RFC 3464 2.3.2, or RFC 6533 section 3 for an address that is not ASCII."""
+    cleaned = one_line(address)
+    if cleaned.isascii():
+        return f"rfc822; {cleaned}"
+    quoted = (each if each.isascii() else f"\\x{{{ord(each):X}}}" for each in cleaned)
+    return f"utf-8; {''.join(quoted)}"
+
+
+def _ascii(text: str) -> str:
+    return one_line(text).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _date(wall_ns: int) -> str:
+    return format_datetime(datetime.fromtimestamp(wall_ns // NS_PER_S, UTC))
+
+
+def _as_bytes(part: MimePart) -> bytes:
+    # From_ lines must stay as they are: the returned header is evidence.
+    out = BytesIO()
+    BytesGenerator(out, mangle_from_=False, policy=_POLICY).flatten(part)
+    return out.getvalue()

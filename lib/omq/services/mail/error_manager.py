@@ -1,0 +1,87 @@
+"""error.manager: the reader of queue ERRMGR; it tells senders which recipients were not reached.
+
+Input: a mail message with `error.to`, `error.status` and `error.reason`
+(omq.services.mail.mail_message says how they stand in lines); it may be on other queues too, for
+its other recipients.
+
+What becomes of it: a report (omq.services.mail.delivery_report) is put on ROUTER and the message
+leaves ERRMGR, in one atomic operation. A message with the null sender is itself a report, or must
+not be answered: it goes to queue ERROR, where an operator finds it with its reasons, and an event
+says so.
+
+Loop protection: a report has the null sender, so whatever happens to it ends on ERROR, never in a
+second report.
+
+Crash argument: the handler has no side effect but the disposition. Killed before it, the message
+comes again and the same report is built; killed after it, all has happened. Never two reports.
+
+Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnavailable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omq import Outgoing
+from omq.base import clock, events, fault, names
+from omq.base.event_log import REPORT, WARNING
+from omq.services.mail import mail_message as mail
+from omq.services.mail.delivery_report import FailedMessage, ReportStyle, build_report
+from omq.services.mail.mail_host import mail_hostname
+from omq.services.readers.parent import run_service
+from omq.services.readers.service import Disposition, Message, Move, Service
+
+
+class ErrorManagerService(Service):
+    """One reader process of the Error Manager."""
+
+    title = "Error Manager"
+
+    def open(self) -> None:
+        self.reload()
+        self.context.log.event(events.ERRMGR_STARTED, REPORT)
+
+    def reload(self) -> None:
+        settings = self.context.settings
+        hostname = mail_hostname(settings)
+        postmaster = settings.postmaster
+        self.style = ReportStyle(
+            hostname, postmaster if "@" in postmaster else f"{postmaster}@{hostname}",
+            settings.report_original == "full", settings.report_bytes_max,
+            settings.mail_header_scan_bytes)
+
+    def close(self) -> None:
+        self.context.log.event(events.ERRMGR_STOPPED, REPORT)
+
+    def handle(self, message: Message) -> Disposition:
+        envelope = mail.Envelope.of(message.properties)
+        failures = mail.failures_of(message.properties)
+        problem = mail.address_problem(envelope.sender, smtputf8=True)
+        if problem is not None:
+            self._give_up(message, envelope.sender, problem, failures)
+            return Move((names.ERROR,))
+        report = build_report(
+            FailedMessage(envelope.sender, message.body, message.message_id, message.put_time_ns,
+                          failures, message.properties.get(mail.ERROR_MTA, "")),
+            self.style, clock.wall_ns())
+        answer = mail.Envelope("", (envelope.sender,), smtputf8=not envelope.sender.isascii())
+        fault.point("errmgr.before_move")
+        self.context.log.event(events.ERRMGR_REPORTED, REPORT, to=envelope.sender,
+                               failed=len(failures), message_id=message.message_id)
+        return Move((), (Outgoing(report, queues=(names.ROUTER,), priority=message.priority,
+                                  properties=answer.properties(), persistent=True,
+                                  correlation_id=message.correlation_id),))
+
+    def _give_up(self, message: Message, sender: str, problem: str,
+                 failures: Sequence[mail.Failure]) -> None:
+        log = self.context.log
+        if not sender:
+            log.event(events.ERRMGR_NO_REPORT, REPORT, message_id=message.message_id)
+        log.event(events.ERRMGR_UNUSABLE, WARNING, queue=names.ERROR, message_id=message.message_id,
+                  reason=f"the sender cannot be told: {problem}" if sender else "null sender",
+                  recipients=", ".join(each.recipient for each in failures))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The program error.manager; returns its exit code."""
+    return run_service("errmgr", ErrorManagerService, argv)

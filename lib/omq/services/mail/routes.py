@@ -1,0 +1,178 @@
+"""Routes: which addresses are local, what aliases stand for, which queue a recipient goes to.
+
+They are read from routes.conf (omq.services.mail.routes_file), once; the router alone resolves, so
+that a recipient's way is decided in one place. Resolution of one address, first match wins: a queue
+for this very address; an alias (its members are resolved in turn); a local domain (a mailbox, or
+the rule for unknown users); a queue for the domain, for a domain above it, for everything else.
+
+Invariants: 1. resolution ends: an alias is expanded once per recipient, so a circle gives nothing,
+and a recipient with nothing is a failure, never silence; 2. an alias that names itself keeps a copy
+for the mailbox of that name; 3. the order of destinations is that of the file.
+
+No errors: an address that leads nowhere is a Failure, which its sender is told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final, TypeVar
+
+from omq.base import names
+from omq.base.errors import BadName
+from omq.base.limits import MIB
+from omq.services.mail.mail_message import Failure, split_address
+from omq.services.mail.maildir import mailbox_name
+
+PORT_MAX: Final = 65535
+DEFAULT: Final = "*"
+REPORT_ERROR: Final = "error"
+
+_Value = TypeVar("_Value")
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where one recipient goes: a mailbox name on the local queue, an address on another one."""
+
+    queue: str
+    address: str
+    original: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for what is the same recipient: domains have no case."""
+        local, domain = split_address(self.address)
+        return self.queue, f"{local}@{domain}" if domain else local.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A host that takes mail over SMTP; port 0 is the general one of omq.conf."""
+
+    host: str
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """routes.conf, checked."""
+
+    domains: tuple[str, ...] = ("localhost",)
+    users: tuple[str, ...] = (DEFAULT,)
+    unknown_user: str = REPORT_ERROR
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    queues: Mapping[str, str] = field(default_factory=dict)
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+    hops_max: int = 50
+    keep_bcc: bool = False
+    blind_copies_max: int = 100
+    blind_bytes_max: int = 64 * MIB
+
+    def is_local(self, address: str) -> bool:
+        """Whether the address, or its bare name, is one of this host."""
+        domain = split_address(address)[1]
+        return not domain or domain in self.domains
+
+    def accepts(self, address: str) -> bool:
+        """Whether a stranger may send to it: local, or routed by its very address or an alias."""
+        key = self._key(address)
+        return self.is_local(address) or key in self.queues or key in self.aliases
+
+    def resolve(self, recipient: str) -> tuple[list[Destination], list[Failure]]:
+        """Every destination of a recipient; failures name the recipient as it was given."""
+        found: dict[tuple[str, str], Destination] = {}
+        failures: list[Failure] = []
+        waiting, expanded = deque([recipient]), set[str]()
+        while waiting:
+            address = waiting.popleft()
+            key = self._key(address)
+            members = self._members(key)
+            if key in self.queues or members is None:
+                self._place(address, recipient, found, failures)
+            elif key not in expanded:
+                expanded.add(key)
+                others = [each for each in members if self._key(each) != key]
+                if len(others) < len(members):
+                    self._place(address, recipient, found, failures)
+                waiting.extendleft(reversed(others))
+        if not found and not failures:
+            failures.append(Failure(recipient, "5.4.6", "the alias leads back to itself"))
+        return list(found.values()), failures[:1]
+
+    def peer(self, domain: str) -> Peer | None:
+        """Where mail for a domain is sent; None where routes.conf names nobody."""
+        return _by_domain(self.peers, domain)
+
+    def qualified(self, address: str) -> str:
+        """The address with a domain, in lower case: the same for what is the same recipient (the
+        local part keeps its case where it belongs to another host)."""
+        local, domain = split_address(address)
+        return f"{local}@{domain}" if not self.is_local(address) else self._key(address)
+
+    def _key(self, address: str) -> str:
+        local, domain = split_address(address)
+        return f"{local.lower()}@{domain or self.domains[0]}"
+
+    def _members(self, key: str) -> tuple[str, ...] | None:
+        members = self.aliases.get(key)
+        if members is None and self.is_local(key):
+            members = self.aliases.get(split_address(key)[0])
+        return members
+
+    def _place(self, address: str, original: str, found: dict[tuple[str, str], Destination],
+               failures: list[Failure]) -> None:
+        place = self._destination(address, original)
+        if isinstance(place, Failure):
+            failures.append(place)
+        else:
+            found.setdefault(place.key, place)
+
+    def _destination(self, address: str, original: str) -> Destination | Failure:
+        queue = self.queues.get(self._key(address))
+        if queue is not None:
+            return Destination(queue, address, original)
+        if self.is_local(address):
+            return self._mailbox(split_address(address)[0], original)
+        queue = _by_domain(self.queues, split_address(address)[1])
+        return Destination(queue or names.UNIX, address, original)
+
+    def _mailbox(self, local: str, original: str) -> Destination | Failure:
+        name = local[1:-1] if len(local) > 2 and local[0] == local[-1] == '"' else local
+        try:
+            user = mailbox_name(name)
+        except BadName:
+            user = ""
+        if user and any(fnmatchcase(user, pattern) for pattern in self.users):
+            return Destination(names.LOCAL, user, original)
+        if self.unknown_user != REPORT_ERROR:
+            return Destination(names.LOCAL, self.unknown_user, original)
+        return Failure(original, "5.1.1", "there is no such user here")
+
+
+def peer_of(text: str) -> Peer | None:
+    """`host`, `host:port` or `[address]:port`; None when it is none of them."""
+    host, port = text, "0"
+    if not text.endswith("]"):
+        front, colon, back = text.rpartition(":")
+        host, port = (front, back) if colon else (text, "0")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    if not host or not set(host).isdisjoint(" []" if bracketed else " []:"):
+        return None
+    if not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+        return None
+    return Peer(host, int(port))
+
+
+def _by_domain(table: Mapping[str, _Value], domain: str) -> _Value | None:
+    found = table.get(domain)
+    rest = domain
+    while found is None and rest:
+        rest = rest.partition(".")[2]
+        found = table.get(f".{rest}") if rest else table.get(DEFAULT)
+    return found

@@ -1,0 +1,277 @@
+"""One SMTP connection to a peer, kept open over several messages, with a result per recipient.
+
+`SmtpConnection.send` runs one mail transaction and never raises for anything that a peer or a
+network does: each recipient ends delivered, temporarily refused or refused for good, in the peer's
+words.
+
+Rules (RFC 5321 unless said otherwise):
+1. Between two messages RSET is sent; a connection that does not answer it with 250 is opened again.
+   Where PIPELINING (RFC 2920) is offered, all commands up to DATA go out in one piece.
+2. SIZE (RFC 1870), BODY=8BITMIME (RFC 6152) and SMTPUTF8 (RFC 6531) are used where offered. A
+   message that needs one of the latter two and meets a peer without it is refused for good (5.6.3,
+   5.6.7): converting it would change its bytes.
+3. The text goes out as it is, dots at line starts doubled. The one exception: a bare CR or LF,
+   which a client must not send (2.3.8) and by which a text could fake the end of data at a lax
+   peer (SMTP smuggling), goes out as CRLF; and a last line without end gets one.
+4. 421 and a broken connection are temporary for all recipients that have no answer of their own
+   yet. 552 to RCPT is "too many recipients" of old servers: temporary (4.5.3.1.10).
+
+Crash argument: a connection that breaks between the final dot and its answer leaves the peer with
+the message or without it; it is sent again, so the peer may have it twice (RFC 1047). Never lost.
+"""
+
+from __future__ import annotations
+
+import re
+import smtplib
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from omq.base import fault
+from omq.services.mail.mail_message import one_line
+from omq.services.mail.routes import Peer
+from omq.services.mail.smtp_reply import Reply, Result, Verdict
+
+_BARE = re.compile(rb"\r\n|\r|\n")
+_LINE_DOT = re.compile(rb"^\.", re.MULTILINE)
+_NETWORK = (OSError, smtplib.SMTPException, UnicodeError)  # the last: no name for the resolver
+
+
+class _DeadError(Exception):
+    """A kept connection does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """What one transaction sends."""
+
+    sender: str
+    recipients: Sequence[str]
+    body: bytes
+    smtputf8: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Time-outs in seconds and how many messages one connection carries."""
+
+    connect_timeout_s: float
+    reply_timeout_s: float
+    data_timeout_s: float
+    messages_max: int
+
+
+class SmtpConnection:
+    """The connection to one peer; opened when first needed and after it broke."""
+
+    def __init__(self, peer: Peer, hostname: str, limits: ClientLimits) -> None:
+        self.peer = peer
+        self.reached = True  # whether the last attempt to open or reuse it succeeded
+        self._hostname = hostname
+        self._limits = limits
+        self._client: smtplib.SMTP | None = None
+        self._sent = 0
+
+    def send(self, message: Mail) -> list[Result]:
+        """One transaction; a result for each recipient, in their order."""
+        if self._client is not None and self._sent >= self._limits.messages_max:
+            self.close()
+        results: dict[str, Result] = {}
+        if self._client is None or not self._over(self._client, message, results, kept=True):
+            try:
+                client = self._connect()
+            except _NETWORK as error:
+                self.reached = False
+                self.abandon()
+                return self._broken(message.recipients, error, "4.4.1")
+            self._over(client, message, results, kept=False)
+        self.reached = True
+        return [results[recipient] for recipient in message.recipients]
+
+    def _over(self, client: smtplib.SMTP, message: Mail, results: dict[str, Result], *, kept: bool
+              ) -> bool:
+        """One transaction. False: the kept connection is dead, and nothing was begun."""
+        try:
+            self._transact(client, message, results, kept=kept)
+        except _DeadError:
+            self.abandon()
+            return False
+        except _NETWORK as error:
+            self.abandon()
+            missing = [each for each in message.recipients if each not in results]
+            results.update({each.recipient: each
+                            for each in self._broken(missing, error, "4.4.2")})
+        return True
+
+    def close(self) -> None:
+        """Say QUIT, if there is anybody to say it to."""
+        if self._client is not None:
+            with suppress(*_NETWORK):  # the peer may be gone: closing is all that was wanted
+                self._client.docmd("QUIT")
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close without a word."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _connect(self) -> smtplib.SMTP:
+        client = smtplib.SMTP(local_hostname=self._hostname,
+                              timeout=self._limits.connect_timeout_s)
+        self._client, self._sent = client, 0
+        code, text = client.connect(self.peer.host, self.peer.port)
+        if code != 220:
+            raise smtplib.SMTPConnectError(code, text)
+        assert client.sock is not None
+        client.sock.settimeout(self._limits.reply_timeout_s)
+        # Each command waits for its reply anyway; Nagle's algorithm only adds the peer's delayed
+        # acknowledgement (40 ms) to the last segment of a message.
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.ehlo_or_helo_if_needed()
+        client.command_encoding = "utf-8"  # ASCII stays ASCII; addresses of SMTPUTF8 are UTF-8
+        return client
+
+    def _transact(self, client: smtplib.SMTP, message: Mail, results: dict[str, Result], *,
+                  kept: bool) -> None:
+        self._sent += 1
+        text = wire_text(message.body)
+        refused = _unsupported(client, message, text)
+        if refused is not None:
+            results.update({each: refused.result(each) for each in message.recipients})
+            return
+        dialog = _Dialog(client, [
+            *(["RSET"] if kept else []), f"MAIL {_mail_from(client, message, text)}",
+            *(f"RCPT TO:<{each}>" for each in message.recipients), "DATA"])
+        if kept:
+            dialog.reset()
+        reply = dialog.next()
+        if reply.code != 250:
+            results.update({each: reply.result(each) for each in message.recipients})
+            self._leave(dialog, reply)
+            return
+        accepted = []
+        for recipient in message.recipients:
+            reply = dialog.next()
+            if reply.code in (250, 251):
+                accepted.append(recipient)
+                continue
+            temporary = True if reply.code in (552, 421) else None
+            results[recipient] = reply.result(recipient, temporary=temporary)
+            if reply.code == 421:
+                raise smtplib.SMTPServerDisconnected(reply.text)
+        if accepted:
+            self._data(client, text, dialog.next(), accepted, results)
+        else:
+            self._leave(dialog, reply)
+
+    def _leave(self, dialog: _Dialog, reply: Reply) -> None:
+        """End a transaction in which nobody gets the text."""
+        if not dialog.rest():
+            self.abandon()
+        self._after(reply)
+
+    def _data(self, client: smtplib.SMTP, text: bytes, reply: Reply, accepted: Sequence[str],
+              results: dict[str, Result]) -> None:
+        if reply.code == 354:
+            assert client.sock is not None
+            client.sock.settimeout(self._limits.data_timeout_s)
+            fault.point("unix.before_send")
+            client.send(text + b".\r\n")
+            reply = _reply(*client.getreply())
+            fault.point("unix.after_send")
+            client.sock.settimeout(self._limits.reply_timeout_s)
+        failed = _failed(reply, 250)
+        for recipient in accepted:
+            results[recipient] = failed.result(recipient) if failed else Result(
+                recipient, Verdict.DELIVERED, "2.0.0", one_line(reply.text))
+        self._after(reply)
+
+    def _after(self, reply: Reply) -> None:
+        if reply.code in (421, -1):  # the peer closes, or spoke no SMTP
+            self.abandon()
+
+    def _broken(self, recipients: Sequence[str], error: Exception, status: str) -> list[Result]:
+        words = one_line(f"{type(error).__name__}: {error}")
+        return [Result(each, Verdict.TEMPORARY, status, words) for each in recipients]
+
+
+class _Dialog:
+    """The commands up to DATA and their replies: a round trip each, or one for all of them."""
+
+    def __init__(self, client: smtplib.SMTP, commands: Sequence[str]) -> None:
+        self._client = client
+        self._commands = commands
+        self._at_once = client.has_extn("pipelining")
+        self._read = 0
+
+    def reset(self) -> None:
+        """The first command is RSET, on a kept connection. _DeadError."""
+        try:
+            alive = self.next().code == 250
+        except _NETWORK as error:
+            raise _DeadError from error
+        if not alive:
+            raise _DeadError
+
+    def next(self) -> Reply:
+        """The reply to the next command."""
+        if not self._at_once:
+            self._client.putcmd(self._commands[self._read])
+        elif not self._read:
+            self._client.send("".join(f"{command}\r\n" for command in self._commands))
+        self._read += 1
+        return _reply(*self._client.getreply())
+
+    def rest(self) -> bool:
+        """Read what is still to come. False: the peer waits for a text that nobody gets."""
+        code = 0
+        while self._at_once and self._read < len(self._commands):
+            code = self.next().code
+        return code != 354
+
+
+def wire_text(body: bytes) -> bytes:
+    """The body as it follows DATA, without the final dot (rule 3)."""
+    if not body.count(b"\r\n") == body.count(b"\r") == body.count(b"\n"):
+        body = _BARE.sub(b"\r\n", body)
+    if body and not body.endswith(b"\r\n"):
+        body += b"\r\n"
+    return _LINE_DOT.sub(b"..", body)
+
+
+def _mail_from(client: smtplib.SMTP, message: Mail, text: bytes) -> str:
+    words = [f"FROM:<{message.sender}>"]
+    if client.has_extn("size"):
+        words.append(f"SIZE={len(text)}")
+    if client.has_extn("8bitmime") and not text.isascii():
+        words.append("BODY=8BITMIME")
+    if _needs_utf8(message):
+        words.append("SMTPUTF8")
+    return " ".join(words)
+
+
+def _unsupported(client: smtplib.SMTP, message: Mail, text: bytes) -> Reply | None:
+    limit = client.esmtp_features.get("size", "")
+    if limit.isascii() and limit.isdigit() and 0 < int(limit) < len(text):
+        return Reply(552, f"5.3.4 the message has {len(text)} bytes, the host takes {limit}")
+    if _needs_utf8(message) and not client.has_extn("smtputf8"):
+        return Reply(553, "5.6.7 the host does not take internationalized mail (SMTPUTF8)")
+    if not text.isascii() and not client.has_extn("8bitmime"):
+        return Reply(554, "5.6.3 the host does not take 8-bit mail (8BITMIME)")
+    return None
+
+
+def _needs_utf8(message: Mail) -> bool:
+    addresses = (message.sender, *message.recipients)
+    return message.smtputf8 or not all(address.isascii() for address in addresses)
+
+
+def _reply(code: int, text: bytes) -> Reply:
+    return Reply(code, text.decode("utf-8", "replace"))
+
+
+def _failed(reply: Reply, wanted: int) -> Reply | None:
+    return None if reply.code == wanted else reply

@@ -1,0 +1,177 @@
+"""smtp.server: takes mail over SMTP and puts it on queue ROUTER; a daemon of its own, not a reader.
+
+One event loop serves all sessions (omq.services.mail.smtp_session), a few threads put what they
+accept (omq.services.mail.smtp_intake). It listens on loopback unless told otherwise. The address in
+use is written to run/smtp.port ("host port", one line), for the case that the port was chosen by
+the system.
+
+Start: the queue manager must be reachable and the port free before the supervisor is told READY.
+SIGHUP reads the configuration again; address and port change at a restart only.
+SIGTERM drains: no new connection; sessions between two messages are told 421 and closed; those in a
+transaction finish it, and are closed after it. What is left after `drain_timeout_s` is cut off: it
+never had its 250, so its client sends again.
+
+Errors: PortInUse; ConfigError; ManagerUnavailable at the start only, later ones are replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import omq
+from omq.base import events, side_files
+from omq.base.config import load_settings
+from omq.base.errors import ConfigError, PortInUse
+from omq.base.event_log import ERROR, REPORT, WARNING
+from omq.base.rated_log import NEVER, RatedLog
+from omq.services.daemon.daemon import DaemonContext, run_daemon
+from omq.services.mail.smtp_intake import Connection, Intake
+from omq.services.mail.smtp_policy import load_policy
+from omq.services.mail.smtp_session import Sessions, SmtpHandler, SmtpSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PORT_FILE = "smtp.port"
+_CLOSE_S = 5.0  # behind the drain: to cut off what is left and say good-bye to the manager
+
+
+class _Refusal(asyncio.Protocol):
+    """A connection beyond the limit: told to come back later."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.write(b"421 4.3.2 too many sessions, try again later\r\n")
+        transport.close()
+
+
+class SmtpServer:
+    """Construct, then `run` once inside an event loop."""
+
+    def __init__(self, context: DaemonContext, connect: Callable[[], Connection]) -> None:
+        self._context, settings = context, context.settings
+        self._rated = RatedLog(context.log, settings.event_burst, settings.event_period_s)
+        self._handler = SmtpHandler(load_policy(settings, context.conf_dir),
+                                    Intake(connect, settings.smtp_workers), context.log,
+                                    self._rated)
+        self._sessions = Sessions(on_change=self._session_ended)
+        self._wake = asyncio.Event()
+
+    async def run(self) -> int:
+        """Until SIGTERM or SIGINT, and all sessions have ended."""
+        loop, signals = asyncio.get_running_loop(), self._context.signals
+        server = await self._listen()
+        try:
+            await loop.run_in_executor(None, self._handler.intake.check)
+            loop.add_reader(signals.fileno(), self._on_signal)
+            self._announce(server)
+            await self._serve()
+            loop.remove_reader(signals.fileno())
+            await self._drain(server)
+        finally:
+            server.close()
+            await loop.run_in_executor(None, self._handler.intake.close)
+        self._rated.flush(NEVER)
+        self._context.log.event(events.SMTP_STOPPED, REPORT)
+        return 0
+
+    async def _listen(self) -> asyncio.Server:
+        settings = self._context.settings
+        host, port = settings.smtp_listen_host, settings.smtp_listen_port
+        try:
+            return await asyncio.get_running_loop().create_server(
+                self._new_session, host, port, backlog=settings.smtp_sessions_max)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise PortInUse(address=host, port=port, reason=reason) from error
+
+    def _new_session(self) -> asyncio.Protocol | SmtpSession:
+        limit = self._handler.policy.settings.smtp_sessions_max
+        if self._sessions.draining or len(self._sessions.live) >= limit:
+            self._rated.event(events.SMTP_REFUSED, WARNING, "sessions", reason="too many sessions")
+            return _Refusal()
+        return SmtpSession(self._handler, self._sessions)
+
+    def _announce(self, server: asyncio.Server) -> None:
+        host, port = server.sockets[0].getsockname()[:2]
+        side_files.replace(self._context.paths.run / PORT_FILE, f"{host} {port}\n".encode())
+        self._context.log.event(events.SMTP_STARTED, REPORT, address=host, port=port)
+        self._context.notifier.ready(f"listening on {host} port {port}")
+
+    async def _serve(self) -> None:
+        signals, notifier = self._context.signals, self._context.notifier
+        while not signals.stopping:
+            if signals.take_reload():
+                self._reload()
+            notifier.watchdog()
+            side_files.retry()
+            notifier.status(f"{len(self._sessions.live)} sessions")
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until something happens, the watchdog wants to hear of us, or a side file is owed."""
+        self._wake.clear()
+        waits = (self._context.notifier.watchdog_interval_s, side_files.wait_s())
+        wait_s = min((each for each in waits if each is not None), default=None)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), wait_s)
+
+    async def _drain(self, server: asyncio.Server) -> None:
+        context, sessions = self._context, self._sessions
+        context.notifier.stopping("finishing the open sessions")
+        context.notifier.extend(self._handler.policy.settings.drain_timeout_s + _CLOSE_S)
+        context.log.event(events.SERVICE_DRAINING, REPORT, sessions=len(sessions.live))
+        sessions.draining = True
+        server.close()
+        for session in tuple(sessions.live):
+            if not session.busy:
+                session.goodbye()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._handler.policy.settings.drain_timeout_s):
+                while sessions.live:
+                    context.notifier.watchdog()
+                    await self._pause()
+        for session in tuple(sessions.live):
+            context.log.event(events.SMTP_SESSION_FAILED, WARNING, reason="cut off at the stop")
+            session.abort()
+
+    def _reload(self) -> None:
+        context = self._context
+        context.notifier.reloading()
+        try:
+            settings = load_settings(context.conf_dir)
+            self._handler.policy = load_policy(settings, context.conf_dir)
+            context.log.event(events.SERVICE_RELOADED, REPORT)
+        except ConfigError as error:
+            context.log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))
+        context.notifier.ready()
+
+    def _on_signal(self) -> None:
+        self._context.signals.drain()
+        self._wake.set()
+
+    def _session_ended(self) -> None:
+        self._wake.set()
+
+
+def serve(context: DaemonContext) -> int:
+    """The daemon's body."""
+    logging.getLogger("mail.log").setLevel(logging.CRITICAL)  # aiosmtpd's own; events say it all
+
+    def connect() -> Connection:
+        connection: Connection = omq.connect(spool=context.paths.root, name="smtp.server")
+        return connection
+
+    async def run() -> int:
+        return await SmtpServer(context, connect).run()
+
+    return asyncio.run(run())
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The program smtp.server; returns its exit code."""
+    return run_daemon("smtp.server", sys.argv[1:] if argv is None else argv, serve, service="smtp")

@@ -1,0 +1,1 @@
+"""queue.manager, the one process that decides."""

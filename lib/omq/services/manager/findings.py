@@ -1,0 +1,44 @@
+"""What a start of the queue manager found to be damaged or missing: kept, marked, and said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omq.base import events
+from omq.base.event_log import ERROR, REPORT
+from omq.core.engine.state import Core
+from omq.core.load.pool_columns import Loaded
+from omq.core.load.recovery import Recovered
+from omq.format.findings import Kind
+from omq.format.index import Counter, IndexFlag, IndexHeader, read_header, write_header
+from omq.services.daemon.daemon import DaemonContext
+from omq.services.pool.damage import HARMLESS
+from omq.storage.quarantine import save_found
+
+
+def mark_damage(core: Core, recovered: Recovered, loaded: Loaded) -> None:
+    """While something is damaged or missing, nothing that may hold what is needed is deleted."""
+    if {f.kind for f in (*recovered.findings, *loaded.findings)} - {*HARMLESS, Kind.DUPLICATE}:
+        header = read_header(core.t.buffer)
+        assert isinstance(header, IndexHeader)
+        write_header(core.t.buffer, replace(header, flags=header.flags | IndexFlag.POOL_DAMAGED))
+
+
+def set_aside(context: DaemonContext, recovered: Recovered, loaded: Loaded) -> None:
+    """Copies of what is damaged, before anything can overwrite it."""
+    for finding in (*recovered.findings, *loaded.findings):
+        if finding.kind in (Kind.CORRUPT, Kind.DUPLICATE, Kind.FOREIGN) and finding.file:
+            save_found(context.paths, finding)
+
+
+def report(context: DaemonContext, recovered: Recovered, loaded: Loaded, core: Core) -> None:
+    """What recovery met: damage is set aside and said, an unclean end is normal."""
+    bad = [f for f in [*recovered.findings, *loaded.findings] if f.kind not in HARMLESS]
+    for finding in bad:
+        context.log.event(events.BLOCK_QUARANTINED, ERROR, file=finding.file, offset=finding.offset,
+                          reason=f"{finding.kind.value}: {finding.reason}")
+    core.t.counters[Counter.QUARANTINED] = len(bad)
+    if recovered.upgraded:
+        context.log.event(events.SPOOL_UPGRADED, REPORT, files="poolctrl, checkpoint.dw, newest")
+    context.log.event(events.RECOVERY_FINISHED, REPORT, messages=loaded.messages, lsn=recovered.lsn,
+                      frames=recovered.frames, clean=recovered.clean, damaged=len(bad))

@@ -1,0 +1,272 @@
+"""The parts of a queue manager and the order in which they are made and ended.
+
+Order of making: manager lock, left-over IPC objects removed, pool lock (free once the last
+manager is gone), recovery, index, tables from the pool, journal epoch, queues, wire, ids published,
+pool lock released. A failure leaves only files that the next start uses or ignores.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import cast
+
+import sysv_ipc
+
+from omq.base import clock, events, modes, side_files
+from omq.base.config import load_authority, load_queues
+from omq.base.errors import SpoolFull, SpoolLocked
+from omq.base.event_log import WARNING
+from omq.base.groups import Groups, groups_of
+from omq.base.paths import SpoolPaths
+from omq.base.rated_log import RatedLog
+from omq.core.engine.block import Block
+from omq.core.engine.engine import Engine
+from omq.core.engine.relocation import relocate
+from omq.core.engine.state import Core, QueueRules
+from omq.core.engine.statistics import Statistics
+from omq.core.index.tables import Tables
+from omq.core.load.bodies_there import missing_bodies
+from omq.core.load.pool_columns import Loaded, reserve_slots
+from omq.core.load.rebuild import load
+from omq.core.load.recovery import UNSYNCED_FRAMES_MAX, Recovered, recover, refuse_newer
+from omq.core.redo.checkpoint import settle_changes
+from omq.format.index import (
+    Counter,
+    IndexFlag,
+    IndexHeader,
+    IndexLayout,
+    write_header,
+)
+from omq.format.journal import FrameFlag, FrameType
+from omq.ipc.serving.admission import Admission, Limits
+from omq.ipc.serving.control_plane import ControlPlane
+from omq.ipc.serving.doorkeeper import Doorkeeper
+from omq.ipc.serving.objects import ObjectList, make_requests
+from omq.ipc.serving.registration import Registrar
+from omq.ipc.serving.requests import Requests
+from omq.ipc.serving.server import RequestServer
+from omq.ipc.serving.sessions import Sessions
+from omq.services.daemon.daemon import DaemonContext
+from omq.services.daemon.spool_access import restrict_access
+from omq.services.daemon.start_progress import StartProgress
+from omq.services.manager.descriptors import raise_limit
+from omq.services.manager.findings import mark_damage, report, set_aside
+from omq.services.manager.queue_rules import rules_from
+from omq.storage import poolctrl, segment, spool
+from omq.storage.files import File
+from omq.storage.journal import JournalWriter
+from omq.storage.payloads import PayloadReader
+from omq.storage.pool import PoolFiles
+from omq.storage.slots import SlotAllocator
+from omq.storage.volatile import VolatileBodies
+
+
+@dataclass(slots=True)
+class Parts:
+    """Everything a running manager consists of."""
+
+    paths: SpoolPaths
+    lock: File
+    engine: Engine
+    writer: JournalWriter
+    sessions: Sessions
+    server: RequestServer
+    control: ControlPlane
+    doorkeeper: Doorkeeper
+    requests: Requests
+    index: sysv_ipc.SharedMemory
+    listed: ObjectList
+    rated: RatedLog
+    epoch: int
+
+    def close_in_order(self, wall_ns: int, mono_ns: int) -> bool:
+        """A clean end: everybody is told, the journal says STOP, the IPC objects go. False: the
+        disk has no room for the STOP, which only history misses."""
+        engine = self.engine
+        engine.begin(wall_ns, mono_ns)
+        self.doorkeeper.stop()
+        for session in list(self.sessions.by_id.values()):
+            self.control.end(session, died=False)
+        said = True
+        try:
+            engine.core.block.reserve(1, 0)
+            engine.core.block.frame(FrameType.STOP, FrameFlag.PERSISTENT, 0, 0)
+        except SpoolFull:
+            said = False
+        self.control.bodies.stop()
+        engine.commit(sync=True)
+        self.sessions.close_gone()
+        self.writer.close()
+        side_files.remove(self.paths.ids)
+        engine.core.t.release()
+        with contextlib.suppress(sysv_ipc.ExistentialError):
+            self.index.remove()
+        with contextlib.suppress(sysv_ipc.ExistentialError):
+            self.requests.queue.remove()
+        self.listed.clear_left_overs(os.geteuid())
+        self.lock.close()
+        return said
+
+
+def build(context: DaemonContext) -> Parts:
+    """See the module."""
+    paths, settings = context.paths, context.settings
+    groups = groups_of(settings, paths.root)
+    queues = load_queues(context.conf_dir)
+    authority = load_authority(context.conf_dir, owner_uid=os.geteuid())
+    limits = Limits.of(settings, raise_limit(settings, context.log))
+    info = spool.open_spool(paths.root, writer=True)
+    lock = spool.lock(paths.manager_lock, "queue.manager")
+    restrict_access(paths, context.log)
+    listed = ObjectList(paths)
+    if left := _clear_dead_manager(paths, listed):
+        context.log.event(events.LEFT_OVERS, WARNING, objects=left)
+    progress = StartProgress(context.notifier, settings.start_timeout_s)
+    progress.step("waiting for the message pool")
+    pool_lock = _wait_for_pool(context)
+    progress.step("reading the message pool")
+    pool = PoolFiles(paths, info.uuid)
+    recovered = recover(paths, settings, info.uuid, pool, progress)
+    progress.step("loading the index")
+    memory, core = _index(context, recovered, info.uuid, listed, groups)
+    loaded = _load(context, core, pool, progress)
+    mark_damage(core, recovered, loaded)
+    set_aside(context, recovered, loaded)
+    settle_changes(paths, pool, dict.fromkeys(loaded.duplicates))
+    pool.close()
+    writer = _epoch(core, context, recovered, info.uuid)
+    engine = Engine(core, Statistics(core.t, settings.load_sample_period_s, core.mono_ns))
+    known = {name: number for number, name in recovered.queues.items()}
+    _define(engine, rules_from(queues, known, settings))
+    _list_queues(paths, core)
+    engine.limbo = loaded.limbo
+    engine.limbo_until = core.mono_ns + settings.reconnect_grace_s * clock.NS_PER_S
+    report(context, recovered, loaded, core)
+    parts = _wire(context, engine, writer, memory, authority, listed, recovered, lock, info.uuid,
+                  limits, groups)
+    pool_lock.close()
+    return parts
+
+
+def _clear_dead_manager(paths: SpoolPaths, listed: ObjectList) -> int:
+    """Segment and IPC objects of a manager that was killed."""
+    removed = 0
+    ids = segment.read_ids(paths)
+    if ids is not None and ids.boot == clock.boot_id().hex():
+        removed += segment.remove(ids.segment, os.geteuid())
+    side_files.remove(paths.ids)
+    return removed + listed.clear_left_overs(os.geteuid())
+
+
+def _wait_for_pool(context: DaemonContext) -> File:
+    """The pool lock; pool.writer releases it when it sees that its manager is gone."""
+    deadline = time.monotonic() + context.settings.stop_timeout_s
+    while True:
+        try:
+            return spool.lock(context.paths.pool_lock, "queue.manager, recovering")
+        except SpoolLocked:
+            if time.monotonic() >= deadline or context.signals.stopping:
+                raise
+            context.notifier.extend(context.settings.start_timeout_s)
+            context.notifier.status("waiting for pool.writer's last checkpoint")
+            context.signals.wait(context.settings.pool_poll_ms / 1000)
+
+
+def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: ObjectList,
+           groups: Groups) -> tuple[sysv_ipc.SharedMemory, Core]:
+    settings, paths = context.settings, context.paths
+    layout = IndexLayout.of(settings.messages_max, settings.queue_entries_max, 1000,
+                            settings.clients_max)
+    memory = listed.make("shm", lambda key: segment.create(layout.size, groups.index_mode, key))
+    if groups.operators is not None:
+        memory.gid = groups.operators
+    tables = Tables(memoryview(memory), layout)
+    now, pid = clock.wall_ns(), os.getpid()
+    write_header(tables.buffer, IndexHeader(
+        uuid, clock.boot_id(), recovered.epoch, pid, clock.process_start_ticks(pid) or 0, now,
+        layout.messages, layout.entries, layout.queues, layout.readers, layout.size,
+        flags=IndexFlag.POOL_NOT_READ if settings.qm_dont_read_messages_at_start else 0))
+    tables.counters[Counter.STARTED] = now
+    tables.counters[Counter.CHECKPOINT_LSN] = recovered.lsn
+    core = Core(tables, SlotAllocator(), VolatileBodies(paths, settings, uuid), uuid)
+    core.now_ns, core.mono_ns = now, clock.monotonic_ns()
+    core.next_qpool = recovered.next_qpool
+    core.messages_total_max = settings.messages_total_max or layout.messages
+    return memory, core
+
+
+def _epoch(core: Core, context: DaemonContext, recovered: Recovered, uuid: bytes) -> JournalWriter:
+    settings = context.settings
+    writer = JournalWriter.open_epoch(
+        context.paths, settings, uuid, recovered.epoch, recovered.first_lsn, recovered.lsn,
+        recovered.journal, recovered.next_qpool, core.now_ns)
+    core.block = Block(writer, recovered.first_lsn, settings.block_frames_max,
+                       settings.block_bytes_max, UNSYNCED_FRAMES_MAX)
+    core.block.time_ns = core.now_ns
+    core.block.next_qpool = core.next_qpool
+    return writer
+
+
+def _define(engine: Engine, rules: Iterable[QueueRules]) -> None:
+    """The queues; the epoch's first block names them all, so that its file reads alone."""
+    for rule in rules:
+        engine.core.define_queue(rule)
+    engine.begin(engine.core.now_ns, engine.core.mono_ns)
+    engine.name_everything(FrameFlag(0))
+    engine.commit(sync=True)
+
+
+def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartProgress) -> Loaded:
+    """The messages of the pool; none of them when the configuration says so. NewerFormat."""
+    slots = cast(SlotAllocator, core.slots)
+    if context.settings.qm_dont_read_messages_at_start:
+        reserve_slots(pool, slots)
+        context.log.event(events.MESSAGES_NOT_READ, WARNING)
+        return Loaded()
+    loaded = load(core, pool, slots, progress)
+    refuse_newer(context.paths.msgpool, loaded.findings)
+    loaded.findings += missing_bodies(core, context.paths)
+    return loaded
+
+
+def _list_queues(paths: SpoolPaths, core: Core) -> None:
+    """poolctrl lists the queues at once (option L reads it). The pool lock is still held here."""
+    control, _ = poolctrl.load(paths)
+    names = {number: rules.name for number, rules in core.rules.items()}
+    if control is not None and control.queues != names:
+        poolctrl.store(paths, replace(control, generation=control.generation + 1, queues=names))
+
+
+def _wire(context: DaemonContext, engine: Engine, writer: JournalWriter,
+          memory: sysv_ipc.SharedMemory, authority: object, listed: ObjectList,
+          recovered: Recovered, lock: File, uuid: bytes, limits: Limits, groups: Groups
+          ) -> Parts:
+    paths, settings, core = context.paths, context.settings, engine.core
+    owner = paths.root.stat().st_uid
+    queue = make_requests(listed, settings.request_queue_bytes)
+    sessions = Sessions(settings.clients_max, authority,  # type: ignore[arg-type]
+                        lambda number: core.rules[number].name if number in core.rules else "?")
+    server = RequestServer(engine, sessions, PayloadReader(paths), recovered.epoch,
+                           lambda rows: relocate(core, rows), settings.batch_messages_max)
+    rated = RatedLog(context.log, settings.event_burst, settings.event_period_s)
+    admission = Admission(limits, (0, owner, os.geteuid()))
+    doorkeeper = Doorkeeper(paths.socket, queue, groups.clients, admission,
+                            settings.register_timeout_s, rated)
+    registrar = Registrar(
+        engine, sessions, doorkeeper, listed, uuid=uuid, epoch=recovered.epoch,
+        requests=(queue.key, queue.id), owner=owner, channel_bytes=settings.channel_bytes,
+        threshold=min(settings.container_threshold_bytes, settings.channel_bytes // 4),
+        answered=recovered.clients)
+    control = ControlPlane(server, doorkeeper, registrar, context.log, rated, settings,
+                           recovered.epoch)
+    pid = os.getpid()
+    ids = segment.RuntimeIds(
+        recovered.epoch, clock.boot_id().hex(), uuid.hex(), pid,
+        clock.process_start_ticks(pid) or 0, memory.id, (queue.key, queue.id), clock.wall_ns())
+    side_files.replace(paths.ids, ids.text(), modes.PUBLIC)
+    return Parts(paths, lock, engine, writer, sessions, server, control, doorkeeper,
+                 Requests(queue, control.garbage), memory, listed, rated, recovered.epoch)

@@ -1,0 +1,1 @@
+"""pool.writer: checkpoints, bodies, files that retire."""

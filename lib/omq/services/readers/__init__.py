@@ -1,0 +1,1 @@
+"""Reader services: a parent, its reader processes, and the class that a service is."""

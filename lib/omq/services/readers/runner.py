@@ -1,0 +1,185 @@
+"""One reader process: takes messages from the queue manager, lets the service work, tells the
+result.
+
+The loop is next -> handle each -> next: the dispositions of a batch travel with the request for the
+next one. After SIGTERM the message in hand is finished, the rest of the batch is given back
+untouched (`release` counts no attempt), what is decided is sent (`flush`) and the reader
+unregisters.
+
+Invariants: 1. each message handed out gets exactly one disposition or is released; 2. an exception
+in `handle` costs that message one attempt and nothing else; 3. a wait for messages ends at once on
+a signal (`interrupt` of the client, or short waits); 4. at a stop an unreachable manager is not
+waited for: it takes the messages back by itself when it sees this process end.
+
+If the process dies between the work and its disposition, the message comes again: services are
+idempotent. Errors: those of the client (ManagerUnavailable ...) end the process with their exit
+code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from omq.base import event_log, events
+from omq.base.config import load_services, load_settings
+from omq.base.errors import ConfigError, OmqError
+from omq.base.fault import point
+from omq.services.daemon.daemon import last_trace
+from omq.services.daemon.signals import Signals
+from omq.services.readers.service import (
+    Defer,
+    Disposition,
+    Done,
+    Fail,
+    Message,
+    Move,
+    Service,
+    ServiceContext,
+)
+
+if TYPE_CHECKING:
+    from omq import Outgoing
+
+_POLL_S = 1.0  # how late a client without `interrupt` may notice a signal
+_REASON_CHARACTERS = 500  # an evidence packet holds this much; the traceback is in the event log
+
+
+class HeldMessage(Message, Protocol):
+    """A message and the ways to end the work on it; each only records, `next` or `flush` sends."""
+
+    def done(self) -> None: ...
+    def move(self, queues: Sequence[str], new: Sequence[Outgoing] = ()) -> None: ...
+    def defer(self, seconds: float, reason: str = "") -> None: ...
+    def fail(self, reason: str = "") -> None: ...
+    def release(self) -> None: ...
+
+
+class Reader(Protocol):
+    """A registered reader of one queue; may have `interrupt()`, callable from a signal handler."""
+
+    def next(self, n: int, timeout_s: float) -> Sequence[HeldMessage]: ...
+    def flush(self) -> None: ...
+
+
+class Connection(Protocol):
+    """A connection to the queue manager."""
+
+    def reader(
+        self, queue: str, *, batch: int, auxiliary: bool
+    ) -> AbstractContextManager[Reader]: ...
+
+
+Connect = Callable[[ServiceContext], AbstractContextManager[Connection]]
+
+
+class ReaderRunner:
+    """Runs one service object in this process."""
+
+    def __init__(self, service: Service, signals: Signals, connect: Connect) -> None:
+        self._service = service
+        self._signals = signals
+        self._connect = connect
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Until a signal to stop. `ready` is called once the queue manager knows the reader."""
+        context = self._service.context
+        self._service.open()
+        try:
+            with self._connect(context) as connection:
+                registration = connection.reader(
+                    context.conf.queue, batch=context.conf.batch, auxiliary=not context.is_main
+                )
+                with registration as reader:
+                    ready()
+                    self._serve(reader)
+        except OmqError as error:
+            if not self._signals.stopping:
+                raise
+            context.log.event(events.FAILED, event_log.WARNING, at="stop", reason=str(error))
+        finally:
+            self._service.close()
+
+    def _serve(self, reader: Reader) -> None:
+        interrupt: Callable[[], None] | None = getattr(reader, "interrupt", None)
+        wait_s = float(self._service.context.settings.reader_wait_s)
+        if interrupt is None:
+            wait_s = min(wait_s, _POLL_S)
+        else:
+            self._signals.add_waker(interrupt)
+        try:
+            self._loop(reader, wait_s)
+            reader.flush()
+        finally:
+            if interrupt is not None:
+                self._signals.remove_waker(interrupt)
+
+    def _loop(self, reader: Reader, wait_s: float) -> None:
+        rested = False
+        while not self._signals.stopping:
+            if self._signals.take_reload():
+                self._reload()
+            batch = reader.next(self._service.context.conf.batch, wait_s)
+            if batch:
+                point("reader.after_next")
+                self._work(batch)
+                rested = False
+            elif not rested and not self._signals.stopping:
+                self._service.idle()
+                rested = True
+
+    def _work(self, batch: Sequence[HeldMessage]) -> None:
+        for message in batch:
+            if self._signals.stopping:
+                message.release()
+                continue
+            disposition = self._handle(message)
+            point("reader.before_done")
+            _settle(message, disposition)
+            point("reader.after_done")
+
+    def _handle(self, message: HeldMessage) -> Disposition:
+        try:
+            return self._service.handle(message)
+        except Exception as error:
+            event = events.FAILED if isinstance(error, OmqError) else events.BUG
+            self._service.context.log.event(
+                event, event_log.ERROR, queue=message.queue, message_id=message.message_id,
+                attempts=message.attempts, traceback=last_trace(),
+            )  # fmt: skip
+            return Fail(f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS])
+
+    def _reload(self) -> None:
+        """SIGHUP: the parent accepted the files, so a refusal here is a race with an edit."""
+        old = self._service.context
+        try:
+            settings = load_settings(old.conf_dir)
+            conf = load_services(old.conf_dir)[old.conf.name]
+            # The queue is what this reader is registered on: another one needs a restart.
+            conf = replace(conf, queue=old.conf.queue)
+            self._service.context = replace(old, settings=settings, conf=conf)
+            self._service.reload()
+        except (ConfigError, KeyError) as error:
+            self._service.context = old
+            old.log.event(events.RELOAD_REFUSED, event_log.ERROR, reason=str(error))
+
+
+def _settle(message: HeldMessage, disposition: Disposition) -> None:
+    match disposition:
+        case Done():
+            message.done()
+        case Move(queues, new):
+            message.move(queues, new)
+        case Defer(seconds, reason):
+            message.defer(seconds, reason)
+        case Fail(reason):
+            message.fail(reason)
+
+
+def connect_manager(context: ServiceContext) -> AbstractContextManager[Connection]:
+    """The real connection; imported late, so that the parent stays small."""
+    from omq.ipc.client import connect
+
+    return connect(spool=context.paths.root, name=context.conf.name)

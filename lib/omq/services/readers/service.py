@@ -1,0 +1,141 @@
+"""What a reader service is: one method that takes a message and says what becomes of it.
+
+    class Counter(Service):
+        def handle(self, message: Message) -> Disposition:
+            return Done()
+
+Everything around it (processes, restarts, batches, signals) is the same for all services and lives
+in omq.services.readers.parent and omq.services.readers.runner.
+
+Invariants: 1. `open` runs once in each reader process, after the fork and before the first message;
+2. `handle` is never called again before it returned; an exception counts as Fail; 3. one
+disposition is one atomic operation of the queue manager. A message may come twice (a reader that
+dies after its work and before its disposition): a service makes its work idempotent by
+`message_id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from omq import Outgoing
+    from omq.base.config import ServiceConf
+    from omq.base.event_log import EventLog
+    from omq.base.paths import SpoolPaths
+    from omq.base.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Finished: the message leaves this queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The message goes on to `queues` (none = finished) and `new` ones are put, all or nothing."""
+
+    queues: tuple[str, ...]
+    new: tuple[Outgoing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Defer:
+    """Not now: hand it out again after `seconds`. No attempt is counted."""
+
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """A failed attempt; at the queue's limit the message goes to POISON."""
+
+    reason: str
+
+
+Disposition = Done | Move | Defer | Fail
+
+
+class Message(Protocol):
+    """What a service sees of a message; omq.Message fulfils it."""
+
+    @property
+    def body(self) -> bytes:
+        """Read and checked against its CRC on first use. BodyUnavailable, BodyDamaged."""
+        ...
+
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def qpool_id(self) -> int: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def attempts(self) -> int:
+        """Failed attempts before this hand-out."""
+        ...
+
+    @property
+    def defers(self) -> int: ...
+    @property
+    def redelivered(self) -> bool: ...
+    @property
+    def put_time_ns(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def correlation_id(self) -> bytes: ...
+    @property
+    def path(self) -> Path | None:
+        """The container file of a large body."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """What a service may use. A reload replaces it whole."""
+
+    settings: Settings
+    paths: SpoolPaths
+    conf: ServiceConf
+    conf_dir: Path
+    log: EventLog
+    is_main: bool
+
+
+class Service:
+    """Base of every reader service. Only `handle` must be written."""
+
+    title: ClassVar[str] = ""  # for messages when services.conf has none
+
+    def __init__(self, context: ServiceContext) -> None:
+        self.context = context
+
+    @property
+    def queue(self) -> str:
+        """The queue that this service reads."""
+        return self.context.conf.queue
+
+    def open(self) -> None:
+        """Get ready (connections, files). An OmqError here ends the reader with its exit code."""
+
+    def handle(self, message: Message) -> Disposition:
+        """Work on one message."""
+        raise NotImplementedError
+
+    def idle(self) -> None:
+        """No message waits: give back what is costly to hold. Called once per pause."""
+
+    def reload(self) -> None:
+        """SIGHUP: `self.context` is new; called between two messages."""
+
+    def close(self) -> None:
+        """The reader ends."""

@@ -1,0 +1,1 @@
+"""Who starts and stops the daemons: the embedded supervisor, or systemd."""

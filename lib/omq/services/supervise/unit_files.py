@@ -1,0 +1,115 @@
+"""The systemd units of an instance: their names, and their text from the templates in units/.
+
+A template may hold `@WORD@`. Standing alone on a line it is replaced by the file include/WORD, else
+by a value of `UnitValues`. An instance NAME has a whole set of its own: omq-NAME.target,
+omq-NAME-queue-manager.service ... so that stopping one leaves the others. A service of
+services.conf without a unit of its own runs as omq-service@SERVICE.service.
+
+Invariant: rendering is pure; the same values give the same bytes. A template that names an unknown
+word is our own bug (KeyError).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from omq.base.paths import shipped_units
+
+UNIT_DIR: Final = Path("/etc/systemd/system")
+MSGMNB: Final = 4 * 1024 * 1024
+"""kernel.msgmnb as installed: room for the requests of 10,000 clients, four times over."""
+
+_OWN_UNITS: Final = {
+    "qmgr": "queue-manager", "pool": "pool-writer", "idel": "idel", "router": "router",
+    "local": "local", "unix": "unix", "errmgr": "error", "smtp": "smtp",
+}  # fmt: skip
+"""Services of the shipped services.conf, whose units have names of their own."""
+
+_FOLDERS: Final = ("sysusers.d", "tmpfiles.d", "sysctl.d")
+_TEMPLATES: Final = ("*.target", "*.service", "*.timer")
+_WORD: Final = re.compile(r"@([A-Z]+)@")
+_INCLUDE: Final = re.compile(r"^@([a-z-]+)@$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitValues:
+    """What the templates are filled with."""
+
+    instance: str | None
+    user: str
+    group: str
+    python: Path  # the interpreter, not resolved: in a virtual environment its path is its identity
+    exec_paths: tuple[Path, ...]  # where programs of ours may run from
+    spool: Path
+    conf: Path
+    open_files: int  # what queue.manager needs for clients_max (ipc.serving.admission)
+
+    def words(self) -> dict[str, str]:
+        """The replacements, by word."""
+        return {
+            "NAME": base_name(self.instance),
+            "OF": f" (instance {self.instance})" if self.instance else "",
+            "USER": self.user,
+            "GROUP": self.group,
+            "LAUNCH": f"{self.python} -P -m omq.cli.launch",
+            "EXEC": " ".join(map(str, self.exec_paths)),
+            "SPOOL": str(self.spool),
+            "STATE": self.spool.name,
+            "CONF": str(self.conf),
+            "MSGMNB": str(MSGMNB),
+            "FILES": str(self.open_files),
+        }
+
+
+def base_name(instance: str | None) -> str:
+    """`omq`, or `omq-INSTANCE`: the first part of every unit's name."""
+    return f"omq-{instance}" if instance else "omq"
+
+
+def target(instance: str | None) -> str:
+    """The unit that stands for the whole instance."""
+    return f"{base_name(instance)}.target"
+
+
+def unit_of(service: str, instance: str | None) -> str:
+    """The unit that runs a service of services.conf."""
+    own = _OWN_UNITS.get(service)
+    return f"{base_name(instance)}-{own if own else f'service@{service}'}.service"
+
+
+def has_own_unit(service: str) -> bool:
+    """Whether a service's unit is not an instance of the template omq-service@."""
+    return service in _OWN_UNITS
+
+
+def render_all(values: UnitValues, source: Path | None = None) -> dict[Path, str]:
+    """Every file that `omq setup` installs, by its place."""
+    source = shipped_units() if source is None else source
+    words = values.words()
+    found: dict[Path, str] = {}
+    for pattern in _TEMPLATES:
+        for template in sorted(source.glob(pattern)):
+            name = words["NAME"] + template.name.removeprefix("omq")
+            found[UNIT_DIR / name] = render(template, words)
+    for folder in _FOLDERS:
+        for template in sorted((source / folder).iterdir()):
+            name = template.name.replace("omq", words["NAME"])
+            found[Path("/etc") / folder / name] = render(template, words)
+    return found
+
+
+def render(template: Path, words: Mapping[str, str]) -> str:
+    """One file."""
+    include = template.parent / "include"
+    text = template.read_text(encoding="ascii")
+    while _INCLUDE.search(text):
+        text = _INCLUDE.sub(lambda match: _included(include / match[1]), text)
+    return _WORD.sub(lambda match: words[match[1]], text)
+
+
+def _included(path: Path) -> str:
+    return path.read_text(encoding="ascii").rstrip("\n")

@@ -1,0 +1,47 @@
+"""What did not run and why, counted at the end of every run; and written down for a comparison."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+
+def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Why a test was skipped, in one line."""
+    told = report.longrepr
+    text = str(told[2] if isinstance(told, tuple) else told)
+    return " ".join(text.removeprefix("Skipped:").split())
+
+
+class NotRun:
+    """A plugin; `outcomes` names a file for one line a test: its id, a tab, why it did not run."""
+
+    def __init__(self, outcomes: str | None) -> None:
+        self._outcomes = outcomes
+        self._reasons: Counter[str] = Counter()
+        self._lines: list[str] = []
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self._note(report.nodeid, reason(report))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped:
+            self._note(report.nodeid, reason(report))
+        elif report.when == "call" or report.failed:
+            self._lines.append(f"{report.nodeid}\t\n")
+
+    def _note(self, node: str, why: str) -> None:
+        self._reasons[why] += 1
+        self._lines.append(f"{node}\t{why}\n")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._outcomes:
+            Path(self._outcomes).write_text("".join(self._lines), encoding="utf-8")
+        if self._reasons:
+            count = self._reasons.total()
+            terminalreporter.section(f"{count} did not run", sep="-")
+            for why, number in self._reasons.most_common():
+                terminalreporter.write_line(f"{number:>5}  {why}")

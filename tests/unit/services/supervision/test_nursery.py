@@ -1,0 +1,287 @@
+"""A daemon forked by the nursery is like an executed one, and starts whatever happens to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omq.base import events
+from omq.base.event_log import EventLog
+from omq.services.daemon import process
+from omq.services.supervise import nursery as module
+from omq.services.supervise import process_group
+from omq.services.supervise.daemon_plan import LAUNCH
+from omq.services.supervise.nursery import Nursery
+
+HERE = Path(__file__).parent
+BOUND_S = 30.0
+EXECUTED = [sys.executable, "-P", "-m", "nursery_probe"]
+
+
+class World:
+    """A nursery and the environment in which both kinds of daemons are started."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environ = dict(os.environ) | {
+            "PYTHONPATH": f"{HERE}:{root}:{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        self.log = root / "events.log"
+        self.events: list[EventLog] = []
+        self.nursery = self.new()
+        self._count = 0
+
+    def new(self, probe: str = "") -> Nursery:
+        environ = self.environ | ({"PROBE": probe} if probe else {})
+        self.events.append(EventLog("omrc", self.log, stderr=False))
+        self.nursery = Nursery(environ, self.events[-1])
+        return self.nursery
+
+    def close(self) -> None:
+        self.nursery.close()
+        for log in self.events:
+            log.close()
+
+    def start(self, *deed: str, **environ: str) -> tuple[int, Path]:
+        """Start a probe by the nursery; its pid and the file that it writes."""
+        self._count += 1
+        path = self.root / f"facts{self._count}"
+        argv = [*LAUNCH, "probe", str(path), *(deed or ("0",))]
+        return self.nursery.launch(argv, self.environ | environ), path
+
+    def hang(self, *more: str) -> tuple[int, str]:
+        """Start a probe that runs on; its pid and file, when it has told its facts."""
+        path = self.root / f"facts{self._count + 1}"
+        os.mkfifo(path)
+        told = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        pid, _path = self.start("hang", *more)
+        assert select.select([told], [], [], BOUND_S)[0]
+        os.close(told)
+        return pid, str(path)
+
+    def facts(self, *deed: str, **environ: str) -> dict[str, Any]:
+        """Of a probe that has ended with 0."""
+        pid, path = self.start(*deed, **environ)
+        assert ended(pid) == 0
+        return dict(json.loads(path.read_text()))
+
+    @property
+    def pid(self) -> int:
+        """Of the nursery; -1 of one that was reaped."""
+        lines = Path(f"/proc/self/fdinfo/{self.nursery._pidfd}").read_text().splitlines()
+        (found,) = [line for line in lines if line.startswith("Pid:")]
+        return int(found.split()[1])
+
+    def given_up(self) -> int:
+        """How often that was told."""
+        lines = self.log.read_text().splitlines()
+        return sum(json.loads(line)["event"] == events.NURSERY_GONE.number for line in lines)
+
+
+def ended(pid: int) -> int:
+    """Wait for a child: its exit code, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(module, "MODULE", "nursery_probe")
+    made = World(tmp_path)
+    yield made
+    made.close()
+    process._prctl(process._PR_SET_CHILD_SUBREAPER, 0)
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What the nursery leaves to exec is a probe, too: launch itself knows none."""
+    real = process_group.launch
+
+    def instead(argv: list[str], environ: dict[str, str], descriptors: tuple[int, ...] = ()) -> int:
+        if argv[: len(LAUNCH)] == LAUNCH:
+            return real([*EXECUTED, *argv[len(LAUNCH) + 1:]], environ | {"PROBE": "executed"})
+        return real(argv, environ, descriptors)
+
+    return lambda: monkeypatch.setattr(process_group, "launch", instead)
+
+
+def test_a_forked_daemon_is_like_an_executed_one(world: World) -> None:
+    world.new("whole")
+    forked = world.facts(EXTRA="1")
+    path = world.root / "facts"
+    pid = process_group.launch([*EXECUTED, str(path), "0"],
+                               world.environ | {"EXTRA": "1", "PROBE": "executed"})
+    assert ended(pid) == 0
+    other = json.loads(path.read_text())
+    assert forked["pid"] == forked["group"]
+    assert forked["parent"] == os.getpid()
+    assert forked["environ"] == world.environ | {"EXTRA": "1"}  # nothing of the nursery's own
+    assert forked["files"].keys() == other["files"].keys() == {"0", "1", "2", "3"}  # 3: the listing
+    assert forked["argv"] == ["probe", str(world.root / "facts1"), "0"]
+    for name in ("parent", "session", "cwd", "umask", "tasks", "threads", "handlers", "mask",
+                 "wakeup", "faulthandler", "limits"):
+        assert forked[name] == other[name], name
+    for name in ("0", "1", "2"):
+        assert forked["files"][name] == other["files"][name], name
+    assert world.given_up() == 0
+
+
+def test_daemons_of_one_nursery_share_no_chance(world: World) -> None:
+    first, second = world.facts(), world.facts()
+    for name in ("random", "uuid", "name"):
+        assert first[name] != second[name], name
+
+
+def test_ps_shows_the_daemon(world: World) -> None:
+    pid, path = world.hang()
+    shown = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    os.kill(pid, signal.SIGTERM)
+    assert ended(pid) == -signal.SIGTERM
+    assert [os.fsdecode(word) for word in shown] == [*LAUNCH, "probe", path, "hang"]
+    own = Path(f"/proc/{world.pid}/cmdline").read_bytes().rstrip(b"\0")
+    assert own.endswith(b"omq.cli.nursery")
+
+
+def test_a_long_command_line_is_cut(world: World) -> None:
+    pid, _path = world.hang("x" * 5000)
+    shown = Path(f"/proc/{pid}/cmdline").read_bytes()
+    os.kill(pid, signal.SIGKILL)
+    assert ended(pid) == -signal.SIGKILL
+    assert shown.endswith(b"xxx\0")
+    assert len(module.ROOM) < len(shown) < 5000
+
+
+def test_exit_codes_and_signals_are_known(world: World) -> None:
+    assert ended(world.start("3")[0]) == 3
+    pid, _path = world.start("hang")
+    os.kill(pid, signal.SIGKILL)
+    assert ended(pid) == -signal.SIGKILL
+
+
+def test_a_hang_shows_where(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    pid, _path = world.hang()
+    os.kill(pid, signal.SIGABRT)
+    assert ended(pid) == -signal.SIGABRT
+    told = capfd.readouterr().err
+    assert "Fatal Python error: Aborted" in told
+    assert " in probe\n" in told
+
+
+def test_nothing_runs_before_the_gate_opens(world: World) -> None:
+    world.nursery.begin()
+    channel, path = world.nursery._channel, world.root / "facts"
+    assert channel is not None
+    gate, opener = os.pipe()
+    request = {"argv": [*LAUNCH, "probe", str(path), "0"], "environ": world.environ}
+    socket.send_fds(channel, [json.dumps(request).encode()], [gate])
+    pid = json.loads(channel.recv(module.MESSAGE_BYTES_MAX))["pid"]
+    os.close(gate)
+    assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None  # it waits, as our child
+    os.close(opener)  # the supervisor ends here
+    assert ended(pid) == 0
+    assert not path.exists()
+
+
+def test_it_ends_with_its_supervisor(world: World) -> None:
+    process.adopt_orphans()
+    reading, writing = os.pipe()
+    supervisor = os.fork()
+    if supervisor == 0:
+        try:
+            pid, _path = world.hang()
+            os.write(writing, f"{pid} {world.pid}".encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert ended(supervisor) == -signal.SIGKILL
+    daemon, nursery = map(int, os.read(reading, 100).split())
+    os.close(reading)
+    os.close(writing)
+    assert ended(daemon) == -signal.SIGTERM
+    assert ended(nursery) in (0, -signal.SIGTERM)
+
+
+def test_after_an_upgrade_a_new_one_is_asked(world: World) -> None:
+    part = world.root / "probe_part.py"
+    part.write_text("VALUE = 'old'\n")
+    world.new("part")
+    assert world.facts()["part"] == "old"
+    before = world.pid
+    part.write_text("VALUE = 'upgraded'\n")
+    assert world.facts()["part"] == "upgraded"
+    assert world.pid != before
+    part.unlink()  # and one that was taken away: its nursery cannot be made again
+    assert world.given_up() == 0
+
+
+def test_a_dead_one_is_told_once_and_forgiven(world: World, executed: Callable[[], None]) -> None:
+    world.facts()
+    executed()
+    os.kill(world.pid, signal.SIGKILL)
+    assert world.facts()["environ"]["PROBE"] == "executed"
+    assert world.facts()["environ"]["PROBE"] == "executed"
+    assert world.given_up() == 1
+    world.nursery.forgive()
+    assert "PROBE" not in world.facts()["environ"]
+    assert world.given_up() == 1
+
+
+@pytest.mark.parametrize("failure", ["ends", "thread", "part"])
+def test_one_that_cannot_serve(failure: str, world: World, executed: Callable[[], None]) -> None:
+    executed()
+    world.new(failure)  # "part": there is no such module
+    assert world.facts()["environ"]["PROBE"] == "executed"
+    assert world.given_up() == 1
+
+
+def test_a_deaf_one_is_killed(world: World, executed: Callable[[], None]) -> None:
+    world.facts()
+    executed()
+    pid = world.pid
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+    assert world.nursery._channel is not None
+    world.nursery._channel.settimeout(0.1)
+    assert world.facts()["environ"]["PROBE"] == "executed"
+    assert world.given_up() == 1
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_refused_fork_is_told_as_such(world: World) -> None:
+    world.new("fork")
+    with pytest.raises(BlockingIOError):
+        world.start()
+    assert world.given_up() == 0
+    with pytest.raises(BlockingIOError):  # it goes on
+        world.start()
+
+
+def test_no_process_for_the_nursery(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_arguments: object, **_more: object) -> int:
+        raise BlockingIOError(11, "no more processes")
+
+    monkeypatch.setattr(process_group, "launch", refused)
+    with pytest.raises(BlockingIOError):
+        world.start()
+    assert world.given_up() == 1
+
+
+def test_an_environment_that_is_too_large(world: World, executed: Callable[[], None]) -> None:
+    executed()
+    assert len(world.facts(**{f"BIG{n}": "x" * 100_000 for n in range(5)})["environ"]["BIG0"]) > 9
+    assert world.given_up() == 1
+
+
+def test_other_programs_are_executed(world: World) -> None:
+    pid = world.nursery.launch([sys.executable, "-c", "raise SystemExit(7)"], world.environ)
+    assert ended(pid) == 7
+    assert not Path(f"/proc/{pid}").exists()
