@@ -3,6 +3,7 @@
     python -m tests.parts 4 [ARGUMENT OF PYTEST...]        all parts, one status
     python -m pytest -p tests.parts --part 2/4 [...]       one of them alone
     python -m tests.parts 4 --record [...]                 and note their seconds in durations.json
+    python -m tests.parts merge FILE RECORD...             the most of each, of tests that exist
 
 Most long tests wait for processes, disks and time-outs, so there may be twice as many parts as
 processors. A part is made of whole files, and of the folders of SHARED, whose tests share what
@@ -97,6 +98,15 @@ class _Part:
             return None
         return True if unit_of(collection_path) not in self._units else None
 
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Those of files that were named are collected all the same."""
+        others = [item for item in items if unit_of(item.path) not in self._units]
+        if others:
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if unit_of(item.path) in self._units]
+
 
 class _Durations:
     """Adds up the seconds of each unit and writes them into the file, beside those of others."""
@@ -116,14 +126,17 @@ class _Durations:
             known: dict[str, Any] = json.loads(text) if text else {}
             known |= {unit: round(spent, 1) for unit, spent in self._seconds.items()}
             known = {unit: spent for unit, spent in known.items() if (ROOT / unit).exists()}
-            file.truncate(0)
-            file.write(json.dumps(known, indent=1, sort_keys=True) + "\n")
+            _write(self._path, known)
 
 
 def main(arguments: list[str]) -> int:
     """Run all parts; the worst status."""
+    if arguments[:1] == ["merge"] and len(arguments) > 2:
+        merge(Path(arguments[1]), map(Path, arguments[2:]))
+        return 0
     if not arguments or not arguments[0].isdecimal() or int(arguments[0]) < 1:
-        sys.stderr.write("usage: python -m tests.parts N [--record] [ARGUMENT OF PYTEST...]\n")
+        sys.stderr.write("usage: python -m tests.parts N [--record] [ARGUMENT OF PYTEST...]\n"
+                         "       python -m tests.parts merge FILE RECORD...\n")
         return 2
     parts, rest = int(arguments[0]), arguments[1:]
     if "--record" in rest:
@@ -144,6 +157,20 @@ def main(arguments: list[str]) -> int:
             sys.stdout.write(output.read_text(errors="replace"))
             sys.stdout.flush()
     return worst(codes)
+
+
+def merge(into: Path, records: Iterable[Path]) -> None:
+    """Writes the most that each unit took in one of the records; none of a unit that is gone."""
+    found: dict[str, float] = {}
+    for record in records:
+        for unit, spent in json.loads(record.read_text()).items():
+            if (ROOT / unit).exists():
+                found[unit] = max(spent, found.get(unit, 0.0))
+    _write(into, found)
+
+
+def _write(path: Path, seconds: Mapping[str, float]) -> None:
+    path.write_text(json.dumps(seconds, indent=1, sort_keys=True) + "\n")
 
 
 def worst(codes: list[int]) -> int:

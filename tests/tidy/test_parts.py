@@ -102,3 +102,19 @@ def test_the_record_keeps_what_others_noted(suite: Path, tmp_path: Path) -> None
     known = json.loads(record.read_text())
     assert known.pop("tests/tidy") == 7.0
     assert list(known) == ["tests/tidy/test_parts.py"]
+
+
+def test_named_tests_are_dealt_out_too(suite: Path) -> None:
+    names = [f"{suite}/test_one.py::test_one", f"{suite}/test_three.py::test_three"]
+    ran = [_run("pytest", "-p", "tests.parts", f"--part={part}/2", *names).stdout
+           for part in (1, 2)]
+    assert ["1 passed, 1 deselected" in each for each in ran] == [True, True], ran
+
+
+def test_records_are_merged_by_the_most(tmp_path: Path) -> None:
+    one, other, found = (tmp_path / name for name in ("one", "other", "found"))
+    here = "tests/tidy/test_parts.py"
+    one.write_text(json.dumps({here: 7.0, "tests/gone.py": 8.0}))
+    other.write_text(json.dumps({here: 2.0, "tests/tidy": 1.0}))
+    assert parts.main(["merge", str(found), str(one), str(other)]) == 0
+    assert json.loads(found.read_text()) == {here: 7.0, "tests/tidy": 1.0}
