@@ -139,7 +139,8 @@ class Settings:
     register_timeout_s: int = _number("ipc", 10, 1, 600,
         "a connection that has not registered by then is closed")
     bad_lines_max: int = _number("ipc", 8, 0, 1000,
-        "lines that are no question, or ask without registering, before a connection is closed")
+        "lines in a row that are no question, or ask without registering, before a connection is "
+        "closed")
     uid_turn_us: int = _number("ipc", 2000, 100, 1_000_000,
         "what one user's connections may cost in one group before the others' turn; five such "
         "shares are the most that all users' take, then the request queue comes")
