@@ -385,7 +385,7 @@ class World:
     def define(self, changed: QueueRules) -> None:
         """A reload."""
         self.instance.rules[changed.queue] = changed
-        self.group(lambda: self.instance.engine.define_queue(changed))
+        self.group(lambda: self.instance.engine.books.define_queues([changed]))
         self.finish()
 
     def limit(self, total: int, *, space_left: bool) -> None:

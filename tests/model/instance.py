@@ -187,7 +187,7 @@ class Instance:
         self.writer = manager_parts._epoch(core, context, found, self.uuid)
         self.engine = Engine(core, Statistics(tables, self.settings.load_sample_period_s,
                                               self.mono))
-        manager_parts._define(self.engine, self.rules.values())
+        manager_parts._define(self.engine, core, self.rules.values())
         self.engine.limbo = self.loaded.limbo
         self.engine.limbo_until = self.mono + self.settings.reconnect_grace_s * NS
         self.sessions = Sessions(16, Authority(0, {}), lambda number: self.rules[number].name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
-from tests.tidy.tree import ROOT, imports, product
+from tests.tidy.tree import ROOT, dotted, imports, product
 
 LAYERS = ("base", "format", "storage", "core", "ipc", "services", "cli")
 
@@ -137,3 +138,47 @@ def test_offline_tools_do_not_need_the_daemons() -> None:
         if name.split(".")[0] == "omq" and not name.startswith(OFFLINE_MAY_USE)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+INDEX_WRITERS = ("lib/omq/core/engine/", "lib/omq/core/load/", "lib/omq/core/index/")
+"""Those who may store into the tables of an index. core.load fills the index that a start makes."""
+TABLES = ("t", "index", "tables", "v", "counters")
+HANDS = ("core", "block")
+"""What an engine has that changes the index, or the journal that the index follows."""
+
+
+def test_only_the_engine_writes_the_index() -> None:
+    """Who serves clients has `Engine.index`, which refuses to be written, and the engine's methods;
+    nobody but the engine reaches through it for what it writes."""
+    wrong = []
+    for source in product():
+        if not source.path.startswith("lib/omq/") or source.path.startswith(INDEX_WRITERS):
+            continue
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Attribute) and node.attr in HANDS and dotted(
+                    node.value).split(".")[-1].lstrip("_") == "engine" and not (
+                    source.path.startswith("lib/omq/core/check/")):
+                wrong.append(f"{source.path}:{node.lineno}: reaches for the engine's {node.attr}")
+            if isinstance(node, (ast.Assign, ast.AugAssign)):
+                targets: list[ast.expr] = (list(node.targets) if isinstance(node, ast.Assign)
+                                           else [node.target])
+                wrong += [f"{source.path}:{node.lineno}: stores into {name}"
+                          for name in map(_table, _each(targets)) if name]
+    assert not wrong, "\n".join(wrong)
+
+
+def _each(targets: list[ast.expr]) -> list[ast.expr]:
+    """Targets of an assignment, those of tuples one by one."""
+    return [leaf for target in targets
+            for leaf in (_each(target.elts) if isinstance(target, ast.Tuple) else [target])]
+
+
+def _table(target: ast.expr) -> str:
+    """`t.m_file` of `t.m_file[slot] = ...`; "" of what is no store into a column of an index."""
+    if not isinstance(target, ast.Subscript):
+        return ""
+    value = target.value
+    if isinstance(value, ast.Subscript):  # v["m_file"][slots]
+        value = value.value
+    name = dotted(value)
+    return name if set(name.split(".")) & set(TABLES) else ""

@@ -255,7 +255,7 @@ class Life:
         rules = [QueueRules(number, name, 10_000, 1 << 20, attempts_max=ATTEMPTS_MAX,
                             death_delay_ns=DEATH_S * NS)
                  for number, name in {IDEL: "IDEL", 2: "POISON", **NAMES}.items()]
-        manager_parts._define(self.engine, rules)
+        manager_parts._define(self.engine, core, rules)
         manager_parts._list_queues(self.paths, core)
         self.engine.limbo = loaded.limbo
         self.engine.limbo_until = core.mono_ns + 30 * NS
@@ -503,7 +503,7 @@ class Life:
         """A reload that adds many queues."""
         self.group()
         for queue in WIDE:
-            self.engine.define_queue(QueueRules(queue, f"W{queue}", 10_000, 1 << 20))
+            self.engine.books.define_queues([QueueRules(queue, f"W{queue}", 10_000, 1 << 20)])
         self.commit()
 
     # batches, as clients and operators ask for them
@@ -525,7 +525,7 @@ class Life:
         sequence = self._ask(effect, party)
         self.order += count
         with self.refusable():
-            assert put_many(self.core, party, memoryview(heads), memoryview(payloads), count,
+            assert put_many(self.engine, party, memoryview(heads), memoryview(payloads), count,
                             queue, sequence) == first
 
     def done_many(self, verdicts: Sequence[Verdict], queue: int) -> None:

@@ -110,7 +110,7 @@ class World:
         self.begin()
         for queue in (*SPECIAL_QUEUES, *QUEUES):
             name = SPECIAL_QUEUES.get(queue) or f"Q{queue}"
-            self.engine.define_queue(QueueRules(queue, name, 10_000, 1 << 20))
+            self.engine.books.define_queues([QueueRules(queue, name, 10_000, 1 << 20)])
         self.commit()
         self.begin()
 

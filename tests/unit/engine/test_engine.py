@@ -161,7 +161,7 @@ def test_bulk_equals_one_by_one(tmp_path: Path, count: int) -> None:
     many.begin()
     heads = encoded.head() * count
     area = memoryview(bytearray(heads + encoded.payload * count))
-    first = put_many(many.core, many.putter, area, area[len(heads):], count, A, 1)
+    first = put_many(many.engine, many.putter, area, area[len(heads):], count, A, 1)
     many.engine.commit()
     assert [one.put(body=b"b" * 50) for _ in range(count)] == list(range(first, first + count))
     for world in (one, many):
@@ -229,7 +229,7 @@ def test_a_full_disk_refuses_bodies_that_are_not_persistent_whole(world: World) 
         b"".join(FRAME.pack(FrameType.PUT, 4, 0, B, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                             0, 0, 0, 0, 0, 0, 0, 0) for _ in range(3)) + b"abc"))
     with pytest.raises(SpoolFull):
-        put_many(world.core, world.putter, area, area[3 * FRAME.size :], 3, B, 6)
+        put_many(world.engine, world.putter, area, area[3 * FRAME.size :], 3, B, 6)
     assert (bytes(world.core.t.buffer[4096:]), world.core.next_qpool,
             world.core.block.count) == before
     durable.use(disk)

@@ -172,7 +172,7 @@ def test_names_leave_room_for_a_request(tmp_path: Path) -> None:
     writer = JournalWriter.open_epoch(world.info.paths, settings, world.info.uuid, 2, 1, 0, 1, 1, 1)
     core = world.core
     block = core.block = Block(writer, 1, 600, 64 * 1024, 4096)
-    block.on_flush, block.on_rotate = world.engine._flushed, world.engine.name_everything
+    block.on_flush, block.on_rotate = world.engine._flushed, world.engine.books.name_everything
     block.next_qpool = core.next_qpool
     for queue in range(5, 60):
         core.define_queue(QueueRules(queue, f"QUEUE-{queue}", 1000, 1 << 20))

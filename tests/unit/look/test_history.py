@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> World:
     """A message that was poisoned and sent back by an operator, and one on two queues."""
     made = make_world(tmp_path / "spool")
     made.begin()
-    made.engine.name_everything()
+    made.engine.books.name_everything()
     made.engine.commit()
     made.put(A, body=b"first")
     made.put(A, B, body=b"both")

@@ -40,7 +40,7 @@ def busy(tmp_path: Path) -> World:
     """Messages ready, deferred, on two queues, finished; none in a reader's hands."""
     world = make_world(tmp_path / "spool")
     world.begin()
-    world.engine.name_everything()
+    world.engine.books.name_everything()
     world.engine.commit()
     for priority in (4, 9, 0, 4):
         world.put(A, body=b"body of %d" % priority, priority=priority)

@@ -21,7 +21,7 @@ from tests.unit.engine.world import NS, A, B, World, make_world
 def world(tmp_path: Path) -> World:
     made = make_world(tmp_path / "spool")
     made.begin()
-    made.engine.name_everything()
+    made.engine.books.name_everything()
     made.engine.commit()
     made.put(A, body=b"x" * 10, priority=9)
     made.put(A, body=b"x" * 2000, priority=4)

@@ -18,18 +18,26 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage, check_queue
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core, Party
 from omq.core.index.slots import Vector
-from omq.format.index import EntryState
+from omq.format.index import Counter, EntryState
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.wire import SETTLE, Settlement
 
 MANY = 12
 _PUT_FLAGS = 7
+_PUTS = int(Counter.PUTS)
 _LAST = int(FrameFlag.LAST_PART)
 
 
-def put_many(core: Core, party: Party, heads: memoryview, payloads: memoryview, count: int,
+def put_many(engine: Engine, party: Party, heads: memoryview, payloads: memoryview, count: int,
              queue: int, sequence: int) -> int:
     """`count` messages on one queue, all or none; the first QPoolId (they are consecutive)."""
+    first = _put_many(engine.core, party, heads, payloads, count, queue, sequence)
+    engine.core.t.counters[_PUTS] += count
+    return first
+
+
+def _put_many(core: Core, party: Party, heads: memoryview, payloads: memoryview, count: int,
+              queue: int, sequence: int) -> int:
     asked = FRAME.array(heads, count).copy()
     lengths = asked["length"].astype("<u8")
     ends = np.cumsum(lengths)

@@ -14,18 +14,21 @@ and the journal, so only what a block holds counts, and a block is whole or abse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop
 
 import numpy as np
 
 from omq.base.clock import NS_PER_S as NS
-from omq.base.errors import BadRequest, LeaseLost, SpoolFull
+from omq.base.errors import SpoolFull
 from omq.base.fault import point
 from omq.core.engine import moves, puts, settle
 from omq.core.engine.block import Block
+from omq.core.engine.books import Books
+from omq.core.engine.clients import Clients
 from omq.core.engine.gives import give
 from omq.core.engine.limbo import adopt
+from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Core, Party, Poisoned, QueueRules
 from omq.core.engine.statistics import Statistics
@@ -33,8 +36,8 @@ from omq.core.engine.suspects import must_wait
 from omq.core.engine.taking_back import Returning, TakingBack
 from omq.core.engine.waiting import FOREVER, Timeouts, Waiter, Waiters
 from omq.format.frame_rules import Reason
-from omq.format.index import Counter, EntryState, QueueFlag, ReaderFlag
-from omq.format.journal import FRAME, FrameFlag, FrameType
+from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.journal import FRAME
 from omq.format.message import Part
 from omq.storage import durable
 
@@ -46,9 +49,7 @@ _PUTS, _GIVES = int(Counter.PUTS), int(Counter.GIVES)
 _GROUPS, _FILE = int(Counter.GROUPS), int(Counter.JOURNAL_FILE)
 _BYTES, _SYNCS = int(Counter.JOURNAL_BYTES), int(Counter.SYNCS)
 _ACTIVE_PEAK, _SUSPENDED = int(Counter.ACTIVE_PEAK), int(QueueFlag.SUSPENDED)
-EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
 TIMEOUT_MAX_NS = 0xFFFFFFFF * NS  # that the reader table can show; 0 = for ever
-TEXT_GROWTH = 6  # bytes that JSON makes of one at most
 
 
 class Engine:
@@ -65,8 +66,36 @@ class Engine:
         self.limbo_delay_ns = 0
         self.poisoned: list[Poisoned] = []
         self.back = TakingBack(core, self.poisoned.append)
+        self.clients = Clients(core)
+        self.books = Books(core)
+        self.index = core.t.readonly()  # for those who serve clients: to look at
         core.block.on_flush = self._flushed
-        core.block.on_rotate = self.name_everything
+        core.block.on_rotate = self.books.name_everything
+
+    @property
+    def rules(self) -> Mapping[int, QueueRules]:
+        """The rules of each queue, by its number."""
+        return self.core.rules
+
+    @property
+    def now_ns(self) -> int:
+        """Wall clock of this group."""
+        return self.core.now_ns
+
+    @property
+    def space_left(self) -> bool:
+        """New messages are taken."""
+        return self.core.space_left
+
+    @property
+    def last_lsn(self) -> int:
+        """Of the last frame that was appended."""
+        return self.core.block.first_lsn - 1
+
+    def release(self) -> None:
+        """The end: nothing of the index is held any more."""
+        self.index.release()
+        self.core.t.release()
 
     # a group
 
@@ -96,6 +125,10 @@ class Engine:
         counters[_BEAT] = core.now_ns
         counters[_VERSION] += 1
 
+    def sync(self) -> None:
+        """What was appended so far is on the disk, before the group ends."""
+        self.core.block.flush(sync=True)
+
     def _flushed(self, block: Block, base: int) -> None:
         """Payload offsets of the block's puts become offsets in the file."""
         offsets = self.core.t.m_offset
@@ -108,29 +141,6 @@ class Engine:
         counters[_BYTES] += FRAME.size * block.count + block.payload_bytes
         counters[_FILE] = block.writer.file_number
 
-    def name_everything(self, flags: FrameFlag = FrameFlag.REPEATED) -> None:
-        """A journal file starts with the names of queues and readers, so that it reads alone."""
-        for rules in self.core.rules.values():
-            self._name(rules, flags)
-        t = self.core.t
-        high = int(t.counters[Counter.READERS_HIGH])
-        for row in np.flatnonzero(t.v["r_flags"][:high] & int(ReaderFlag.READS)).tolist():
-            name = t.reader_name(row).encode()
-            self.core.block.reserve(1, len(name))
-            self.core.block.frame(FrameType.READER_UP, flags, t.r_queue[row], 0,
-                                  client=t.r_client[row], pid=t.r_pid[row], uid=t.r_uid[row],
-                                  payload=name)
-
-    def _name(self, rules: QueueRules, flags: FrameFlag) -> None:
-        self.core.block.frame(FrameType.QUEUE, flags | FrameFlag.PERSISTENT, rules.queue, 0,
-                              payload=rules.name.encode())
-
-    def define_queue(self, rules: QueueRules) -> None:
-        """A queue is new, or its rules have changed."""
-        self.core.block.reserve(1, len(rules.name))
-        self._name(rules, FrameFlag(0))
-        self.core.define_queue(rules)
-
     # requests
 
     def put(self, party: Party, new: puts.NewMessage, sequence: int) -> int:
@@ -142,25 +152,7 @@ class Engine:
     def settle(self, party: Party, verdicts: Sequence[Verdict], sequence: int) -> int:
         """All settlements of one request. How many did not hold (the lease was lost): those
         messages are not this reader's any more, the others are settled."""
-        core = self.core
-        if any(verdict.kind not in settle.KINDS for verdict in verdicts):
-            raise BadRequest(reason="a settlement of an unknown kind")
-        core.block.reserve(len(verdicts), sum(
-            TEXT_GROWTH * len(v.text) + EVIDENCE_BYTES for v in verdicts))
-        last, lost = len(verdicts) - 1, 0
-        for i, verdict in enumerate(verdicts):
-            try:
-                verdict.entry = settle.held(core, party, verdict.entry, verdict.qpool,
-                                            verdict.lease)
-            except LeaseLost:
-                lost += 1
-                continue
-            queue = core.t.e_queue[verdict.entry]
-            if settle.apply(core, party, verdict, sequence, ends=i == last):
-                self.poisoned.append(Poisoned(verdict.qpool, core.rules[queue].name,
-                                              Reason.FAILED, party.pid))
-        core.settled(party, len(verdicts) - lost)
-        return lost
+        return settle.settle(self.core, party, verdicts, sequence, self.poisoned.append)
 
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
              new: Sequence[puts.NewMessage], sequence: int) -> int:
@@ -170,8 +162,12 @@ class Engine:
         self.core.t.counters[_PUTS] += len(new)
         return first
 
+    def operate(self, party: Party, order: Order) -> Outcome:
+        """An operator's order (core.engine.operate)."""
+        return operate(self.core, party, order, self.forget_reader)
+
     def forget_reader(self, entry: int) -> None:
-        """An operator takes a message out of its reader's hands (core.engine.operate)."""
+        """An operator takes a message out of its reader's hands."""
         self.limbo.pop(entry, None)
         holder = self.parties.get(self.core.t.e_reader[entry] - 1)
         if holder is not None:

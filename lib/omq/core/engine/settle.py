@@ -13,14 +13,23 @@ DEFER (FAILED when the attempt counts), RELEASE_GIVEN, POISON with evidence.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
-from omq.base.errors import LeaseLost
+from omq.base.errors import BadRequest, LeaseLost
 from omq.core.engine.idel_pause import pause_ns
-from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, POISON, REPLAYED, Core, Party
+from omq.core.engine.state import (
+    CONTAINER,
+    IDEL,
+    PERSISTENT,
+    POISON,
+    REPLAYED,
+    Core,
+    Party,
+    Poisoned,
+)
 from omq.core.engine.transitions import Event, after
 from omq.format.frame_rules import WORDS, Reason
 from omq.format.index import Counter, EntryState
@@ -35,6 +44,8 @@ _FAILED = int(FrameFlag.FAILED)
 END = int(FrameFlag.REQUEST_END)
 _DONE = int(Settlement.DONE)
 KINDS = frozenset(map(int, Settlement))
+EVIDENCE_BYTES = 1024  # room for the evidence packet of a settlement that poisons
+TEXT_GROWTH = 6  # bytes that JSON makes of one at most
 UNTIL_MAX_NS = 0xFFFFFFFF * NS  # the pool keeps seconds in 32 bits
 
 
@@ -48,6 +59,27 @@ class Verdict:
     lease: int
     argument: int = 0
     text: bytes = b""
+
+
+def settle(core: Core, party: Party, verdicts: Sequence[Verdict], sequence: int,
+           note: Callable[[Poisoned], None]) -> int:
+    """All settlements of one request. How many did not hold; `note` hears of what was poisoned."""
+    if any(verdict.kind not in KINDS for verdict in verdicts):
+        raise BadRequest(reason="a settlement of an unknown kind")
+    core.block.reserve(len(verdicts), sum(
+        TEXT_GROWTH * len(v.text) + EVIDENCE_BYTES for v in verdicts))
+    last, lost = len(verdicts) - 1, 0
+    for i, verdict in enumerate(verdicts):
+        try:
+            verdict.entry = held(core, party, verdict.entry, verdict.qpool, verdict.lease)
+        except LeaseLost:
+            lost += 1
+            continue
+        queue = core.t.e_queue[verdict.entry]
+        if apply(core, party, verdict, sequence, ends=i == last):
+            note(Poisoned(verdict.qpool, core.rules[queue].name, Reason.FAILED, party.pid))
+    core.settled(party, len(verdicts) - lost)
+    return lost
 
 
 def held(core: Core, party: Party, entry: int, qpool: int, lease: int) -> int:

@@ -23,14 +23,12 @@ from omq.core.engine.state import POISON, Core, Party
 from omq.format.frame_rules import Reason
 from omq.format.journal import FrameType
 
-EVIDENCE_BYTES = 1024
-
 
 def unseen(core: Core, entry: int, party: Party) -> bool:
     """The manager died handing this to its reader: READY again, or POISON (True). SpoolFull."""
     t = core.t
     queue = t.e_queue[entry]
-    core.block.reserve(1, EVIDENCE_BYTES)
+    core.block.reserve(1, settle.EVIDENCE_BYTES)
     if queue != POISON and t.e_attempts[entry] >= core.rules[queue].attempts_max:
         settle.poison(core, entry, party, 0, 0, reason=Reason.UNSEEN, evidence={
             "pid": party.pid, "lease": t.m_lsn[t.e_message[entry]], "time_ns": core.now_ns})

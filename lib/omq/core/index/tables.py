@@ -6,7 +6,8 @@ twice over the same bytes: `x` for single loads and stores, `v_x` (numpy) for ma
 Invariants (core/check/invariants.py checks them): 1. a slot is in use iff its `m_qpool` / `e_state`
 is not 0; 2. every READY entry is in exactly one chain or in its queue's return lane; 3. links are
 slot + 1; 4. `q_depth` counts the entries of a queue in every state, the state counters add up to
-it; 5. slots at or above the high-water mark were never used. Only core.engine.engine writes.
+it; 5. slots at or above the high-water mark were never used. Only core.engine
+writes, once core.load has filled them.
 """
 
 from __future__ import annotations
@@ -115,12 +116,19 @@ class Tables:
         self.messages = Slots(layout.messages)
         self.entries = Slots(layout.entries)
         self.given = 0  # messages so far whose id was given: none means that no search is needed
+        self._origin = self  # who counts them
 
     @staticmethod
     def private(messages: int, entries: int, queues: int = 64, readers: int = 64) -> Tables:
         """Tables in private memory, for tests and offline work."""
         layout = IndexLayout.of(messages, entries, queues, readers)
         return Tables(memoryview(bytearray(layout.size)), layout)
+
+    def readonly(self) -> Tables:
+        """The same tables to look at: TypeError or ValueError for whoever stores into them."""
+        seen = Tables(self.buffer.toreadonly(), self.layout)
+        seen.messages, seen.entries, seen._origin = self.messages, self.entries, self
+        return seen
 
     def release(self) -> None:
         """Drop every view of the buffer, so that its owner may detach it."""
@@ -258,7 +266,7 @@ class Tables:
         slot = self.find(qpool) if 0 < qpool < 1 << 64 else -1
         if slot >= 0 and self.m_qpool[slot] == qpool:
             return slot
-        if not self.given or not 0 < qpool < 1 << 64:
+        if not self._origin.given or not 0 < qpool < 1 << 64:
             return -1
         found = np.flatnonzero(self.v["m_qpool"][: self.messages.high] == qpool)
         return int(found[0]) if len(found) else -1

@@ -27,15 +27,13 @@ from omq.base.errors import (
     BadRequest,
     NotRegistered,
     OmqError,
-    SpoolFull,
     UnknownQueue,
 )
 from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
 from omq.base.rated_log import RatedLog
 from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
-from omq.format.index import Counter, ReaderFlag
-from omq.format.journal import FrameType
+from omq.format.index import Counter
 from omq.format.wire import REQUEST_MARK, is_of, payload_bytes
 from omq.ipc.serving.body_plane import BodyPlane
 from omq.ipc.serving.doorkeeper import Doorkeeper
@@ -75,7 +73,7 @@ class ControlPlane:
 
     def renumber(self) -> None:
         """At the start, and after a reload: queues may have been added."""
-        self._numbers: dict[str, int] = {r.name: q for q, r in self._engine.core.rules.items()}
+        self._numbers: dict[str, int] = {r.name: q for q, r in self._engine.rules.items()}
 
     def drain(self) -> None:
         """The doors' turn in this group. What is left comes with the next one, which is woken."""
@@ -86,7 +84,7 @@ class ControlPlane:
         if not doors.ring:
             return
         turn, requests = Turn(self._share_ns), list[bytes]()
-        self._server.recent.group(self._engine.core.now_ns, requests)
+        self._server.recent.group(self._engine.now_ns, requests)
         while not turn.over and (door := doors.ring.take(turn)) is not None:
             turn.charge(door.uid, self._serve(door, requests))
         if doors.ring:
@@ -143,7 +141,7 @@ class ControlPlane:
         except ValueError:
             raw = b""
         if session is None or session.gone or not is_of(raw, session.party.client, session.token):
-            self._engine.core.t.counters[Counter.GARBAGE] += 1
+            self._engine.books.garbage()
             door.bad += 1
             return 0
         requests.append(raw)
@@ -152,7 +150,7 @@ class ControlPlane:
 
     def garbage(self) -> None:
         """Something was on the request queue that can be nobody's request."""
-        self._engine.core.t.counters[Counter.GARBAGE] += 1
+        self._engine.books.garbage()
         self._rated.event(events.GARBAGE_TAKEN, WARNING, "queue")
 
     def _line(self, door: Door, session: Session | None, line: bytes) -> None:
@@ -161,7 +159,7 @@ class ControlPlane:
             if not isinstance(question, dict):
                 raise BadRequest(reason="a question is a JSON object")
             operation = str(question.get("op"))
-            self._server.recent.question(self._engine.core.now_ns, operation, session)
+            self._server.recent.question(self._engine.now_ns, operation, session)
             if operation == "register":
                 answer = self._registrar.register(door, session, question)
             elif session is None:
@@ -181,7 +179,7 @@ class ControlPlane:
             self._refuse(door, BadRequest(reason=f"malformed question: {names.escape(str(error))}"))
 
     def _refuse(self, door: Door, error: OmqError) -> None:
-        self._engine.core.t.counters[Counter.REFUSED] += 1
+        self._engine.books.refused()
         door.bad += isinstance(error, (BadRequest, NotRegistered))
         self._rated.event(events.REQUEST_REFUSED, WARNING, door.uid, uid=door.uid,
                           reason=str(error))
@@ -198,7 +196,7 @@ class ControlPlane:
 
     def _open(self, session: Session, question: Question) -> Question:
         number = self._number(str(question["queue"]))
-        rules = self._engine.core.rules[number]
+        rules = self._engine.rules[number]
         return {"queue": number, "max_length": rules.max_length, "max_depth": rules.max_depth,
                 "priority": rules.priority, "persistent": rules.persistent}
 
@@ -208,27 +206,14 @@ class ControlPlane:
         if session.queue and session.queue != number:
             raise BadRequest(reason="one reader a connection; it reads another queue already")
         session.queue, session.auxiliary = number, bool(question.get("auxiliary"))
-        t, row = self._engine.core.t, session.party.slot
-        kind = ReaderFlag.AUXILIARY if session.auxiliary else ReaderFlag(0)
-        t.r_queue[row], t.r_flags[row] = number, ReaderFlag.IN_USE | ReaderFlag.READS | kind
-        self._note_reader(session, FrameType.READER_UP)
+        self._engine.clients.reads(session.party, session.name, number,
+                                   auxiliary=session.auxiliary)
         return {"queue": number}
 
     def _unread(self, session: Session, question: Question) -> Question:
-        if session.queue:
-            self._note_reader(session, FrameType.READER_DOWN)
-        t, row, session.queue = self._engine.core.t, session.party.slot, 0
-        t.r_flags[row], t.r_queue[row] = ReaderFlag.IN_USE, 0
+        self._engine.clients.reads_no_more(session.party, session.name, session.queue)
+        session.queue = 0
         return {}
-
-    def _note_reader(self, session: Session, kind: FrameType) -> None:
-        block, party = self._engine.core.block, session.party
-        try:
-            block.reserve(1, len(session.name))
-        except SpoolFull:  # history lacks a line; a reader must be able to come and go all the same
-            return
-        block.frame(kind, 0, session.queue, 0, client=party.client, pid=party.pid, uid=party.uid,
-                    payload=session.name.encode())
 
     def _cancel(self, session: Session, question: Question) -> Question:
         if session.waiter is not None:
@@ -244,16 +229,12 @@ class ControlPlane:
 
     def _checkpoint(self, session: Session, question: Question) -> Question:
         self._sessions.check(session, "admin", self._number("POISON"))
-        core, lsn = self._engine.core, int(question["lsn"])
-        core.t.counters[Counter.CHECKPOINT_LSN] = lsn
-        core.t.counters[Counter.CHECKPOINT_TIME] = core.now_ns
-        core.block.reserve(1, 0)
-        core.block.frame(FrameType.CHECKPOINT, 0, 0, 0, argument=lsn, pid=session.party.pid)
+        self._engine.books.checkpointed(session.party, int(question["lsn"]))
         return {}
 
     def _status(self, session: Session, question: Question) -> Question:
-        t = self._engine.core.t
-        return {"counters": {c.name.lower(): t.counters[c] for c in Counter}, "epoch": self._epoch}
+        counters = self._engine.index.counters
+        return {"counters": {c.name.lower(): counters[c] for c in Counter}, "epoch": self._epoch}
 
     # the end of a client
 
@@ -266,12 +247,9 @@ class ControlPlane:
         waiters = [session.waiter] if session.waiter is not None else []
         evidence: dict[str, object] = {"reader": session.name, "queue_read": session.queue}
         returned = self._engine.forget(session.party, waiters, evidence, orderly=not died)
-        if session.queue:
-            self._note_reader(session, FrameType.READER_DOWN)
-        t = self._engine.core.t
-        t.r_flags[session.party.slot] = 0
+        self._engine.clients.gone(session.party, session.name, session.queue)
         self._sessions.remove(session)
-        t.counters[Counter.CLIENTS] = len(self._sessions.by_id)
+        self._engine.clients.count(len(self._sessions.by_id), self._sessions.rows_high)
         if died and returned:
             self._rated.event(events.READER_LOST, ERROR, session.party.uid, uid=session.party.uid,
                               pid_of_reader=session.party.pid, name=session.name,

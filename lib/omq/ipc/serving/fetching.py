@@ -47,13 +47,13 @@ class Fetching:
         """File and offset of a payload."""
         if not session.trusted:
             raise BadRequest(reason="you may not read the files of the spool; use fetch")
-        t, slot = self._engine.core.t, self._slot(question)
+        t, slot = self._engine.index, self._slot(question)
         return {"location": t.m_location[slot], "offset": t.m_offset[slot]}
 
     def fetch(self, session: Session, question: Question) -> Question:
         """The payload from `at` on, as much as the channel takes."""
         slot, at = self._allowed(session, question), int(question.get("at", 0))
-        t = self._engine.core.t
+        t = self._engine.index
         length = t.m_length[slot]
         if not 0 <= at <= length:
             raise BadRequest(reason=f"the payload has {length} bytes")
@@ -66,7 +66,7 @@ class Fetching:
     def container(self, session: Session, question: Question) -> None:
         """Answers with a descriptor."""
         slot = self._allowed(session, question)
-        t = self._engine.core.t
+        t = self._engine.index
         qpool = t.m_qpool[slot]
         raw = self._bodies.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot], qpool)
         found = message_format.bounds(raw)
@@ -86,14 +86,14 @@ class Fetching:
 
     def _slot(self, question: Question) -> int:
         qpool = int(question["qpool"])
-        slot = self._engine.core.t.slot_of(qpool) if qpool > 0 else -1
+        slot = self._engine.index.slot_of(qpool) if qpool > 0 else -1
         if slot < 0:
             raise NoMessage(queue=_HIDDEN)
         return slot
 
     def _allowed(self, session: Session, question: Question) -> int:
         slot = self._slot(question)
-        t = self._engine.core.t
+        t = self._engine.index
         for entry in t.entries_of(slot):
             held = t.e_state[entry] == _ACTIVE and t.e_reader[entry] == session.party.slot + 1
             if held or self._may_browse(session, t.e_queue[entry]):

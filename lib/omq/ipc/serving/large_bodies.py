@@ -77,10 +77,10 @@ class LargeBodies:
         """Copy a body of `size` bytes for queue `number` into a container; `tell` says when. The
         descriptor stays the caller's."""
         self._may_put(session, number)
-        rules = self._engine.core.rules[number]
+        rules = self._engine.rules[number]
         if size > rules.max_length:
             raise MessageTooLong(size=size, queue=rules.name, limit=rules.max_length)
-        if not self._engine.core.space_left:
+        if not self._engine.space_left:
             raise SpoolFull(path="the spool", detail="the reserve is reached")
         if session.containing:
             raise BadRequest(reason="one large body at a time")

@@ -22,10 +22,8 @@ from omq.base import events, names
 from omq.base.errors import BadRequest, UnknownQueue
 from omq.base.event_log import REPORT, EventLog
 from omq.core.engine.engine import Engine
-from omq.core.engine.operate import Action, Item, Order, operate
+from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.state import IDEL, POISON
-from omq.format.frame_rules import Reason
-from omq.format.journal import FrameFlag, FrameType
 from omq.ipc.serving.doors import Door
 from omq.ipc.serving.sessions import Session, Sessions, say
 
@@ -61,7 +59,7 @@ class OperatorPlane:
             self._may(session, "admin", queue)
         for queue in set(order.targets) - {item.queue for item in order.items}:
             self._sessions.check(session, "put", queue)
-        outcome = operate(self._engine.core, session.party, order, self._engine.forget_reader)
+        outcome = self._engine.operate(session.party, order)
         if outcome.done:
             self._say(session, order.text, action=order.action.value, messages=len(outcome.done))
         refused = [[qpool, error.status, str(error)] for qpool, error in outcome.refused]
@@ -76,11 +74,7 @@ class OperatorPlane:
         for queue in queues:
             self._sessions.check(session, "put", queue)
         text, count = _text(question), min(max(0, int(question["messages"])), 1 << 40)
-        block, party = self._engine.core.block, session.party
-        block.reserve(1, len(text))
-        lsn = block.frame(FrameType.OPERATOR, FrameFlag.PERSISTENT, 0, 0, client=party.client,
-                          pid=party.pid, uid=party.uid, reason=Reason.OPERATOR, argument=count,
-                          payload=text)
+        lsn = self._engine.books.operator(session.party, 0, count, text)
         self._say(session, text, action="put", messages=count)
         self._answers.append((session.door, {"lsn": lsn}))
 
@@ -92,18 +86,14 @@ class OperatorPlane:
         freed = [other for other in list(self._sessions.by_id.values())
                  if other.queue == queue and other.party.pid == pid]
         if freed:
-            block, party = self._engine.core.block, session.party
-            block.reserve(1, len(text))
-            block.frame(FrameType.OPERATOR, FrameFlag.PERSISTENT, queue, 0, client=party.client,
-                        pid=party.pid, uid=party.uid, reason=Reason.OPERATOR, argument=pid,
-                        payload=text)
+            self._engine.books.operator(session.party, queue, pid, text)
             self._say(session, text, action="free", pid_of_reader=pid)
         for other in freed:
             self._end(other)
         self._answers.append((session.door, {"freed": len(freed)}))
 
     def _may(self, session: Session, action: str, queue: int) -> None:
-        if queue not in self._engine.core.rules:
+        if queue not in self._engine.rules:
             raise UnknownQueue(queue=queue)
         self._sessions.check(session, action, queue)
 

@@ -18,7 +18,6 @@ from omq.base import clock, names
 from omq.base.errors import BadRequest, ManagerShort, NotRegistered, OmqError
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import Party
-from omq.format.index import Counter, ReaderFlag
 from omq.format.message import ID_PREFIX
 from omq.format.poolctrl import Answered
 from omq.format.wire import VERSION
@@ -111,15 +110,9 @@ class Registrar:
         session = Session(party, token, name, peer.gids, door, channel, reply, request,
                           party.owns or peer.uid == 0, self._epoch)
         self._sessions.add(session)
-        t, core = self._engine.core.t, self._engine.core
-        t.r_pid[row], t.r_uid[row], t.r_client[row] = peer.pid, peer.uid, party.client
-        t.r_started[row] = clock.process_start_ticks(peer.pid) or 0
-        t.r_registered[row] = t.r_request[row] = core.now_ns
-        t.r_response[row] = t.r_processed[row] = t.r_queue[row] = t.r_timeout[row] = 0
-        t.r_flags[row] = ReaderFlag.IN_USE
-        t.set_reader_name(row, name)
-        t.counters[Counter.READERS_HIGH] = self._sessions.rows_high
-        t.counters[Counter.CLIENTS] = len(self._sessions.by_id)
+        clients = self._engine.clients
+        clients.came(party, name, clock.process_start_ticks(peer.pid) or 0)
+        clients.count(len(self._sessions.by_id), self._sessions.rows_high)
         return session
 
     def _resume(self, session: Session, question: Question, known: Answered | None) -> None:

@@ -20,7 +20,6 @@ from omq.core.engine.puts import NewMessage
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import CONTAINER, IDEL, POISON
 from omq.core.engine.waiting import Waiter
-from omq.format.index import Counter
 from omq.format.journal import FRAME
 from omq.format.message import DESCRIPTOR, PART, Part
 from omq.format.wire import (
@@ -42,8 +41,6 @@ from omq.storage.payloads import PayloadReader
 
 _PUT_FLAGS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.HAS_ID)
 _MS = 1_000_000
-# Plain integers: looking up and combining enum members costs more than the work around it.
-_GARBAGE, _REFUSED, _PUTS = int(Counter.GARBAGE), int(Counter.REFUSED), int(Counter.PUTS)
 _PUT_NAMES = ("queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument",
               "parts", "length", "offset")
 _PUT_AT = tuple(FRAME.names.index(name) for name in _PUT_NAMES)
@@ -92,10 +89,9 @@ class RequestServer:
 
     def handle(self, raw: bytes) -> None:
         """One message of the request queue."""
-        core = self.engine.core
         self.recent.under_way = raw
         if len(raw) != REQUEST.size:
-            core.t.counters[_GARBAGE] += 1
+            self.engine.books.garbage()
             return
         (operation, priority, flags, queue, count, client, length, token, sequence, size, crc,
          magic, version, correlation, want, argument, _entry, parts, _spare, expiry
@@ -103,9 +99,9 @@ class RequestServer:
         session = self.sessions.by_id.get(client)
         if (session is None or token != session.token or magic != REQUEST_MAGIC
                 or version != VERSION):
-            core.t.counters[_GARBAGE] += 1
+            self.engine.books.garbage()
             return
-        core.t.r_request[session.party.slot] = core.now_ns
+        self.engine.clients.asked(session.party)
         try:
             if sequence <= session.sequence:
                 raise SequenceReused(sequence=sequence)
@@ -116,7 +112,7 @@ class RequestServer:
             handler(session, Request(operation, priority, flags, queue, count, length, sequence,
                                      size, crc, correlation, want, argument, parts, expiry))
         except OmqError as error:
-            core.t.counters[_REFUSED] += 1
+            self.engine.books.refused()
             self._refused.append((session, sequence, error))
 
     # operations
@@ -124,7 +120,7 @@ class RequestServer:
     def may_put(self, session: Session, queue: int) -> None:
         if self.stopping:
             raise ShuttingDown
-        if queue not in self.engine.core.rules or queue in (IDEL, POISON):
+        if queue not in self.engine.rules or queue in (IDEL, POISON):
             raise BadRequest(reason=f"queue {queue} takes no messages from clients")
         self.sessions.check(session, "put", queue)
 
@@ -154,9 +150,8 @@ class RequestServer:
         if not r.count or heads + r.length > len(session.request):
             raise BadRequest(reason=f"{r.count} messages of {r.length} bytes do not fit")
         area = taken_batch(session.party, session.request, r.count, r.length)
-        qpool = put_many(self.engine.core, session.party, area, area[heads : heads + r.length],
+        qpool = put_many(self.engine, session.party, area, area[heads : heads + r.length],
                          r.count, r.queue, r.sequence)
-        self.engine.core.t.counters[_PUTS] += r.count
         self._ok.append((session, r.sequence, r.count, qpool))
 
     def _settle(self, session: Session, r: Request) -> None:
@@ -252,7 +247,7 @@ class RequestServer:
         """A client is gone and may ask at once what became of its request of this group."""
         for asked, sequence, count, qpool in self._ok:
             if asked is session:
-                self.engine.core.block.flush(sync=True)
+                self.engine.sync()
                 session.last = (sequence, count, qpool, 0)
 
     def dispatch(self) -> None:
@@ -265,13 +260,12 @@ class RequestServer:
         """After the commit: all replies of the group are written, then all are announced. The
         clients that wake push the manager off its processor and its data out of the caches, so that
         nothing but announcing is left to do then."""
-        core = self.engine.core
-        now, lsn = core.now_ns, core.block.first_lsn - 1
+        engine, lsn = self.engine, self.engine.last_lsn
         answered: list[Session] = []
         point("engine.before_reply")
         for session, sequence, count, qpool in self._ok:
             if not session.gone:
-                core.t.r_response[session.party.slot] = now
+                engine.clients.answered(session.party)
                 session.answer(sequence, count=count, qpool=qpool, lsn=lsn)
                 answered.append(session)
         for session, sequence, error in self._refused:
@@ -282,8 +276,8 @@ class RequestServer:
             session_of = self.sessions.by_id.get(waiter.party.client)
             if session_of is not None:
                 session_of.waiter = None
-                core.t.r_response[waiter.party.slot] = now
-                write_given(core.t, session_of, waiter.sequence, entries, self.bodies, lsn)
+                engine.clients.answered(waiter.party)
+                write_given(engine.index, session_of, waiter.sequence, entries, self.bodies, lsn)
                 answered.append(session_of)
         for session in answered:
             session.announce()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from omq.base import events
 from omq.base.event_log import ERROR, REPORT
+from omq.core.engine.books import Books
 from omq.core.engine.state import Core
+from omq.core.load.new_index import mark_damaged
 from omq.core.load.pool_columns import Loaded
 from omq.core.load.recovery import Recovered
 from omq.format.findings import Kind
-from omq.format.index import Counter, IndexFlag, IndexHeader, read_header, write_header
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.pool.damage import HARMLESS
 from omq.storage.quarantine import save_found
@@ -19,9 +18,7 @@ from omq.storage.quarantine import save_found
 def mark_damage(core: Core, recovered: Recovered, loaded: Loaded) -> None:
     """While something is damaged or missing, nothing that may hold what is needed is deleted."""
     if {f.kind for f in (*recovered.findings, *loaded.findings)} - {*HARMLESS, Kind.DUPLICATE}:
-        header = read_header(core.t.buffer)
-        assert isinstance(header, IndexHeader)
-        write_header(core.t.buffer, replace(header, flags=header.flags | IndexFlag.POOL_DAMAGED))
+        mark_damaged(core.t)
 
 
 def set_aside(context: DaemonContext, recovered: Recovered, loaded: Loaded) -> None:
@@ -31,13 +28,13 @@ def set_aside(context: DaemonContext, recovered: Recovered, loaded: Loaded) -> N
             save_found(context.paths, finding)
 
 
-def report(context: DaemonContext, recovered: Recovered, loaded: Loaded, core: Core) -> None:
+def report(context: DaemonContext, recovered: Recovered, loaded: Loaded, books: Books) -> None:
     """What recovery met: damage is set aside and said, an unclean end is normal."""
     bad = [f for f in [*recovered.findings, *loaded.findings] if f.kind not in HARMLESS]
     for finding in bad:
         context.log.event(events.BLOCK_QUARANTINED, ERROR, file=finding.file, offset=finding.offset,
                           reason=f"{finding.kind.value}: {finding.reason}")
-    core.t.counters[Counter.QUARANTINED] = len(bad)
+    books.quarantined(len(bad))
     if recovered.upgraded:
         context.log.event(events.SPOOL_UPGRADED, REPORT, files="poolctrl, checkpoint.dw, newest")
     context.log.event(events.RECOVERY_FINISHED, REPORT, messages=loaded.messages, lsn=recovered.lsn,

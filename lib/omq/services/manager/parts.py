@@ -18,7 +18,7 @@ import sysv_ipc
 
 from omq.base import clock, events, modes, side_files
 from omq.base.config import load_authority, load_queues
-from omq.base.errors import SpoolFull, SpoolLocked
+from omq.base.errors import SpoolLocked
 from omq.base.event_log import WARNING
 from omq.base.groups import Groups, groups_of
 from omq.base.paths import SpoolPaths
@@ -28,20 +28,14 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.relocation import relocate
 from omq.core.engine.state import Core, QueueRules
 from omq.core.engine.statistics import Statistics
-from omq.core.index.tables import Tables
 from omq.core.load.bodies_there import missing_bodies
+from omq.core.load.new_index import new_index
 from omq.core.load.pool_columns import Loaded, reserve_slots
 from omq.core.load.rebuild import load
 from omq.core.load.recovery import UNSYNCED_FRAMES_MAX, Recovered, recover, refuse_newer
 from omq.core.redo.checkpoint import settle_changes
-from omq.format.index import (
-    Counter,
-    IndexFlag,
-    IndexHeader,
-    IndexLayout,
-    write_header,
-)
-from omq.format.journal import FrameFlag, FrameType
+from omq.format.index import IndexFlag, IndexHeader, IndexLayout
+from omq.format.journal import FrameFlag
 from omq.ipc.serving.admission import Admission, Limits
 from omq.ipc.serving.control_plane import ControlPlane
 from omq.ipc.serving.doorkeeper import Doorkeeper
@@ -91,18 +85,13 @@ class Parts:
         self.doorkeeper.stop()
         for session in list(self.sessions.by_id.values()):
             self.control.end(session, died=False)
-        said = True
-        try:
-            engine.core.block.reserve(1, 0)
-            engine.core.block.frame(FrameType.STOP, FrameFlag.PERSISTENT, 0, 0)
-        except SpoolFull:
-            said = False
+        said = engine.books.stop()
         self.control.bodies.stop()
         engine.commit(sync=True)
         self.sessions.close_gone()
         self.writer.close()
         side_files.remove(self.paths.ids)
-        engine.core.t.release()
+        engine.release()
         with contextlib.suppress(sysv_ipc.ExistentialError):
             self.index.remove()
         with contextlib.suppress(sysv_ipc.ExistentialError):
@@ -141,13 +130,13 @@ def build(context: DaemonContext) -> Parts:
     writer = _epoch(core, context, recovered, info.uuid)
     engine = Engine(core, Statistics(core.t, settings.load_sample_period_s, core.mono_ns))
     known = {name: number for number, name in recovered.queues.items()}
-    _define(engine, rules_from(queues, known, settings))
+    _define(engine, core, rules_from(queues, known, settings))
     _list_queues(paths, core)
     engine.limbo = loaded.limbo
     engine.limbo_until = core.mono_ns + settings.reconnect_grace_s * clock.NS_PER_S
-    report(context, recovered, loaded, core)
-    parts = _wire(context, engine, writer, memory, authority, listed, recovered, lock, info.uuid,
-                  limits, groups)
+    report(context, recovered, loaded, engine.books)
+    parts = _wire(context, engine, core, writer, memory, authority, listed, recovered, lock,
+                  info.uuid, limits, groups)
     pool_lock.close()
     return parts
 
@@ -184,14 +173,12 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: Ob
     memory = listed.make("shm", lambda key: segment.create(layout.size, groups.index_mode, key))
     if groups.operators is not None:
         memory.gid = groups.operators
-    tables = Tables(memoryview(memory), layout)
     now, pid = clock.wall_ns(), os.getpid()
-    write_header(tables.buffer, IndexHeader(
+    tables = new_index(memoryview(memory), layout, IndexHeader(
         uuid, clock.boot_id(), recovered.epoch, pid, clock.process_start_ticks(pid) or 0, now,
         layout.messages, layout.entries, layout.queues, layout.readers, layout.size,
-        flags=IndexFlag.POOL_NOT_READ if settings.qm_dont_read_messages_at_start else 0))
-    tables.counters[Counter.STARTED] = now
-    tables.counters[Counter.CHECKPOINT_LSN] = recovered.lsn
+        flags=IndexFlag.POOL_NOT_READ if settings.qm_dont_read_messages_at_start else 0),
+        recovered.lsn)
     core = Core(tables, SlotAllocator(), VolatileBodies(paths, settings, uuid), uuid)
     core.now_ns, core.mono_ns = now, clock.monotonic_ns()
     core.next_qpool = recovered.next_qpool
@@ -211,12 +198,12 @@ def _epoch(core: Core, context: DaemonContext, recovered: Recovered, uuid: bytes
     return writer
 
 
-def _define(engine: Engine, rules: Iterable[QueueRules]) -> None:
+def _define(engine: Engine, core: Core, rules: Iterable[QueueRules]) -> None:
     """The queues; the epoch's first block names them all, so that its file reads alone."""
     for rule in rules:
-        engine.core.define_queue(rule)
-    engine.begin(engine.core.now_ns, engine.core.mono_ns)
-    engine.name_everything(FrameFlag(0))
+        core.define_queue(rule)
+    engine.begin(core.now_ns, core.mono_ns)
+    engine.books.name_everything(FrameFlag(0))
     engine.commit(sync=True)
 
 
@@ -241,11 +228,11 @@ def _list_queues(paths: SpoolPaths, core: Core) -> None:
         poolctrl.store(paths, replace(control, generation=control.generation + 1, queues=names))
 
 
-def _wire(context: DaemonContext, engine: Engine, writer: JournalWriter,
+def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWriter,
           memory: sysv_ipc.SharedMemory, authority: object, listed: ObjectList,
           recovered: Recovered, lock: File, uuid: bytes, limits: Limits, groups: Groups
           ) -> Parts:
-    paths, settings, core = context.paths, context.settings, engine.core
+    paths, settings = context.paths, context.settings
     owner = paths.root.stat().st_uid
     queue = make_requests(listed, settings.request_queue_bytes)
     sessions = Sessions(settings.clients_max, authority,  # type: ignore[arg-type]

@@ -34,7 +34,6 @@ from omq.storage import durable
 
 REQUESTS_PER_GROUP = 1024
 _LAST, _CHECKPOINT = int(Counter.LAST_LSN), int(Counter.CHECKPOINT_LSN)
-_PAUSED, _SPACE_LOW = int(Counter.PAUSED_MS), int(Counter.SPACE_LOW)
 CLOSE_S = 30.0  # behind the drain: the last block, its sync on a busy disk, the IPC objects
 
 
@@ -46,7 +45,7 @@ class QueueManager:
         self._log = context.log
         self._parts: Parts = build(context)
         self._pressure = BackPressure(lag_limit(context.settings),
-                                      self._parts.engine.core.t.counters[_CHECKPOINT])
+                                      self._parts.engine.index.counters[_CHECKPOINT])
         self._space_due = 0
         self._space_file = 0
         self._space_free = True
@@ -62,7 +61,7 @@ class QueueManager:
         parts.doorkeeper.start()
         context.notifier.ready()
         self._say_status(clock.monotonic_ns())
-        self._log.event(events.MANAGER_READY, REPORT, messages=parts.engine.core.t.messages.used,
+        self._log.event(events.MANAGER_READY, REPORT, messages=parts.engine.index.messages.used,
                         epoch=parts.epoch)
         wake = parts.doorkeeper.wake
         context.signals.add_waker(wake)
@@ -86,7 +85,7 @@ class QueueManager:
         batch = parts.requests.take(REQUESTS_PER_GROUP)
         now = clock.monotonic_ns()
         engine.begin(clock.wall_ns(), now)
-        server.recent.group(engine.core.now_ns, batch)
+        server.recent.group(engine.now_ns, batch)
         for raw in batch:
             server.handle(raw)
         parts.control.drain()
@@ -102,14 +101,14 @@ class QueueManager:
 
     def _ease(self, began_ns: int) -> None:
         """Behind a group that began then: let pool.writer catch up if it is far behind."""
-        pressure, counters = self._pressure, self._parts.engine.core.t.counters
+        pressure, counters = self._pressure, self._parts.engine.index.counters
         if pressure.after_group(counters[_LAST], counters[_CHECKPOINT], began_ns,
                                 clock.monotonic_ns()):
             event, level = ((events.BACK_PRESSURE, WARNING) if pressure.active
                             else (events.BACK_PRESSURE_OVER, REPORT))
             self._log.event(event, level, frames=counters[_LAST] - counters[_CHECKPOINT],
                             limit=pressure.limit, paused_ms=pressure.paused_ms)
-        counters[_PAUSED] = pressure.paused_ms
+        self._parts.engine.books.paused(pressure.paused_ms)
 
     def _chores(self, now: int) -> None:
         """Seldom things: watchdog, disk space, signals."""
@@ -136,8 +135,7 @@ class QueueManager:
 
     def _note_space(self, *, free: bool) -> None:
         """New messages are taken or refused; each change is one event."""
-        self._parts.engine.core.space_left = free
-        self._parts.engine.core.t.counters[_SPACE_LOW] = not free
+        self._parts.engine.books.space(free=free)
         if free != self._space_free:
             self._space_free = free
             event, level = (events.SPOOL_FREE, REPORT) if free else (events.SPOOL_FULL, ERROR)
@@ -145,7 +143,7 @@ class QueueManager:
 
     def _say_status(self, now: int) -> None:
         self._status_due = now + 10 * clock.NS_PER_S
-        t = self._parts.engine.core.t
+        t = self._parts.engine.index
         slow = ", clients are slowed down until pool.writer has caught up"
         self._context.notifier.status(
             f"{t.messages.used} messages, {len(self._parts.sessions.by_id)} clients, "
@@ -176,20 +174,19 @@ class QueueManager:
             return
         engine = parts.engine
         engine.begin(clock.wall_ns(), clock.monotonic_ns())
-        known = {rules.name: number for number, rules in engine.core.rules.items()}
+        before = dict(engine.rules)
+        known = {rules.name: number for number, rules in before.items()}
         changed = [rules for rules in rules_from(queues, known, context.settings)
-                   if rules != engine.core.rules.get(rules.queue)]
-        try:  # room for all of them: a reload is whole or refused
-            engine.core.block.reserve(len(changed), sum(len(rules.name) for rules in changed))
+                   if rules != before.get(rules.queue)]
+        try:
+            engine.books.define_queues(changed)
         except SpoolFull as error:
             engine.commit()
             self._log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))
             return
         for rules in changed:
-            known_before = rules.queue in engine.core.rules
-            engine.define_queue(rules)
-            removed = rules.name not in queues
-            event = (events.QUEUE_DEFINED if not known_before else events.QUEUE_REMOVED if removed
+            event = (events.QUEUE_DEFINED if rules.queue not in before
+                     else events.QUEUE_REMOVED if rules.name not in queues
                      else events.QUEUE_CHANGED)
             self._log.event(event, REPORT, queue=rules.name)
         engine.commit(sync=True)
@@ -227,7 +224,7 @@ class QueueManager:
     def die(self, cause: str) -> None:
         """Last words: the tombstone."""
         parts = self._parts
-        write_tombstone(self._context.paths, parts.engine.core.t, cause, last_trace(),
+        write_tombstone(self._context.paths, parts.engine.index, cause, last_trace(),
                         parts.server.recent, self._context.settings.load_sample_period_s)
 
 

@@ -1,0 +1,104 @@
+"""What the manager itself notes in index and journal: counters, the names of queues and readers,
+what an operator does, what pool.writer has done, the end.
+
+None of it is anything of a message; redo needs the names only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from omq.base.errors import SpoolFull
+from omq.core.engine.state import Core, Party, QueueRules
+from omq.format.frame_rules import Reason
+from omq.format.index import Counter, ReaderFlag
+from omq.format.journal import FrameFlag, FrameType
+
+_PAUSED, _GARBAGE, _REFUSED = int(Counter.PAUSED_MS), int(Counter.GARBAGE), int(Counter.REFUSED)
+
+
+class Books:
+    """See the module."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._counters = core.t.counters
+
+    # names
+
+    def name_everything(self, flags: FrameFlag = FrameFlag.REPEATED) -> None:
+        """A journal file starts with the names of queues and readers, so that it reads alone."""
+        for rules in self._core.rules.values():
+            self._name(rules, flags)
+        t, block = self._core.t, self._core.block
+        high = int(self._counters[Counter.READERS_HIGH])
+        for row in np.flatnonzero(t.v["r_flags"][:high] & int(ReaderFlag.READS)).tolist():
+            name = t.reader_name(row).encode()
+            block.reserve(1, len(name))
+            block.frame(FrameType.READER_UP, flags, t.r_queue[row], 0, client=t.r_client[row],
+                        pid=t.r_pid[row], uid=t.r_uid[row], payload=name)
+
+    def _name(self, rules: QueueRules, flags: FrameFlag) -> None:
+        self._core.block.frame(FrameType.QUEUE, flags | FrameFlag.PERSISTENT, rules.queue, 0,
+                               payload=rules.name.encode())
+
+    def define_queues(self, changed: Sequence[QueueRules]) -> None:
+        """Queues are new, or their rules have changed: all of them, or SpoolFull and none."""
+        self._core.block.reserve(len(changed), sum(len(rules.name) for rules in changed))
+        for rules in changed:
+            self._name(rules, FrameFlag(0))
+            self._core.define_queue(rules)
+
+    # counters
+
+    def garbage(self) -> None:
+        """What cannot be a client's request was thrown away."""
+        self._counters[_GARBAGE] += 1
+
+    def refused(self) -> None:
+        """A request or question was answered with an error."""
+        self._counters[_REFUSED] += 1
+
+    def paused(self, paused_ms: int) -> None:
+        """So long in all the manager has waited for pool.writer."""
+        self._counters[_PAUSED] = paused_ms
+
+    def quarantined(self, parts: int) -> None:
+        """So many damaged parts the start has set aside."""
+        self._counters[Counter.QUARANTINED] = parts
+
+    def space(self, *, free: bool) -> None:
+        """New messages are taken or refused from now on."""
+        self._core.space_left = free
+        self._counters[Counter.SPACE_LOW] = not free
+
+    # frames
+
+    def checkpointed(self, party: Party, lsn: int) -> None:
+        """pool.writer has taken a checkpoint."""
+        core = self._core
+        self._counters[Counter.CHECKPOINT_LSN] = lsn
+        self._counters[Counter.CHECKPOINT_TIME] = core.now_ns
+        core.block.reserve(1, 0)
+        core.block.frame(FrameType.CHECKPOINT, 0, 0, 0, argument=lsn, pid=party.pid)
+
+    def operator(self, party: Party, queue: int, argument: int, text: bytes) -> int:
+        """What an operator does, and why: `text`. The frame's LSN."""
+        block = self._core.block
+        block.reserve(1, len(text))
+        return block.frame(FrameType.OPERATOR, FrameFlag.PERSISTENT, queue, 0, client=party.client,
+                           pid=party.pid, uid=party.uid, reason=Reason.OPERATOR, argument=argument,
+                           payload=text)
+
+    def stop(self) -> bool:
+        """The manager ends in order. False: the disk has no room to say it, which only history
+        misses."""
+        block = self._core.block
+        try:
+            block.reserve(1, 0)
+        except SpoolFull:
+            return False
+        block.frame(FrameType.STOP, FrameFlag.PERSISTENT, 0, 0)
+        return True
