@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 
 from tests.descriptors import Descriptors
 from tests.not_run import NotRun
+
+# A machine may be as slow as it likes; no example is timed.
+hypothesis.settings.register_profile("omq", deadline=None)
+hypothesis.settings.load_profile("omq")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
