@@ -116,7 +116,7 @@ class _Durations:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[unit_of(ROOT / report.location[0])] += report.duration
+        self._seconds[unit_of(ROOT / report.nodeid.partition("::")[0])] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         with self._path.open("a+") as file:
