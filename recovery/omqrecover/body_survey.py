@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.base.errors import BadItemRef, BodyUnavailable, DiskError
 from omq.base.paths import SpoolPaths
@@ -37,7 +38,6 @@ from omq.storage.store import file_name, scan_store_file, store_numbers
 from omqrecover.cases import Case, Source
 from omqrecover.model import Found
 
-Rows = np.ndarray[Any, np.dtype[Any]]
 REPORT_EVERY: Final = 50_000
 _CHUNK: Final = 1 << 20
 _MAKES: Final = mask(lambda rule: rule.makes)

@@ -16,17 +16,17 @@ Memory: 41 bytes for each message that is alive at some moment, twice that at mo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Rows, picked
 from omq.core.redo.redo import ALL
 from omq.format.frame_rules import mask
 from omq.format.journal import FRAME, FrameFlag
 from omq.format.pool import PARTS_PER_RECORD
 from omq.storage.journal_scan import Block
 
-Rows = np.ndarray[Any, np.dtype[Any]]
 ROW: Final = np.dtype([("qpool", "<u8"), ("born", "<u8"), ("last", "<u8"), ("record", "<u4"),
                        ("run", "<u2"), ("file", "u1")], align=True)
 _NOBODY: Final = np.zeros(0, dtype="<u8")
@@ -41,7 +41,7 @@ class Ledger:
     def __init__(self, asked: Rows = _NOBODY) -> None:
         """`asked`: QPoolIds whose end is of interest: those that the pool holds."""
         self.lsn = 0
-        self._asked = np.unique(asked)
+        self._asked = _sorted(asked.copy())
         self._ended: list[Rows] = []
         self._unsure: list[Rows] = []
         self._rows: Rows = np.zeros(0, dtype=ROW)  # sorted by qpool; the first `_used` count
@@ -89,13 +89,13 @@ class Ledger:
             self.lsn = max(self.lsn, min(up_to, int(frames["lsn"][-1])))
         else:
             self.lsn = max(self.lsn, int(frames["lsn"][-1]))
-        frames = frames[keep]
+        frames = picked(frames, keep)
         if len(frames):
-            self._births(frames[_MAKES[frames["type"]]])
+            self._births(picked(frames, _MAKES[frames["type"]]))
             self._changes(frames)
-            ends = frames[frames["flags"] & FrameFlag.LAST_PART != 0]
+            ends = picked(frames, frames["flags"] & FrameFlag.LAST_PART != 0)
             self._unsure.append(ends["qpool"][(ends["unit"] != 0) | (ends["lsn"] > durable)])
-            self._ends(ends["qpool"])
+            self._ends(ends["qpool"].copy())
 
     def _births(self, puts: Rows) -> None:
         if not len(puts):
@@ -114,14 +114,14 @@ class Ledger:
         if not _ascends(self._keys[max(0, new.start - 1) : new.stop]):
             order = np.argsort(self._keys[: self._used], kind="stable")
             for array in (self._rows, self._keys, self._alive):
-                array[: self._used] = array[: self._used][order]
+                array[: self._used] = picked(array[: self._used], order)
 
     def _room(self, more: int) -> None:
         """Room for some rows. Marked ones go when they are half, and when `rows` are asked for."""
         if self._dead and (not more or 2 * self._dead > self._used):
             keep = np.flatnonzero(self._alive[: self._used])
             for array in (self._rows, self._keys, self._alive):
-                array[: len(keep)] = array[keep]
+                array[: len(keep)] = picked(array, keep)
             self._used, self._dead = len(keep), 0
         if self._used + more > len(self._rows):
             size = 2 * (self._used + more)
@@ -132,8 +132,9 @@ class Ledger:
                 setattr(self, name, made)
 
     def _changes(self, frames: Rows) -> None:
-        changes = frames[_CHANGES[frames["type"]]]
-        at, known = self._find(changes["qpool"])
+        changes = picked(frames, _CHANGES[frames["type"]])
+        # A copy: a search in a column of frames would fetch a frame for each number.
+        at, known = self._find(changes["qpool"].copy())
         # In LSN order, so the last one stays; an older one is not there (see `apply`).
         self._rows["last"][at[known]] = changes["lsn"][known]
         moves = known & _REPLACES[changes["type"]]
@@ -147,7 +148,7 @@ class Ledger:
             return
         self._ended.append(ended[places(self._asked, ended)[1]])
         at, known = self._find(ended)
-        gone = np.unique(at[known])
+        gone = _sorted(at[known])
         self._alive[gone] = False
         self._dead += len(gone)
 
@@ -161,7 +162,8 @@ class Ledger:
         """The rows of these messages, and whether they are known; shapes like `qpools`."""
         at, known = self._find(qpools)
         found = np.zeros(len(qpools), dtype=ROW)
-        found[known] = self._rows[at[known]]
+        raw = f"V{ROW.itemsize}"
+        found.view(raw)[known] = self._rows.view(raw)[at[known]]
         return found, known
 
     def at_slot(self, file: int, record: int) -> Rows | None:
@@ -188,6 +190,11 @@ def places(ascending: Rows, values: Rows) -> tuple[Rows, Rows]:
 
 def _run(parts: Rows) -> Rows:
     return np.maximum(1, -(-parts.astype(np.int64) // PARTS_PER_RECORD))
+
+
+def _sorted(values: Rows) -> Rows:
+    """Sorted, each once; mostly they are, and np.unique would cost more than all the rest here."""
+    return values if _ascends(values) else np.unique(values)
 
 
 def _ascends(values: Rows) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from omq.base.arrays import Rows, joined, picked
 from omq.base.limits import POOL_FILES_MAX
 from omq.format.findings import Finding, Kind
 from omq.format.pool import FILE_HEADER, FILE_MAGIC, NO_RECORD, RECORD_BYTES, Message
@@ -29,7 +30,6 @@ from omqrecover.ledger import Ledger
 from omqrecover.model import Found
 from omqrecover.pending import PendingPool
 
-Rows = np.ndarray[Any, np.dtype[Any]]
 COLUMNS: Final = ("qpool", "lsn", "file", "record", "location", "offset", "length", "body_crc",
                   "size", "flags", "parts", "next")  # fmt: skip
 Slot = tuple[int, int]
@@ -82,7 +82,7 @@ def read_pool(pool: PendingPool, control: PoolControl | None, progress: Callable
 def _joined(kept: list[Rows]) -> Rows:
     """The gathered rows; an empty table with the right columns when there are none."""
     if kept:
-        return np.concatenate(kept)
+        return joined(kept)
     return np.zeros(0, dtype=[(name, "<u8") for name in COLUMNS])
 
 
@@ -100,10 +100,9 @@ def _read_file(pool: PendingPool, file: int, state: PoolState) -> tuple[Rows, li
 
 
 def _columns(chunk: PoolChunk) -> Rows:
-    rows = chunk.records[chunk.live]
-    out = np.zeros(len(rows), dtype=[(name, "<u8") for name in COLUMNS])
+    out = np.zeros(np.count_nonzero(chunk.live), dtype=[(name, "<u8") for name in COLUMNS])
     for name in COLUMNS:
-        out[name] = rows[name]
+        out[name] = chunk.records[name][chunk.live]
     return out
 
 
@@ -157,13 +156,13 @@ def _duplicates(state: PoolState) -> None:
     """Of two records with one QPoolId the higher LSN stays in `rows`."""
     rows = state.rows
     order = np.lexsort((rows["lsn"], rows["qpool"]))
-    rows = rows[order]
+    rows = picked(rows, order)
     older = np.append(rows["qpool"][:-1] == rows["qpool"][1:], False)[: len(rows)]
     for row in rows[older]:
         state.found.append(_at(
             Case.RECORD_DUPLICATE, (int(row["file"]), int(row["record"])),
             f"QPoolId {row['qpool']} is there twice", int(row["qpool"]), int(row["lsn"])))
-    state.rows = rows[~older]
+    state.rows = picked(rows, ~older) if older.any() else rows
 
 
 def _at(case: Case, slot: Slot, reason: str, qpool: int = 0, lsn: int = 0,

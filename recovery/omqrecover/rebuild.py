@@ -27,6 +27,7 @@ from typing import Final
 import numpy as np
 
 from omq.base import clock
+from omq.base.arrays import Rows
 from omq.base.errors import LossNotAccepted, NotRepairable
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -34,7 +35,6 @@ from omq.core.load.presence import note_newest
 from omq.core.redo.changes import Frame
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
-from omq.core.redo.window import Frames
 from omq.core.redo.windows import Windows
 from omq.format.journal import FileHeader
 from omq.format.location import LocationKind, kind_of, number_of
@@ -72,7 +72,7 @@ class _MediaRedo(Redo):
 
     stores: frozenset[int] = frozenset()
 
-    def relocations(self, frame: Frame, raw: bytes) -> Frames:
+    def relocations(self, frame: Frame, raw: bytes) -> Rows:
         moves = super().relocations(frame, raw)
         there = self.stores.issuperset(map(number_of, np.unique(moves["location"]).tolist()))
         return moves if there else moves[:0]

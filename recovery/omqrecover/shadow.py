@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.core.redo.redo import Redo
 from omq.core.redo.source import NoPool
 from omq.format.frame_rules import mask
 from omq.format.pool import PARTS_PER_RECORD, Message, Record, decode_record, encode_message
 from omq.storage.journal_scan import Block
 
-Rows = np.ndarray[Any, np.dtype[Any]]
 _AT_LARGE = mask(lambda rule: rule.at_large)
 
 

@@ -19,10 +19,11 @@ from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.core.redo import births as bulk
 from omq.core.redo.answers import update_answers
 from omq.core.redo.redo import Redo
-from omq.core.redo.window import MAKES, Births, Frames, Window
+from omq.core.redo.window import MAKES, Births, Window
 from omq.format.double_write import Images
 from omq.format.journal import FrameFlag
 from omq.format.pool import RECORD_BYTES, RecordKind
@@ -106,7 +107,7 @@ class Shortcuts:
         update_answers(redo.clients, whole.frames[~void])
         return len(whole.frames)
 
-    def _dead(self, frames: Frames, known: Frames) -> Frames:
+    def _dead(self, frames: Rows, known: Rows) -> Rows:
         """Mask of the frames of messages that have ended for certain."""
         return np.asarray(~known & (frames["qpool"] != 0)
                           & (frames["flags"] & FrameFlag.PERSISTENT != 0)
@@ -117,8 +118,8 @@ class Shortcuts:
         redo.clears = {slot for slot in redo.clears if slot[0] << 32 | slot[1] not in self._slots}
 
     @staticmethod
-    def _plain(window: Window, rows: Frames, known: Frames, durable: int
-               ) -> tuple[Births, Frames]:
+    def _plain(window: Window, rows: Rows, known: Rows, durable: int
+               ) -> tuple[Births, Rows]:
         """The plain births of a window, and which of them are whole. Above `durable` one that is
         not condemns others: redo looks at them all."""
         frames = window.frames
@@ -129,14 +130,14 @@ class Shortcuts:
         born = Births.of(window, mine)
         return born, np.flatnonzero(born.good)
 
-    def _write(self, window: Window, born: Births, good: Frames) -> None:
+    def _write(self, window: Window, born: Births, good: Rows) -> None:
         for first in range(0, len(good), CHUNK):
             part = good[first : first + CHUNK]
             rows = bulk.compact_records(window, born.rows[part], born.heads[part])
             self._pool.write_records(Images(bulk.slots(rows), bulk.sealed(rows)))
 
     @staticmethod
-    def _rest(window: Window, blocks: list[Block], taken: Frames) -> list[Block]:
+    def _rest(window: Window, blocks: list[Block], taken: Rows) -> list[Block]:
         """The blocks without the frames that are done."""
         begins = np.searchsorted(window.origin, np.arange(len(blocks) + 1)).tolist()
         out = []

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from omq.base.arrays import Rows, picked
 from omq.base.paths import SpoolPaths
 from omq.core.redo.redo import Redo
 from omq.core.redo.windows import Windows
@@ -28,7 +29,7 @@ from omqrecover.history import History
 from omqrecover.ledger import Ledger
 from omqrecover.model import Found
 from omqrecover.pending import PendingPool
-from omqrecover.pool_survey import COLUMNS, PoolState, Rows, compare, differing, read_pool
+from omqrecover.pool_survey import COLUMNS, PoolState, compare, differing, read_pool
 
 Progress = Callable[[str], None]
 """Journal for one step of ledger and redo: bounds memory."""
@@ -156,7 +157,7 @@ def _control_lost(paths: SpoolPaths, control: ControlState, state: PoolState,
 def _effective(rows: Rows, redo: Redo) -> Rows:
     """The live messages behind redo: those of the pool that it did not change, and its own."""
     changed = np.concatenate((np.array([*redo.dirty], dtype="<u8"), redo.images.qpools()))
-    kept = rows[~np.isin(rows["qpool"], changed)]
+    kept = picked(rows, ~np.isin(rows["qpool"], changed)) if len(changed) else rows
     messages = [each for each in redo.dirty.values() if each is not None]
     for file, record, image in redo.images.images():
         made = decode_record(image, 0, file, record)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from omq.format.archive import Rows
+from omq.base.arrays import Rows
 
 EVENTS: Final[dict[str, tuple[str, pa.DataType]]] = {
     "lsn": ("bigint", pa.int64()),

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.format.archive import (
     BLOCK_BYTES,
@@ -22,7 +23,6 @@ from omq.format.archive import (
     ROW,
     ArchiveHeader,
     NameKind,
-    Rows,
     Section,
     rows_per_block,
 )

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.format import archive, pool
 from omq.format.archive import PLACE, ROW_LAYOUTS, NameKind, Section
 from omq.format.archive import ROW as PART_ROW
@@ -36,7 +37,6 @@ from omq.storage.archive import Pieces, archive_name, encode
 from omq.storage.archive_names import text_rows
 from omq.storage.files import write_new_file
 from omqspark.generator import POISON, PRODUCERS, QUEUES, READERS, Load, Traffic
-from omqspark.replay import Array
 from omqspark.spoil import spoiled
 
 UUID: Final = bytes.fromhex("0a" * 16)
@@ -63,7 +63,7 @@ class Writer:
     files: list[int] = field(default_factory=list)
     frames: int = 0
 
-    def write(self, rows: Array, *, spoil: bool = False) -> None:
+    def write(self, rows: Vector, *, spoil: bool = False) -> None:
         """One file: the names, then these rows, whose LSNs are given here."""
         head = _names(int(rows["time"][0]))
         rows["lsn"] = np.arange(self.lsn + len(head), self.lsn + len(head) + len(rows))
@@ -85,7 +85,7 @@ class Writer:
         self.number += 1
         self.lsn = self.follows_lsn + 1
 
-    def _pieces(self, rows: Array, parts: Array) -> Pieces:
+    def _pieces(self, rows: Vector, parts: Vector) -> Pieces:
         places, heads = _blocks(rows, self.number)
         first, when = int(rows["lsn"][0]), int(rows["time"][0])
         header = FileHeader(UUID, 1, self.number, PAGE, 0, first, self.follows_lsn,
@@ -112,21 +112,21 @@ class Writer:
                           int(places[-1]["count"]), 0, PAGE))
 
 
-def _plain(rows: Array) -> Array:
+def _plain(rows: Vector) -> Vector:
     out = np.zeros(len(rows), FRAME.dtype)
     for name in _NAMES:
         out[name] = rows[name]
     return out
 
 
-def _names(when: int) -> Array:
+def _names(when: int) -> Vector:
     rows = np.zeros(len(QUEUES), FRAME.dtype)
     rows["type"], rows["queue"], rows["time"] = FrameType.QUEUE, list(QUEUES), when
     rows["flags"] = FrameFlag.REPEATED | FrameFlag.PERSISTENT
     return rows
 
 
-def _blocks(rows: Array, number: int) -> tuple[Array, list[bytes]]:
+def _blocks(rows: Vector, number: int) -> tuple[Vector, list[bytes]]:
     """Journal blocks around the rows: where they lie, and their headers with right CRCs."""
     count = -(-len(rows) // BLOCK_FRAMES)
     places, heads, offset = np.zeros(count, PLACE.dtype), [], PAGE
@@ -176,7 +176,7 @@ def generate(out: Path, messages: int, *, faults: int, load: Load, file_frames: 
     return truth
 
 
-def _write_piece(writer: Writer, traffic: Traffic, rows: Array, counts: Counter[str]) -> None:
+def _write_piece(writer: Writer, traffic: Traffic, rows: Vector, counts: Counter[str]) -> None:
     """All files of one piece; leases may name frames of an earlier file of the piece."""
     for at in range(0, len(rows), writer.file_frames):
         part = rows[at : at + writer.file_frames]
@@ -192,12 +192,12 @@ def _write_piece(writer: Writer, traffic: Traffic, rows: Array, counts: Counter[
         counts[FrameType(int(kind)).name] += int(count)
 
 
-def _ends(rows: Array) -> Array:
-    done: Array = rows["type"] == FrameType.DONE
+def _ends(rows: Vector) -> Vector:
+    done: Vector = rows["type"] == FrameType.DONE
     return done & ((rows["flags"] & FrameFlag.LAST_PART) > 0)
 
 
-def _plant(rows: Array, faults: int, planted: list[dict[str, Any]], traffic: Traffic) -> Array:
+def _plant(rows: Vector, faults: int, planted: list[dict[str, Any]], traffic: Traffic) -> Vector:
     """Faults that are frames: left out, repeated, or with a number that must not be."""
     done = np.flatnonzero(_ends(rows))
     step = max(1, len(done) // (5 * faults + 1))
@@ -222,7 +222,7 @@ def _plant(rows: Array, faults: int, planted: list[dict[str, Any]], traffic: Tra
     return _rearranged(rows, lost, np.array([row for row, _ in extra], rows.dtype), traffic)
 
 
-def _rearranged(rows: Array, without: Array, extra: Array, traffic: Traffic) -> Array:
+def _rearranged(rows: Vector, without: Vector, extra: Vector, traffic: Traffic) -> Vector:
     """Without some rows and with others, in time order again; `given` goes on counting."""
     keep = np.ones(len(rows) + len(extra), bool)
     keep[without] = False
@@ -256,13 +256,13 @@ def _damage(writer: Writer, faults: int, planted: list[dict[str, Any]]) -> None:
         writer.write(marks.copy())
 
 
-def _open_messages(traffic: Traffic) -> Array:
+def _open_messages(traffic: Traffic) -> Vector:
     """QPoolIds whose end is still to come."""
     later = np.concatenate([traffic.carried["qpool"], traffic.open_qpools()])
     return np.unique(later)
 
 
-def _write_pool(directory: Path, qpools: Array) -> None:
+def _write_pool(directory: Path, qpools: Vector) -> None:
     file = pool.encode_file_header(0, UUID, 0)
     images = []
     for record, qpool in enumerate(qpools.tolist()):

@@ -14,10 +14,11 @@ from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.clock import NS_PER_S as NS
 from omq.format.frame_rules import Reason
 from omq.format.journal import FRAME, FrameFlag, FrameType
-from omqspark.replay import Array, replay
+from omqspark.replay import replay
 
 IDEL, POISON, ROUTER, LOCAL, INTERNET = 1, 2, 3, 4, 5
 QUEUES: Final = {IDEL: "IDEL", POISON: "POISON", ROUTER: "ROUTER", LOCAL: "LOCAL",
@@ -60,7 +61,7 @@ class Traffic:
         self._free: dict[int, list[float]] = {}
         self.swaps: list[int] = []  # QPoolIds given out of order, as asked for
 
-    def piece(self, messages: int, swap: int = 0) -> Array:
+    def piece(self, messages: int, swap: int = 0) -> Vector:
         """Rows (dtype ROW, no LSN yet) in time order; `swap`: pairs of hand-outs to exchange."""
         arrival = self._arrivals(messages)
         end = self.now = float(arrival[-1])
@@ -90,13 +91,13 @@ class Traffic:
         joined = _joined(rows)
         return self._cut(joined, self._base_ns + int(end * NS))
 
-    def _arrivals(self, count: int) -> Array:
+    def _arrivals(self, count: int) -> Vector:
         gaps = self.random.exponential(1.0, count)
         day = np.sin(((self.load.start_s + self.now) / 86400 - 0.3) * 2 * np.pi)
         rate = self.load.rate * (1 + self.load.swing * day)
         return self.now + np.cumsum(gaps / max(rate, 0.05 * self.load.rate))
 
-    def _serve(self, hops: Array, queue: int) -> tuple[Array, Array, Array]:
+    def _serve(self, hops: Vector, queue: int) -> tuple[Vector, Vector, Vector]:
         mean = self.load.service[queue]
         work = self.random.lognormal(np.log(mean) - 0.32, 0.8, len(hops))
         done = replay(hops["arrival"], hops["priority"], work, READERS[queue],
@@ -104,7 +105,7 @@ class Traffic:
         self._free[queue] = done.free
         return done.start, done.reader, work
 
-    def _swap(self, hops: Array, start: Array, reader: Array, work: Array, count: int) -> None:
+    def _swap(self, hops: Vector, start: Vector, reader: Vector, work: Vector, count: int) -> None:
         """Exchange neighbours in the order of hand-outs that waited at the same time and stand
         in one line: same priority, same producer."""
         chosen: list[tuple[int, int]] = []
@@ -119,20 +120,20 @@ class Traffic:
                 array[one], array[two] = array[two], array[one]
             self.swaps.append(int(hops["qpool"][one]))
 
-    def _put(self, hops: Array) -> Array:
+    def _put(self, hops: Vector) -> Vector:
         rows = _rows(hops, FrameType.PUT, hops["arrival"], 0, self._base_ns)
         rows["client"] = 100 + hops["producer"]
         rows["pid"] = 1000 + hops["producer"]
         rows["attempt"] = 0
         return rows
 
-    def _stay(self, hops: Array, start: Array, reader: Array, work: Array, goes: Array | None
-              ) -> list[Array]:
+    def _stay(self, hops: Vector, start: Vector, reader: Vector, work: Vector, goes: Vector | None
+              ) -> list[Vector]:
         """The frames of one stay on a queue: hand-outs and what the reader decided. Lists of rows
         whose `given` counts from the GIVE rows' own beginning."""
         queue = int(hops["queue"][0])
         rank = 1 if goes is not None else 10  # at one instant: routed first, then given again
-        out: list[Array] = []
+        out: list[Vector] = []
         fails = np.zeros(len(hops), int)
         if goes is None:
             chance = self.random.random((len(hops), ATTEMPTS_MAX)) < self.load.fail_share
@@ -158,7 +159,7 @@ class Traffic:
             attempt += 1
         return out
 
-    def _cut(self, rows: Array, end_ns: int) -> Array:
+    def _cut(self, rows: Vector, end_ns: int) -> Vector:
         """What happens before the end of the piece, in order; the rest is carried."""
         order = np.lexsort((rows["rank"], rows["qpool"], rows["time"]))
         place = np.empty(len(rows), "<i8")
@@ -173,7 +174,7 @@ class Traffic:
         self.carried = later
         return now
 
-    def give_leases(self, now: Array) -> None:
+    def give_leases(self, now: Vector) -> None:
         """The LSNs of `now` are known: leases in it and in what is carried."""
         named = now["given"] >= 0
         now["lease"][named] = now["lsn"][now["given"][named]]
@@ -181,28 +182,28 @@ class Traffic:
         self.carried["lease"][known] = now["lsn"][self._pending[known]]
         self.carried["given"][known | (self._pending < 0)] = -1
 
-    def moved(self, place: Array) -> None:
+    def moved(self, place: Vector) -> None:
         """The rows of the piece stand elsewhere now: place[i] is where row i went."""
         here = (self._pending >= 0) & (self._pending < len(place))
         self._pending[here] = place[self._pending[here]]
         self._pending[~here & (self._pending >= 0)] = _LATER
 
-    def open_qpools(self) -> Array:
+    def open_qpools(self) -> Vector:
         """Messages that were routed but whose second stay is still to come."""
         return self._hops["qpool"]
 
-    _pending: Array
+    _pending: Vector
 
 
 _HOP: Final = np.dtype([("qpool", "<u8"), ("arrival", "<f8"), ("size", "<u8"), ("queue", "<u2"),
                         ("priority", "u1"), ("producer", "<u2")])
 
 
-def _no_hops() -> Array:
+def _no_hops() -> Vector:
     return np.zeros(0, _HOP)
 
 
-def _rows(hops: Array, kind: FrameType, at: Array, rank: int, base_ns: int) -> Array:
+def _rows(hops: Vector, kind: FrameType, at: Vector, rank: int, base_ns: int) -> Vector:
     rows = np.zeros(len(hops), ROW)
     rows["type"], rows["flags"] = kind, FrameFlag.PERSISTENT | FrameFlag.REQUEST_END
     rows["time"] = base_ns + (at * NS).astype("<i8")
@@ -213,12 +214,12 @@ def _rows(hops: Array, kind: FrameType, at: Array, rank: int, base_ns: int) -> A
     return rows
 
 
-def _from_reader(rows: Array, queue: int, reader: Array) -> None:
+def _from_reader(rows: Vector, queue: int, reader: Vector) -> None:
     rows["client"] = queue * 10 + reader
     rows["pid"] = PIDS[queue] + reader
 
 
-def _decide(close: Array, bad: Array, dead: Array, goes: Array | None) -> None:
+def _decide(close: Vector, bad: Vector, dead: Vector, goes: Vector | None) -> None:
     """Turn DONE rows into what the reader decided."""
     if goes is not None:
         close["type"], close["onto"], close["parts"] = FrameType.MOVE, goes, 1
@@ -232,7 +233,7 @@ def _decide(close: Array, bad: Array, dead: Array, goes: Array | None) -> None:
     close["target"][dead] = POISON
 
 
-def _joined(pieces: list[Array]) -> Array:
+def _joined(pieces: list[Vector]) -> Vector:
     """One array; `given` is made to count in it."""
     at = 0
     for piece in pieces:

@@ -12,23 +12,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from omq.base.arrays import Vector
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """For each message: when it was handed out, to which reader; and when readers are free."""
 
-    start: Array
-    reader: Array
+    start: Vector
+    reader: Vector
     free: list[float]
 
 
-def replay(arrival: Array, priority: Array, service: Array, readers: int,
+def replay(arrival: Vector, priority: Vector, service: Vector, readers: int,
            free: Sequence[float] = (), batch: int = 1) -> Replayed:
     """Arrivals in ascending order; all times in one unit. `free`: readers are busy until then;
     `batch`: messages that a reader takes at most at once."""
@@ -65,7 +64,7 @@ def replay(arrival: Array, priority: Array, service: Array, readers: int,
     return Replayed(np.array(start), np.array(taken), ends)
 
 
-def percentiles(waits: Array, wanted: Sequence[float] = (0.5, 0.9, 0.99)) -> dict[str, float]:
+def percentiles(waits: Vector, wanted: Sequence[float] = (0.5, 0.9, 0.99)) -> dict[str, float]:
     """{"p50": ...} of the waits; nothing of no waits."""
     if not len(waits):
         return {}

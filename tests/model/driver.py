@@ -66,7 +66,7 @@ def encoded(draft: Draft, *, given: bytes = b"", correlation: bytes = b"") -> En
     """The draft as a submitter sends it."""
     several = len(draft.parts) > 1 or draft.parts[0].until
     flags = (PutFlag.PERSISTENT if draft.persistent else 0) | (
-        PutFlag.CONTAINER if draft.container else 0) | (PutFlag.HAS_ID if given else 0)
+        PutFlag.CONTAINER if draft.container else 0) | (PutFlag.GIVEN_ID if given else 0)
     return Encoded(draft.parts[0].queue, draft.parts[0].priority, int(flags), draft.size,
                    crc32c(draft.payload), id_hash(correlation), id_hash(given), 0,
                    len(draft.parts) if several else 0, draft.payload)

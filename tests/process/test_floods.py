@@ -240,7 +240,7 @@ def put_of(link: Link, sequence: int, message: Encoded, **wrong: int) -> bytes:
 
 
 WRONG = [{"crc": 1}, {"size": 7}, {"length": 160}, {"length": 3}, {"length": 0},
-         {"correlation": 5}, {"want": 5}, {"flags": 1 | int(PutFlag.HAS_ID)}, {"expiry": 1},
+         {"correlation": 5}, {"want": 5}, {"flags": 1 | int(PutFlag.GIVEN_ID)}, {"expiry": 1},
          {"parts": 1}]
 
 

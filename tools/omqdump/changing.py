@@ -15,7 +15,7 @@ from typing import Final
 
 from omq.base import clock
 from omq.base.errors import AccessDenied, BadRequest, NothingMeant
-from omq.base.names import parse_priority
+from omq.base.names import IDEL_NAME, parse_priority
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, plan_lines, read_plan, target
 from omq.core.engine.state import SPECIAL_QUEUES
@@ -31,7 +31,6 @@ from omqdump.handles import Opened
 from omqdump.text_file import dump_path, write_lines
 
 ANY: Final = "*"
-_IDEL: Final = "IDEL"
 
 
 def move_opened(desk: Desk) -> None:
@@ -125,7 +124,7 @@ def undo(desk: Desk) -> None:
     with desk.sources.index() as view:
         names = view.queue_names()
         rows = [replace(row, queue=names[row.message.origin])
-                for row in _rows(desk, wanted, view, _IDEL) if _deleted(row, len(names))]
+                for row in _rows(desk, wanted, view, IDEL_NAME) if _deleted(row, len(names))]
     _carry_out(desk, change, rows)
 
 
@@ -177,7 +176,7 @@ def _many(desk: Desk, queue: str, change: Change, *, opening: bool = False) -> N
 def _rows(desk: Desk, selection: Selection, view: IndexView, queue: str | None
           ) -> Iterator[EntryRow]:
     rows = selection.rows(view, desk.sources.paths, desk.sources.uuid, clock.wall_ns(), queue)
-    yield from (row for row in rows if queue == _IDEL or row.queue != _IDEL)
+    yield from (row for row in rows if queue == IDEL_NAME or row.queue != IDEL_NAME)
     for missing in selection.missing:
         desk.note(f"there is no message {missing}")
 

@@ -7,15 +7,16 @@ test compares them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.clock import NS_PER_S, seed_time
 from omq.core.index.item_refs import brief, place
-from omq.core.index.slots import Vector
 from omq.core.index.view import IndexView, RawEntry
+from omq.core.look.pool_plain import Made
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 from omqdump import render
@@ -25,7 +26,6 @@ _ACTIVE: Final = int(EntryState.ACTIVE)
 _CONTAINER: Final = int(RecordFlag.CONTAINER)
 _KEPT: Final = "ny"  # by RecordFlag.PERSISTENT
 assert int(RecordFlag.PERSISTENT) == 1
-_KEPT_MAX: Final = 100_000
 _LINE: Final = "%-9d %s %-8d %s %s%s\n"
 
 _ENTRY: Final = ("e_priority", "e_state", "e_attempts", "e_submitted")
@@ -45,28 +45,9 @@ class _Texts:
     """What many lines have in common, made once each: dictionaries by number."""
 
     def __init__(self) -> None:
-        self.heads = _Made(_head)
-        self.times = _Made(lambda second: f"{seed_time(second * NS_PER_S):<17}")
-        self.files = _Made(lambda word: brief(place(word, 0))[:-1])
-
-
-class _Made(dict[int, str]):
-    def __init__(self, make: Callable[[int], str]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, number: int) -> str:
-        shown = self[number] = self._make(number)
-        return shown
-
-    def each(self, numbers: Vector) -> list[str]:
-        """The text of each number."""
-        if len(self) > _KEPT_MAX:
-            self.clear()
-        different, which = np.unique(numbers, return_inverse=True)
-        texts = np.array([self[number] for number in different.tolist()], dtype=object)
-        found: list[str] = texts[which].tolist()
-        return found
+        self.heads = Made(_head)
+        self.times = Made(lambda second: f"{seed_time(second * NS_PER_S):<17}")
+        self.files = Made(lambda word: brief(place(word, 0))[:-1])
 
 
 def _head(number: int) -> str:

@@ -18,7 +18,7 @@ from itertools import chain
 
 from omq.base import clock, config
 from omq.base.errors import ConfigError, Damaged, ManagerUnavailable, NeedsRepair, NewerFormat
-from omq.base.names import SPECIAL_QUEUES, escape
+from omq.base.names import SPECIAL_NAMES, escape
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.cli.common import Location
@@ -120,7 +120,7 @@ class Sources:
         if found is None:
             raise self._no_control(findings)
         names = (escape(name) for name in found.queues.values())
-        return sorted(name for name in names if name not in SPECIAL_QUEUES)
+        return sorted(name for name in names if name not in SPECIAL_NAMES)
 
     def _no_control(self, findings: list[Finding]) -> Exception:
         path = self.paths.msgpool / control.NAME

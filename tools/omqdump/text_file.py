@@ -11,7 +11,6 @@ from __future__ import annotations
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,7 @@ from omq.base.paths import SpoolPaths
 from omq.storage import containers, durable
 from omq.storage.files import File, create_file
 
-_CHUNK_LINES: Final = 4096
+_CHUNK_CHARACTERS: Final = 1 << 19
 _TEMP: Final = "~/temp/"
 
 
@@ -49,14 +48,15 @@ def dump_path(paths: SpoolPaths, answer: str) -> Path:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Write the lines; how many. Memory does not depend on their number."""
+    """Write pieces of one or more lines; how many lines. Memory does not depend on their number."""
     counted = 0
 
     def chunks() -> Iterator[bytes]:
         nonlocal counted
         for chunk in _chunks(lines):
-            counted += len(chunk)
-            yield "\n".join((*chunk, "")).encode()
+            data = "\n".join((*chunk, "")).encode()
+            counted += data.count(b"\n")
+            yield data
 
     write_bytes(path, chunks())
     return counted
@@ -104,8 +104,14 @@ def _write(file: File, path: Path, chunks: Iterable[bytes]) -> int:
 
 
 def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    remaining = iter(lines)
-    while chunk := list(islice(remaining, _CHUNK_LINES)):
+    chunk, size = list[str](), 0
+    for piece in lines:
+        chunk.append(piece)
+        size += len(piece)
+        if size >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
         yield chunk
 
 

@@ -21,7 +21,7 @@ from omq.base.errors import BadName, OmqError
 from omq.base.names import (
     QUEUE_RULE,
     SERVICE_RULE,
-    SPECIAL_QUEUES,
+    SPECIAL_NAMES,
     check_queue_name,
     check_service_name,
     escape,
@@ -71,7 +71,7 @@ class QueueConf:
     @property
     def special(self) -> bool:
         """IDEL or POISON: only the queue manager puts on it."""
-        return self.name in SPECIAL_QUEUES
+        return self.name in SPECIAL_NAMES
 
 
 class ServiceKind(Enum):
@@ -125,12 +125,12 @@ def load_queues(conf_dir: Path | None = None) -> dict[str, QueueConf]:
     shared = common.entries if common is not None else {}
     for section in (*((common,) if common is not None else ()), *sections.values()):
         section.refuse_unknown(_QUEUE_KEYS)
-        if len(sections) > limits.QUEUES_MAX - len(SPECIAL_QUEUES):
+        if len(sections) > limits.QUEUES_MAX - len(SPECIAL_NAMES):
             raise section.error(f"{len(sections)} queues", f"{limits.QUEUES_MAX} queues")
     queues = {
         _checked_name(item): _queue(item.name, shared | item.entries) for item in sections.values()
     }
-    for name in SPECIAL_QUEUES:
+    for name in SPECIAL_NAMES:
         queues.setdefault(name, _queue(name, shared))
     return queues
 

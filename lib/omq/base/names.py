@@ -22,10 +22,10 @@ UNIX: Final = "UNIX"
 ERRMGR: Final = "ERRMGR"
 ERROR: Final = "ERROR"
 DEFER: Final = "DEFER"
-IDEL: Final = "IDEL"
-POISON: Final = "POISON"
+IDEL_NAME: Final = "IDEL"
+POISON_NAME: Final = "POISON"
 
-SPECIAL_QUEUES: Final = (IDEL, POISON)
+SPECIAL_NAMES: Final = (IDEL_NAME, POISON_NAME)
 """They always exist and only the queue manager puts on them."""
 
 QUEUE_RULE: Final = "1 to 16 of A-Z, 0-9, '_' and '.', not dots alone"

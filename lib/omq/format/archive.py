@@ -31,10 +31,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.format import journal
 from omq.format.findings import Finding, Kind
@@ -109,7 +108,6 @@ class ArchiveFlag(IntFlag):
 ROW_LAYOUTS: Final = {
     Section.FRAMES: journal.FRAME, Section.HEADS: Layout("bytes:128s", 128), Section.PLACES: PLACE,
     Section.PARTS: ROW, Section.NAMES: NAME, Section.EXTENTS: EXTENT}
-Rows = np.ndarray[Any, np.dtype[Any]]
 
 
 def rows_per_block(section: Section) -> int:

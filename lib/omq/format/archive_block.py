@@ -21,16 +21,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.format import archive
-from omq.format.archive import (
-    BLOCK_BYTES,
-    ROW_LAYOUTS,
-    ArchiveHeader,
-    Rows,
-    Section,
-    rows_per_block,
-)
+from omq.format.archive import BLOCK_BYTES, ROW_LAYOUTS, ArchiveHeader, Section, rows_per_block
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
 

@@ -25,10 +25,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.checksum import crc32c
 from omq.base.limits import POOL_FILES_MAX
 from omq.format import pool_contents
@@ -56,7 +57,6 @@ COUNT_MAX = 16384
 """Records of one chunk: 8 MiB of images bounds memory and the space of the file."""
 
 Image = tuple[int, int, bytes]  # file, record, 512 bytes
-Vector = np.ndarray[Any, np.dtype[Any]]
 FREE: Final = bytes(RECORD_BYTES)
 
 

@@ -89,6 +89,7 @@ class Counter(IntEnum):
     HEARTBEAT = 26  # wall ns of the main loop's last turn
     DEATHS = 27  # readers that died with a message
     PAUSED_MS = 28  # that the manager waited for pool.writer to catch up
+    RETURNED = 29  # items in return lanes, stale ones too; 0: every READY message is in a chain
     SPACE_LOW = 40  # 1: less disk space is free than the reserve, new messages are refused
 
 

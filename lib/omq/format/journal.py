@@ -118,7 +118,7 @@ class FrameFlag(IntFlag):
     RESULT = 64  # first frame whose qpool is the request's answer
     TO_IDEL = 128  # with DONE: on no queue now, waits on IDEL for idel.server
     HELD = 256
-    REPLAYED = 512  # with MOVE: an operator sent it back from POISON
+    REPLAY = 512  # with MOVE: an operator sent it back from POISON
 
 
 class BlockFlag(IntFlag):

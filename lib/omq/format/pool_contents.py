@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.limits import POOL_FILES_MAX
 from omq.format.layout import Layout
 from omq.format.pool import RECORD_BYTES
 
 ROW: Final = Layout("file:H spare:H slots:I used:I reserved:I lsn:Q sum:Q", 32)
-Vector = np.ndarray[Any, np.dtype[Any]]
 _WORDS: Final = RECORD_BYTES // 8
 _MASK: Final = (1 << 64) - 1
 

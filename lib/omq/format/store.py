@@ -17,16 +17,15 @@ because locations are journaled after the sync. Between entries there are only z
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omq.base.checksum import crc32c, crc32c_rows
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
 
 if TYPE_CHECKING:
-    import numpy as np
+    from omq.base.arrays import Vector
 
-    Vector = np.ndarray[Any, np.dtype[Any]]
 
 VERSION = 1
 STORE_MAGIC = b"OMQS"

@@ -76,7 +76,7 @@ class PutFlag(IntFlag):
 
     PERSISTENT = 1
     CONTAINER = 2
-    HAS_ID = 4
+    GIVEN_ID = 4  # the message id is the submitter's
 
 
 class GivenFlag(IntFlag):

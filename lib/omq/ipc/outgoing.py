@@ -124,7 +124,7 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
         expiry=expiry, message_id=given, correlation_id=correlation, reply_to=reply_to,
         application=application.encode()[:12])
     properties = message_format.encode_properties(message.properties)
-    flags = (PutFlag.PERSISTENT if message.persistent else 0) | (PutFlag.HAS_ID if any(given)
+    flags = (PutFlag.PERSISTENT if message.persistent else 0) | (PutFlag.GIVEN_ID if any(given)
                                                                  else 0)
     container, size = "", len(message.body)
     content: bytes = message.body

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 import zstandard
 
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.format.archive import (
     BLOCK_BYTES,
@@ -36,7 +37,6 @@ from omq.format.archive import (
     SKIP_SEALS,
     ArchiveFlag,
     ArchiveHeader,
-    Rows,
     Section,
     encode_seek_table,
     rows_per_block,

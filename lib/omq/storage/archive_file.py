@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 import zstandard
 
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.format.archive import (
     BLOCK_BYTES,
@@ -31,7 +32,6 @@ from omq.format.archive import (
     SKIP,
     ArchiveFlag,
     ArchiveHeader,
-    Rows,
     Section,
     decode_header,
     decode_seek_table,

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.format import message
-from omq.format.archive import NAME, ROW, TEXT_BYTES, TEXT_PIECES_MAX, NameKind, Rows
+from omq.format.archive import NAME, ROW, TEXT_BYTES, TEXT_PIECES_MAX, NameKind
 from omq.format.findings import Finding, Kind
 from omq.format.frame_rules import BY_NUMBER, About, Payload, mask
 from omq.format.message import DESCRIPTOR, PART

@@ -18,17 +18,10 @@ from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.format.double_write import Images
 from omq.format.pool import RECORD, RECORD_BYTES, RECORD_MAGIC
-from omq.format.pool_contents import (
-    Content,
-    Contents,
-    Vector,
-    changed,
-    marks_of,
-    sum_of,
-    words_of,
-)
+from omq.format.pool_contents import Content, Contents, changed, marks_of, sum_of, words_of
 from omq.storage.files import File, read_salvaged
 from omq.storage.pool_scan import CHUNK_RECORDS
 

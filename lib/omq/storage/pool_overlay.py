@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.base.paths import SpoolPaths
 from omq.format.double_write import FREE, Images, Standing, decode, standing
 from omq.format.findings import Finding, Kind
@@ -25,7 +26,7 @@ from omq.format.pool_contents import Content
 from omq.storage.files import File, open_file
 from omq.storage.pool import DOUBLE_WRITE, PoolFiles
 from omq.storage.pool_contents import KeptContents
-from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE, PoolChunk, Rows
+from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE, PoolChunk
 
 
 class OverlaidPool(PoolFiles):

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from omq.base import limits
+from omq.base.arrays import Rows
 from omq.base.errors import DiskError
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding, Kind
@@ -30,14 +31,7 @@ from omq.format.pool import (
 )
 from omq.storage import durable
 from omq.storage.files import File, open_file
-from omq.storage.pool_scan import (
-    DTYPE,
-    PoolChunk,
-    Rows,
-    no_records,
-    read_rows,
-    scan_pool_file,
-)
+from omq.storage.pool_scan import DTYPE, PoolChunk, no_records, read_rows, scan_pool_file
 
 _NAME = re.compile(r"(0|[1-9][0-9]?)QP")
 _CHAIN_MAX: Final = limits.QUEUES_MAX // PARTS_PER_RECORD + 1

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c_each, crc32c_rows
 from omq.format.findings import Finding, Kind
 from omq.format.pool import (
@@ -40,7 +41,6 @@ DTYPE: Final = np.dtype(
 assert DTYPE.itemsize == RECORD_BYTES
 _MAGIC: Final = np.frombuffer(RECORD_MAGIC, dtype="<u4")[0]
 
-Rows = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from omq.storage.disk import Buffer
 from omq.storage.files import File, open_file, read_salvaged, write_new_file
 
 if TYPE_CHECKING:
-    from omq.format.store import Vector
+    from omq.base.arrays import Vector
 
 FLUSH_BYTES: Final = 1 << 20  # payloads are collected up to here, then written with one call
 ENTRIES_MAX: Final = 4096  # of these, which bounds what is added up for one call

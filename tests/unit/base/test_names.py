@@ -12,7 +12,8 @@ from omq.base import names
 from omq.base.errors import BadName, BadPriority, BadProperty, BadRequest, OmqError
 
 
-@pytest.mark.parametrize("name", ["ROUTER", "A", "A.B_9", "X" * 16, names.IDEL, names.POISON])
+@pytest.mark.parametrize(
+    "name", ["ROUTER", "A", "A.B_9", "X" * 16, names.IDEL_NAME, names.POISON_NAME])
 def test_queue_names(name: str) -> None:
     assert names.check_queue_name(name) == name
 

@@ -25,7 +25,7 @@ SAID = {
     "done on LOCAL; it is gone": replace(PLAIN, kind=FrameType.DONE, flags=LAST),
     "done on LOCAL; it waits on IDEL": replace(PLAIN, kind=FrameType.DONE, flags=IDEL),
     "moved from LOCAL to A, B (replayed)": replace(
-        PLAIN, kind=FrameType.MOVE, targets=("A", "B"), flags=FrameFlag.REPLAYED),
+        PLAIN, kind=FrameType.MOVE, targets=("A", "B"), flags=FrameFlag.REPLAY),
     "moved from nowhere to A": replace(PLAIN, kind=FrameType.MOVE, queue="", targets=("A",)),
     f"attempt failed, deferred on LOCAL until {iso_time(30 * NS)}: reader died": replace(
         PLAIN, kind=FrameType.DEFER, flags=FAILED, argument=30 * NS, reason=Reason.DIED),

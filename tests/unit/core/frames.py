@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.core.redo.redo import Redo
 from omq.format.findings import Finding, Kind
@@ -21,7 +22,7 @@ from omq.format.pool import (
     RecordKind,
     decode_record,
 )
-from omq.storage.pool_scan import DTYPE, Rows
+from omq.storage.pool_scan import DTYPE
 
 P = int(FrameFlag.PERSISTENT)
 LAST = P | int(FrameFlag.LAST_PART)

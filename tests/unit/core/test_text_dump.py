@@ -12,11 +12,19 @@ import pytest
 from omq.core.index.item_refs import ItemRefs
 from omq.core.index.tables import Tables
 from omq.core.index.view import IndexView
+from omq.core.look import pool_dump
 from omq.core.look.pool_dump import pool_lines
 from omq.core.look.text_dump import memory_lines
 from omq.format.findings import Finding, Kind
 from omq.format.index import TABLES_AT, Counter
-from omq.format.pool import RECORD_BYTES
+from omq.format.pool import (
+    RECORD_BYTES,
+    Message,
+    PartState,
+    QueuePart,
+    RecordFlag,
+    encode_message,
+)
 from omq.storage.pool import PoolFiles
 from omq.storage.pool_scan import PoolChunk
 from omq.storage.spool import SpoolInfo
@@ -34,7 +42,7 @@ def memory_text(tables: Tables, info: SpoolInfo) -> list[str]:
 def pool_text(pool: PoolFiles, info: SpoolInfo) -> list[str]:
     refs = ItemRefs(info.paths)
     try:
-        return list(pool_lines(pool, QUEUES, refs))
+        return "\n".join(pool_lines(pool, QUEUES, refs)).split("\n")
     finally:
         refs.close()
         pool.close()
@@ -60,6 +68,36 @@ def test_empty_memory(request: pytest.FixtureRequest, info: SpoolInfo) -> None:
 def test_pool(request: pytest.FixtureRequest, info: SpoolInfo) -> None:
     lines = pool_text(PoolFiles(info.paths, info.uuid, write=False), info)
     golden(request, "pool.txt", "".join(f"{line}\n" for line in lines))
+
+
+def test_plain_records_look_as_if_made_one_by_one(info: SpoolInfo,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thousand records, plain ones and others in a random order, free and damaged slots among
+    them; several pieces of plain ones in a run."""
+    random = np.random.default_rng(7)
+    changes: dict[tuple[int, int], bytes | None] = {}
+    for record in range(2000):  # a long run of plain ones first
+        kind = int(random.integers(0, 12)) if record > 1200 else 11
+        if not kind:
+            continue  # a free slot
+        state = PartState(int(random.integers(1, 5))) if kind < 3 else PartState.READY
+        parts = [QueuePart(3 + record % 3, record % 10, state, 0, 0,
+                           1_700_000_000 if state is PartState.DEFERRED else 0,
+                           1_600_000_000 + record, record + 1)] * (0 if kind == 1 else
+                                                                   2 if kind == 2 else 1)
+        flags = RecordFlag.CONTAINER if kind == 3 else RecordFlag(record & 9)
+        changes.update({(21, number): data for number, data in encode_message(Message(
+            10_000 + record, 21, record, 5, 10**18 + record * 10**9, b"", b"", flags,
+            1 + record // 100, record * 8, 10, 0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, b"", 0, parts))})
+    pool = PoolFiles(info.paths, info.uuid)
+    pool.write(changes)
+    pool.close()
+    spoil(info, 1500)
+    fast = pool_text(PoolFiles(info.paths, info.uuid, write=False), info)
+    monkeypatch.setattr(pool_dump, "is_plain", lambda chunk: np.zeros(len(chunk.records), bool))
+    assert fast == pool_text(PoolFiles(info.paths, info.uuid, write=False), info)
+    assert sum(line == "QPoolId=11500" for line in fast) == 0
+    assert sum(line.startswith("QPoolId=") for line in fast) > 1800
 
 
 def test_sections_are_those_of_the_original(info: SpoolInfo) -> None:

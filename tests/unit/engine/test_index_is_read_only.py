@@ -27,6 +27,8 @@ def test_what_is_shown_is_the_index_and_refuses_every_store(tmp_path: Path) -> N
     with pytest.raises(TypeError):
         shown.set_queue_name(A, "NO")
     assert t.m_qpool[slot] == qpool
+    world.writer.close()
+    world.core.volatile.close()  # type: ignore[attr-defined]
 
 
 def test_a_given_id_is_found_through_it() -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from omq.format.archive import BLOCK_BYTES, SEAL, Rows, Section, decode_header, rows_per_block
+from omq.base.arrays import Rows
+from omq.format.archive import BLOCK_BYTES, SEAL, Section, decode_header, rows_per_block
 from omq.format.archive_block import Block, columns, open_block, seal_rows
 from omq.format.findings import Finding
 from omq.format.journal import FRAME

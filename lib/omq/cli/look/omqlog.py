@@ -91,7 +91,7 @@ class Told:
         if each.rule.makes and not each.queue:
             self.on = f" on {self.targets}"
         self.born = f", made by the move of {each.parent}" if each.parent else ""
-        self.again = " (replayed)" if each.flags & FrameFlag.REPLAYED else ""
+        self.again = " (replayed)" if each.flags & FrameFlag.REPLAY else ""
         self.failed = "attempt failed, " if each.flags & FrameFlag.FAILED else ""
         self.until = until(each)
         self.why = f": {why(each)}" if why(each) else ""

@@ -16,7 +16,7 @@ from typing import Any
 from omq.base import clock
 from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import Exit
-from omq.base.names import IDEL, POISON
+from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.progress import looking, reading_history
 from omq.core.index.message_ids import find_qpool
@@ -77,7 +77,7 @@ def explain(location: Location, seen: Look, qpool: int) -> Iterator[Answer]:
     readers = view.readers()
     for entry in view.of_message(qpool):
         answer = _why(view, entry, queues.get(entry.queue), readers)
-        if entry.queue == POISON:
+        if entry.queue == POISON_NAME:
             answer.evidence = _evidence(location, qpool)
         if seen.origin in (Origin.LEFT_OVER, Origin.FILES):
             answer.hints.append("the queue manager does not run: nothing moves (omrc starts it)")
@@ -90,10 +90,10 @@ def _why(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list
          ) -> Answer:
     now = clock.wall_ns()
     mine = [reader for reader in readers if reader.queue == entry.queue]
-    if entry.queue == POISON:
+    if entry.queue == POISON_NAME:
         return Answer(entry, "poison", f"{entry.attempts} attempts failed; it is on POISON until "
                       "somebody looks", ["omrequeue ID sends it back to where it failed"])
-    if entry.queue == IDEL and entry.state is EntryState.DEFERRED:
+    if entry.queue == IDEL_NAME and entry.state is EntryState.DEFERRED:
         return Answer(entry, "deleted", "an operator deleted it; it is gone at "
                       f"{iso_time(entry.until_ns)}", ["omqdump --undo ID brings it back"])
     if entry.state is EntryState.HELD:

@@ -18,7 +18,7 @@ from textual.widgets import DataTable, Footer, Label, Static
 from omq.base import clock
 from omq.base.clock import seed_time
 from omq.base.errors import OmqError
-from omq.base.names import POISON
+from omq.base.names import POISON_NAME
 from omq.cli.look.omqwhy import explain, lines
 from omq.cli.look.top_facts import COLUMNS, SORTS, Moment, cells, head, moment
 from omq.cli.operate import change as changes
@@ -228,7 +228,7 @@ class TopApp(App[int]):
         if row is None:
             self.notify("go into a queue and choose a message first", markup=False)
             return
-        if name == "requeue" and row.queue != POISON:
+        if name == "requeue" and row.queue != POISON_NAME:
             self.notify("only messages on POISON are sent back", markup=False)
             return
 

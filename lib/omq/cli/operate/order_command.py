@@ -20,7 +20,7 @@ from typing import Final
 from omq.base import clock
 from omq.base.config import client_settings
 from omq.base.errors import BadRequest, Exit, FileNotWritten, NothingMeant
-from omq.base.names import IDEL, POISON, escape
+from omq.base.names import IDEL_NAME, POISON_NAME, escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, plan_lines, target
@@ -33,9 +33,9 @@ from omq.storage.spool import open_spool
 
 _MAY: Final[dict[Doing, Callable[[EntryRow], bool]]] = {
     Doing.HOLD: lambda row: row.state in (EntryState.READY, EntryState.DEFERRED,
-                                          EntryState.ACTIVE) and row.queue != IDEL,
+                                          EntryState.ACTIVE) and row.queue != IDEL_NAME,
     Doing.RELEASE: lambda row: row.state in (EntryState.HELD, EntryState.DEFERRED)
-    and row.queue != IDEL,
+    and row.queue != IDEL_NAME,
     Doing.MOVE: lambda row: True,
 }
 """Which of the chosen the order is for; the queue manager judges for itself."""
@@ -172,7 +172,7 @@ def requeue_parser() -> argparse.ArgumentParser:
         omrequeue --where 'property:customer=42' --limit 10 --reason 'ticket 4711'
         omrequeue --where 'replayed=no' --dry-run -
         """)
-    found.add_argument("--queue", default=POISON, help="take them from this queue (POISON)")
+    found.add_argument("--queue", default=POISON_NAME, help="take them from this queue (POISON)")
     found.add_argument("--to", metavar="QUEUE", help="to this queue instead")
     found.add_argument("--limit", type=int, metavar="N",
                        help="at most so many in this run (operator_requeue_max)")

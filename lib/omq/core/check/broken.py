@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from omq.core.index.slots import Vector
+from omq.base.arrays import Vector
 
 LISTED_MAX: Final = 10
 """Rows named one by one for each thing found; the rest is counted."""

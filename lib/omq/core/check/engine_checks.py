@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.core.check.broken import Report, Rule
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import PERSISTENT, PRIORITIES, Party
-from omq.core.index.slots import Slots, Vector
+from omq.core.index.slots import Slots
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.location import number_of
 from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
@@ -114,6 +115,9 @@ class EngineChecks:
                    | (v["q_head"][chain] == np.arange(1, high + 1)))
         loose = (self._state == _READY) & ~chained
         valid: Tally[int] = Tally()
+        items, said = sum(map(len, core.lanes.values())), core.t.counters[Counter.RETURNED]
+        if items != said:
+            self._report.add(Rule.LANE, "return lanes", f"{items} items, the counter says {said}")
         for queue, lane in core.lanes.items():
             for minus, sequence, entry in lane:
                 if (entry < high and loose[entry] and t.e_sequence[entry] == sequence

@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 
 from omq.base import limits
+from omq.base.arrays import Vector
 from omq.core.check.broken import Report, Rule
 from omq.core.engine.state import HAS_ID, IDEL, PERSISTENT, POISON
-from omq.core.index.slots import Vector
 from omq.format.index import (
     COUNTERS_AT,
     QUEUE_NAME_BYTES,

@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from omq.base import limits
+from omq.base.arrays import Vector
 from omq.base.errors import BadPriority, BadRequest, IndexFull, MessageTooLong, SpoolFull
 from omq.core.engine import puts
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage, check_queue
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core, Party
-from omq.core.index.slots import Vector
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.wire import SETTLE, Settlement

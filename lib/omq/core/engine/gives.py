@@ -10,7 +10,7 @@ know.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heappush
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def take_ready(core: Core, entry: int) -> None:
         t.unlink(entry, queue * PRIORITIES + t.e_priority[entry])
         t.e_next[entry] = t.e_prev[entry] = 0
     else:
-        item = heappop(core.lanes[queue])
+        item = core.lane_pop(queue)
         assert item[2] == entry, "only the top of a lane is given"
 
 

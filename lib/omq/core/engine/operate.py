@@ -221,7 +221,7 @@ def _move(core: Core, party: Party, order: Order, one: _Chosen, unit: int) -> No
     t = core.t
     replayed = t.e_queue[one.entry] == POISON
     raw = pack_parts(one.targets)
-    move_entry(core, one.entry, party, 0, int(FrameFlag.REPLAYED) if replayed else 0, one.targets,
+    move_entry(core, one.entry, party, 0, int(FrameFlag.REPLAY) if replayed else 0, one.targets,
                raw, unit=unit)
     if replayed:
         t.m_flags[one.slot] |= REPLAYED

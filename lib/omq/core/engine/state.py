@@ -16,25 +16,25 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
 
+from omq.base.arrays import Vector
+from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.core.engine.block import Block
-from omq.core.index.slots import Vector
 from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag
 from omq.format.location import number_of
-from omq.format.pool import NO_RECORD
+from omq.format.pool import NO_RECORD, RecordFlag
 
 IDEL = 1
 POISON = 2
-SPECIAL_QUEUES = {IDEL: "IDEL", POISON: "POISON"}
+SPECIAL_QUEUES = {IDEL: IDEL_NAME, POISON: POISON_NAME}
 FIRST_QUEUE = 3
 PRIORITIES = 10
 PERSISTENT = int(FrameFlag.PERSISTENT)
 CONTAINER = int(FrameFlag.CONTAINER)
-HAS_ID = 8  # m_flags, as pool.RecordFlag.HAS_ID
-REPLAYED = 16  # m_flags, as pool.RecordFlag.REPLAYED
+HAS_ID, REPLAYED = int(RecordFlag.HAS_ID), int(RecordFlag.REPLAYED)  # in m_flags
 
-_DONES = int(Counter.DONES)
+_DONES, _RETURNED = int(Counter.DONES), int(Counter.RETURNED)
 _READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
 _DEFERRED, _HELD = int(EntryState.DEFERRED), int(EntryState.HELD)
 
@@ -191,6 +191,7 @@ class Core:
         t.e_next[entry] = t.e_prev[entry] = 0
         lane = self.lanes.setdefault(queue, [])
         heappush(lane, (-t.e_priority[entry], t.e_sequence[entry], entry))
+        t.counters[_RETURNED] += 1
         self.runnable.add(queue)
 
     def lane_top(self, queue: int) -> tuple[int, int, int] | None:
@@ -203,8 +204,13 @@ class Core:
             if (t.e_state[entry] == _READY and t.e_sequence[entry] == item[1]
                     and t.e_queue[entry] == queue and not self.in_chain(entry)):
                 return item
-            heappop(lane)
+            self.lane_pop(queue)
         return None
+
+    def lane_pop(self, queue: int) -> tuple[int, int, int]:
+        """Take the first item off a return lane."""
+        self.t.counters[_RETURNED] -= 1
+        return heappop(self.lanes[queue])
 
     def in_chain(self, entry: int) -> bool:
         """Does a READY entry stand in the chain (rather than in the return lane)?"""

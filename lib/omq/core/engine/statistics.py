@@ -11,8 +11,8 @@ from math import exp
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.clock import NS_PER_S as NS
-from omq.core.index.slots import Vector
 from omq.core.index.tables import Tables
 from omq.format.index import Counter
 

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.core.engine.state import SPECIAL_QUEUES
 from omq.core.history.archived import ArchivedFile, archived_numbers, read_archived
-from omq.core.index.slots import Vector
 from omq.core.redo.changes import Unusable, checked, targets
 from omq.format.findings import Finding
 from omq.format.frame_rules import BY_NUMBER, RULES, About, Comes, Payload, Rule, mask

@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.names import escape
-from omq.core.index.slots import Vector
+from omq.core.index.in_order import first_in_order
 from omq.format.index import (
     COUNTERS_AT,
     QUEUE_NAME_BYTES,
@@ -66,12 +67,18 @@ class IndexCopies:
         """Columns of doubles of one row."""
         return tuple(figure(float(self._vector(name)[number])) for name in names)
 
-    def on_queue(self, queue: int, first: int | None = None) -> tuple[Vector, Vector]:
+    def on_queue(self, queue: int, first: int | None = None, *, chains: bool = False
+                 ) -> tuple[Vector, Vector]:
         """(entry numbers, sequences) of a queue in the order in which they are handed out; of the
-        `first` ones only, which are found without sorting the others."""
+        `first` ones only, which are found without sorting the others. `chains`: a living manager
+        keeps them in order (core.index.in_order)."""
         high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
-        used = (self._vector("e_queue")[:high] == queue) & (self._vector("e_state")[:high] != 0)
-        numbers = np.flatnonzero(used)
+        numbers = None
+        if first is not None and chains:
+            numbers = first_in_order(self._buffer, self.layout, queue, first, high)
+        if numbers is None:
+            used = (self._vector("e_queue")[:high] == queue) & (self._vector("e_state")[:high] != 0)
+            numbers = np.flatnonzero(used)
         sequences = self._vector("e_sequence")[numbers]
         late = _PRIORITY_MAX - self._vector("e_priority")[numbers].astype("<u8")
         keys = (late << _SEQUENCE_BITS) | sequences  # highest priority first, then the oldest

@@ -26,6 +26,7 @@ from omq.storage import containers, journal, store, volatile
 from omq.storage.payloads import PayloadReader
 
 _REF_BYTES_MAX: Final = 64
+_CONTAINER: Final = int(RecordFlag.CONTAINER)  # `&` of enum members costs more than the rest
 _PAYLOAD_BYTES_MAX: Final = (
     DESCRIPTOR.size + limits.QUEUES_MAX * PART.size + limits.PROPERTIES_BYTES_MAX + _REF_BYTES_MAX)
 """The payload of a container has no body, so a longer one is not one."""
@@ -59,7 +60,7 @@ class ItemRefs:
 
     def of(self, word: int, offset: int, length: int, flags: int) -> str:
         """The reference of a message; `flags` as in a pool record or in the index."""
-        if flags & RecordFlag.CONTAINER and length <= _PAYLOAD_BYTES_MAX:
+        if flags & _CONTAINER and length <= _PAYLOAD_BYTES_MAX:
             ref = self._container(word, offset, length)
             if ref:
                 return ref

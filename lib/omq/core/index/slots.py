@@ -7,11 +7,9 @@ start.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Vector = np.ndarray[Any, np.dtype[Any]]
+from omq.base.arrays import Vector
 
 
 class Slots:

@@ -6,8 +6,7 @@ twice over the same bytes: `x` for single loads and stores, `v_x` (numpy) for ma
 Invariants (core/check/invariants.py checks them): 1. a slot is in use iff its `m_qpool` / `e_state`
 is not 0; 2. every READY entry is in exactly one chain or in its queue's return lane; 3. links are
 slot + 1; 4. `q_depth` counts the entries of a queue in every state, the state counters add up to
-it; 5. slots at or above the high-water mark were never used. Only core.engine
-writes, once core.load has filled them.
+it; 5. slots at or above the high-water mark were never used. Only core.engine writes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from omq.base import limits
-from omq.core.index.slots import Slots, Vector
+from omq.base.arrays import Vector
+from omq.core.index.slots import Slots
 from omq.format.index import (
     QUEUE_NAME_BYTES,
     READER_NAME_BYTES,

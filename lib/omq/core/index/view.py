@@ -5,8 +5,9 @@ method takes copies with numpy and gives rows made of them. Figures of one call 
 same moment, not to the same instant.
 
 Invariants:
-1. Links are never followed: the entries of a queue are selected and sorted, which ends whatever the
-   tables hold. Every number taken from a table is bounded before it is used to index another.
+1. The entries of a queue are selected and sorted, which ends whatever the tables hold; links are
+   followed by core.index.in_order alone, which bounds and checks each step. Every number taken from
+   a table is bounded before it is used to index another.
 2. A row pairs an entry with its own message: sequences are never reused, so an entry that has the
    same one before and after its message was copied was not given to another meanwhile. Free slots,
    unknown states and entries that fail this are left out.
@@ -24,21 +25,20 @@ from typing import Final, Self
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.errors import ManagerUnavailable, UnknownQueue
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.core.index.copies import IndexCopies
 from omq.core.index.item_refs import ItemRefs
-from omq.core.index.rows import Averages, EntryRow, MessageRow, QueueRow, ReaderRow
-from omq.core.index.slots import Vector
+from omq.core.index.queues_and_readers import QueuesAndReaders, name_at
+from omq.core.index.rows import EntryRow, MessageRow, QueueRow, ReaderRow
 from omq.core.index.tables import Tables
 from omq.format.index import (
     Counter,
     EntryState,
     IndexHeader,
     IndexLayout,
-    QueueFlag,
-    ReaderFlag,
 )
 from omq.format.pool import NO_RECORD
 from omq.storage.segment import AttachedIndex
@@ -48,14 +48,6 @@ __all__ = ["EntryRow", "IndexView", "MessageRow", "QueueRow", "ReaderRow"]
 CHUNK_ROWS: Final = 4096
 """Rows copied at a time: bounds the memory of a listing of any length."""
 
-_QUEUE: Final = (
-    "q_flags", "q_depth", "q_active", "q_ready", "q_deferred", "q_held", "q_ever", "q_processed",
-    "q_hour", "q_last_hour", "q_hour_at", "q_sampled", "q_started", "q_max_depth", "q_max_length")
-_LOAD: Final = ("q_load1", "q_load5", "q_load15")
-_RATE: Final = ("q_rate1", "q_rate5", "q_rate15")
-_READER: Final = (
-    "r_flags", "r_queue", "r_pid", "r_uid", "r_client", "r_processed", "r_registered", "r_request",
-    "r_response", "r_timeout")
 _MESSAGE: Final = (
     "m_qpool", "m_file", "m_record", "m_parts", "m_flags", "m_size", "m_time", "m_pid",
     "m_location", "m_offset", "m_length", "m_lsn", "m_crc", "m_expiry", "m_origin")
@@ -63,8 +55,8 @@ _ENTRY: Final = (
     "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
     "e_until", "e_lease", "e_reader")
 RawEntry = tuple[int, tuple[int, ...], int, tuple[int, ...]]
+_ACTIVE: Final = int(EntryState.ACTIVE)
 _STATES: Final = {int(state): state for state in EntryState if state is not EntryState.FREE}
-_READS: Final = ReaderFlag.IN_USE | ReaderFlag.READS
 
 
 class IndexView:
@@ -73,6 +65,7 @@ class IndexView:
     def __init__(self, buffer: memoryview, layout: IndexLayout, paths: SpoolPaths,
                  attached: AttachedIndex | None = None) -> None:
         self._copies = IndexCopies(buffer, layout)
+        self._ends = QueuesAndReaders(self._copies)
         self._layout = layout
         self._attached = attached
         self._refs = ItemRefs(paths)
@@ -135,20 +128,11 @@ class IndexView:
 
     def queues(self) -> list[QueueRow]:
         """All queues by name, the special ones last."""
-        names = self._copies.queue_names()
-        found = self._copies.rows(_QUEUE, np.arange(len(names)))
-        rows = [self._queue(number, names[number], values) for number, values in enumerate(found)
-                if values[0] & QueueFlag.IN_USE]
-        return sorted(rows, key=lambda row: (row.special, row.name))
+        return self._ends.queues()
 
     def readers(self) -> list[ReaderRow]:
         """All registered readers by number; clients that only put are not listed."""
-        high = self._copies.high(Counter.READERS_HIGH, self._layout.readers)
-        found = self._copies.rows(_READER, np.arange(high))
-        held = self._copies.held()
-        names = self._copies.queue_names()
-        return [self._reader(number, values, names, held.get(number, []))
-                for number, values in enumerate(found) if values[0] & _READS == _READS]
+        return self._ends.readers()
 
     def entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[EntryRow]:
         """The messages on one queue (None: on all, queue by queue), in every state, in the order in
@@ -172,7 +156,9 @@ class IndexView:
         if queue is not None and not rows:
             raise UnknownQueue(queue=escape(queue))
         first = None if limit is None else 2 * limit + 64  # some may leave the queue meanwhile
-        found = (raw for row in rows for raw in self._raw(self._copies.on_queue(row.number, first))
+        chains = first is not None and self._attached is not None and self.alive
+        found = (raw for row in rows
+                 for raw in self._raw(self._copies.on_queue(row.number, first, chains=chains))
                  if raw[1][0] == row.number)
         return islice(found, limit)
 
@@ -225,32 +211,6 @@ class IndexView:
             yield from (self._message(number, values) for number, values, (qpool,) in rows
                         if values[0] and values[0] == qpool)
 
-    def _queue(self, number: int, name: str, values: tuple[int, ...]) -> QueueRow:
-        (flags, depth, active, ready, deferred, held, ever, processed, hour, last_hour, hour_ns,
-         sampled_ns, started_ns, max_depth, max_length) = values
-        return QueueRow(
-            number=number, name=name, messages=depth, active=active, ready=ready,
-            deferred=deferred, held=held, ever=ever, processed=processed,
-            load=self._averages(_LOAD, number), throughput=self._averages(_RATE, number),
-            flags=flags, special=bool(flags & QueueFlag.SPECIAL), hour=hour, last_hour=last_hour,
-            hour_ns=hour_ns, sampled_ns=sampled_ns, started_ns=started_ns, max_depth=max_depth,
-            max_length=max_length)
-
-    def _averages(self, names: tuple[str, str, str], number: int) -> Averages:
-        one, five, fifteen = self._copies.averages(names, number)
-        return one, five, fifteen
-
-    def _reader(self, number: int, values: tuple[int, ...], names: list[str],
-                held: list[tuple[int, int]]) -> ReaderRow:
-        (flags, queue, pid, uid, client, processed, registered_ns, request_ns, response_ns,
-         timeout_s) = values
-        return ReaderRow(
-            number=number, name=self._copies.reader_name(number), queue=_at(names, queue), pid=pid,
-            uid=uid, client=client, auxiliary=bool(flags & ReaderFlag.AUXILIARY), active=len(held),
-            current=min(held)[1] if held else None, processed=processed,
-            registered_ns=registered_ns, request_ns=request_ns, response_ns=response_ns,
-            timeout_s=timeout_s, flags=flags)
-
     def _entries(self, selected: tuple[Vector, Vector]) -> Iterator[EntryRow]:
         names = self._copies.queue_names()
         for number, entry, slot, message in self._raw(selected):
@@ -278,9 +238,9 @@ class IndexView:
                ) -> EntryRow:
         (queue, state, priority, sequence, attempts, retries, submitted_ns, until_ns, lease,
          reader) = values
-        failed = attempts - 1 if state == EntryState.ACTIVE and attempts else attempts
+        failed = attempts - 1 if state == _ACTIVE and attempts else attempts
         return EntryRow(
-            number=number, queue=_at(names, queue), state=_STATES[state], priority=priority,
+            number=number, queue=name_at(names, queue), state=_STATES[state], priority=priority,
             sequence=sequence, attempts=failed, retries=retries, submitted_ns=submitted_ns,
             until_ns=until_ns, lease=lease, reader=reader - 1 if reader else None, message=message)
 
@@ -294,7 +254,3 @@ class IndexView:
             created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags),
             word=word, offset=offset, length=length, lsn=lsn, crc=crc, expiry_ns=expiry_ns,
             origin=origin)
-
-
-def _at(names: list[str], queue: int) -> str:
-    return names[queue] if queue < len(names) else f"#{queue}"

@@ -22,11 +22,11 @@ from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.errors import IndexFull
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.core.engine.state import SPECIAL_QUEUES, Core
-from omq.core.index.slots import Vector
 from omq.core.index.tables import Tables
 from omq.core.load.bodies_there import missing_bodies
 from omq.core.load.presence import journal_state, pool_findings

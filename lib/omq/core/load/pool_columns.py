@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from omq.core.index.slots import Vector
+from omq.base.arrays import Vector
 from omq.format.findings import Finding, Kind
 from omq.format.pool import NO_RECORD, PART, PARTS_PER_RECORD, RECORD_BYTES, Message
 from omq.storage.pool import PoolFiles

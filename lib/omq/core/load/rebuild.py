@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import IndexFull
 from omq.core.engine.state import HAS_ID, IDEL, PRIORITIES, REPLAYED, Core
-from omq.core.index.slots import Vector
 from omq.core.load.pool_columns import COPIED, Loaded, Rows, gather, without_duplicates
 from omq.format import message as message_format
 from omq.format.index import EntryState

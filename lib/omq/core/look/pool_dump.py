@@ -15,13 +15,16 @@ half of a write is not called damage. Errors: DiskError from the files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntFlag
 from typing import Final, Protocol
+
+import numpy as np
 
 from omq.base.clock import NS_PER_S, seed_time
 from omq.base.names import escape
 from omq.core.index.item_refs import ItemRefs
+from omq.core.look.pool_plain import RECORDS, PlainText, is_plain
 from omq.core.look.text_dump import RULE
 from omq.format.findings import Finding
 from omq.format.pool import (
@@ -66,7 +69,9 @@ class Pool(Protocol):
 
 
 def pool_lines(pool: Pool, queues: Mapping[int, str], refs: ItemRefs) -> Iterator[str]:
-    """The whole dump, without line ends. `queues`: names by number, as poolctrl has them."""
+    """The whole dump, in pieces of one or more lines, without the last line end of each. `queues`:
+    names by number, as poolctrl has them."""
+    plain = PlainText(RULE, queues, _plain_part, _moment)
     files = pool.files()
     yield _BANNER
     yield f"Version={VERSION}"
@@ -74,11 +79,11 @@ def pool_lines(pool: Pool, queues: Mapping[int, str], refs: ItemRefs) -> Iterato
     yield _BANNER
     for file in files:
         for chunk in pool.scan(file):
-            yield from _chunk_lines(pool, chunk, queues, refs)
+            yield from _chunk_lines(pool, chunk, queues, refs, plain)
 
 
-def _chunk_lines(pool: Pool, chunk: PoolChunk, queues: Mapping[int, str], refs: ItemRefs
-                 ) -> Iterator[str]:
+def _chunk_lines(pool: Pool, chunk: PoolChunk, queues: Mapping[int, str], refs: ItemRefs,
+                 plain: PlainText) -> Iterator[str]:
     damaged = {}
     for finding in chunk.findings:
         if finding.record < chunk.first:  # about the file as a whole
@@ -86,19 +91,31 @@ def _chunk_lines(pool: Pool, chunk: PoolChunk, queues: Mapping[int, str], refs: 
         else:
             damaged[finding.record - chunk.first] = finding
     valid = (chunk.live | chunk.more).tolist()
-    for index in range(max(len(valid), *(at + 1 for at in damaged), 0)):
-        record = chunk.first + index
-        if index in damaged:
-            again = pool.read_record(chunk.file, record)
-            if isinstance(again, Finding):
-                yield from _damage(chunk.file, again)
-            elif again is not None:
-                following = again.more[0] if again.more else NO_RECORD
-                yield from _message(again, RecordKind.LIVE, following, queues, refs)
-        elif valid[index]:
-            found = decode_record(chunk.records[index].tobytes(), 0, chunk.file, record)
-            assert isinstance(found, Record), "the scan has checked it"
-            yield from _message(found.message, found.kind, found.next, queues, refs)
+    count = max(len(valid), *(at + 1 for at in damaged), 0)
+    index = 0
+    for stop in [*np.flatnonzero(~is_plain(chunk)).tolist(), *range(len(valid), count), count]:
+        for begin in range(index, min(stop, len(valid)), RECORDS):
+            yield plain.of(chunk, begin, min(begin + RECORDS, stop))
+        index = stop + 1
+        if stop < count:
+            yield from _one(pool, chunk, stop, damaged, valid, queues, refs)
+
+
+def _one(pool: Pool, chunk: PoolChunk, index: int, damaged: Mapping[int, Finding],
+         valid: Sequence[bool], queues: Mapping[int, str], refs: ItemRefs) -> Iterator[str]:
+    """The lines of a slot that has anything unusual; none of a free one."""
+    record = chunk.first + index
+    if index in damaged:
+        again = pool.read_record(chunk.file, record)
+        if isinstance(again, Finding):
+            yield from _damage(chunk.file, again)
+        elif again is not None:
+            following = again.more[0] if again.more else NO_RECORD
+            yield from _message(again, RecordKind.LIVE, following, queues, refs)
+    elif valid[index]:
+        found = decode_record(chunk.records[index].tobytes(), 0, chunk.file, record)
+        assert isinstance(found, Record), "the scan has checked it"
+        yield from _message(found.message, found.kind, found.next, queues, refs)
 
 
 def _message(message: Message, kind: RecordKind, following: int, queues: Mapping[int, str],
@@ -113,18 +130,28 @@ def _message(message: Message, kind: RecordKind, following: int, queues: Mapping
     yield f"NextRecord={'NONE' if following == NO_RECORD else following}"
     yield f"Create Time={_moment(created_s)}"
     yield f"QPoolId={message.qpool}"
-    yield f"message flags=0x{message.flags & ~RecordFlag.MORE_RECORDS:08X}"
+    yield _flags(message.flags)
     for part in message.parts:
         yield from _part(part, queues.get(part.queue, f"#{part.queue}"))
 
 
 def _part(part: QueuePart, queue: str) -> Iterator[str]:
     deferred = part.state is PartState.DEFERRED
-    yield f"Queue={queue}"
-    yield f"Priority={part.priority}"
-    yield f"Queue Flags=0x{_PART_FLAGS[part.state]:08X}"
+    yield from _grade(queue, part.priority, part.state)
     yield f"Defer Time={_moment(part.until) if deferred else 'NONE'}"
     yield f"Submit Time={_moment(part.submitted)}"
+
+
+def _flags(flags: int) -> str:
+    return f"message flags=0x{flags & ~RecordFlag.MORE_RECORDS:08X}"
+
+
+def _grade(queue: str, priority: int, state: PartState) -> tuple[str, str, str]:
+    return f"Queue={queue}", f"Priority={priority}", f"Queue Flags=0x{_PART_FLAGS[state]:08X}"
+
+
+def _plain_part(flags: int, queue: str, grade: int) -> str:
+    return "\n".join((_flags(flags), *_grade(queue, grade & 15, PartState(grade >> 4))))
 
 
 def _damage(file: int, finding: Finding) -> Iterator[str]:

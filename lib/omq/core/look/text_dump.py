@@ -46,7 +46,7 @@ class DumpFlag(IntFlag):
     OPEN = 2  # its creator has it open; not used here
     NON_PERSISTENT = 0x100
     CONTAINER = 0x200
-    HAS_ID = 0x400  # the submitter named it
+    OWN_ID = 0x400  # the submitter named it
 
 
 class Memory(Protocol):
@@ -192,7 +192,7 @@ def _flags(message: MessageRow) -> DumpFlag:
     if message.flags & RecordFlag.CONTAINER:
         flags |= DumpFlag.CONTAINER
     if message.flags & RecordFlag.HAS_ID:
-        flags |= DumpFlag.HAS_ID
+        flags |= DumpFlag.OWN_ID
     return flags
 
 

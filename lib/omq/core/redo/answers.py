@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.format.frame_rules import BY_NUMBER, Hand
 from omq.format.poolctrl import Answered
 
-Frames = np.ndarray[Any, np.dtype[Any]]
 _FIRST = ["token", "sequence", "type", "qpool", "lsn"]
 _LAST = ["lsn", "uid", "time"]
 
 
-def update_answers(clients: dict[int, Answered], frames: Frames) -> None:
+def update_answers(clients: dict[int, Answered], frames: Rows) -> None:
     """Take in frames (in LSN order); only the rows of each client's last request are looked at.
 
     The last request is the one with the highest number: a hand-out for an older one that was still
@@ -58,7 +57,7 @@ def update_answers(clients: dict[int, Answered], frames: Frames) -> None:
             clients[token] = replace(known, lsn=lsn, uid=uid, time_ns=when)
 
 
-def _runs(rows: Frames) -> tuple[Frames, Frames]:
+def _runs(rows: Rows) -> tuple[Rows, Rows]:
     """Where rows of one client and type that follow each other begin, and end."""
     new = np.ones(len(rows), dtype=bool)
     new[1:] = (rows["token"][1:] != rows["token"][:-1]) | (rows["type"][1:] != rows["type"][:-1])

@@ -13,9 +13,10 @@ from typing import Final
 import numpy as np
 
 from omq.base import limits
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c, crc32c_rows
 from omq.base.clock import NS_PER_S as NS
-from omq.core.redo.window import Frames, Window
+from omq.core.redo.window import Window
 from omq.format import message as message_format
 from omq.format.double_write import Image
 from omq.format.journal import FrameFlag
@@ -50,13 +51,13 @@ _DESCRIBED = ("message_id", "correlation_id", "reply_to", "origin", "group_seque
 _NO_ID = np.zeros(1, dtype="V24")[0]
 
 
-def compact_records(window: Window, rows: Frames, heads: Frames) -> Frames:
+def compact_records(window: Window, rows: Rows, heads: Rows) -> Rows:
     """The records (COMPACT) of the births in these rows of the window, not sealed; `heads` are the
     descriptors of their payloads. Message ids count when the frame has their hash in `lease`."""
     frames, origin = window.frames[rows], window.origin[rows]
     number = np.array([location(LocationKind.JOURNAL, b.number) for b in window.blocks], "<u4")
     at = np.array([block.payload_at for block in window.blocks], dtype="<u4")
-    out: Frames = np.zeros(len(rows), dtype=COMPACT)
+    out: Rows = np.zeros(len(rows), dtype=COMPACT)
     out["magic"] = np.frombuffer(RECORD_MAGIC, dtype="V4")[0]
     out["version"], out["kind"], out["used"] = VERSION, RecordKind.LIVE, USED
     out["parts"], out["next"] = 1, NO_RECORD
@@ -82,27 +83,27 @@ def compact_records(window: Window, rows: Frames, heads: Frames) -> Frames:
     return out
 
 
-def compacted(rows: Frames) -> Frames:
+def compacted(rows: Rows) -> Rows:
     """Whole records (pool_scan.DTYPE) of messages on one queue as COMPACT."""
     whole = np.ascontiguousarray(rows).view("u1").reshape(len(rows), RECORD_BYTES)
     return np.ascontiguousarray(whole[:, :USED]).view(COMPACT).reshape(len(rows))
 
 
-def joined(arrays: Iterable[Frames]) -> Frames:
+def joined(arrays: Iterable[Rows]) -> Rows:
     """Arrays of these records as one. As raw bytes: numpy would copy field by field."""
     raw = [np.ascontiguousarray(rows).view(f"V{USED}") for rows in arrays]
     return np.concatenate([np.zeros(0, f"V{USED}"), *raw]).view(COMPACT)
 
 
-def chosen(rows: Frames, which: Frames) -> Frames:
+def chosen(rows: Rows, which: Rows) -> Rows:
     """These rows, by mask or by number; as raw bytes, too."""
     return np.asarray(rows.view(f"V{USED}")[which].view(COMPACT))
 
 
-def sealed(rows: Frames) -> Frames:
+def sealed(rows: Rows) -> Rows:
     """Whole records with their CRC: uint8, shape (rows, 512)."""
     count = len(rows)
-    out: Frames = np.zeros((count, RECORD_BYTES), dtype="u1")
+    out: Rows = np.zeros((count, RECORD_BYTES), dtype="u1")
     out[:, :USED] = np.ascontiguousarray(rows).view("u1").reshape(count, USED)
     view = memoryview(out.reshape(-1))  # type: ignore[arg-type]
     crcs = crc32c_rows(view, RECORD_BYTES, CRC_FROM, USED)
@@ -125,19 +126,19 @@ def message(image: Image) -> Message:
     return made.message
 
 
-def slots(rows: Frames) -> Frames:
+def slots(rows: Rows) -> Rows:
     """Where they go: int64, file << 32 | record."""
     return np.asarray(rows["file"].astype(np.int64) << 32 | rows["record"])
 
 
-def images(rows: Frames) -> Iterator[Image]:
+def images(rows: Rows) -> Iterator[Image]:
     """Whole records one by one, each with its place."""
     places = zip(rows["file"].tolist(), rows["record"].tolist(), sealed(rows), strict=True)
     for file, record, image in places:
         yield file, record, image.tobytes()
 
 
-def _first_bytes(column: Frames, count: int) -> Frames:
+def _first_bytes(column: Rows, count: int) -> Rows:
     """The first bytes of each item of a column of raw bytes."""
     size = column.dtype.itemsize
     flat = np.ascontiguousarray(column).view("u1").reshape(len(column), size)

@@ -23,7 +23,7 @@ from omq.format.message import PART
 from omq.format.pool import Message, PartState, QueuePart, RecordFlag, lease_tag
 
 _FAILED, _TO_IDEL = int(FrameFlag.FAILED), int(FrameFlag.TO_IDEL)
-_REPLAYED = int(FrameFlag.REPLAYED)
+_REPLAYED = int(FrameFlag.REPLAY)
 Frame = Sequence[Any]
 Arrival = tuple[int, int, int]  # queue, priority, until (unix seconds)
 

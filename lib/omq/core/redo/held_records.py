@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.core.redo import births as bulk
-from omq.core.redo.window import Frames
 from omq.format.double_write import Image
 
-Edit = Callable[[Frames, Frames, Frames], None]
+Edit = Callable[[Rows, Rows, Rows], None]
 """Changes rows of an array: the array, the rows in it, and which of the asked messages they are."""
 
 
@@ -28,14 +28,14 @@ class _Rows:
     """Arrays of records, and which of their rows are alive."""
 
     def __init__(self) -> None:
-        self.chunks: list[Frames] = []
-        self.alive: list[Frames] = []
+        self.chunks: list[Rows] = []
+        self.alive: list[Rows] = []
 
-    def add(self, rows: Frames) -> None:
+    def add(self, rows: Rows) -> None:
         self.chunks.append(rows)
         self.alive.append(np.ones(len(rows), dtype=bool))
 
-    def ended(self, chunk: int, at: Frames) -> None:
+    def ended(self, chunk: int, at: Rows) -> None:
         self.alive[chunk][at] = False
 
 
@@ -44,14 +44,14 @@ class _Births(_Rows):
 
     def __init__(self) -> None:
         super().__init__()
-        self._qpools: list[Frames] = []  # the same column again: a search wants it in one piece
+        self._qpools: list[Rows] = []  # the same column again: a search wants it in one piece
         self._first: list[int] = []  # QPoolId of the first row of each chunk
 
     @property
     def last(self) -> int:
         return int(self._qpools[-1][-1]) if self._qpools else 0
 
-    def add(self, rows: Frames) -> None:
+    def add(self, rows: Rows) -> None:
         super().add(rows)
         self._qpools.append(rows["qpool"].copy())
         self._first.append(int(rows["qpool"][0]))
@@ -67,7 +67,7 @@ class _Births(_Rows):
             return None
         return chunk, at
 
-    def located(self, qpools: Frames) -> Iterator[tuple[int, Frames, Frames]]:
+    def located(self, qpools: Rows) -> Iterator[tuple[int, Rows, Rows]]:
         """The living ones of these, by chunk: rows in it, and which of `qpools` they are."""
         chunks = np.searchsorted(np.array(self._first, dtype="<u8"), qpools, side="right") - 1
         for chunk in np.flatnonzero(np.bincount(chunks[chunks >= 0])).tolist():
@@ -84,7 +84,7 @@ class _Loaded(_Rows):
         super().__init__()
         self._places: dict[int, int] = {}  # QPoolId -> chunk << 32 | row
 
-    def add(self, rows: Frames) -> None:
+    def add(self, rows: Rows) -> None:
         first = len(self.chunks) << 32
         super().add(rows)
         self._places.update(zip(rows["qpool"].tolist(), range(first, first + len(rows)),
@@ -94,7 +94,7 @@ class _Loaded(_Rows):
         place = self._places.get(qpool)
         return None if place is None else (place >> 32, place & 0xFFFFFFFF)
 
-    def located(self, qpools: Frames) -> Iterator[tuple[int, Frames, Frames]]:
+    def located(self, qpools: Rows) -> Iterator[tuple[int, Rows, Rows]]:
         if not self._places:
             return
         get = self._places.get
@@ -105,7 +105,7 @@ class _Loaded(_Rows):
             mine = chunks == chunk
             yield chunk, at[mine], which[mine]
 
-    def ended(self, chunk: int, at: Frames) -> None:
+    def ended(self, chunk: int, at: Rows) -> None:
         super().ended(chunk, at)
         for qpool in self.chunks[chunk]["qpool"][at].tolist():
             del self._places[qpool]
@@ -121,25 +121,25 @@ class HeldRecords:
         self._births, self._loaded = _Births(), _Loaded()
         self._count = 0
 
-    def take(self, rows: Frames, chosen: Frames) -> Frames:
+    def take(self, rows: Rows, chosen: Rows) -> Rows:
         """Keep the records (COMPACT) of births where `chosen` is true; mask of those that were
         taken: all of them, unless QPoolIds do not ascend."""
         qpools = rows["qpool"]
         before = np.maximum.accumulate(np.where(chosen, qpools, 0))
-        taken: Frames = chosen & (qpools > self._births.last)
+        taken: Rows = chosen & (qpools > self._births.last)
         taken[1:] &= qpools[1:] > before[:-1]
         if taken.any():
             self._births.add(rows if taken.all() else bulk.chosen(rows, taken))
             self._count += int(np.count_nonzero(taken))
         return taken
 
-    def load(self, rows: Frames) -> None:
+    def load(self, rows: Rows) -> None:
         """Keep records (COMPACT) that the pool holds; none of their messages is held yet."""
         if len(rows):
             self._loaded.add(rows)
             self._count += len(rows)
 
-    def change(self, qpools: Frames, lsns: Frames, edit: Edit) -> Frames:
+    def change(self, qpools: Rows, lsns: Rows, edit: Edit) -> Rows:
         """Change what is held of these messages by a frame each, with these LSNs; a record that is
         not older stays as it is. Mask of those that are held."""
         held = np.zeros(len(qpools), dtype=bool)
@@ -165,7 +165,7 @@ class HeldRecords:
                 return image, kind is self._loaded
         return None
 
-    def drop(self, qpools: Frames) -> tuple[Frames, Frames]:
+    def drop(self, qpools: Rows) -> tuple[Rows, Rows]:
         """Forget these, of which none is named twice; masks of those that were births, and of those
         that the pool holds."""
         masks = []
@@ -178,18 +178,18 @@ class HeldRecords:
             masks.append(dropped)
         return masks[0], masks[1]
 
-    def rows(self) -> Iterator[Frames]:
+    def rows(self) -> Iterator[Rows]:
         """The living rows, in arrays."""
         for kind in (self._births, self._loaded):
             for rows, alive in zip(kind.chunks, kind.alive, strict=True):
                 if alive.any():
                     yield rows if alive.all() else rows[alive]
 
-    def qpools(self) -> Frames:
+    def qpools(self) -> Rows:
         """The QPoolIds of the living rows."""
         return np.concatenate([np.zeros(0, "<u8"), *(rows["qpool"] for rows in self.rows())])
 
-    def slots(self) -> Frames:
+    def slots(self) -> Rows:
         """Where the living rows go: int64, file << 32 | record, in the order of `rows`."""
         return np.concatenate([np.zeros(0, np.int64), *map(bulk.slots, self.rows())])
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.core.redo import births as bulk
 from omq.core.redo.changes import entry_after
 from omq.core.redo.held_records import Edit
-from omq.core.redo.window import MAKES, MOVES_BODIES, Frames, Window
+from omq.core.redo.window import MAKES, MOVES_BODIES, Window
 from omq.format.frame_rules import BY_NUMBER, Entry, mask
 from omq.format.journal import FRAME, FrameFlag
 from omq.format.pool import NO_RECORD, Message
@@ -27,7 +28,7 @@ _IN_BULK = mask(lambda rule: rule.entry is not None) | MOVES_BODIES
 _COUNT_MAX = 255  # attempts and deferrals of a queue part
 
 
-def end_many(redo: Redo, window: Window, lone: Frames) -> Frames:
+def end_many(redo: Redo, window: Window, lone: Rows) -> Rows:
     """Messages with one record that only end in this call, but those that frames have changed one
     by one. The rows of their ends."""
     frames = window.frames
@@ -44,7 +45,7 @@ def end_many(redo: Redo, window: Window, lone: Frames) -> Frames:
     return np.asarray(rows[done])
 
 
-def change_many(redo: Redo, window: Window, lone: Frames) -> list[Frames]:
+def change_many(redo: Redo, window: Window, lone: Rows) -> list[Rows]:
     """Messages of which only one entry gets another state, or the body another place. The rows of
     the frames that did it, in pieces."""
     kinds = window.frames["type"]
@@ -58,11 +59,11 @@ def change_many(redo: Redo, window: Window, lone: Frames) -> list[Frames]:
     return done
 
 
-def _new_state(frames: Frames, entry: Entry) -> Edit:
+def _new_state(frames: Rows, entry: Entry) -> Edit:
     attempts, deferrals, until = entry_after(entry, [frames[name] for name in FRAME.names])
     until = np.broadcast_to(until, len(frames)).astype("<u4")  # as format.pool.encode_message
 
-    def edit(held: Frames, at: Frames, which: Frames) -> None:
+    def edit(held: Rows, at: Rows, which: Rows) -> None:
         mine = held["parts_list"]["queue"][at, 0] == frames["queue"][which]
         at, which = at[mine], which[mine]
         part = held["parts_list"][:, 0]
@@ -77,15 +78,15 @@ def _new_state(frames: Frames, entry: Entry) -> Edit:
     return edit
 
 
-def _new_place(frames: Frames) -> Edit:
-    def edit(held: Frames, at: Frames, which: Frames) -> None:
+def _new_place(frames: Rows) -> Edit:
+    def edit(held: Rows, at: Rows, which: Rows) -> None:
         held["location"][at] = frames["argument"][which]
         held["offset"][at] = frames["offset"][which]
 
     return edit
 
 
-def _change(redo: Redo, frames: Frames, edit: Edit) -> Frames:
+def _change(redo: Redo, frames: Rows, edit: Edit) -> Rows:
     """Change the records of these messages in arrays; mask of those that could be."""
     # Copies: a search in a column of frames would fetch a frame for each number.
     qpools, lsns = frames["qpool"].copy(), frames["lsn"].copy()
@@ -106,5 +107,5 @@ def _change(redo: Redo, frames: Frames, edit: Edit) -> Frames:
     return done
 
 
-def _not_in(known: dict[int, Message | None], qpools: Frames) -> Frames:
+def _not_in(known: dict[int, Message | None], qpools: Rows) -> Rows:
     return np.array([qpool not in known for qpool in qpools.tolist()], dtype=bool)

@@ -22,9 +22,9 @@ from typing import Protocol
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.core.redo import births
 from omq.core.redo.held_records import HeldRecords
-from omq.core.redo.window import Frames
 from omq.format.double_write import COUNT_MAX, FREE, Images
 from omq.format.pool import PARTS_PER_RECORD, RECORD_BYTES, Message, encode_message
 
@@ -70,7 +70,7 @@ def batches(changed: Changed, limit: int = COUNT_MAX) -> Iterator[Images]:
         yield Images(slots, np.zeros((len(slots), RECORD_BYTES), dtype="u1"))
 
 
-def _places(slots: Iterable[Slot]) -> Frames:
+def _places(slots: Iterable[Slot]) -> Rows:
     """As Images.slots."""
     return np.array([file << 32 | record for file, record in slots], dtype=np.int64)
 
@@ -89,7 +89,7 @@ class _Born:
         if not bool((self.slots[:-1] <= self.slots[1:]).all()):
             self._choose(np.argsort(self.slots, kind="stable"))
 
-    def _choose(self, which: Frames) -> None:
+    def _choose(self, which: Rows) -> None:
         self.slots, self._rows = self.slots[which], births.chosen(self._rows, which)
 
     def taken_out(self, slots: Iterable[Slot], instead: Group) -> Group:
@@ -116,7 +116,7 @@ class _Born:
         order = np.argsort(slots, kind="stable")
         for first in range(0, len(order), limit):
             part = order[first : first + limit]
-            data: Frames = np.empty((len(part), RECORD_BYTES), dtype="u1")
+            data: Rows = np.empty((len(part), RECORD_BYTES), dtype="u1")
             born = part >= count
             if born.any():
                 data[born] = births.sealed(births.chosen(self._rows, part[born] - count))

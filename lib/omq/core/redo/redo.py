@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.core.redo import births as bulk
 from omq.core.redo.answers import update_answers
 from omq.core.redo.changes import Frame, Unusable, change, checked, new_part
@@ -36,7 +37,7 @@ from omq.core.redo.held_records import HeldRecords
 from omq.core.redo.in_bulk import change_many, end_many
 from omq.core.redo.pool_batches import batches
 from omq.core.redo.source import RecordSource
-from omq.core.redo.window import MOVES_BODIES, REPLACES, Births, Frames, JournalBlock, Window
+from omq.core.redo.window import MOVES_BODIES, REPLACES, Births, JournalBlock, Window
 from omq.format.double_write import Image
 from omq.format.findings import Finding, Kind
 from omq.format.frame_rules import BY_NUMBER, About
@@ -109,11 +110,11 @@ class Redo:
                 self._damaged(frame, window.blocks[window.origin[row]], error.reason)
         return window.spread(moves) if moves else window
 
-    def relocations(self, frame: Frame, raw: bytes) -> Frames:
+    def relocations(self, frame: Frame, raw: bytes) -> Rows:
         """The rows (RELOCATION) of a frame, as far as they count; Unusable."""
         return RELOCATION.array(checked(frame, raw), len(raw) // RELOCATION.size)
 
-    def _believed(self, window: Window, durable: int) -> tuple[Window, Frames, Births]:
+    def _believed(self, window: Window, durable: int) -> tuple[Window, Rows, Births]:
         """The window without the units of work that are condemned, what of it to look at, and its
         births. Removing a unit may bring a message back, so everything is judged again."""
         noted: set[int] = set()
@@ -150,7 +151,7 @@ class Redo:
             Kind.CORRUPT, reason, file_name(block.number), block.payload_at + frame[At.OFFSET],
             frame[At.LENGTH], lsn=frame[At.LSN]))
 
-    def _clear_left_overs(self, window: Window, brief: Frames) -> None:
+    def _clear_left_overs(self, window: Window, brief: Rows) -> None:
         """Slots in which a checkpoint that was cut left a message that has ended since."""
         ended = set(brief.tolist())
         for file, record in window.slots_of(brief):

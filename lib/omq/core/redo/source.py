@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from omq.core.redo.window import Frames
+from omq.base.arrays import Rows
 from omq.format.findings import Finding
 from omq.format.pool import Message
 from omq.storage.pool_scan import DTYPE
@@ -18,7 +18,7 @@ class RecordSource(Protocol):
     def read_record(self, file: int, record: int) -> Message | Finding | None:
         """The message whose first record is in this slot."""
 
-    def read_rows(self, file: int, records: Frames) -> tuple[Frames, Frames]:
+    def read_rows(self, file: int, records: Rows) -> tuple[Rows, Rows]:
         """The records in these slots (ascending) as rows of pool_scan.DTYPE; mask of those that are
         valid first records of messages. The others say nothing."""
 
@@ -30,6 +30,6 @@ class NoPool:
         del file, record
         return None
 
-    def read_rows(self, file: int, records: Frames) -> tuple[Frames, Frames]:
+    def read_rows(self, file: int, records: Rows) -> tuple[Rows, Rows]:
         del file
         return np.zeros(len(records), dtype=DTYPE), np.zeros(len(records), dtype=bool)

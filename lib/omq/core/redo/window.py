@@ -19,13 +19,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from omq.base import limits
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c_each
 from omq.core.redo.changes import Unusable, checked, targets
 from omq.format.frame_rules import About, mask
 from omq.format.journal import FRAME, RELOCATION, At, FrameFlag
 from omq.format.message import DESCRIPTOR, MAGIC, PART, VERSION
 
-Frames = np.ndarray[Any, np.dtype[Any]]
 _MAGIC = np.frombuffer(MAGIC, dtype="V2")[0]
 MAKES, REPLACES = mask(lambda rule: rule.makes), mask(lambda rule: rule.replaces)
 MOVES_BODIES = mask(lambda rule: rule.about is About.BODIES)
@@ -40,7 +40,7 @@ class JournalBlock(Protocol):
 
     number: int  # journal file
     offset: int  # of the block in the file
-    frames: Frames
+    frames: Rows
     payload_at: int  # file offset of its first payload byte
 
     def payload(self, offset: int, length: int) -> bytes: ...
@@ -51,8 +51,8 @@ class Window:
     """Frames in LSN order; `origin` is the block of each, as an index into `blocks`."""
 
     blocks: list[JournalBlock]
-    frames: Frames
-    origin: Frames
+    frames: Rows
+    origin: Rows
 
     @staticmethod
     def of(blocks: Iterable[JournalBlock], after_lsn: int) -> Window | None:
@@ -69,15 +69,15 @@ class Window:
             window = window.only(fresh)
         return window if len(window.frames) else None
 
-    def only(self, mask: Frames) -> Window:
+    def only(self, mask: Rows) -> Window:
         """The frames where `mask` is true."""
         return Window(self.blocks, self.picked(mask), self.origin[mask])
 
-    def picked(self, which: Frames) -> Frames:
+    def picked(self, which: Rows) -> Rows:
         """These frames, by mask or by row; as plain bytes, too."""
         return np.asarray(self.frames.view(_RAW)[which].view(FRAME.dtype))
 
-    def spread(self, moves: dict[int, Frames]) -> Window:
+    def spread(self, moves: dict[int, Rows]) -> Window:
         """With a frame for each body that moved (row -> journal.RELOCATION) in the place of the
         frame for all: `argument` is the location, `offset` the offset there."""
         counts = np.ones(len(self.frames), dtype=np.int64)
@@ -98,7 +98,7 @@ class Window:
         block = self.blocks[self.origin[row]]
         return frame, block.payload(frame[At.OFFSET], frame[At.LENGTH])
 
-    def select(self) -> tuple[Frames, Frames]:
+    def select(self) -> tuple[Rows, Rows]:
         """Mask of the frames worth looking at, and the QPoolIds of the brief messages."""
         frames = self.frames
         kind, qpool, flags = frames["type"], frames["qpool"], frames["flags"]
@@ -114,7 +114,7 @@ class Window:
             keep &= ~np.isin(qpool, brief)
         return keep | _QUEUES[kind], brief
 
-    def unusable_moves(self, keep: Frames) -> list[int]:
+    def unusable_moves(self, keep: Rows) -> list[int]:
         """Rows of the moves that belong to a unit of work and whose payload cannot be believed."""
         out = []
         moves = keep & REPLACES[self.frames["type"]] & (self.frames["unit"] != 0)
@@ -126,12 +126,12 @@ class Window:
                 out.append(row)
         return out
 
-    def joined_to(self, bad: list[int], durable: int) -> Frames:
+    def joined_to(self, bad: list[int], durable: int) -> Rows:
         """Mask of what is condemned with these rows: their units of work; of those above `durable`
         their requests."""
         frames = self.frames
         units = frames["unit"][bad]
-        mask: Frames = np.isin(frames["unit"], units[units != 0])
+        mask: Rows = np.isin(frames["unit"], units[units != 0])
         asked = {(token, sequence) for token, sequence, lsn
                  in frames[["token", "sequence", "lsn"]][bad].tolist()
                  if lsn > durable and token and sequence}
@@ -139,7 +139,7 @@ class Window:
             mask |= (frames["token"] == token) & (frames["sequence"] == sequence)
         return mask
 
-    def lone(self, keep: Frames) -> Frames:
+    def lone(self, keep: Rows) -> Rows:
         """Mask of the frames that are the only ones kept of their messages."""
         rows = np.flatnonzero(keep)
         qpools = self.frames["qpool"][rows]
@@ -151,7 +151,7 @@ class Window:
         mask[rows[order[other[1:] & other[:-1]]]] = True
         return mask
 
-    def slots_of(self, qpools: Frames) -> list[tuple[int, int]]:
+    def slots_of(self, qpools: Rows) -> list[tuple[int, int]]:
         """Pool (file, record) that frames name for these messages, each once."""
         rows = self.frames[np.isin(self.frames["qpool"], qpools)]
         places = np.unique(rows["file"].astype(np.int64) << 32 | rows["record"])
@@ -163,12 +163,12 @@ class Births:
     """The surviving births of a window. All arrays have one length; `rows` are indexes into the
     window's frames, `good` where the payload is whole and a message, `heads` its descriptors."""
 
-    rows: Frames
-    good: Frames
-    heads: Frames
+    rows: Rows
+    good: Rows
+    heads: Rows
 
     @staticmethod
-    def of(window: Window, keep: Frames) -> Births:
+    def of(window: Window, keep: Rows) -> Births:
         """Check the payload of every birth that is kept: length, CRC, descriptor."""
         frames = window.frames
         rows = np.flatnonzero(keep & MAKES[frames["type"]])
@@ -189,7 +189,7 @@ class Births:
         return Births(rows, good, heads)
 
 
-def _payload_areas(window: Window, puts: Frames, origin: Frames) -> tuple[bytes, Frames, Frames]:
+def _payload_areas(window: Window, puts: Rows, origin: Rows) -> tuple[bytes, Rows, Rows]:
     """The payload bytes of the blocks that hold these births, joined; where those of each block of
     the window begin, and how many they are."""
     count = len(window.blocks)
@@ -203,13 +203,13 @@ def _payload_areas(window: Window, puts: Frames, origin: Frames) -> tuple[bytes,
     return b"".join([*pieces, bytes(DESCRIPTOR.size)]), np.cumsum(size) - size, size
 
 
-def _whole(raw: bytes, begin: Frames, end: Frames, crcs: Frames) -> Frames:
+def _whole(raw: bytes, begin: Rows, end: Rows, crcs: Rows) -> Rows:
     """Mask of the payloads that have the CRC which their submitter gave them."""
     found = crc32c_each(memoryview(raw), begin.tolist(), end.tolist())
-    mask: Frames = np.array(found, dtype=np.uint32) == crcs
+    mask: Rows = np.array(found, dtype=np.uint32) == crcs
     return mask
 
 
-def _descriptors(raw: bytes, begin: Frames) -> Frames:
+def _descriptors(raw: bytes, begin: Rows) -> Rows:
     sliding = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, "u1"), DESCRIPTOR.size)
     return np.ascontiguousarray(sliding[begin]).view(DESCRIPTOR.dtype).reshape(len(begin))

@@ -39,7 +39,7 @@ from omq.ipc.serving.recent import RecentRequests
 from omq.ipc.serving.sessions import Session, Sessions
 from omq.storage.payloads import PayloadReader
 
-_PUT_FLAGS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.HAS_ID)
+_PUT_FLAGS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.GIVEN_ID)
 _MS = 1_000_000
 _PUT_NAMES = ("queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument",
               "parts", "length", "offset")

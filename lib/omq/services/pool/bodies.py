@@ -36,6 +36,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from omq.base import event_log, events
+from omq.base.arrays import Vector
 from omq.base.checksum import crc32c, crc32c_each
 from omq.base.errors import BodyUnavailable, OmqError, SpoolFull
 from omq.base.event_log import EventLog
@@ -47,7 +48,7 @@ from omq.format.journal import RELOCATION
 from omq.format.location import LocationKind, location
 from omq.format.store import HEADER_BYTES
 from omq.format.wire import MOVED
-from omq.services.pool.live_index import LiveIndex, Look, Vector
+from omq.services.pool.live_index import LiveIndex, Look
 from omq.storage import durable
 from omq.storage.journal import file_name as journal_name
 from omq.storage.payloads import PayloadReader, payload_paths

@@ -21,10 +21,11 @@ import os
 import select
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
 from omq.format.index import COUNTERS_AT, TABLES_AT, Counter, IndexFlag, read_header
@@ -33,7 +34,6 @@ from omq.format.store import ENTRY, padded_many
 from omq.storage import durable
 from omq.storage.segment import AttachedIndex, read_ids
 
-Vector = np.ndarray[Any, np.dtype[Any]]
 FEW_FILES: Final = 1 << 16
 """File numbers of one kind that are counted by position, beside one for each body."""
 SETTLE_TURNS: Final = 100
