@@ -1,6 +1,7 @@
 # omq: `make run` shows the whole at work, `make test` proves it. See README.md.
 #
 #   make setup              the environment in .venv, at the versions of constraints.txt
+#   make setup-dev          the same and what tests and lint need; make test does it
 #   make run                real mail through an instance of its own; N=2000 CRASH=1, and
 #                           OMQ_DEMO_MAIL=path (MAIL is the login shell's)
 #   make test               all tests; ARGS="tests/unit -k names" to choose
@@ -14,7 +15,10 @@
 #   make bench-peers        omq beside them, by turns: tables, JSON, picture, PERFORMANCE.md
 #   make bench-aims         every other aim of PERFORMANCE.md, beside its peer where it has one
 #   make bench-spark        speed of the analytics, as ratios within one run; LONG=1 for 10 M messages
-#   make wheel              dist/omq-VERSION-py3-none-any.whl
+#   make wheel              dist/omq_base-*.whl and omq_suite-*.whl, to be installed together
+#   make sdist              dist/omq_base-*.tar.gz (all of this) and omq_suite-*.tar.gz
+#   make sbom               dist/omq-VERSION.cdx.json: what is in an installation (CycloneDX)
+#   make hashes             requirements.txt anew from constraints.txt, with hashes from the index
 #   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python
 #   make manual             manual pages and completions in share/, anew from the parsers
 #   make clean              takes away what these made
@@ -23,13 +27,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
+DEV_STAMP := $(VENV)/.setup-dev-done
 SPARK_STAMP := $(VENV)/.setup-spark-done
 PEERS_STAMP := build/peers/.setup-done
 ANALYTICS ?= build/analytics
 TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: setup setup-spark setup-peers bench-peers bench-aims run test check crash analytics manual bench bench-spark wheel deb clean
+.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-aims run test check crash analytics manual bench bench-spark wheel sdist release-tools sbom hashes deb clean
 
 setup: $(STAMP)
 
@@ -41,16 +46,24 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard tools/*/__init__.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--no-build-isolation --editable '.[dev]'
+		--no-build-isolation --editable '.[suite]'
 	$(BIN)/python -W error -c 'import omq.base.checksum'
+	touch $@
+
+# What tests and lint need besides.
+setup-dev: $(DEV_STAMP)
+
+$(DEV_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--no-build-isolation --editable '.[suite,dev]'
 	touch $@
 
 # What only the analytics of the archive needs: pyspark and what draws, about 1 GB.
 setup-spark: $(SPARK_STAMP)
 
-$(SPARK_STAMP): $(STAMP)
+$(SPARK_STAMP): $(DEV_STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--no-build-isolation --editable '.[dev,spark]'
+		--no-build-isolation --editable '.[suite,dev,spark]'
 	touch $@
 
 ifeq ($(origin MAIL),command line)
@@ -82,7 +95,7 @@ analytics: setup-spark
 HOURS ?= 0.1
 
 # Fresh seeds; see lib/omq/docs/CRASH-SAFETY.md. Ends with an error when the promise was broken.
-crash: setup
+crash: setup-dev
 ifdef REPLAY
 	$(BIN)/python -m tests.crash.sim.run --replay $(REPLAY)
 else
@@ -94,15 +107,15 @@ endif
 manual: setup
 	$(BIN)/python -m omq.cli.manual .
 
-bench: setup
+bench: setup-dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)
 
 # Debian's packages are unpacked, not installed: no service starts, and root is not needed.
 setup-peers: $(PEERS_STAMP)
 
-$(PEERS_STAMP): $(STAMP) tests/bench/peers/software.py
+$(PEERS_STAMP): $(DEV_STAMP) tests/bench/peers/software.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--no-build-isolation --editable '.[dev,peers]'
+		--no-build-isolation --editable '.[suite,dev,peers]'
 	$(BIN)/python -m tests.bench.peers.software
 	touch $@
 
@@ -118,12 +131,30 @@ bench-spark: setup-spark
 	$(BIN)/python -m tests.bench.analytics
 
 wheel: setup
-	rm -rf build dist/omq-*.whl
-	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	rm -rf build/lib build/bdist.* tools/suite/build dist/omq_*.whl
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist . ./tools/suite
+
+BACKEND := -c 'import sys, setuptools.build_meta as made; made.build_sdist(sys.argv[1])'
+
+sdist: setup
+	rm -f dist/omq_*.tar.gz
+	mkdir -p dist
+	$(BIN)/python $(BACKEND) dist
+	cd tools/suite && $(CURDIR)/$(BIN)/python $(BACKEND) $(CURDIR)/dist
+
+release-tools: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--no-build-isolation --editable '.[suite,release]'
+
+sbom: wheel release-tools
+	tools/sbom $(BIN) dist
+
+hashes: release-tools
+	tools/hashes $(BIN) requirements.txt
 
 deb: wheel
-	tools/debian/build $(BIN)/pip dist/omq-*.whl constraints.txt dist
+	tools/debian/build $(BIN)/pip requirements.txt dist dist/omq_*.whl
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/omq.egg-info *.egg-info
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/*.egg-info *.egg-info tools/suite/*.egg-info tools/suite/build
 	find lib tools tests recovery spark -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -38,7 +38,8 @@ setup(
     package_data={
         "omq.conf": ["*.conf"],
         "omqspark": ["conf/*"],
-        "omq.units": ["*.target", "*.service", "*.timer", "include/*", "*.d/*.conf"],
+        "omq.units": ["*.target", "*.service", "*.timer", "include/*", "*.d/*.conf",
+                      "logrotate.d/*"],
         "omq": ["docs/*.md", "docs/adr/*.md", "py.typed"],
     },
 )

@@ -297,3 +297,22 @@ def test_a_spool_at_a_path_longer_than_a_socket_name(tmp_path: Path) -> None:
             (message,) = reader.next(timeout_s=WAIT_S)
             message.done()
     assert manager.stop() == 0
+
+
+def test_a_killed_manager_leaves_no_whole_journal_file(manager: Manager) -> None:
+    """Each start opens a new one; of those before it stays what is in them, and all is readable."""
+    for number in range(4):
+        process = manager.start()
+        with manager.connect() as connection:
+            connection.put("A", b"%d" % number)
+        process.kill()
+        process.wait(WAIT_S)
+    manager.start()
+    manager.connect().close()
+    *before, newest = sorted(manager.paths.journal.glob("*.jnl"))
+    assert len(before) >= 4
+    assert newest.stat().st_blocks * 512 >= 4194304, "real zeros, where it writes"
+    for path in before:
+        assert path.stat().st_size == 4194304
+        assert path.stat().st_blocks * 512 <= 64 * 1024, path
+    assert [body for body, _failed in drain(manager, "A")] == [b"0", b"1", b"2", b"3"]

@@ -231,8 +231,9 @@ def test_behind_a_manager_that_was_killed(world: Instance, command: str) -> None
 
 
 @pytest.mark.parametrize(("name", "words", "package", "extra"), [
-    ("omtop", ["--spool", "@"], "textual", "top"),
-    ("omq-spark", ["audit", "--archive", "x", "--out", "y"], "pyspark", "spark")])
+    ("omtop", ["--spool", "@"], "textual", "omq-suite[top]"),
+    ("omq-spark", ["audit", "--archive", "x", "--out", "y"], "pyspark", "omq-suite[spark]"),
+    ("omstat", ["-a", "--spool", "@"], "numpy", "omq-suite")])
 def test_a_missing_extra_is_named(world: Instance, name: str, words: list[str], package: str,
                                   extra: str) -> None:
     code = ("import sys\n"
@@ -243,5 +244,5 @@ def test_a_missing_extra_is_named(world: Instance, name: str, words: list[str], 
     ended = subprocess.run([sys.executable, "-c", code, *given], capture_output=True, check=False,
                            text=True)
     assert ended.returncode == Exit.UNAVAILABLE, ended
-    assert f"pip install 'omq[{extra}]'" in ended.stderr
+    assert f"pip install '{extra}'" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -16,7 +16,7 @@ from tests.tidy.tree import ROOT
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 PARTS = ("lib", "tools", "recovery", "conf", "units", "spark", "pyproject.toml", "setup.py",
-         "setup.cfg", "README.md")
+         "setup.cfg", "README.md", "LICENSE", "share")
 PIP_CONF = "[global]\nno-index = true\nfind-links = /srv/omq/dist\n"
 CONF = """\
 [journal]
@@ -69,7 +69,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         python, options = base / "venv/bin/python", []
     result = subprocess.run(
         [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", *options,
-         "--constraint", ROOT / "constraints.txt", "--wheel-dir", base / "wheels", source],
+         "--constraint", ROOT / "constraints.txt", "--wheel-dir", base / "wheels",
+         source, source / "tools/suite"],
         check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return base / "wheels"

@@ -1,20 +1,16 @@
-"""The README's production section word by word on a fresh machine; the Debian package."""
+"""The README's production section word by word on a fresh machine."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.system import readme
 from tests.system.box import PREFIX, Box
 from tests.system.work import CORE, MAIL, states
-from tests.tidy.tree import ROOT
 
 ELSEWHERE = {
     "make wheel": "fixture `wheels`: the same from a copy of the tree, with what it needs",
-    "make deb": "test_debian_package",
+    "make deb": "test_debian: its whole life",
     "omq setup --instance test": "test_operator: two instances",
     "systemctl edit UNIT": "an editor for drop-ins; these are in test_operator",
     "systemd-analyze security": "test_setup: for every unit",
@@ -28,7 +24,7 @@ ELSEWHERE = {
 def test_production_section(prefix: Path, wheels: Path, tmp_path: Path) -> None:
     """Its first lines, which make /opt/omq, are what fixture `prefix` runs."""
     assert readme.NEW_PLACE.splitlines() == [
-        "python3 -m venv /opt/omq", "/opt/omq/bin/pip install dist/omq-*.whl"]
+        "python3 -m venv /opt/omq", "/opt/omq/bin/pip install dist/omq_*.whl"]
     box = Box(tmp_path / "state", {prefix: PREFIX, wheels: "/srv/omq/dist"})
     followed = set()
 
@@ -68,26 +64,3 @@ def test_production_section(prefix: Path, wheels: Path, tmp_path: Path) -> None:
     finally:
         box.stop(in_order=False)
     assert followed | set(ELSEWHERE) == readme.COMMANDS
-
-
-def test_debian_package(wheels: Path, tmp_path: Path) -> None:
-    """Built from the same wheels; installs, runs, and takes itself away but for the spool."""
-    (wheel,) = wheels.glob("omq-*.whl")
-    pip = Path(sys.executable).with_name("pip")
-    subprocess.run([ROOT / "tools/debian/build", pip, wheel, ROOT / "constraints.txt",
-                    tmp_path / "out"],
-                   env=os.environ | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)},
-                   check=True, capture_output=True)
-    (package,) = (tmp_path / "out").glob("omq_*.deb")
-    box = Box(tmp_path / "state", {tmp_path / "out": "/srv/omq"})
-    try:
-        said = box.run("dpkg", "--install", f"/srv/omq/{package.name}", code=None)
-        assert "systemctl start omq.target" in said, said
-        box.run("omrc")
-        assert box.run("omstat", "-a").count("Started") == 8
-        box.run("dpkg", "--remove", "omq")
-        box.run("pgrep", "-u", "omq", code=1)
-        box.sh(f"test -s /var/lib/omq/instance.json; test ! -e {PREFIX}")
-        assert box.sh("ls /etc/systemd/system | grep -c omq || true").strip() == "0"
-    finally:
-        box.stop(in_order=False)

@@ -150,7 +150,7 @@ def test_examples_run(tmp_path: Path) -> None:
         assert "customer ?: order 2" in said
         found = re.findall(r"^\{.*\}$", said, re.MULTILINE)
         assert [json.loads(line)["body"] for line in found] == ["order 2\n"]
-        printed = [_run([sys.executable, "-c", block], spool) for block in PYTHON]
+        printed = [_run(["bin/python", "-c", block], spool) for block in PYTHON]
     assert "order 3" in printed[1]
     assert "order 4" in printed[1]
     assert " READY 4 " in printed[3]

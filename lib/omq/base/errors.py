@@ -301,7 +301,7 @@ class NeedsRepair(OmqError):
 
 
 class PortInUse(OmqError):
-    """{address} port {port} cannot be bound: {reason}"""
+    """{address} port {port} cannot be bound: {reason}; set smtp_listen_port in [mail] of omq.conf, another for each instance"""
 
     status = 49
     exit_code = Exit.UNAVAILABLE
@@ -385,7 +385,7 @@ class ArchivePruned(OmqError):
 
 
 class SparkMissing(OmqError):
-    """{what} is missing: {reason}; install it with 'make setup-spark' or pip install 'omq[spark]', and a JRE 17"""
+    """{what} is missing: {reason}; install it with 'make setup-spark' or pip install 'omq-suite[spark]', and a JRE 17"""
 
     status = 93
     exit_code = Exit.UNAVAILABLE
@@ -539,7 +539,7 @@ class ConnectionForked(OmqError):
 
 
 class ExtraMissing(OmqError):
-    """the package {package} is not installed, which {command} needs: pip install 'omq[{extra}]'"""
+    """the package {package} is not installed, which {command} needs: pip install '{extra}'"""
 
     status = 163
     exit_code = Exit.UNAVAILABLE

@@ -8,8 +8,13 @@ Invariants: 1. one event is one write() on an O_APPEND descriptor, so that the l
 processes do not mix; 2. nothing that a field holds can start a new line or reach a terminal
 unescaped; 3. a log that cannot be written never stops the service: the loss is told on stderr, and
 the first line that goes through again is an event with the number of lines that are missing (OM
-1125). The log is a side file (base.side_files), never synced. `reopen()` follows a rotation done
-from outside.
+1125). The log is a side file (base.side_files), never synced; 4. a log that was renamed is left
+alone and a new one begun, by each process with its next event; 5. with `bytes_max` the log and the
+one before it (`.1`) take no more than twice that, and a line: who finds the log at its bound
+renames it, under a lock on the file itself, so that of several processes one does.
+
+In the middle of a crash: between the rename and the first line of the new file there is only `.1`;
+no line is lost, for one that is written meanwhile goes to the renamed file.
 
 JSON keys: time (ISO 8601), level, service, pid, event (number), text, then the fields. A field that
 would hide one of these is a bug of ours.
@@ -17,6 +22,7 @@ would hide one of these is a bug of ours.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
@@ -58,12 +64,15 @@ FieldValue = str | bytes | float | Path | None
 
 
 class EventLog:
-    """Writes events of one service. `path` None: stderr only. `level`: the most detail written."""
+    """Writes events of one service. `path` None: stderr only. `level`: the most detail written.
+    `bytes_max`: of the file, before it is renamed to `.1`; 0: no bound."""
 
     def __init__(
-        self, service: str, path: Path | None = None, *, level: Level = REPORT, stderr: bool = True
+        self, service: str, path: Path | None = None, *, level: Level = REPORT,
+        stderr: bool = True, bytes_max: int = 0,
     ) -> None:
         self.service = service
+        self._bytes_max = bytes_max  # 0: no bound
         self.level = level
         self.lost = 0  # lines, since the log was last written
         self._torn = False  # its last line is cut: the next one begins anew
@@ -77,7 +86,7 @@ class EventLog:
         self.reopen()
 
     def reopen(self) -> None:
-        """Open the log again, after a rotation or a fork into another service."""
+        """Open the log again, after a fork into another service or a rotation."""
         self._close_file()
         self._closed = False
         if self._path is None:
@@ -110,8 +119,8 @@ class EventLog:
         if level <= ERROR and "errno" not in shown:
             shown.update(_errno())
         pid = os.getpid()  # asked each time: services fork
-        if self._descriptor < 0 and self._path is not None and not self._closed:
-            self.reopen()
+        if self._path is not None and not self._closed:
+            self._follow(self._path)
         if self._descriptor >= 0:
             self._append(event, level, pid, shown)
         elif self._path is not None and not self._closed:
@@ -122,6 +131,34 @@ class EventLog:
                 journal_fields(self.service, event, level, line, shown, self._path)
             ):
                 self._say(_SYSLOG_PRIORITY[level], line)
+
+    def _follow(self, path: Path) -> None:
+        """Have the file open that has the name, and not beyond its bound. Two system calls."""
+        if self._descriptor >= 0:
+            mine = os.fstat(self._descriptor)
+            if not _is_at(path, mine):
+                self._close_file()
+            elif 0 < self._bytes_max <= mine.st_size:
+                self._rotate(path)
+        if self._descriptor < 0:
+            self.reopen()
+
+    def _rotate(self, path: Path) -> None:
+        """Rename the full log, unless another process was quicker; one that cannot be goes on."""
+        try:
+            # A description of its own: one that came by a fork shares its lock with the parent.
+            own = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(own, fcntl.LOCK_EX)
+                found = os.fstat(own)
+                if found.st_size >= self._bytes_max and _is_at(path, found):
+                    side_files.calls.rename(str(path), f"{path}.1")
+            finally:
+                os.close(own)
+        except OSError as error:
+            self._refused(f"cannot be renamed at its bound: {error.strerror}")
+            return
+        self._close_file()
 
     def side_files(self, event: Event, fields: dict[str, str | float]) -> None:
         """What base.side_files has to tell."""
@@ -170,6 +207,14 @@ class EventLog:
 
     def _say(self, priority: int, line: str) -> None:
         side_files.say((f"<{priority}>" if self._prefix else "") + line)
+
+
+def _is_at(path: Path, file: os.stat_result) -> bool:
+    """Whether this file has this name."""
+    try:
+        return os.path.samestat(os.stat(path), file)
+    except OSError:
+        return False
 
 
 def human_line(

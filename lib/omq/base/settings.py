@@ -179,6 +179,9 @@ class Settings:
         "longest such pause; a process that lived this long starts again from the shortest")
     event_level: str = _choice("daemons", "REPORT", _LEVELS,
         "most detail that goes to logs/events.log")
+    event_log_bytes_max: int = _number("daemons", 64 * MIB, 0, 1024 * GIB,
+        "logs/events.log is renamed to events.log.1 at this size, in place of the one before; 0: it"
+        " grows without end, or logrotate sees to it")
     event_burst: int = _number("daemons", 10, 1, 100_000,
         "events of one kind and cause told within event_period_s; of more only the number is told")
     event_period_s: int = _number("daemons", 60, 1, 86400,

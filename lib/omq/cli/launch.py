@@ -60,11 +60,13 @@ COMMANDS: Final[dict[str, str]] = {
     "omrequeue": "omq.cli.operate.order_command:requeue",
 }
 
+_SUITE: Final = "omq-suite"
 EXTRAS: Final = {
-    "textual": "top", "pyspark": "spark", "pandas": "spark", "pyarrow": "spark",
-    "matplotlib": "spark",
+    "numpy": _SUITE, "zstandard": _SUITE, "aiosmtpd": _SUITE,
+    "textual": f"{_SUITE}[top]", "pyspark": f"{_SUITE}[spark]", "pandas": f"{_SUITE}[spark]",
+    "pyarrow": f"{_SUITE}[spark]", "matplotlib": f"{_SUITE}[spark]",
 }
-"""Packages that an extra of ours brings."""
+"""Packages that omq-base does without, and what to install for them."""
 
 _REFUSED: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS)
 INTERRUPTED: Final = 130  # what a shell gives for a process that SIGINT ended

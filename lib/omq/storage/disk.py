@@ -35,6 +35,10 @@ DIRECTORY_MODE: Final = modes.DIRECTORY
 IOV_MAX: Final = 1024  # Linux takes no more buffers in one pwritev
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 _SYS_OPENAT2: Final = 437  # the same number on every architecture but alpha
+_KEEP_SIZE: Final = 0x01  # of fallocate(2)
+_PUNCH_HOLE: Final = 0x02
+_LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
+_FALLOCATE: Final = getattr(_LIBRARY, "fallocate64", None) or _LIBRARY.fallocate  # 64-bit offsets
 _RESOLVE: Final = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 _NO_OPENAT2: Final = (errno.ENOSYS, errno.EPERM)
 
@@ -87,6 +91,13 @@ class Disk:
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
+
+    def punch(self, fd: int, offset: int, length: int) -> None:
+        """Give the room of these bytes back; they read as zeros, and the size stays."""
+        mode = _KEEP_SIZE | _PUNCH_HOLE
+        if _FALLOCATE(fd, mode, ctypes.c_int64(offset), ctypes.c_int64(length)):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
     def drop_cache(self, fd: int) -> None:
         """Make later reads of the file come from the disk; only clean pages are dropped."""

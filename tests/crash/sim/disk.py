@@ -318,6 +318,12 @@ class SimDisk(Disk):
         self._ask("truncate", node.path)
         self._resize(node, size)
 
+    def punch(self, fd: int, offset: int, length: int) -> None:
+        """A cut before, in or after it leaves the same bytes if they are zeros: they must be."""
+        node = self._files[fd]
+        self._ask("punch", node.path)
+        assert not any(node.data[offset : offset + length]), "room of bytes that are not zeros"
+
     def drop_cache(self, fd: int) -> None:
         node = self._files[fd]
         if node.shadow is not None:

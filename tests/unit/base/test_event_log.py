@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -138,3 +139,70 @@ def test_reopen_follows_a_rotation(tmp_path: Path) -> None:
 def test_own_keys_are_protected() -> None:
     with pytest.raises(AssertionError):
         EventLog("x", stderr=False).event(events.CHECKPOINT, pid=1)
+
+
+def _events(path: Path) -> list[int]:
+    return [json.loads(line)["n"] for line in path.read_text(encoding="ascii").splitlines()]
+
+
+def test_a_renamed_log_is_left_alone_and_a_new_one_begun(tmp_path: Path) -> None:
+    """As logrotate does it: nobody has to tell the daemons."""
+    path = tmp_path / "events.log"
+    logs = [EventLog(name, path, stderr=False) for name in ("one", "two")]
+    for log in logs:
+        log.event(events.SERVICE_RELOADED, n=1)
+    path.rename(tmp_path / "events.log-old")
+    for log in logs:
+        log.event(events.SERVICE_RELOADED, n=2)
+        log.close()
+    assert _events(tmp_path / "events.log-old") == [1, 1]
+    assert _events(path) == [2, 2]
+
+
+def test_a_full_log_is_renamed_by_one_of_its_writers(tmp_path: Path) -> None:
+    path = tmp_path / "events.log"
+    logs = [EventLog(name, path, stderr=False, bytes_max=1000) for name in ("one", "two")]
+    for number in range(60):
+        logs[number % 2].event(events.SERVICE_RELOADED, n=number)
+    for log in logs:
+        log.close()
+    kept = [*_events(path.with_name("events.log.1")), *_events(path)]
+    assert kept == list(range(kept[0], 60)), "nothing between is lost"
+    assert len(kept) < 60
+    for each in (path, path.with_name("events.log.1")):
+        assert each.stat().st_size < 1000 + 200
+
+
+def test_two_that_find_it_full_rename_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one looked before the first renamed it: the new log must not take .1's place."""
+    path = tmp_path / "events.log"
+    first, second = (EventLog(name, path, stderr=False, bytes_max=100) for name in ("one", "two"))
+    first.event(events.SERVICE_RELOADED, n=1)
+    lock = fcntl.flock
+
+    def late(descriptor: int, what: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        first.event(events.SERVICE_RELOADED, n=2)
+        lock(descriptor, what)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    second.event(events.SERVICE_RELOADED, n=3)
+    assert _events(path.with_name("events.log.1")) == [1]
+    assert _events(path) == [2, 3]
+    first.close()
+    second.close()
+
+
+def test_a_log_that_cannot_be_renamed_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "events.log"
+    path.with_name("events.log.1").mkdir()
+    log = EventLog("one", path, bytes_max=10, stderr=False)
+    for number in range(3):
+        log.event(events.SERVICE_RELOADED, n=number)
+    log.close()
+    assert _events(path) == [0, 1, 2]
+    assert "cannot be renamed at its bound" in capsys.readouterr().err

@@ -4,7 +4,7 @@ Keys: s sorts by the next column, r turns the order, Enter goes into a queue and
 message, e to the queue's readers and Enter there to what one holds, Escape back; h holds, l
 releases, u sends back from POISON (each asks first); p pauses, x ends it. Looking asks the queue
 manager nothing, so it shows a hung one too. The screen needs the package textual
-(`pip install 'omq[top]'`).
+(`pip install 'omq-suite[top]'`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         from omq.cli.look.top_app import TopApp
     except ModuleNotFoundError as error:
         raise ExtraMissing(command="the screen of omtop (not omtop --once)", package=error.name,
-                           extra="top") from error
+                           extra="omq-suite[top]") from error
     return TopApp(location, options.interval, options.sort).run() or Exit.OK
 
 

@@ -1,7 +1,8 @@
 """omoff: turns services off, after a delay if wanted; each finishes the messages in its hands.
 
-A service that is off stays off until omon, omrc or the next start of the instance. NON-STOP ones
-are refused: omshut stops the whole. Exit code 0 when each is stopped, 1 when one is not.
+A service that is off stays off until omon or omrc: under systemd its unit is disabled, so that a
+restart of the target and a reboot leave it off. NON-STOP ones are refused: omshut stops the whole.
+Exit code 0 when each is stopped, 1 when one is not.
 """
 
 from __future__ import annotations

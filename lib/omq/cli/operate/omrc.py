@@ -40,11 +40,21 @@ def main(argv: list[str] | None = None) -> int:
     if not options.embedded:
         return start_units(location, options.reason, nonstop_only=options.nonstop)
     os.umask(modes.UMASK)
+    signals = Signals()
+    signals.install(children=True)  # at once: process 1 gets no signal that it has no handler for
+    try:
+        return _embedded(location, options, signals)
+    finally:
+        signals.restore()
+
+
+def _embedded(location: Location, options: argparse.Namespace, signals: Signals) -> int:
     settings = load_settings(location.conf_dir)
     prepare_spool(location.paths, init=options.init)
     log = EventLog(
         NAME, location.paths.event_log, level=Level[settings.event_level],
         stderr=options.foreground_log or "JOURNAL_STREAM" in os.environ,
+        bytes_max=settings.event_log_bytes_max,
     )  # fmt: skip
     side_files.report_to(log.side_files)
     nursery = Nursery(environment(os.environ), log)
@@ -52,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         nursery.begin()  # it imports while we go on
         note_command(location, f"{NAME} --embedded", options.reason)
         setup = _setup(location, options, Limits.of(settings), nursery)
-        supervisor = Supervisor(setup, Signals(), log, partial(say, NAME))
+        supervisor = Supervisor(setup, signals, log, partial(say, NAME))
         say(NAME, f"starting in {location.paths.root}, configuration from {location.conf_dir}")
         code = supervisor.run()
     say(NAME, "all daemons are stopped")
@@ -75,6 +85,10 @@ def start_units(location: Location, reason: str, *, nonstop_only: bool) -> int:
             systemctl.call(["start", managed.unit(each.name)])
             say(NAME, f"{each.title} is started")
     note_command(location, f"{NAME} -n" if nonstop_only else NAME, reason, len(services))
+    if not nonstop_only:  # also what omoff turned off
+        states = systemctl.enabled(units)
+        if off := [unit for unit, state in zip(units, states, strict=True) if state == "disabled"]:
+            systemctl.call(["enable", *off])
     rest = [managed.drain] if nonstop_only else [managed.target]
     systemctl.call(["start", *rest, *(units if nonstop_only else [])])
     code = Exit.OK

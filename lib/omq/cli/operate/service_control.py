@@ -50,9 +50,12 @@ class SystemdControl:
         unit = self._managed.unit(conf.name)
         systemctl.reset_failed([unit])
         systemctl.call(["start", unit])
+        systemctl.call(["enable", unit])
 
     def off(self, conf: ServiceConf) -> None:
-        systemctl.call(["stop", self._managed.unit(conf.name)])
+        unit = self._managed.unit(conf.name)
+        systemctl.call(["stop", unit])
+        systemctl.call(["disable", unit])  # it stays off when the target starts anew
 
     def reload(self, conf: ServiceConf) -> None:
         systemctl.call(["reload", self._managed.unit(conf.name)])

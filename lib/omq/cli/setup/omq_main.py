@@ -4,6 +4,7 @@
     omq conf      reads the configuration and says what is wrong with it
     omq drain     stops the daemons in order, without systemd's help (omq-drain.service)
     omq service   runs the daemon of a section of services.conf (omq-service@.service)
+    omq package   steps of a distribution's package: pause, configure, remove
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 import omq
-from omq.cli.setup import omq_conf, omq_drain, omq_service, omq_setup
+from omq.cli.setup import omq_conf, omq_drain, omq_package, omq_service, omq_setup
 
 NAME: Final = "omq"
 
@@ -22,6 +23,7 @@ _COMMANDS: Final[dict[str, tuple[Callable[[list[str]], int], str]]] = {
     "setup": (omq_setup.main, "install the systemd units of an instance, or remove them"),
     "conf": (omq_conf.main, "check the configuration"),
     "drain": (omq_drain.main, "stop the daemons in order"),
+    "package": (omq_package.main, "steps of a distribution's package"),
     "service": (omq_service.main, "run the daemon of a section of services.conf"),
 }
 

@@ -13,60 +13,31 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import subprocess
-import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from omq.base.config import load_services, load_settings
-from omq.base.errors import Exit, FileInTheWay, SetupUnfit, SystemctlFailed
+from omq.base.config import load_services
+from omq.base.errors import Exit, FileInTheWay, SystemctlFailed
 from omq.base.names import check_client_name
-from omq.base.paths import conf_of_instance, spool_of_instance
-from omq.base.settings import DEFAULTS
 from omq.cli.common import say, tool_parser
-from omq.cli.launch import COMMANDS
-from omq.cli.setup import setup_checks, setup_files, setup_groups
-from omq.cli.setup.setup_files import Found, Planned
-from omq.ipc.serving.admission import descriptors_needed
+from omq.cli.setup import setup_checks, setup_files, setup_groups, setup_ports
+from omq.cli.setup.setup_files import Found
+from omq.cli.setup.setup_job import USER, Job, apply_folders, disabled, enabled, job_of
 from omq.services.supervise import systemctl
-from omq.services.supervise.daemon_plan import is_core
-from omq.services.supervise.unit_files import (
-    MSGMNB,
-    UNIT_DIR,
-    UnitValues,
-    base_name,
-    render_all,
-    target,
-    unit_of,
-)
+from omq.services.supervise.unit_files import MSGMNB, UNIT_DIR, installed, packaged, target
 from omq.storage import durable
 
 NAME: Final = "omq setup"
-LINKS: Final = Path("/usr/local/bin")
-_TIMERS: Final = {"archive": "omq-archive", "check": "omqcheck"}
-"""Timers and the programs that they run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is to be installed."""
-
-    values: UnitValues
-    plan: tuple[Planned, ...]
-    links: tuple[tuple[Path, Path], ...]  # from, to
-
-    @property
-    def instance(self) -> str | None:
-        return self.values.instance
-
 
 def main(argv: list[str]) -> int:
     """The command; its exit code."""
     options = _parser().parse_args(argv)
-    job = _job(options)
+    job = job_of(options.instance, options.user,
+                 by_defaults=options.remove or options.stage is not None)
+    if options.stage is not None:
+        return _stage(job, options.stage)
     if options.remove:
         setup_checks.check_root()
         return _remove(job, force=options.force, dry_run=options.dry_run)
@@ -79,38 +50,6 @@ def main(argv: list[str]) -> int:
         return Exit.OK
     _install(job)
     return Exit.OK
-
-
-def _job(options: argparse.Namespace) -> Job:
-    # Not resolved: the path into a virtual environment is what makes it one.
-    python = Path(sys.executable)
-    prefix, base = Path(sys.prefix), Path(sys.base_prefix)
-    exec_paths = tuple(
-        path for path in dict.fromkeys((prefix, base)) if path not in (Path("/usr"), Path("/"))
-    )
-    values = UnitValues(
-        instance=options.instance, user=options.user, group=setup_checks.group_of(options.user),
-        python=python, exec_paths=exec_paths, spool=spool_of_instance(options.instance),
-        conf=conf_of_instance(options.instance), open_files=_open_files(options),
-    )  # fmt: skip
-    files = render_all(values)
-    plan = [setup_files.judge(path, setup_files.stamped(text)) for path, text in files.items()]
-    return Job(values, tuple(plan), tuple(_links(prefix)))
-
-
-def _open_files(options: argparse.Namespace) -> int:
-    """What queue.manager needs (ipc.serving.admission). To remove the units nothing of this
-    matters."""
-    conf = conf_of_instance(options.instance)
-    settings = load_settings(conf) if conf.is_dir() and not options.remove else DEFAULTS
-    return descriptors_needed(settings.clients_max, settings.callers_max)
-
-
-def _links(prefix: Path) -> list[tuple[Path, Path]]:
-    """Commands for people, where their shell finds them; daemons have a dot in their name."""
-    own = [prefix / "bin" / name for name in COMMANDS if "." not in name]
-    inside = prefix in (Path("/usr"), Path("/usr/local"))
-    return [] if inside else [(LINKS / path.name, path) for path in own if path.exists()]
 
 
 def _check(job: Job) -> None:
@@ -143,7 +82,7 @@ def _show(job: Job) -> None:
     moved = setup_groups.to_move(values.conf, values.user, values.group)
     if moved is not None:
         print(f"{'groups':<10} {values.conf}/omq.conf, new clients: {' '.join(moved) or 'none'}")
-    print(f"would enable: {' '.join(_enabled(job))}")
+    print(f"would enable: {' '.join(enabled(job))}")
 
 
 def _install(job: Job) -> None:
@@ -154,48 +93,43 @@ def _install(job: Job) -> None:
         # As they are removed: the outer one last, thus noted first.
         folders = (job.values.spool, job.values.conf, job.values.conf / "readers")
         setup_files.forget_new_folders(folders, undo)
-        name = f"{base_name(job.instance)}.conf"
-        _run(["systemd-sysusers", f"/etc/sysusers.d/{name}"])
-        _run(["systemd-tmpfiles", "--create", f"/etc/tmpfiles.d/{name}"])
-        _run(["/lib/systemd/systemd-sysctl", f"/etc/sysctl.d/60-{name}"])
+        apply_folders(job)
         setup_checks.check_sysctl("msgmnb", MSGMNB)
+        port = setup_ports.port_for(job.instance)
         setup_groups.write_conf(job.values.conf, job.values.user, job.values.group,
-                                partial(say, NAME), undo)
+                                partial(say, NAME), undo, port)
         systemctl.call(["daemon-reload"])
         new = [each.path.name for each in job.plan
                if each.found is Found.NOTHING and each.path.parent == UNIT_DIR]
         undo.callback(_quietly, ["disable", *new])
-        systemctl.call(["enable", *_enabled(job)])
+        # What is new, and services without a unit of their own. What was turned off stays off.
+        wanted = [unit for unit in enabled(job) if unit in new or "@" in unit]
+        if wanted:
+            systemctl.call(["enable", *wanted])
         undo.pop_all()
-    disabled = _disabled(job)
-    if disabled:
-        systemctl.call(["disable", *disabled])
+    _say_off(job)
+    for text in setup_ports.clashes(job.instance):
+        say(NAME, text)
+    if units := disabled(job):
+        systemctl.call(["disable", *units])
     changed = sum(each.found is not Found.SAME for each in job.plan)
     say(NAME, f"{changed} of {len(job.plan)} files written; spool {job.values.spool},"
               f" configuration {job.values.conf}")
     say(NAME, f"start it with: systemctl start {target(job.instance)}")
 
 
+def _say_off(job: Job) -> None:
+    """What should run and was turned off."""
+    units = enabled(job)
+    for unit, state in zip(units, systemctl.enabled(units), strict=True):
+        if state == "disabled":
+            say(NAME, f"{unit} has been turned off and stays off: omon, or systemctl enable")
+
+
 def _quietly(words: list[str]) -> None:
     """Part of taking back: a failure here would hide the one that is told."""
     with contextlib.suppress(SystemctlFailed):
         systemctl.call(words)
-
-
-def _enabled(job: Job) -> list[str]:
-    """The units that come up with the machine."""
-    prefix = base_name(job.instance)
-    services = load_services(job.values.conf if job.values.conf.is_dir() else None).values()
-    wanted = [unit_of(each.name, job.instance) for each in services
-              if each.enabled or is_core(each)]
-    timers = [f"{prefix}-{timer}.timer" for timer, tool in _TIMERS.items() if tool in COMMANDS]
-    return [target(job.instance), f"{prefix}-drain.service", *wanted, *timers]
-
-
-def _disabled(job: Job) -> list[str]:
-    services = load_services(job.values.conf if job.values.conf.is_dir() else None).values()
-    return [unit_of(each.name, job.instance) for each in services
-            if not each.enabled and not is_core(each)]
 
 
 def _remove(job: Job, *, force: bool, dry_run: bool) -> int:
@@ -209,10 +143,12 @@ def _remove(job: Job, *, force: bool, dry_run: bool) -> int:
     if not units:
         say(NAME, f"{target(job.instance)} is not installed")
         return Exit.NO
-    systemctl.call(["stop", target(job.instance), f"{base_name(job.instance)}-*.timer"])
+    # Named one by one: a glob omq-*.timer would be that of every other instance, too.
+    timers = [unit for unit in units if unit.endswith(".timer")]
+    systemctl.call(["stop", target(job.instance), *timers])
     systemctl.call(["disable", *units])
     removed, kept = setup_files.remove(job.plan, force=force)
-    others = any(UNIT_DIR.glob("omq*.target"))
+    others = installed()
     for link, goal in job.links:
         if not others and link.is_symlink() and link.readlink() == goal:
             durable.unlink(link)
@@ -224,11 +160,16 @@ def _remove(job: Job, *, force: bool, dry_run: bool) -> int:
     return Exit.OK
 
 
-def _run(command: list[str]) -> None:
-    result = subprocess.run(command, check=False, capture_output=True, text=True)
-    if result.returncode:
-        raise SetupUnfit(reason=f"{command[0]} says: {result.stderr.strip()}",
-                         advice="mend it and run omq setup again (a user that was made stays)")
+def _stage(job: Job, root: Path) -> int:
+    """The files as a package has them, below `root`; nothing else is looked at or done."""
+    for each in job.plan:
+        path = root / packaged(each.path).relative_to("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(each.data.partition(b"\n")[2])  # without the stamp: the package owns it
+    conf = root / job.values.conf.relative_to("/")
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "omq.conf").write_text(setup_groups.first_conf(job.values.user), encoding="ascii")
+    return Exit.OK
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -239,10 +180,12 @@ def _parser() -> argparse.ArgumentParser:
         omq setup --instance test --remove
         """)
     add = parser.add_argument
-    add("--user", default="omq", type=check_client_name,
+    add("--user", default=USER, type=check_client_name,
         help="the system user of the daemons (default omq; made if there is none)")
     add("--dry-run", action="store_true", help="say what would be done, and do nothing")
     add("--remove", action="store_true",
         help="stop the instance and take its units away; spool and configuration stay")
+    add("--stage", type=Path, metavar="DIR",
+        help="for who makes a package: write the files below DIR, into usr/lib; nothing else")
     add("--force", action="store_true", help="replace files that were edited or are not ours")
     return parser

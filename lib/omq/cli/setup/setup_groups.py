@@ -40,8 +40,13 @@ def operators_of(user: str) -> str:
     return f"{user}-operators"
 
 
-def first_conf(user: str) -> str:
-    """The omq.conf of a new installation."""
+def first_conf(user: str, port: int | None = None) -> str:
+    """The omq.conf of a new installation; `port`: of its SMTP server, if not the default one."""
+    mail = "" if port is None else f"""\
+[mail]
+# One that no other instance of this machine has.
+smtp_listen_port = {port}
+"""
     return f"""\
 # What is otherwise on this machine; every key with its default and its reason is printed by:
 #   python -m omq.base.settings_file
@@ -52,7 +57,7 @@ request_queue_bytes = {REQUEST_QUEUE_BYTES}
 clients_group = {clients_of(user)}
 # Who may look at the queues with omqdump, omtop, omqwhy ...; bodies stay closed to them.
 operators_group = {operators_of(user)}
-"""
+{mail}"""
 
 
 def with_groups(text: str, user: str) -> str:
@@ -76,13 +81,13 @@ def to_move(conf: Path, user: str, group: str) -> list[str] | None:
         return []
 
 
-def write_conf(conf: Path, user: str, group: str, tell: Callable[[str], None], undo: ExitStack
-               ) -> None:
+def write_conf(conf: Path, user: str, group: str, tell: Callable[[str], None], undo: ExitStack,
+               port: int | None = None) -> None:
     """Name the groups in omq.conf, and move members; `tell` hears what was done."""
     path = conf / "omq.conf"
     members = to_move(conf, user, group)
     if not path.exists():
-        replace_file(path, first_conf(user).encode("ascii"))
+        replace_file(path, first_conf(user, port).encode("ascii"))
         undo.callback(durable.unlink, path)
     elif members is not None:
         before = read_file(path, CONF_FILE_BYTES_MAX)

@@ -131,7 +131,8 @@ def daemon_options(
     # Under systemd stderr is the journal. Elsewhere it is somebody's terminal: only on request.
     to_stderr = options.foreground_log or "JOURNAL_STREAM" in os.environ
     log = EventLog(
-        program, location.paths.event_log, level=Level[settings.event_level], stderr=to_stderr
+        program, location.paths.event_log, level=Level[settings.event_level], stderr=to_stderr,
+        bytes_max=settings.event_log_bytes_max,
     )
     side_files.report_to(log.side_files)
     pid_file.claim(own)

@@ -53,6 +53,7 @@ from omq.services.manager.queue_rules import rules_from
 from omq.storage import poolctrl, segment, spool
 from omq.storage.files import File
 from omq.storage.journal import JournalWriter
+from omq.storage.journal_rest import give_back
 from omq.storage.payloads import PayloadReader
 from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator
@@ -128,6 +129,7 @@ def build(context: DaemonContext) -> Parts:
     settle_changes(paths, pool, dict.fromkeys(loaded.duplicates))
     pool.close()
     writer = _epoch(core, context, recovered, info.uuid)
+    give_back(paths, recovered.journal)
     engine = Engine(core, Statistics(core.t, settings.load_sample_period_s, core.mono_ns))
     known = {name: number for number, name in recovered.queues.items()}
     _define(engine, core, rules_from(queues, known, settings))

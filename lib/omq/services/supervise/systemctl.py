@@ -9,6 +9,7 @@ Errors: SystemctlFailed, with the last line that systemctl said; NoPermission.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,13 @@ from omq.base.names import escape
 from omq.base.paths import SpoolPaths, spool_of_instance
 from omq.services.daemon.process import identify
 from omq.services.daemon.run_state import ProcessState, State
-from omq.services.supervise.unit_files import UNIT_DIR, base_name, target, unit_of
+from omq.services.supervise.unit_files import (
+    PACKAGE_UNIT_DIR,
+    UNIT_DIR,
+    base_name,
+    target,
+    unit_of,
+)
 
 BOOTED: Final = Path("/run/systemd/system")
 """Exists exactly when systemd is the init (sd_booted(3))."""
@@ -92,7 +99,7 @@ def managed(paths: SpoolPaths) -> Managed | None:
         instance = paths.root.name.removeprefix(f"{plain.name}-")
     else:
         return None
-    known = (UNIT_DIR / target(instance), Path("/usr/lib/systemd/system") / target(instance))
+    known = (UNIT_DIR / target(instance), PACKAGE_UNIT_DIR / target(instance))
     return Managed(instance) if any(path.exists() for path in known) else None
 
 
@@ -125,9 +132,21 @@ def _state(block: str) -> UnitState:
     )
 
 
+def enabled(units: Sequence[str]) -> list[str]:
+    """`enabled`, `disabled`, `static` ... of each; `` for one that is not installed."""
+    if not units:
+        return []
+    text = call(["show", "--property=Id,UnitFileState", *units])
+    return [re.findall(r"^UnitFileState=(.*)$", block, re.MULTILINE)[0]
+            for block in text.strip().split("\n\n")]
+
+
 def reset_failed(units: Iterable[str]) -> None:
     """Forget failures and counted starts: else a unit that was started often is refused."""
-    call(["reset-failed", *units])
+    listed = call(["list-units", "--all", "--plain", "--no-legend", *units])
+    loaded = [line.split()[0] for line in listed.splitlines() if line.strip()]
+    if loaded:  # of others, which are off and were forgotten, there is nothing to forget
+        call(["reset-failed", *loaded])
 
 
 def call(words: Sequence[str], unit: str = "") -> str:

@@ -20,6 +20,8 @@ from typing import Final
 from omq.base.paths import shipped_units
 
 UNIT_DIR: Final = Path("/etc/systemd/system")
+PACKAGE_UNIT_DIR: Final = Path("/usr/lib/systemd/system")
+"""Where the units of the default instance lie when a package of the distribution brings them."""
 MSGMNB: Final = 4 * 1024 * 1024
 """kernel.msgmnb as installed: room for the requests of 10,000 clients, four times over."""
 
@@ -29,7 +31,7 @@ _OWN_UNITS: Final = {
 }  # fmt: skip
 """Services of the shipped services.conf, whose units have names of their own."""
 
-_FOLDERS: Final = ("sysusers.d", "tmpfiles.d", "sysctl.d")
+_FOLDERS: Final = ("sysusers.d", "tmpfiles.d", "sysctl.d", "logrotate.d")
 _TEMPLATES: Final = ("*.target", "*.service", "*.timer")
 _WORD: Final = re.compile(r"@([A-Z]+)@")
 _INCLUDE: Final = re.compile(r"^@([a-z-]+)@$", re.MULTILINE)
@@ -52,6 +54,7 @@ class UnitValues:
         """The replacements, by word."""
         return {
             "NAME": base_name(self.instance),
+            "SLICE": slice_of(self.instance),
             "OF": f" (instance {self.instance})" if self.instance else "",
             "USER": self.user,
             "GROUP": self.group,
@@ -70,6 +73,13 @@ def base_name(instance: str | None) -> str:
     return f"omq-{instance}" if instance else "omq"
 
 
+def slice_of(instance: str | None) -> str:
+    """The slice of its daemons, below that of all instances; a dash would be one level more."""
+    if instance is None:
+        return "system-omq.slice"
+    return "system-omq-{}.slice".format(instance.replace("-", "\\x2d"))
+
+
 def target(instance: str | None) -> str:
     """The unit that stands for the whole instance."""
     return f"{base_name(instance)}.target"
@@ -84,6 +94,27 @@ def unit_of(service: str, instance: str | None) -> str:
 def has_own_unit(service: str) -> bool:
     """Whether a service's unit is not an instance of the template omq-service@."""
     return service in _OWN_UNITS
+
+
+def installed() -> list[str | None]:
+    """Instances with units on this machine: the default one (None) first, the others by name."""
+    found: set[str] = set()
+    for folder in (UNIT_DIR, PACKAGE_UNIT_DIR):
+        for unit in folder.glob("omq*.target"):
+            base = unit.name.removesuffix(".target")
+            if base == "omq" or (base.startswith("omq-")
+                                 and (folder / f"{base}-queue-manager.service").exists()):
+                found.add(base.removeprefix("omq").removeprefix("-"))
+    return [name or None for name in sorted(found)]
+
+
+def packaged(path: Path) -> Path:
+    """Where a package has the file that `omq setup` would put at `path`."""
+    if path.parent == UNIT_DIR:
+        return PACKAGE_UNIT_DIR / path.name
+    if path.parent.name == "logrotate.d":
+        return path
+    return Path("/usr/lib") / path.relative_to("/etc")
 
 
 def render_all(values: UnitValues, source: Path | None = None) -> dict[Path, str]:

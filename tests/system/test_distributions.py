@@ -1,0 +1,121 @@
+"""What is published can be installed: both wheels and the source distribution, in fresh environments.
+
+A client's environment has omq-base alone: it puts and takes messages of an instance that another
+environment runs, and says what is missing for the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omq.base.errors import Exit
+from omqtest.child import Child
+from tests.process.processes import popen
+from tests.system.conftest import SYSTEM_PYTHON
+from tests.tidy.tree import ROOT
+
+END_S = 300
+NOT_PUBLISHED = (".gitignore",)
+BACKEND = "import sys, setuptools.build_meta as made; made.build_sdist(sys.argv[1])"
+
+
+def _run(*words: object, code: int = 0, cwd: Path | None = None, given: str = "") -> str:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("OMQ_")}
+    result = subprocess.run([str(word) for word in words], check=False, cwd=cwd, input=given,
+                            env=environ, capture_output=True, text=True, timeout=END_S)
+    assert result.returncode == code, f"{words}: {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout + result.stderr
+
+
+def _environment(folder: Path, wheels: Path, *what: str) -> Path:
+    """A fresh one with these distributions; its folder of programs."""
+    _run(SYSTEM_PYTHON, "-m", "venv", folder)
+    _run(folder / "bin/pip", "install", "--quiet", "--no-index", "--find-links", wheels, *what)
+    _run(folder / "bin/pip", "check")
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def client(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _environment(tmp_path_factory.mktemp("client") / "venv", wheels, "omq-base")
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Path]:
+    """Of a queue manager that the tests' own environment runs."""
+    root = tmp_path / "spool"
+    (root / "conf").mkdir(parents=True)
+    (root / "conf/queues.conf").write_text("[*]\n\n[ORDERS]\n", encoding="ascii")
+    (root / "conf/omq.conf").write_text(
+        "[index]\nmessages_max = 1000\nqueue_entries_max = 1000\n[journal]\njournal_file_bytes ="
+        " 4 MiB\nblock_bytes_max = 1 MiB\n[store]\ndisk_reserve_bytes = 0\n", encoding="ascii")
+    manager: Child = popen("queue.manager", ["--spool", str(root), "--create"],
+                           output=tmp_path / "output")
+    yield root
+    manager.terminate()
+    assert manager.wait(float(END_S)) == 0
+
+
+def test_a_client_puts_and_takes_without_numpy(client: Path, spool: Path) -> None:
+    names = _run(client / "pip", "list")
+    assert not [name for name in ("numpy", "zstandard", "aiosmtpd") if name in names], names
+    _run(client / "python", "-c", "import omq\n"
+         f"with omq.connect(spool={str(spool)!r}, name='client', timeout_s=60) as connection:\n"
+         "    connection.put('ORDERS', b'one')\n"
+         "    with connection.reader('ORDERS') as reader:\n"
+         "        (message,) = reader.next(timeout_s=60)\n"
+         "        assert message.body == b'one'\n"
+         "        message.done()\n")
+    _run(client / "omsend", "--spool", spool, "ORDERS", given="two")
+    assert "two" in _run(client / "omread", "--spool", spool, "ORDERS", "--count", "1", "--", "cat")
+    said = _run(client / "omstat", "--spool", spool, "-a", code=Exit.UNAVAILABLE)
+    assert "numpy is not installed" in said and "pip install 'omq-suite'" in said
+
+
+def test_the_suite_brings_the_rest(wheels: Path, tmp_path: Path) -> None:
+    programs = _environment(tmp_path / "venv", wheels, "omq-suite")
+    for name in ("omqdump", "queue.manager", "smtp.server", "omqrecover", "omq-archive", "omstat"):
+        assert "usage" in _run(programs / name, "--help")
+    _run(programs / "python", "-W", "error", "-c", "import omq.services.mail.smtp_session,"
+         " omq.storage.archive, omq.core.load.rebuild, omqdump.main, omqtest.main")
+    said = _run(programs / "pip", "show", "omq-suite", "omq-base")
+    assert said.count("License-Expression: Apache-2.0") == 2 or said.count("Apache-2.0") == 2
+
+
+def test_the_source_distribution_is_complete(tmp_path: Path) -> None:
+    """It has every file of the repository, and a wheel made of it has every file of one made here."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no repository: this is a source distribution already")
+    listed = _run("git", "-c", "safe.directory=*", "ls-files", cwd=ROOT).splitlines()
+    names = [name for name in listed if (ROOT / name).exists()]
+    tree = tmp_path / "tree"
+    for name in names:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    _run(sys.executable, "-c", BACKEND, tmp_path, cwd=tree)
+    (archive,) = tmp_path.glob("omq_base-*.tar.gz")
+    with tarfile.open(archive) as packed:
+        found = {name.partition("/")[2] for name in packed.getnames()}
+        packed.extractall(tmp_path / "unpacked", filter="data")
+    missing = [name for name in names if name not in found and name not in NOT_PUBLISHED]
+    assert missing == []
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    wheels = []
+    for place, source in (("here", tree), ("there", unpacked)):
+        _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps",
+             "--wheel-dir", tmp_path / place, source)
+        (wheel,) = (tmp_path / place).glob("*.whl")
+        with zipfile.ZipFile(wheel) as packed_wheel:
+            wheels.append(sorted(packed_wheel.namelist()))
+    assert wheels[0] == wheels[1]
+    assert "omq/units/logrotate.d/omq" in wheels[0]
+    assert any(name.endswith("licenses/LICENSE") for name in wheels[0])
