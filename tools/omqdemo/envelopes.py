@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass
 
 from omqdemo.mails import (
+    LOCAL_DOMAIN,
     LOCAL_USERS,
     REMOTE_DOMAINS,
     REMOTE_USERS,
@@ -73,7 +74,8 @@ def _recipients(rng: random.Random) -> list[str]:
     wanted = rng.randint(low, high)
     chosen: dict[str, None] = {}
     if rng.random() < _UNKNOWN_RECIPIENT_SHARE:
-        chosen[local_address(rng.choice(UNKNOWN_USERS))] = None
+        domain = rng.choice((LOCAL_DOMAIN, *REMOTE_DOMAINS))
+        chosen[f"{rng.choice(UNKNOWN_USERS)}@{domain}"] = None
     while len(chosen) < wanted:
         local = rng.random() < _LOCAL_RECIPIENT_SHARE
         address = local_address(rng.choice(LOCAL_USERS)) if local else _remote_address(rng)

@@ -30,7 +30,8 @@ LOCAL_USERS = (
     "lukas", "maria", "nils", "olga", "paul", "rosa", "stefan", "tina", "ulrich", "vera", "walter",
 )  # fmt: skip
 REMOTE_USERS = ("abel", "baker", "cole", "dora", "ellis", "fay", "grant", "hope", "info", "jude")
-# Users that no mailbox exists for: their mail must come back as a report (RFC 3464).
+# Users that no mailbox exists for. The local ones are refused at once; the sink refuses the remote
+# ones, and their mail must come back as a report (RFC 3464).
 UNKNOWN_USERS = ("moved.away", "no.such.user", "typo")
 
 ID_HEADER = b"X-Demo-Id"
@@ -128,9 +129,9 @@ def is_local(address: str) -> bool:
 
 
 def is_unknown(address: str) -> bool:
-    """Whether the address is local but no mailbox exists for it."""
+    """Whether no mailbox exists for the address, here or at the sink."""
     user = address.rpartition("@")[0].lower()
-    return is_local(address) and user not in LOCAL_USERS
+    return user in UNKNOWN_USERS or (is_local(address) and user not in LOCAL_USERS)
 
 
 def local_address(user: str) -> str:

@@ -28,12 +28,14 @@ from pathlib import Path
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from omq.base.settings import DEFAULTS
+from omqdemo.mails import is_unknown
 
 LATER_SHARE = 0.01  # of recipients, and again of messages: seldom enough to stay a demo of speed
 _START_WAIT_S = 30.0  # a new Python process with aiosmtpd; a loaded machine takes seconds
 _STOP_WAIT_S = 10.0
 _LINE_BYTES_MAX = 2 * DEFAULTS.smtp_line_bytes_max
 _LATER = "451 4.7.1 try again in a moment"
+_NEVER = "550 5.1.1 no such user"
 
 
 class SinkError(Exception):
@@ -65,7 +67,9 @@ class SinkHandler:
         address: str,
         rcpt_options: list[str],
     ) -> str:
-        """Accept the recipient, or refuse it for the moment."""
+        """Accept the recipient, or refuse it for the moment, or for good."""
+        if is_unknown(address):
+            return _NEVER
         if self.rng.random() < self.later_share:
             return _LATER
         envelope.rcpt_tos.append(address)

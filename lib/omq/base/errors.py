@@ -563,3 +563,9 @@ def from_status(status: int, fields: dict[str, Any]) -> OmqError:
     if error is None or error is OmqError:
         return OmqError(text=f"status {status}: {fields}")
     return error(**fields)
+
+
+REFUSALS: tuple[type[OmqError], ...] = (
+    BadRequest, BadPriority, BadProperty, NoAuthority, UnknownQueue, PutInhibited, QueueFull,
+    IndexFull, SpoolFull, MessageTooLong)
+"""The manager answered, nothing was done, and the connection is good: an error of one message."""

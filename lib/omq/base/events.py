@@ -97,6 +97,10 @@ BLOCK_QUARANTINED = _event(1312, "Damaged journal block set aside in quarantine"
 RECORD_QUARANTINED = _event(1313, "Damaged record set aside in quarantine")
 SEQUENCE_GAP = _event(1315, "Log sequence numbers are missing in the journal")
 
+# 1340: services and mail
+DISPOSITION_REFUSED = _event(1340, "What was to become of a message was refused; it waits")
+REPORTS_WAIT = _event(1341, "Too many non-delivery reports: the others wait")
+
 # 1400: journal, pool, store
 JOURNAL_RETIRED = _event(1402, "Journal file retired")
 JOURNAL_ARCHIVED = _event(1404, "Journal file archived")

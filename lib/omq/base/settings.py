@@ -1,8 +1,9 @@
 """omq.conf: every key with its default, its allowed range and its reason, in ONE table.
 
-The table is the dataclass below: a field is a key, its name ends in the unit, and its metadata
-holds section, range and reason. `Settings()` is the default configuration. conf/omq.conf is checked
-against this table by tests/tidy and printed from it by `python -m omq.base.settings_file`.
+The table is the dataclass below, with the mail keys of omq.base.settings_mail: a field is a key,
+its name ends in the unit, and its metadata holds section, range and reason. `Settings()` is the
+default configuration. conf/omq.conf is checked against this table by tests/tidy and printed from it
+by `python -m omq.base.settings_file`.
 
 Errors: ConfigError with file, line, key and what is allowed (omq.base.settings_file, which reads
 it).
@@ -10,59 +11,26 @@ it).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Final
 
 from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, DEDUPE_CLIENTS_MAX, GIB, KIB, MIB
+from omq.base.settings_key import METADATA, YEAR_S, Key
+from omq.base.settings_key import choice as _choice
+from omq.base.settings_key import flag as _flag
+from omq.base.settings_key import number as _number
+from omq.base.settings_key import text as _text
+from omq.base.settings_mail import MailSettings
 
-YEAR_S: Final = 366 * 86400
-_METADATA: Final = "omq"
+__all__ = ["DEFAULTS", "KEYS", "YEAR_S", "Key", "Settings"]
 
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What the table says about one key, apart from its default."""
-
-    section: str
-    reason: str
-    low: int = 0
-    high: int = 0
-    choices: tuple[str, ...] = ()
-    pattern: str = ""
-    rule: str = ""  # `pattern` in words
-
-
-def _number(section: str, default: int, low: int, high: int, reason: str) -> int:
-    key = Key(section, reason, low=low, high=high)
-    return field(default=default, metadata={_METADATA: key})
-
-
-def _flag(section: str, reason: str, *, default: bool) -> bool:
-    return field(default=default, metadata={_METADATA: Key(section, reason)})
-
-
-def _choice(section: str, default: str, choices: tuple[str, ...], reason: str) -> str:
-    return field(default=default, metadata={_METADATA: Key(section, reason, choices=choices)})
-
-
-def _text(section: str, default: str, pattern: str, rule: str, reason: str) -> str:
-    key = Key(section, reason, pattern=pattern, rule=rule)
-    return field(default=default, metadata={_METADATA: key})
-
-
-_HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
-_HOST_RULE: Final = "a host name or address"
-_NETWORKS: Final = r"[0-9a-fA-F.:/]+( +[0-9a-fA-F.:/]+)*"
-_NETWORKS_RULE: Final = "networks like 192.0.2.0/24 or 2001:db8::/32, separated by spaces"
-_NAME: Final = r"([A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*)?"
 _GROUP: Final = r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?"
 _GROUP_RULE: Final = "the name or number of a group of this host, or nothing"
 _LEVELS: Final = ("FATAL", "ERROR", "WARNING", "REPORT", "TRACE")
-_OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_\[\]-]{1,255})?"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(MailSettings):
     """One field per key of omq.conf; see the metadata for what each is for."""
 
     # fmt: off
@@ -161,6 +129,8 @@ class Settings:
     reader_wait_s: int = _number("ipc", 30, 1, 3600,
         "how long a reader without messages waits before it asks again (its idle work runs then)")
 
+    reader_refused_retry_s: int = _number("daemons", 10, 1, 86400,
+        "pause of a message whose next queue is full, inhibited or too short for it")
     load_sample_period_s: int = _number("daemons", 5, 1, 60,
         "how often the load averages take a sample (the original's period)")
     manager_nice: int = _number("daemons", 0, -20, 0,
@@ -195,72 +165,10 @@ class Settings:
     qm_dont_read_messages_at_start: bool = _flag("daemons",
         "start without the messages of the pool, which stay there: when the pool must be looked at",
         default=False)
-
-    hostname: str = _text("mail", "", _NAME, "a host name",
-        "name of this host in mail; empty: the system's own")
-    smtp_listen_host: str = _text("mail", "127.0.0.1", _HOST, _HOST_RULE,
-        "address that smtp.server listens on; loopback: mail of this host's own programs only")
-    smtp_listen_port: int = _number("mail", 2525, 0, 65535,
-        "port of smtp.server; 25 needs a privilege, 0: any free one (in run/, for tests)")
-    smtp_message_bytes_max: int = _number("mail", 32 * MIB, 1 * KIB, BODY_BYTES_MAX,
-        "largest message, announced by SIZE; not above body_bytes_max")
-    smtp_recipients_max: int = _number("mail", 1000, 100, 10_000,
-        "recipients of one message (RFC 5321 4.5.3.1.8 asks for 100 at least)")
-    smtp_sessions_max: int = _number("mail", 100, 1, 10_000,
-        "sessions at once; one more is told to come back later")
-    smtp_idle_timeout_s: int = _number("mail", 300, 1, 3600,
-        "a session that says nothing this long is closed (RFC 5321 4.5.3.2.7)")
-    smtp_line_bytes_max: int = _number("mail", 64 * KIB, 1001, 1 * MIB,
-        "longest line; RFC 5321 4.5.3.1.6 asks for 1000 bytes, real mail has longer ones")
-    smtp_bare_newline: str = _choice("mail", "accept", ("accept", "refuse"),
-        "a CR or LF alone, which RFC 5321 2.3.8 forbids: kept as it is, or the message is refused")
-    smtp_relay_networks: str = _text("mail", "127.0.0.0/8 ::1/128", _NETWORKS, _NETWORKS_RULE,
-        "who may send to other hosts; others reach the domains and aliases of routes.conf only")
-    smtp_workers: int = _number("mail", 8, 1, 100,
-        "puts at once, each over a connection of its own; the manager syncs them together")
-    mail_header_scan_bytes: int = _number("mail", 1 * MIB, 4 * KIB, 64 * MIB,
-        "how far into a message its header is looked for: bounds the work on a hostile one")
-    maildir_root: str = _text("mail", "", r"(/[^\s]*)?", "an absolute path without spaces",
-        "folder with one Maildir per local user; empty: mail/ in the spool")
-    maildir_create: bool = _flag("mail",
-        "make the Maildir of a user at the first message; no: only users who have one get mail",
-        default=True)
-    local_retry_s: int = _number("mail", 300, 1, 86400,
-        "pause before a mailbox that could not be written is tried again")
-    local_expiry_s: int = _number("mail", 5 * 86400, 60, YEAR_S,
-        "after this the sender gets a report, as for remote mail")
-    unix_smarthost: str = _text("mail", "", _OPTIONAL_HOST, "host or host:port, or nothing",
-        "where unix.out sends mail for domains without a peer in routes.conf; empty: nowhere")
-    unix_port: int = _number("mail", 25, 1, 65535,
-        "port of a peer that is named without one")
-    unix_connection_messages_max: int = _number("mail", 100, 1, 10_000,
-        "messages sent over one connection before it is closed, so that peers can balance")
-    unix_connect_timeout_s: int = _number("mail", 30, 1, 600,
-        "time to reach a peer")
-    unix_reply_timeout_s: int = _number("mail", 300, 1, 1800,
-        "time that a peer has for an answer to a command (RFC 5321 4.5.3.2: 5 minutes)")
-    unix_data_timeout_s: int = _number("mail", 600, 1, 3600,
-        "time for sending a text and for the answer to it (RFC 5321 4.5.3.2.6: 10 minutes)")
-    unix_recipients_max: int = _number("mail", 100, 1, 1000,
-        "recipients of one transaction; every host must take 100 (RFC 5321 4.5.3.1.8)")
-    unix_connections_max: int = _number("mail", 20, 1, 1000,
-        "connections that one reader keeps open; beyond it the longest unused one is closed")
-    unix_retry_step_s: int = _number("mail", 60, 1, 86400,
-        "the n-th retry comes n times this after the one before it")
-    unix_retry_max_s: int = _number("mail", 3600, 1, 86400,
-        "longest pause between retries")
-    unix_retry_expiry_s: int = _number("mail", 5 * 86400, 60, YEAR_S,
-        "after this the sender gets a report (RFC 5321 4.5.4.1: 4 to 5 days)")
-    postmaster: str = _text("mail", "postmaster", r"[^\s<>]{1,254}", "a mail address",
-        "who is named in reports; without @ it is at this host")
-    report_original: str = _choice("mail", "headers", ("headers", "full"),
-        "how much of the message a report returns (RFC 3464)")
-    report_bytes_max: int = _number("mail", 64 * KIB, 1 * KIB, 16 * MIB,
-        "most bytes of the message that a report returns; a larger one is cut to its header")
     # fmt: on
 
 
-KEYS: Final[dict[str, Key]] = {item.name: item.metadata[_METADATA] for item in fields(Settings)}
+KEYS: Final[dict[str, Key]] = {item.name: item.metadata[METADATA] for item in fields(Settings)}
 """The table by key, in the order of the file."""
 
 DEFAULTS: Final = Settings()

@@ -114,6 +114,8 @@ def contradiction(settings: Settings) -> tuple[str, str, str] | None:
         *_at_least(settings, "channel_bytes", request, "body in the journal, and properties"),
         *_at_least(settings, "queue_entries_max", settings.messages_max, "messages_max"),
         *_at_least(settings, "body_bytes_max", settings.smtp_message_bytes_max, "the SMTP limit"),
+        *_at_least(settings, "smtp_memory_bytes_max", 2 * settings.smtp_message_bytes_max,
+                   "two copies of the largest message"),
         *_at_least(settings, "stop_timeout_s", settings.drain_timeout_s, "drain_timeout_s"),
         *_at_least(
             settings, "restart_backoff_max_s", settings.restart_backoff_min_s, "its minimum"

@@ -1,7 +1,9 @@
 """omqlog: the biography of a message, from the journal and its archive; and what operators did.
 
 A line a frame: time, LSN, what happened, where, by whom. The queue manager is not asked, so it
-works on a dead instance, as far back as files are kept (`archive = keep`).
+works on a dead instance, as far back as files are kept (`archive = keep`). `--mail` tells of all
+messages that were made of a mail, reports too, each line with its QPoolId, and then what mail.log
+has of them: recipients, replies, delays.
 """
 
 from __future__ import annotations
@@ -9,30 +11,34 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from omq.base.clock import iso_time
 from omq.base.errors import BadRequest, Exit
-from omq.base.names import parse_message_id
+from omq.base.names import escape, parse_message_id
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.progress import looking, reading_history
 from omq.core.history.frames import Happening, put_with_id
 from omq.core.index.message_ids import find_qpool, known_qpool
 from omq.format.frame_rules import WORDS, Argument
 from omq.format.journal import FrameFlag
-from omq.format.message import id_hash
+from omq.format.message import ID_PREFIX, id_hash
 from omq.services.daemon.options import Location
 from omq.storage.spool import open_spool
 
 NAME = "omqlog"
+MAIL_LOG: Final = "mail.log"
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     options = parser().parse_args(argv)
     location = existing(options)
-    if not options.operator and not options.message:
-        raise BadRequest(reason="say --message ID or --operator")
+    if not options.operator and not options.message and not options.mail:
+        raise BadRequest(reason="say --message ID, --mail ID or --operator")
+    if options.mail:
+        return _tell_mail(location, options.mail, as_json=options.json)
     with reading_history(NAME, location.paths) as history:
         if options.operator:
             found = history.orders()
@@ -48,15 +54,52 @@ def main(argv: list[str] | None = None) -> int:
     return Exit.OK if count else Exit.NO
 
 
-def _show(found: Iterable[Happening], *, as_json: bool) -> int:
+def _show(found: Iterable[Happening], *, as_json: bool, several: bool = False) -> int:
     count = 0
     for each in found:
         count += 1
         if as_json:
             print_json(record(each))
         else:
-            sys.stdout.write("\n".join((*lines(each), "")))
+            first, *more = lines(each)
+            if several:
+                first = f"{first} (QPoolId {each.qpool})"
+            sys.stdout.write("\n".join((first, *more, "")))
     return count
+
+
+def _tell_mail(location: Location, text: str, *, as_json: bool) -> int:
+    """All of a mail, by the id of its 250 reply or the QPoolId of its first message."""
+    uuid = open_spool(location.paths.root).uuid
+    qpool = known_qpool(text, uuid)
+    known = set() if qpool is None else {qpool}
+    key = id_hash(parse_message_id(text)) if qpool is None else 0
+    with reading_history(NAME, location.paths) as history:
+        count = _show(history.of_family(known, key), as_json=as_json, several=True)
+    for finding in history.findings:
+        say(NAME, str(finding))
+    ids = {text.lower()} | {(ID_PREFIX + uuid[:12]).hex() + f"{each:016x}" for each in known}
+    for line in _logged(location.paths.logs / MAIL_LOG, ids):
+        count += 1
+        if as_json:
+            print_json({"mail_log": line})
+        else:
+            sys.stdout.write(f"{line}\n")
+    if not count:
+        say(NAME, "journal, archive and mail.log say nothing of it")
+    return Exit.OK if count else Exit.NO
+
+
+def _logged(path: Path, ids: set[str]) -> Iterator[str]:
+    """The lines of mail.log with one of these ids; none where there is no such file."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as log:
+            for line in log:
+                words = line.rstrip("\n").split("]: ", 1)
+                if len(words) == 2 and words[1].partition(":")[0] in ids:
+                    yield escape(line.rstrip("\n"), 4096)
+    except FileNotFoundError:
+        return
 
 
 def _qpool(location: Location, text: str) -> int:
@@ -153,9 +196,12 @@ def parser() -> argparse.ArgumentParser:
         """
         omqlog --message 956
         omqlog --message 4f4d5131dd4488a1bb9040d5a2e96c790000000000000003bc --json
+        omqlog --mail 0f2c9b1e5a7d4c3f8e6b0a9d1c2b3a4f187a3b0c2d4e5f60
         omqlog --operator
         """)
     found.add_argument("--message", metavar="ID", help="a QPoolId or a message id")
+    found.add_argument("--mail", metavar="ID", help="a mail: all messages made of it, reports, "
+                       "recipients; the id of its 250 reply")
     found.add_argument("--operator", action="store_true", help="all commands of operators")
     add_json(found)
     return found

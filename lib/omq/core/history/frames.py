@@ -115,6 +115,26 @@ class History:
         """Everything that happened to one message."""
         return self.read(lambda frames: frames["qpool"] == qpool)
 
+    def of_family(self, known: set[int], key: int = 0) -> Iterator[Happening]:
+        """Everything that happened to these messages, to those put with an id of this hash
+        (`put_with_id`; 0: none), and to all that moves made of them, of those, and so on. `known`
+        grows as they are found; one pass, as what is made stands behind what it is made of."""
+
+        def choose(frames: Vector) -> Vector:
+            if key:
+                known.update(frames["qpool"][put_with_id(frames, key)].tolist())
+            while True:
+                mine = np.isin(frames["qpool"], list(known))
+                units = frames["lsn"][mine]
+                born = (_MAKES[frames["type"]] & (frames["unit"] != 0)
+                        & np.isin(frames["unit"], units))
+                new = set(frames["qpool"][born].tolist()) - known
+                if not new:
+                    return np.asarray(mine)
+                known.update(new)
+
+        return self.read(choose)
+
     def orders(self) -> Iterator[Happening]:
         """The operator commands themselves."""
         return self.read(lambda frames: _ORDERS[frames["type"]])

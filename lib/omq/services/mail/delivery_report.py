@@ -15,6 +15,7 @@ No errors: whatever the message is made of, a report results.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from omq.base.clock import NS_PER_S
 from omq.services.mail.mail_message import Failure, header_end, one_line
 
 _LINE_BYTES_MAX = 998  # RFC 5322 2.1.1; a longer line travels encoded
+_REPLY = re.compile(r"[245]\d\d(?:\s|-|$)")
 _POLICY = Compat32(linesep="\r\n")
 
 
@@ -56,7 +58,7 @@ class FailedMessage:
     message_id: str
     arrival_ns: int
     failures: Sequence[Failure]
-    mta: str = ""
+    envelope_id: str = ""  # the mail's, as its sender's host was told it
 
 
 def build_report(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
@@ -84,8 +86,9 @@ def _fields(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
 
 
 def _explanation(failed: FailedMessage, style: ReportStyle) -> MimePart:
-    described = "\n\n".join(f"<{one_line(each.recipient)}>: {each.status}\n    {each.reason}"
-                            for each in failed.failures)
+    described = "\n\n".join(
+        f"<{one_line(each.recipient)}>: {each.status}\n    "
+        + (f"{each.mta} said: " if each.mta else "") + each.reason for each in failed.failures)
     text = (f"This is the mail system at host {style.hostname}.\n\n"
             "Your message could not be delivered to the recipients below. It is not tried again.\n"
             f"For help, write to {style.postmaster} and include this report.\n\n{described}\n")
@@ -95,7 +98,7 @@ def _explanation(failed: FailedMessage, style: ReportStyle) -> MimePart:
 def _status(failed: FailedMessage, style: ReportStyle) -> MimePart:
     whole = MimePart()
     whole["Reporting-MTA"] = f"dns; {style.hostname}"
-    whole["X-Queue-Message-ID"] = failed.message_id
+    whole["X-Omq-Queue-ID"] = failed.envelope_id or failed.message_id
     whole["Arrival-Date"] = _date(failed.arrival_ns)
     blocks: list[MimePart | str] = [whole]
     for failure in failed.failures:
@@ -103,10 +106,10 @@ def _status(failed: FailedMessage, style: ReportStyle) -> MimePart:
         block["Final-Recipient"] = _typed_address(failure.recipient)
         block["Action"] = "failed"
         block["Status"] = failure.status
-        if failed.mta:
-            block["Remote-MTA"] = f"dns; {_ascii(failed.mta)}"
-        kind = "smtp" if failed.mta else "x-omq"
-        block["Diagnostic-Code"] = f"{kind}; {_ascii(failure.reason)}"
+        if failure.mta:
+            block["Remote-MTA"] = f"dns; {_host(failure.mta)}"
+        said = failure.mta and _REPLY.match(failure.reason)
+        block["Diagnostic-Code"] = f"{'smtp' if said else 'x-omq'}; {_ascii(failure.reason)}"
         blocks.append(block)
     part = MIMENonMultipart("message", "delivery-status")
     part.set_payload(blocks)
@@ -146,6 +149,14 @@ def _typed_address(address: str) -> str:
         return f"rfc822; {cleaned}"
     quoted = (each if each.isascii() else f"\\x{{{ord(each):X}}}" for each in cleaned)
     return f"utf-8; {''.join(quoted)}"
+
+
+def _host(mta: str) -> str:
+    """RFC 3464 2.3.5: a name, or an address in brackets."""
+    try:
+        return f"[{ipaddress.ip_address(mta)}]"
+    except ValueError:
+        return _ascii(mta)
 
 
 def _ascii(text: str) -> str:

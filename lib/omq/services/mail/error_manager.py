@@ -9,6 +9,8 @@ leaves ERRMGR, in one atomic operation. A message with the null sender is itself
 not be answered: it goes to queue ERROR, where an operator finds it with its reasons, and an event
 says so.
 
+Reports are limited in number (omq.services.mail.report_rate): those beyond it wait on ERRMGR.
+
 Loop protection: a report has the null sender, so whatever happens to it ends on ERROR, never in a
 second report.
 
@@ -25,11 +27,14 @@ from collections.abc import Sequence
 from omq import Outgoing
 from omq.base import clock, events, fault, names
 from omq.base.event_log import REPORT, WARNING
+from omq.base.rated_log import NEVER, RatedLog
 from omq.services.mail import mail_message as mail
 from omq.services.mail.delivery_report import FailedMessage, ReportStyle, build_report
 from omq.services.mail.mail_host import mail_hostname
+from omq.services.mail.mail_log import arrival_ns, mail_id, mail_log_of, shown
+from omq.services.mail.report_rate import ReportRate
 from omq.services.readers.parent import run_service
-from omq.services.readers.service import Disposition, Message, Move, Service
+from omq.services.readers.service import Defer, Disposition, Message, Move, Service
 
 
 class ErrorManagerService(Service):
@@ -38,11 +43,16 @@ class ErrorManagerService(Service):
     title = "Error Manager"
 
     def open(self) -> None:
+        settings = self.context.settings
+        self.mail_log = mail_log_of(self.context)
+        self.rated = RatedLog(self.context.log, settings.event_burst, settings.event_period_s)
         self.reload()
         self.context.log.event(events.ERRMGR_STARTED, REPORT)
 
     def reload(self) -> None:
         settings = self.context.settings
+        self.mail_log.reopen()
+        self.rate = ReportRate(settings.reports_per_minute_max, settings.reports_per_sender_max)
         hostname = mail_hostname(settings)
         postmaster = settings.postmaster
         self.style = ReportStyle(
@@ -51,6 +61,8 @@ class ErrorManagerService(Service):
             settings.mail_header_scan_bytes)
 
     def close(self) -> None:
+        self.rated.flush(NEVER)
+        self.mail_log.close()
         self.context.log.event(events.ERRMGR_STOPPED, REPORT)
 
     def handle(self, message: Message) -> Disposition:
@@ -60,16 +72,25 @@ class ErrorManagerService(Service):
         if problem is not None:
             self._give_up(message, envelope.sender, problem, failures)
             return Move((names.ERROR,))
+        wait_s = self.rate.wait_s(envelope.sender, clock.monotonic_ns())
+        if wait_s > 0:
+            self.rated.event(events.REPORTS_WAIT, WARNING, "reports", to=envelope.sender)
+            return Defer(wait_s, "too many reports")
+        properties = message.properties
+        about = mail_id(properties, message.message_id)
         report = build_report(
-            FailedMessage(envelope.sender, message.body, message.message_id, message.put_time_ns,
-                          failures, message.properties.get(mail.ERROR_MTA, "")),
+            FailedMessage(envelope.sender, message.body, message.message_id,
+                          arrival_ns(properties, message.put_time_ns), failures, about),
             self.style, clock.wall_ns())
         answer = mail.Envelope("", (envelope.sender,), smtputf8=not envelope.sender.isascii())
         fault.point("errmgr.before_move")
         self.context.log.event(events.ERRMGR_REPORTED, REPORT, to=envelope.sender,
                                failed=len(failures), message_id=message.message_id)
+        self.mail_log.write([("bounce", f"{about}: sender non-delivery notification: "
+                                        f"to=<{shown(envelope.sender)}>, failed={len(failures)}")])
         return Move((), (Outgoing(report, queues=(names.ROUTER,), priority=message.priority,
-                                  properties=answer.properties(), persistent=True,
+                                  properties=answer.properties() | {mail.ABOUT: about},
+                                  persistent=True,
                                   correlation_id=message.correlation_id),))
 
     def _give_up(self, message: Message, sender: str, problem: str,

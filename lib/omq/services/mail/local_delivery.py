@@ -5,11 +5,11 @@ order). A message that was put on LOCAL by hand has only `mail.to`; the local pa
 On top of the body, which is written byte for byte, stand two header fields that final delivery
 adds (RFC 5321 section 4.4): Return-Path with the sender, Delivered-To with the address.
 
-What becomes of the message: all mailboxes written: done. A full disk or quota, or any other error
-of the disk: deferred as a whole; the mailboxes written by then are found again
-(omq.services.mail.maildir) and not written twice. Names that can be no mailbox, or users without
-one where mailboxes are not made: one new message to ERRMGR for these, in the same atomic operation
-that finishes this one.
+What becomes of the message: all mailboxes written: done. A mailbox that cannot be written (disk or
+quota full, an error of the disk) is tried again: where it is the only one, the message is deferred;
+where others were written, a new message with only the failed ones takes its place on this queue,
+delayed, in the same atomic operation. Names that can be no mailbox, and users without one (see
+omq.services.mail.mailboxes): one new message to ERRMGR for these, in that operation too.
 
 Crash argument: killed after the last mailbox was written and before the disposition, the message
 comes again, each mailbox is found written, and it is done. Nothing is delivered twice, and nothing
@@ -20,17 +20,26 @@ Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnav
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from omq import Outgoing
 from omq.base import clock, events, modes, names
 from omq.base.errors import BadName
-from omq.base.event_log import ERROR, REPORT, WARNING
+from omq.base.event_log import ERROR, REPORT, TRACE, WARNING
 from omq.services.mail import mail_message as mail
+from omq.services.mail.mail_log import arrival_ns, delay_s, delivery, mail_id, mail_log_of
+from omq.services.mail.mailboxes import Mailboxes
 from omq.services.mail.maildir import Maildir, file_name, mailbox_name
+from omq.services.mail.routes_file import load_routes
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Done, Message, Move, Service
 from omq.storage.durable import FULL
+
+RETRIED: Final = "local.retried"
+"""Property of a message with the mailboxes of an earlier one that could not be written: that one's
+id and time, from which the names of the files are made, so that nothing is written twice."""
 
 
 class LocalDeliveryService(Service):
@@ -39,82 +48,134 @@ class LocalDeliveryService(Service):
     title = "Local Delivery"
 
     def open(self) -> None:
-        self.root = maildir_root(self.context.settings.maildir_root, self.context.paths.root)
+        self.mail_log = mail_log_of(self.context)
+        self._configure()
         self.root.mkdir(mode=modes.DIRECTORY, parents=True, exist_ok=True)
         self.context.log.event(events.LOCAL_STARTED, REPORT)
 
     def reload(self) -> None:
-        self.root = maildir_root(self.context.settings.maildir_root, self.context.paths.root)
+        self._configure()
+        self.mail_log.reopen()
 
     def close(self) -> None:
+        self.mail_log.close()
         self.context.log.event(events.LOCAL_STOPPED, REPORT)
 
+    def _configure(self) -> None:
+        context = self.context
+        self.mailboxes = Mailboxes.of(context.settings, context.paths.root,
+                                      load_routes(context.conf_dir))
+        self.root = self.mailboxes.root
+
     def handle(self, message: Message) -> Disposition:
-        log, envelope = self.context.log, mail.Envelope.of(message.properties)
-        log.event(events.LOCAL_DELIVERY_STARTED, REPORT, message_id=message.message_id)
-        log.event(events.LOCAL_CREATOR, REPORT, creator=f"<{envelope.sender}>")
-        log.event(events.LOCAL_MESSAGE_ID, REPORT, message_id=message.message_id)
-        failures: list[mail.Failure] = []
-        for user, original in recipients_of(message, self.queue):
-            try:
-                self._deliver(message, envelope.sender, user, original)
-            except (BadName, _NoMailbox) as error:
-                log.event(events.LOCAL_RECIPIENT_UNKNOWN, WARNING, recipient=original,
-                          message_id=message.message_id)
-                failures.append(mail.Failure(original, "5.1.1", str(error)))
-            except OSError as error:
-                deferred = self._failed(message, original, error)
-                if isinstance(deferred, Defer):
-                    return deferred
-                failures.append(deferred)
-        return self._finish(message, failures)
+        log, properties = self.context.log, message.properties
+        sender = mail.Envelope.of(properties).sender
+        log.event(events.LOCAL_DELIVERY_STARTED, TRACE, message_id=message.message_id)
+        log.event(events.LOCAL_CREATOR, TRACE, creator=f"<{sender}>")
+        log.event(events.LOCAL_MESSAGE_ID, TRACE, message_id=message.message_id)
+        fates = [self._recipient(message, sender, user, original)
+                 for user, original in recipients_of(message, self.queue)]
+        self._tell(message, properties, fates)
+        log.event(events.LOCAL_DELIVERY_FINISHED, REPORT, message_id=message.message_id)
+        return self._disposition(message, properties, fates)
+
+    def _recipient(self, message: Message, sender: str, user: str, original: str) -> _Fate:
+        try:
+            self._deliver(message, sender, user, original)
+        except (BadName, _NoMailbox) as error:
+            self.context.log.event(events.LOCAL_RECIPIENT_UNKNOWN, WARNING, recipient=original,
+                                   message_id=message.message_id)
+            return _Fate(user, original, "bounced", "5.1.1", str(error))
+        except OSError as error:
+            return self._failed(message, user, original, error)
+        return _Fate(user, original, "sent", "2.0.0", "delivered to mailbox")
 
     def _deliver(self, message: Message, sender: str, user: str, original: str) -> None:
-        settings, log = self.context.settings, self.context.log
+        log = self.context.log
         maildir, name = Maildir(self.root, user), mailbox_name(user)
         if not maildir.exists():
-            if not settings.maildir_create:
-                raise _NoMailbox(f"there is no mailbox {name} here")
+            problem = self.mailboxes.problem(name)
+            if problem:
+                raise _NoMailbox(problem)
             maildir.create()
         again = message.redelivered or message.attempts > 0 or message.defers > 0
         parts = (delivery_fields(sender, original), message.body)
-        written = maildir.deliver(file_name(message.message_id, name, message.put_time_ns), parts,
-                                  again=again)
+        first_id, first_ns = _first(message)
+        written = maildir.deliver(file_name(first_id, name, first_ns), parts,
+                                  again=again or first_id != message.message_id)
         if not written:
             log.event(events.LOCAL_ALREADY_DELIVERED, REPORT, recipient=name,
                       message_id=message.message_id)
         log.event(events.LOCAL_RECIPIENT_FINISHED, REPORT, recipient=name,
                   message_id=message.message_id)
 
-    def _failed(self, message: Message, original: str, error: OSError) -> Defer | mail.Failure:
+    def _failed(self, message: Message, user: str, original: str, error: OSError) -> _Fate:
         full = error.errno in FULL
         reason = "mailbox disk is full" if full else "mailbox cannot be written"
-        settings, age_ns = self.context.settings, clock.wall_ns() - message.put_time_ns
-        expired = age_ns > settings.local_expiry_s * clock.NS_PER_S and message.defers > 0
+        age_ns = clock.wall_ns() - arrival_ns(message.properties, message.put_time_ns)
+        tried = message.defers > 0 or RETRIED in message.properties
+        expired = tried and age_ns > self.context.settings.local_expiry_s * clock.NS_PER_S
         self.context.log.event(events.LOCAL_FAILED, ERROR if expired else WARNING, reason=reason,
                                error=str(error), recipient=original, message_id=message.message_id)
         if expired:
-            return mail.Failure(original, "4.2.2" if full else "4.4.7", reason)
-        return Defer(float(settings.local_retry_s), f"{reason}: {error}")
+            return _Fate(user, original, "bounced", "4.2.2" if full else "4.4.7", reason)
+        return _Fate(user, original, "deferred", "4.2.2" if full else "4.3.0", f"{reason}: {error}")
 
-    def _finish(self, message: Message, failures: list[mail.Failure]) -> Disposition:
-        self.context.log.event(events.LOCAL_DELIVERY_FINISHED, REPORT,
-                               message_id=message.message_id)
-        if not failures:
-            return Done()
-        properties = {**mail.without_routing(message.properties), **mail.error_properties(failures)}
-        return Move((), (Outgoing(message.body, queues=(names.ERRMGR,), priority=message.priority,
-                                  properties=properties, persistent=True,
-                                  correlation_id=message.correlation_id),))
+    def _tell(self, message: Message, properties: Mapping[str, str], fates: Sequence[_Fate]
+              ) -> None:
+        first = mail_id(properties, message.message_id)
+        since = delay_s(properties, message.put_time_ns)
+        self.mail_log.write(("local", delivery(first, each.original, "local", since, each.status,
+                                               each.kind, each.text)) for each in fates)
+
+    def _disposition(self, message: Message, properties: Mapping[str, str],
+                     fates: Sequence[_Fate]) -> Disposition:
+        later = [each for each in fates if each.kind == "deferred"]
+        failed = [mail.Failure(each.original, each.status, each.text) for each in fates
+                  if each.kind == "bounced"]
+        retry_s = float(self.context.settings.local_retry_s)
+        if later and len(later) == len(fates):
+            return Defer(retry_s, later[0].text)
+        kept, new = mail.without_routing(properties), []
+        if failed:
+            new.append(_copy(message, names.ERRMGR, kept | mail.error_properties(failed), 0.0))
+        if later:
+            rest = {mail.to_name(self.queue): "\n".join(each.user for each in later),
+                    mail.original_name(self.queue): "\n".join(each.original for each in later),
+                    RETRIED: "{} {}".format(*_first(message))}
+            first = mail.tracing(mail_id(properties, message.message_id),
+                                 arrival_ns(properties, message.put_time_ns))
+            new.append(_copy(message, self.queue, kept | first | rest, retry_s))
+        return Move((), tuple(new)) if new else Done()
+
+
+@dataclass(frozen=True, slots=True)
+class _Fate:
+    """What became of a recipient: `kind` is sent, deferred or bounced; RFC 3463 status."""
+
+    user: str
+    original: str
+    kind: str
+    status: str
+    text: str
+
+
+def _first(message: Message) -> tuple[str, int]:
+    """(id, put time) of the message that first tried these mailboxes."""
+    first_id, _, since = message.properties.get(RETRIED, "").partition(" ")
+    if first_id.isalnum() and since.isascii() and since.isdigit() and len(since) < 20:
+        return first_id, int(since)
+    return message.message_id, message.put_time_ns
+
+
+def _copy(message: Message, queue: str, properties: dict[str, str], delay_s: float) -> Outgoing:
+    return Outgoing(message.body, queues=(queue,), priority=message.priority,
+                    properties=properties, persistent=True, delay_s=delay_s,
+                    correlation_id=message.correlation_id)
 
 
 class _NoMailbox(Exception):
     """The user has no mailbox and none is made."""
-
-
-def maildir_root(setting: str, spool: Path) -> Path:
-    """The folder of all mailboxes: the setting, or mail/ in the spool."""
-    return Path(setting) if setting else spool / "mail"
 
 
 def recipients_of(message: Message, queue: str) -> list[tuple[str, str]]:

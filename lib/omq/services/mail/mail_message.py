@@ -6,10 +6,13 @@ the submitter sent CRLF). Everything else travels in properties, named here and 
     mail.from        sender, empty = the null sender       mail.peer, mail.helo   who submitted it
     mail.to          recipients as submitted, one a line   mail.body              7BIT or 8BITMIME
     mail.smtputf8    "1" or absent
+    mail.id          of the mail: that of the   mail.arrival   when that one came, wall clock,
+                     first message made for it                 ns since 1970
+    mail.about       of a report: mail.id of what it reports
     mail.to.QUEUE    recipients for the reader of QUEUE    mail.orig.QUEUE        same order: the
                      (on LOCAL: mailbox names)                                    address submitted
     error.to, error.status, error.reason    failed recipients, same order, one a line; a single
-                     status or reason stands for all       error.mta              who refused them
+                     status or reason stands for all       error.mta   who refused each, "-": we
 
 Invariants: 1. an address never holds a line feed, so lists of lines are safe (`address_problem`
 is asked before an address enters); 2. no function here raises on any bytes: mail is hostile;
@@ -36,6 +39,9 @@ BODY = "mail.body"
 SMTPUTF8 = "mail.smtputf8"
 PEER = "mail.peer"
 HELO = "mail.helo"
+ID = "mail.id"
+ARRIVAL = "mail.arrival"
+ABOUT = "mail.about"
 ERROR_TO = "error.to"
 ERROR_STATUS = "error.status"
 ERROR_REASON = "error.reason"
@@ -103,21 +109,26 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A recipient that cannot be reached: RFC 3463 status and the reason in words."""
+    """A recipient that cannot be reached: RFC 3463 status and the reason in words; `mta` is the
+    host that said so, empty where we did."""
 
     recipient: str
     status: str
     reason: str
+    mta: str = ""
 
 
-def error_properties(failures: Iterable[Failure], mta: str = "") -> dict[str, str]:
+_NO_MTA = "-"
+
+
+def error_properties(failures: Iterable[Failure]) -> dict[str, str]:
     """Failures as the properties that the Error Manager reads."""
     listed = tuple(failures)
     found = {ERROR_TO: "\n".join(one_line(each.recipient) for each in listed),
              ERROR_STATUS: "\n".join(each.status for each in listed),
              ERROR_REASON: "\n".join(one_line(each.reason) or "refused" for each in listed)}
-    if mta:
-        found[ERROR_MTA] = mta
+    if any(each.mta for each in listed):
+        found[ERROR_MTA] = "\n".join(one_line(each.mta) or _NO_MTA for each in listed)
     return found
 
 
@@ -126,9 +137,19 @@ def failures_of(properties: Mapping[str, str]) -> tuple[Failure, ...]:
     recipients = lines(properties.get(ERROR_TO, "")) or lines(properties.get(TO, ""))
     statuses = lines(properties.get(ERROR_STATUS, "")) or ("5.0.0",)
     reasons = lines(properties.get(ERROR_REASON, "")) or ("no reason was given",)
-    return tuple(Failure(recipient, statuses[min(at, len(statuses) - 1)],
-                         reasons[min(at, len(reasons) - 1)])
-                 for at, recipient in enumerate(recipients))
+    mtas = lines(properties.get(ERROR_MTA, "")) or (_NO_MTA,)
+
+    def at(listed: tuple[str, ...], number: int) -> str:
+        return listed[min(number, len(listed) - 1)]
+
+    return tuple(Failure(recipient, at(statuses, n), at(reasons, n),
+                         "" if at(mtas, n) == _NO_MTA else at(mtas, n))
+                 for n, recipient in enumerate(recipients))
+
+
+def tracing(mail_id: str, arrival_ns: int) -> dict[str, str]:
+    """By what all messages that are made of a mail are known; wall clock ns."""
+    return {ID: mail_id, ARRIVAL: str(arrival_ns)}
 
 
 def without_routing(properties: Mapping[str, str]) -> dict[str, str]:
@@ -188,6 +209,13 @@ def header_fields(body: bytes, scan_bytes: int) -> Iterator[tuple[bytes, int, in
 def header_end(body: bytes, scan_bytes: int) -> int:
     """Length of the header, without the empty line behind it."""
     return max((end for _, _, end in header_fields(body, scan_bytes)), default=0)
+
+
+def header_ends(body: bytes, scan_bytes: int) -> bool:
+    """Whether all of the header lies within the scan."""
+    if len(body) <= scan_bytes:
+        return True
+    return body.find(b"\n", header_end(body, scan_bytes), scan_bytes) >= 0
 
 
 def field_values(body: bytes, names: frozenset[bytes], scan_bytes: int) -> list[tuple[bytes, str]]:

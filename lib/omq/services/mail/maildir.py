@@ -62,6 +62,11 @@ def file_name(message_id: str, user: str, put_time_ns: int) -> str:
     return f"{put_time_ns // 1_000_000_000}.{message_id}.{digest}.omq"
 
 
+def maildir_root(setting: str, spool: Path) -> Path:
+    """The folder of all mailboxes: the setting, or mail/ in the spool."""
+    return Path(setting) if setting else spool / "mail"
+
+
 class Maildir:
     """The mailbox of one user under `root`."""
 

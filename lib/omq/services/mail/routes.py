@@ -14,6 +14,7 @@ No errors: an address that leads nowhere is a Failure, which its sender is told.
 
 from __future__ import annotations
 
+import pwd
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,10 +26,13 @@ from omq.base.errors import BadName
 from omq.base.limits import MIB
 from omq.services.mail.mail_message import Failure, split_address
 from omq.services.mail.maildir import mailbox_name
+from omq.services.mail.smtp_address import literal
 
 PORT_MAX: Final = 65535
 DEFAULT: Final = "*"
 REPORT_ERROR: Final = "error"
+POSTMASTER: Final = "postmaster"
+LOOPBACK: Final = frozenset(("127.0.0.1", "::1"))
 
 _Value = TypeVar("_Value")
 
@@ -63,20 +67,35 @@ class Routes:
     """routes.conf, checked."""
 
     domains: tuple[str, ...] = ("localhost",)
+    literals: frozenset[str] = LOOPBACK  # addresses of this host: mail for user@[address] is local
     users: tuple[str, ...] = (DEFAULT,)
+    users_listed: frozenset[str] = frozenset()  # in the files
+    users_of_system: bool = False
     unknown_user: str = REPORT_ERROR
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     queues: Mapping[str, str] = field(default_factory=dict)
     peers: Mapping[str, Peer] = field(default_factory=dict)
     hops_max: int = 50
-    keep_bcc: bool = False
     blind_copies_max: int = 100
     blind_bytes_max: int = 64 * MIB
 
     def is_local(self, address: str) -> bool:
         """Whether the address, or its bare name, is one of this host."""
         domain = split_address(address)[1]
-        return not domain or domain in self.domains
+        return not domain or domain in self.domains or (
+            domain[0] == "[" and literal(domain) in self.literals)
+
+    def is_named(self, user: str) -> bool:
+        """Whether a user has a mailbox by name: in a list, of this system, postmaster, or the one
+        who has the mail of unknown users."""
+        return (user in self.users or user in self.users_listed
+                or user in (POSTMASTER, self.unknown_user)
+                or (self.users_of_system and _of_system(user)))
+
+    def is_user(self, user: str) -> bool:
+        """Whether a user has a mailbox, by name or by a pattern."""
+        return (any(fnmatchcase(user, pattern) for pattern in self.users)
+                or self.is_named(user))
 
     def accepts(self, address: str) -> bool:
         """Whether a stranger may send to it: local, or routed by its very address or an alias."""
@@ -116,7 +135,9 @@ class Routes:
 
     def _key(self, address: str) -> str:
         local, domain = split_address(address)
-        return f"{local.lower()}@{domain or self.domains[0]}"
+        if not domain or (domain[0] == "[" and literal(domain) in self.literals):
+            domain = self.domains[0]
+        return f"{local.lower()}@{domain}"
 
     def _members(self, key: str) -> tuple[str, ...] | None:
         members = self.aliases.get(key)
@@ -147,11 +168,19 @@ class Routes:
             user = mailbox_name(name)
         except BadName:
             user = ""
-        if user and any(fnmatchcase(user, pattern) for pattern in self.users):
+        if user and self.is_user(user):
             return Destination(names.LOCAL, user, original)
         if self.unknown_user != REPORT_ERROR:
             return Destination(names.LOCAL, self.unknown_user, original)
         return Failure(original, "5.1.1", "there is no such user here")
+
+
+def _of_system(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
 
 
 def peer_of(text: str) -> Peer | None:

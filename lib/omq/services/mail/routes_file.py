@@ -2,7 +2,7 @@
 
     [local]    domains, users, unknown_user        [aliases]  name or address = addresses
     [queues]   address, domain, .domain or * = queue       [peers]  domain, .domain or * = host:port
-    [router]   limits and the Bcc rule
+    [router]   limits
 
 conf/routes.conf explains every key. A section or key that is missing has its default.
 
@@ -11,6 +11,7 @@ Errors: ConfigError (file, line, key, reason, what is allowed), before anything 
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -22,12 +23,15 @@ from omq.base.limits import GIB, MIB
 from omq.base.settings_file import conf_path
 from omq.services.mail.mail_message import address_problem
 from omq.services.mail.maildir import USER_RULE, mailbox_name
-from omq.services.mail.routes import DEFAULT, REPORT_ERROR, Peer, Routes, peer_of
+from omq.services.mail.routes import DEFAULT, POSTMASTER, REPORT_ERROR, Peer, Routes, peer_of
 
 FILE_NAME: Final = "routes.conf"
 _SECTIONS: Final = ("local", "aliases", "queues", "peers", "router")
-_LOCAL_KEYS: Final = ("domains", "users", "unknown_user")
-_ROUTER_KEYS: Final = ("hops_max", "bcc_header", "blind_copies_max", "blind_bytes_max")
+_LOCAL_KEYS: Final = ("domains", "literals", "users", "unknown_user")
+_ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max")
+_FILE: Final = "file:"
+_SYSTEM: Final = "passwd:"
+_USER_BYTES_MAX: Final = 64 * MIB
 
 
 def load_routes(conf_dir: Path | None) -> Routes:
@@ -42,9 +46,13 @@ def load_routes(conf_dir: Path | None) -> Routes:
     router.refuse_unknown(_ROUTER_KEYS)
     default = Routes()
     limits = router.entries
-    return Routes(
+    words = _words(local, "users", default.users)
+    routes = Routes(
         domains=_words(local, "domains", default.domains),
-        users=_words(local, "users", default.users),
+        literals=_literals(local, default.literals),
+        users=tuple(each.lower() for each in words if ":" not in each),
+        users_listed=_listed(local, words),
+        users_of_system=_SYSTEM in words,
         unknown_user=_unknown_user(local),
         aliases=dict(map(_alias, sections.get("aliases", empty).entries.values())),
         queues={_pattern(entry): _queue(entry) for entry
@@ -52,12 +60,58 @@ def load_routes(conf_dir: Path | None) -> Routes:
         peers={_pattern(entry): _peer(entry) for entry
                in sections.get("peers", empty).entries.values()},
         hops_max=_number(limits, "hops_max", default.hops_max, 1, 1000),
-        keep_bcc=("bcc_header" in limits
-                  and limits["bcc_header"].choice(("remove", "keep")) == "keep"),
         blind_copies_max=_number(limits, "blind_copies_max", default.blind_copies_max, 1, 500),
         blind_bytes_max=(limits["blind_bytes_max"].size(MIB, 4 * GIB)
                          if "blind_bytes_max" in limits else default.blind_bytes_max),
     )
+    _check_postmaster(routes, local, sections.get("aliases", empty))
+    return routes
+
+
+def _check_postmaster(routes: Routes, local: Section, aliases: Section) -> None:
+    """Mail for postmaster must arrive (RFC 5321 section 4.5.1), in every domain of ours."""
+    for domain in routes.domains:
+        found, failures = routes.resolve(f"{POSTMASTER}@{domain}")
+        if failures or not found:
+            reason = failures[0].reason if failures else "it leads nowhere"
+            at = aliases if aliases.entries else local
+            raise at.error(f"mail for {POSTMASTER}@{domain} cannot be delivered: {reason}",
+                           "an alias that leads to somebody, or none")
+
+
+def _literals(local: Section, default: frozenset[str]) -> frozenset[str]:
+    entry = local.entries.get("literals")
+    if entry is None:
+        return default
+    try:
+        return frozenset(str(ipaddress.ip_address(word))
+                         for word in entry.value.replace(",", " ").split())
+    except ValueError as error:
+        raise entry.error(str(error), "addresses of this host, or nothing") from error
+
+
+def _listed(local: Section, words: tuple[str, ...]) -> frozenset[str]:
+    """The users in the files that `users` names: one a line, what follows a colon is not read (a
+    passwd file will do), '#' begins a comment."""
+    found: set[str] = set()
+    entry = local.entries.get("users")
+    for word in words:
+        if ":" not in word or word == _SYSTEM or entry is None:
+            continue
+        path = Path(word.removeprefix(_FILE))
+        if not word.startswith(_FILE) or not path.is_absolute():
+            raise entry.error(f"{names.escape(word)!r} is no source of users",
+                              f"{_FILE}/path or {_SYSTEM}")
+        try:
+            if path.stat().st_size > _USER_BYTES_MAX:
+                raise entry.error(f"{path} is too large", "a file with a user a line")
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise entry.error(f"{path} cannot be read: {error}", "a file with a user a line"
+                              ) from error
+        users = (line.partition("#")[0].partition(":")[0].strip().lower() for line in lines)
+        found.update(user for user in users if user)
+    return frozenset(found)
 
 
 def _peer(entry: Entry) -> Peer:
@@ -71,7 +125,8 @@ def _peer(entry: Entry) -> Peer:
 def _words(section: Section, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
     if key not in section.entries:
         return default
-    words = tuple(word.lower() for word in section.entries[key].value.replace(",", " ").split())
+    listed = section.entries[key].value.replace(",", " ").split()
+    words = tuple(word if word.startswith(_FILE) else word.lower() for word in listed)
     if not words:
         raise section.entries[key].error("is empty", "one or more, separated by commas")
     return words

@@ -9,10 +9,13 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
+from omq.base import names
 from omq.base.errors import ConfigError
 from omq.base.settings import Settings
 from omq.base.settings_file import FILE_NAME, conf_path
 from omq.services.mail.mail_host import mail_hostname
+from omq.services.mail.mail_message import Failure
+from omq.services.mail.mailboxes import Mailboxes
 from omq.services.mail.routes import Routes
 from omq.services.mail.routes_file import load_routes
 
@@ -27,6 +30,7 @@ class Policy:
     routes: Routes
     hostname: str
     networks: tuple[Network, ...]
+    mailboxes: Mailboxes
 
     def may_relay(self, peer: str) -> bool:
         """Whether this client may send to anybody."""
@@ -38,10 +42,24 @@ class Policy:
         return any((mapped or address) in network for network in self.networks)
 
 
-def load_policy(settings: Settings, conf_dir: Path) -> Policy:
+    def unreachable(self, address: str) -> Failure | None:
+        """Why no delivery can reach this recipient; None when one can, of all that an alias names.
+        """
+        destinations, failures = self.routes.resolve(address)
+        problem = ""
+        for each in destinations:
+            problem = self.mailboxes.problem(each.address) if each.queue == names.LOCAL else ""
+            if not problem:
+                return None
+        return failures[0] if failures and not problem else Failure(address, "5.1.1", problem)
+
+
+def load_policy(settings: Settings, conf_dir: Path, spool: Path) -> Policy:
     """What sessions may do, from omq.conf and routes.conf. ConfigError."""
-    return Policy(settings, load_routes(conf_dir), mail_hostname(settings),
-                  _networks(settings.smtp_relay_networks, conf_dir))
+    routes = load_routes(conf_dir)
+    return Policy(settings, routes, mail_hostname(settings),
+                  _networks(settings.smtp_relay_networks, conf_dir),
+                  Mailboxes.of(settings, spool, routes))
 
 
 def _networks(text: str, conf_dir: Path) -> tuple[Network, ...]:

@@ -31,6 +31,7 @@ class Result:
     verdict: Verdict
     status: str
     text: str
+    mta: str = ""  # the host that said so; empty where we did
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """smtp.server: takes mail over SMTP and puts it on queue ROUTER; a daemon of its own, not a reader.
 
 One event loop serves all sessions (omq.services.mail.smtp_session), a few threads put what they
-accept (omq.services.mail.smtp_intake). It listens on loopback unless told otherwise. The address in
-use is written to run/smtp.port ("host port", one line), for the case that the port was chosen by
-the system.
+accept (omq.services.mail.smtp_intake). The texts of all sessions share one count of memory. It
+listens on loopback unless told otherwise. The address in use is written to run/smtp.port ("host
+port", one line), for the case that the port was chosen by the system.
 
 Start: the queue manager must be reachable and the port free before the supervisor is told READY.
 SIGHUP reads the configuration again; address and port change at a restart only.
@@ -17,7 +17,6 @@ Errors: PortInUse; ConfigError; ManagerUnavailable at the start only, later ones
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -29,9 +28,13 @@ from omq.base.errors import ConfigError, PortInUse
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.daemon.daemon import DaemonContext, run_daemon
+from omq.services.mail.large_memory import return_large_memory
+from omq.services.mail.mail_log import MailLog
+from omq.services.mail.smtp_commands import Handler, SmtpCommands
 from omq.services.mail.smtp_intake import Connection, Intake
 from omq.services.mail.smtp_policy import load_policy
-from omq.services.mail.smtp_session import Sessions, SmtpHandler, SmtpSession
+from omq.services.mail.smtp_session import SmtpSession
+from omq.services.mail.smtp_text import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,25 +43,20 @@ PORT_FILE = "smtp.port"
 _CLOSE_S = 5.0  # behind the drain: to cut off what is left and say good-bye to the manager
 
 
-class _Refusal(asyncio.Protocol):
-    """A connection beyond the limit: told to come back later."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(b"421 4.3.2 too many sessions, try again later\r\n")
-        transport.close()
-
-
 class SmtpServer:
     """Construct, then `run` once inside an event loop."""
 
     def __init__(self, context: DaemonContext, connect: Callable[[], Connection]) -> None:
         self._context, settings = context, context.settings
         self._rated = RatedLog(context.log, settings.event_burst, settings.event_period_s)
-        self._handler = SmtpHandler(load_policy(settings, context.conf_dir),
-                                    Intake(connect, settings.smtp_workers), context.log,
-                                    self._rated)
-        self._sessions = Sessions(on_change=self._session_ended)
+        policy = load_policy(settings, context.conf_dir, context.paths.root)
+        self._handler = Handler(
+            policy, Intake(connect, settings.smtp_workers, settings.smtp_batch_messages_max,
+                           settings.channel_bytes // 2),
+            context.log, self._rated, MailLog(context.paths.logs, policy.hostname),
+            Memory(settings.smtp_memory_bytes_max))
+        self._live: set[SmtpSession] = set()
+        self._draining = False
         self._wake = asyncio.Event()
 
     async def run(self) -> int:
@@ -75,6 +73,7 @@ class SmtpServer:
         finally:
             server.close()
             await loop.run_in_executor(None, self._handler.intake.close)
+            self._handler.mail_log.close()
         self._rated.flush(NEVER)
         self._context.log.event(events.SMTP_STOPPED, REPORT)
         return 0
@@ -89,12 +88,18 @@ class SmtpServer:
             reason = error.strerror or str(error)
             raise PortInUse(address=host, port=port, reason=reason) from error
 
-    def _new_session(self) -> asyncio.Protocol | SmtpSession:
-        limit = self._handler.policy.settings.smtp_sessions_max
-        if self._sessions.draining or len(self._sessions.live) >= limit:
-            self._rated.event(events.SMTP_REFUSED, WARNING, "sessions", reason="too many sessions")
-            return _Refusal()
-        return SmtpSession(self._handler, self._sessions)
+    def _new_session(self) -> SmtpSession:
+        commands = SmtpCommands(self._handler)
+
+        def ended(session: SmtpSession) -> None:
+            commands.end()
+            self._live.discard(session)
+            self._wake.set()
+
+        session = SmtpSession(commands, ended)
+        session.draining = self._draining
+        self._live.add(session)
+        return session
 
     def _announce(self, server: asyncio.Server) -> None:
         host, port = server.sockets[0].getsockname()[:2]
@@ -109,7 +114,7 @@ class SmtpServer:
                 self._reload()
             notifier.watchdog()
             side_files.retry()
-            notifier.status(f"{len(self._sessions.live)} sessions")
+            notifier.status(f"{len(self._live)} sessions")
             await self._pause()
 
     async def _pause(self) -> None:
@@ -121,21 +126,22 @@ class SmtpServer:
             await asyncio.wait_for(self._wake.wait(), wait_s)
 
     async def _drain(self, server: asyncio.Server) -> None:
-        context, sessions = self._context, self._sessions
+        context = self._context
         context.notifier.stopping("finishing the open sessions")
         context.notifier.extend(self._handler.policy.settings.drain_timeout_s + _CLOSE_S)
-        context.log.event(events.SERVICE_DRAINING, REPORT, sessions=len(sessions.live))
-        sessions.draining = True
+        context.log.event(events.SERVICE_DRAINING, REPORT, sessions=len(self._live))
+        self._draining = True
         server.close()
-        for session in tuple(sessions.live):
+        for session in tuple(self._live):
+            session.draining = True
             if not session.busy:
                 session.goodbye()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._handler.policy.settings.drain_timeout_s):
-                while sessions.live:
+                while self._live:
                     context.notifier.watchdog()
                     await self._pause()
-        for session in tuple(sessions.live):
+        for session in tuple(self._live):
             context.log.event(events.SMTP_SESSION_FAILED, WARNING, reason="cut off at the stop")
             session.abort()
 
@@ -144,7 +150,9 @@ class SmtpServer:
         context.notifier.reloading()
         try:
             settings = load_settings(context.conf_dir)
-            self._handler.policy = load_policy(settings, context.conf_dir)
+            self._handler.policy = load_policy(settings, context.conf_dir, context.paths.root)
+            self._handler.memory.limit = settings.smtp_memory_bytes_max
+            self._handler.mail_log.reopen()
             context.log.event(events.SERVICE_RELOADED, REPORT)
         except ConfigError as error:
             context.log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))
@@ -154,13 +162,10 @@ class SmtpServer:
         self._context.signals.drain()
         self._wake.set()
 
-    def _session_ended(self) -> None:
-        self._wake.set()
-
 
 def serve(context: DaemonContext) -> int:
     """The daemon's body."""
-    logging.getLogger("mail.log").setLevel(logging.CRITICAL)  # aiosmtpd's own; events say it all
+    return_large_memory()
 
     def connect() -> Connection:
         connection: Connection = omq.connect(spool=context.paths.root, name="smtp.server")

@@ -1,241 +1,262 @@
-"""One SMTP session: aiosmtpd speaks the protocol, this says what is allowed and what is done.
+"""One SMTP session: an asyncio protocol that reads commands, takes the text and answers.
 
-`SmtpHandler` is shared by all sessions; `SmtpSession` is aiosmtpd's protocol with what it lacks: a
-line limit of ours, an idle time-out that counts from the last byte, and a goodbye when the server
-drains.
+What is allowed stands in omq.services.mail.smtp_commands, the text while it comes in
+omq.services.mail.smtp_text, the put in omq.services.mail.smtp_intake.
 
 Rules:
-1. DATA is answered with 250 only after the durable put returned (omq.services.mail.smtp_intake).
+1. DATA is answered with 250 only after the durable put returned.
 2. What is put is the text exactly as it was sent (after the doubled dots are undone) behind one
-   Received field (RFC 5321 section 4.4). Lines end at CRLF only; a bare CR or LF is text: kept as
-   it is, or, by `smtp_bare_newline`, a reason to refuse. "CR LF . CR LF" alone ends the text, so
-   that nothing can be smuggled past this server.
-3. Who is not in `smtp_relay_networks` may send to local domains, addresses with a queue and aliases
-   only: 550 5.7.1 otherwise. There are no source routes: the domain is what follows the last "@".
-4. Too many recipients are refused one by one (452), the accepted ones go on (RFC 5321 4.5.3.1.10).
-5. PIPELINING (RFC 2920) is announced: commands are read from a buffer and answered in order.
+   Received field (RFC 5321 section 4.4).
+3. PIPELINING (RFC 2920): what came is answered in order, one command at a time. While a put runs,
+   or the client does not read its replies, nothing more is read from it.
+4. A client that closes its half after the final dot still gets its reply; so does what it sent
+   before. In the middle of a command or text nothing is left to answer.
+5. Time: a whole command within `smtp_idle_timeout_s`; a text gets that and what its bytes earn
+   (`smtp_text_bytes_s_min`); all together `smtp_session_s_max`. Single bytes hold no session.
+
+Memory: a command line is bounded by COMMAND_BYTES_MAX, what waits behind it by one read of the
+socket, texts by the count of all sessions. After a session nothing of it is held.
 """
 
 from __future__ import annotations
 
-import collections
-import re
-import uuid
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import format_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
-from aiosmtpd.smtp import SMTP, Envelope, Session
+from omq.services.mail.smtp_text import Text
 
-from omq.base import clock, events, limits
-from omq.base.errors import OmqError
-from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
-from omq.base.rated_log import RatedLog
-from omq.services.mail import mail_message as mail
-from omq.services.mail.smtp_intake import Intake, Submission, reply_to
-from omq.services.mail.smtp_policy import Policy
+if TYPE_CHECKING:
+    from omq.services.mail.smtp_commands import Answer, SmtpCommands
 
-COMMAND_BYTES_MAX = 2048  # RFC 5321 asks for 512, its extensions for more; addresses have 320 each
-RECIPIENTS_BYTES_MAX = limits.PROPERTIES_BYTES_MAX // 2  # all properties of a message have a limit
-GOODBYE = "421 4.3.2 the server shuts down"
-_BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
-# RFC 5321 4.1.2: a path in angle brackets, its source route (old and to be ignored) left out, then
-# parameters. Some clients leave the brackets out.
-_PATH = re.compile(r"""\s*(?:<(?:@[^\s:<>"]*:)?((?:"(?:[^"\\]|\\.)*"|[^\s<>"])*)>|([^\s<>"]+))"""
-                   r"(|\s.*)\Z", re.DOTALL)
-_UNFIT = re.compile(r"[^A-Za-z0-9.:_\[\]-]+")  # for a name in a Received field
+COMMAND_BYTES_MAX: Final = 2048
+"""RFC 5321 asks for 512, its extensions for more; addresses have 320 each."""
+
+GOODBYE: Final = "421 4.3.2 the server shuts down"
+_OUT_OF_TIME: Final = "421 4.4.2 out of time"
+_LONG_COMMAND: Final = "500 5.5.2 the line is too long"
+_LINGER_S: Final = 2.0
+"""For the last words of a session that is closed, to a client that does not read."""
 
 
-@dataclass(slots=True)
-class Sessions:
-    """The open sessions of one server."""
+class SmtpSession(asyncio.Protocol):
+    """One connection. `commands` says what each command means; `on_end` is told when it is over."""
 
-    live: set[SmtpSession] = field(default_factory=set)
-    draining: bool = False
-    on_change: Callable[[], None] = lambda: None
-
-
-class SmtpSession(SMTP):
-    """One connection."""
-
-    def __init__(self, handler: SmtpHandler, sessions: Sessions) -> None:
-        settings = handler.policy.settings
-        self.line_length_limit = settings.smtp_line_bytes_max + len(b"\r\n.")
-        # aiosmtpd keeps one table for all connections and each new one empties it: have our own.
-        self.command_size_limits = collections.defaultdict(lambda: COMMAND_BYTES_MAX)
-        self.sessions = sessions
-        self.receiving = False
-        super().__init__(handler, data_size_limit=settings.smtp_message_bytes_max,
-                         enable_SMTPUTF8=True, hostname=handler.policy.hostname, ident="omq",
-                         timeout=settings.smtp_idle_timeout_s)
+    def __init__(self, commands: SmtpCommands, on_end: Callable[[SmtpSession], None]) -> None:
+        self._commands = commands
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+        self._at = 0  # what stands before it in the buffer is done
+        self._text: Text | None = None
+        self._put: asyncio.Task[None] | None = None
+        self._overlong = False  # inside a command line that is too long
+        self._blocked = False  # the client does not read its replies
+        self._half_closed = False
+        self._closing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._ends = self._base = self._due = 0.0  # of the session, for the text, what is next
+        self.draining = False
 
     @property
     def busy(self) -> bool:
         """In the middle of a mail transaction."""
-        return self.receiving or bool(self.envelope and self.envelope.mail_from)
+        return self._text is not None or self._put is not None or self._commands.in_transaction
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        settings = self._commands.settings
+        self._ends = self._loop.time() + settings.smtp_session_s_max
+        answer = self._commands.begin(transport.get_extra_info("peername"))
+        self._reply(answer.reply)
+        if answer.close:
+            self._close()
+        else:
+            self._expect_command()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        del error
+        if self._timer is not None:
+            self._timer.cancel()
+        self._closing = True
+        self._rest()
+        if self._text is not None:
+            self._text.drop()
+            self._text = None
+        if self._put is None:  # a put that runs is waited for: the drain must not cut it off
+            self._on_end(self)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._closing:
+            self._buffer = self._rest() + data
+            self._work()
+
+    def eof_received(self) -> bool:
+        self._half_closed = True
+        if self._closing:
+            return False
+        self._work()
+        return not self._closing  # True: we may still answer
+
+    def pause_writing(self) -> None:
+        self._blocked = True
+        self._flow()
+
+    def resume_writing(self) -> None:
+        self._blocked = False
+        self._work()
+
+    # what the server does
 
     def goodbye(self) -> None:
         """End a session that is between two messages."""
-        if self.transport is not None and not self.transport.is_closing():
-            self._writer.write(f"{GOODBYE}\r\n".encode())
-            self.transport.close()
+        if not self._closing:
+            self._reply(GOODBYE)
+            self._closing = True
+            if self._transport is not None:
+                self._transport.close()  # without waiting: the server is to stop
 
     def abort(self) -> None:
         """Cut the connection, whatever it is doing."""
-        if self._writer is not None:
-            self._writer.transport.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.sessions.live.add(self)
+    # the work
 
-    def connection_lost(self, error: Exception | None) -> None:
-        super().connection_lost(error)
-        self.sessions.live.discard(self)
-        self.sessions.on_change()
+    def _work(self) -> None:
+        """Everything that has come and may be answered now."""
+        while not (self._closing or self._blocked or self._put is not None):
+            if self._text is not None:
+                if self._at >= len(self._buffer):
+                    break
+                self._feed(self._text)
+            else:
+                line = self._line()
+                if line is None:
+                    break
+                self._command(line)
+        self._flow()
+        idle = self._put is None and not self._blocked
+        if self._half_closed and idle and not self._closing:
+            self._close()
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._timeout_handle is not None and not self._timeout_handle.cancelled():
-            self._reset_timeout()
+    def _rest(self) -> bytes:
+        """Take what is not worked on yet out of the buffer."""
+        rest = self._buffer[self._at :] if self._at else self._buffer
+        self._buffer, self._at = b"", 0
+        return rest
 
-    def hold_timeout(self) -> None:
-        """No time-out while the server itself makes the client wait."""
-        if self._timeout_handle is not None:
-            self._timeout_handle.cancel()
+    def _line(self) -> bytes | None:
+        """The next command line with its end; None: not here yet. One that is too long comes
+        without an end, when that has come."""
+        end = self._buffer.find(b"\n", self._at) + 1
+        if not end:
+            if len(self._buffer) - self._at > COMMAND_BYTES_MAX:
+                self._rest()
+                self._overlong = True
+            return None
+        overlong = self._overlong or end - self._at > COMMAND_BYTES_MAX
+        line = b"" if overlong else self._buffer[self._at : end]
+        self._at, self._overlong = end, False
+        return line
 
-    async def smtp_DATA(self, arg: str) -> None:
-        self.receiving = True
-        try:
-            await super().smtp_DATA(arg)
-        finally:
-            self.receiving = False
-        if self.transport is not None:
-            self._reset_timeout()
-        self._between_messages()
+    def _command(self, line: bytes) -> None:
+        answer = self._commands.answer(line) if line else self._commands.refused(_LONG_COMMAND)
+        self._text = answer.text
+        self._answer(answer)
 
-    async def smtp_RSET(self, arg: str) -> None:
-        await super().smtp_RSET(arg)
-        self._between_messages()
-
-    def _between_messages(self) -> None:
-        if self.sessions.draining and not self.busy:
+    def _answer(self, answer: Answer) -> None:
+        self._reply(answer.reply)
+        if answer.close:
+            self._close()
+            return
+        self._expect_command()
+        if self.draining and not self.busy:
             self.goodbye()
 
-    def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
-        # aiosmtpd asks the parser of header addresses, which mends and raises; a path is simpler.
-        path = _PATH.match(arg)
-        if path is None:
-            return None, None
-        return path[1] or path[2] or "<>", path[3]
+    def _feed(self, text: Text) -> None:
+        self._buffer = text.feed(self._rest())
+        if not text.ended:
+            rate = self._commands.settings.smtp_text_bytes_s_min
+            self._due = self._base + text.received / rate if rate else self._ends
+            return
+        self._text = None
+        if text.refusal:
+            self._answer(self._commands.not_taken(text.refusal))
+            return
+        self._hold_time()
+        self._put = self._loop.create_task(self._store(text))
 
-
-class SmtpHandler:
-    """What aiosmtpd asks for each command; answers are whole reply lines."""
-
-    def __init__(self, policy: Policy, intake: Intake, log: EventLog, rated: RatedLog) -> None:
-        self.policy = policy
-        self.intake = intake
-        self._log = log
-        self.rated = rated  # for what a peer can cause without end
-
-    async def handle_HELO(self, server: SmtpSession, session: Session, envelope: Envelope,
-                          hostname: str) -> str:
-        session.host_name = hostname
-        return f"250 {server.hostname}"
-
-    async def handle_EHLO(self, server: SmtpSession, session: Session, envelope: Envelope,
-                          hostname: str, responses: list[str]) -> list[str]:
-        session.host_name = hostname
-        return [responses[0], "250-PIPELINING", *responses[1:]]
-
-    async def handle_MAIL(self, server: SmtpSession, session: Session, envelope: Envelope,
-                          address: str, options: list[str]) -> str:
-        if server.sessions.draining:
-            return GOODBYE
-        if address != "<>":  # aiosmtpd's word for the null sender
-            problem = mail.address_problem(address, smtputf8=envelope.smtp_utf8)
-            if problem is not None:
-                return f"553 5.1.7 the sender is no address: {problem}"
-        envelope.mail_from = address
-        envelope.mail_options.extend(options)
-        return "250 2.1.0 OK"
-
-    async def handle_RCPT(self, server: SmtpSession, session: Session, envelope: Envelope,
-                          address: str, options: list[str]) -> str:
-        problem = mail.address_problem(address, smtputf8=envelope.smtp_utf8)
-        if problem is not None:
-            return f"553 5.1.3 the recipient is no address: {problem}"
-        if not self.policy.routes.accepts(address) and not self.policy.may_relay(_peer(session)):
-            return "550 5.7.1 relaying is not allowed"
-        held = sum(len(each.encode()) + 1 for each in envelope.rcpt_tos) + len(address.encode())
-        if (len(envelope.rcpt_tos) >= self.policy.settings.smtp_recipients_max
-                or held > RECIPIENTS_BYTES_MAX):
-            return "452 4.5.3 too many recipients, send to the others separately"
-        envelope.rcpt_tos.append(address)
-        return "250 2.1.5 OK"
-
-    async def handle_DATA(self, server: SmtpSession, session: Session, envelope: Envelope
-                          ) -> str:
-        server.hold_timeout()
-        text = envelope.original_content or b""
-        if self.policy.settings.smtp_bare_newline == "refuse" and _BARE.search(text):
-            self.rated.event(events.SMTP_REJECTED, WARNING, _peer(session), peer=_peer(session),
-                             reason="bare CR")
-            return "550 5.6.0 the message has a CR or LF alone (RFC 5321 section 2.3.8)"
-        submission = self._submission(session, envelope, text)
+    async def _store(self, text: Text) -> None:
         try:
-            message_id = await self.intake.put(submission)
-        except OmqError as error:
-            return self._refused(session, error)
-        self._log.event(events.SMTP_ACCEPTED, REPORT, message_id=message_id, peer=_peer(session),
-                        size=len(submission.body), recipients=len(envelope.rcpt_tos))
-        return f"250 2.0.0 OK {message_id}"
+            answer = await self._commands.store(text.take())
+        finally:
+            text.drop()
+            self._put = None
+            if self._closing:
+                self._on_end(self)
+        if not self._closing:
+            self._answer(answer)
+            self._work()
 
-    async def handle_exception(self, error: Exception) -> str:
-        """Any other error in a session: told, logged, the session goes on."""
-        self._log.event(events.BUG, ERROR, reason=f"{type(error).__name__}: {error}")
-        return "451 4.3.0 local error, try again later"
+    def _reply(self, reply: str) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(reply.encode("utf-8", "replace") + b"\r\n")
 
-    def _refused(self, session: Session, error: OmqError) -> str:
-        reply = reply_to(error)
-        event = events.SMTP_REJECTED if reply.startswith("5") else events.SMTP_REFUSED
-        self.rated.event(event, WARNING, _peer(session), peer=_peer(session), reason=str(error),
-                         reply=reply)
-        return reply
+    def _flow(self) -> None:
+        """Read on only while what comes can be worked on."""
+        if self._transport is None or self._transport.is_closing() or self._half_closed:
+            return
+        if self._put is not None or self._blocked:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
-    def _submission(self, session: Session, envelope: Envelope, text: bytes) -> Submission:
-        sender = "" if envelope.mail_from in (None, "<>") else str(envelope.mail_from)
-        eight_bit = "BODY=8BITMIME" in envelope.mail_options or not text.isascii()
-        properties = mail.Envelope(
-            sender, tuple(envelope.rcpt_tos), eight_bit, bool(envelope.smtp_utf8), _peer(session),
-            _fit(session.host_name)).properties()
-        trace = received_field(self.policy.hostname, session, envelope)
-        scan_bytes = self.policy.settings.mail_header_scan_bytes
-        return Submission(trace + text, mail.priority_of(text, scan_bytes), properties)
+    def _close(self) -> None:
+        """Say no more. What the client sends is read and thrown away for a moment: closing over
+        unread bytes would take the last reply from it (RFC 9293 section 3.10.4)."""
+        self._closing = True
+        self._rest()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._half_closed:
+            self._transport.close()
+        else:
+            self._transport.write_eof()
+            self._transport.resume_reading()
+        self._timer = self._loop.call_later(_LINGER_S, self._transport.abort)
 
+    # time
 
-def received_field(hostname: str, session: Session, envelope: Envelope) -> bytes:
-    """The trace field of this hop. A single recipient is named; of several none, for the blind."""
-    protocol = "ESMTP" if session.extended_smtp else "SMTP"
-    if envelope.smtp_utf8:
-        protocol = "UTF8SMTP"  # RFC 6531 section 3.7.3
-    peer = _peer(session)
-    literal = f"IPv6:{peer}" if ":" in peer else peer
-    only = envelope.rcpt_tos[0] if len(envelope.rcpt_tos) == 1 else ""
-    target = f"\r\n\tfor <{only}>" if only and only.isascii() else ""
-    now = format_datetime(datetime.fromtimestamp(clock.wall_ns() // clock.NS_PER_S, UTC))
-    return (f"Received: from {_fit(session.host_name) or 'unknown'} ([{literal}])\r\n"
-            f"\tby {hostname} (omq) with {protocol} id {uuid.uuid4().hex}{target};\r\n"
-            f"\t{now}\r\n").encode("ascii")
+    def _expect_command(self) -> None:
+        """From now on a whole command, or a text that moves, is waited for."""
+        self._base = self._loop.time() + self._commands.settings.smtp_idle_timeout_s
+        self._due = self._base
+        self._watch()
 
+    def _hold_time(self) -> None:
+        """No time-out while the server itself makes the client wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-def _peer(session: Session) -> str:
-    peer: object = session.peer  # declared as text, but a socket address it is
-    return str(peer[0]) if isinstance(peer, tuple) and peer else ""
+    def _watch(self) -> None:
+        if self._timer is None and not self._closing:
+            self._timer = self._loop.call_at(min(self._due, self._ends), self._check_time)
 
-
-def _fit(name: str | None) -> str:
-    return _UNFIT.sub("?", name or "")[:255]
+    def _check_time(self) -> None:
+        self._timer = None
+        if self._closing:
+            return
+        now = self._loop.time()
+        if now < min(self._due, self._ends) or self._put is not None:
+            self._watch()  # the deadline has moved since the timer was set: one timer a session
+            return
+        self._reply(_OUT_OF_TIME)
+        self._close()

@@ -28,12 +28,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from omq import Outgoing
 from omq.base import clock, events, names
+from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
 from omq.services.mail import mail_message as mail
 from omq.services.mail.mail_host import mail_hostname
+from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.mail_retry import RETRY_PROPERTIES, Retry
 from omq.services.mail.routes import Peer, peer_of
 from omq.services.mail.routes_file import load_routes
@@ -41,6 +45,10 @@ from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
 from omq.services.mail.smtp_reply import Result, Verdict
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Done, Message, Move, Service
+
+UNSETTLED_MAX: Final = 1000
+"""Messages that are sent and whose end the manager refused (ERRMGR full): remembered, each once
+more sent if this process ends first."""
 
 
 class UnixOutService(Service):
@@ -51,12 +59,16 @@ class UnixOutService(Service):
     def open(self) -> None:
         self._connections: OrderedDict[Peer, SmtpConnection] = OrderedDict()
         self._down_until_ns: dict[Peer, int] = {}
+        self._decided: dict[str, Disposition] = {}  # of the message in hand
+        self._unsettled: dict[str, Disposition] = {}  # refused by the manager
+        self.mail_log = mail_log_of(self.context)
         self._configure()
         self.context.log.event(events.GATEWAY_STARTED, REPORT)
 
     def reload(self) -> None:
         self.idle()
         self._down_until_ns.clear()
+        self.mail_log.reopen()
         self._configure()
 
     def idle(self) -> None:
@@ -65,9 +77,14 @@ class UnixOutService(Service):
 
     def close(self) -> None:
         self.idle()
+        self.mail_log.close()
         self.context.log.event(events.GATEWAY_STOPPED, REPORT)
 
     def handle(self, message: Message) -> Disposition:
+        decided = self._unsettled.pop(message.message_id, None)
+        if decided is not None:
+            self._decided = {message.message_id: decided}
+            return decided
         settings = self.context.settings
         retry = Retry.of(message, clock.wall_ns())
         early_s = retry.early_s(settings.unix_retry_max_s)
@@ -79,7 +96,9 @@ class UnixOutService(Service):
             results = [_give_up(each) for each in results]
         self._log(message, results, expired=expired)
         pause_s = retry.pause_s(settings.unix_retry_step_s, settings.unix_retry_max_s)
-        return disposition(message, self.queue, results, retry, pause_s)
+        found = disposition(message, self.queue, results, retry, pause_s)
+        self._decided = {message.message_id: found}
+        return found
 
     def _configure(self) -> None:
         settings = self.context.settings
@@ -120,8 +139,8 @@ class UnixOutService(Service):
                 results += [Result(each, Verdict.TEMPORARY, "4.4.1", reason) for each in group]
                 continue
             connection = self._connection(peer)
-            results += connection.send(Mail(envelope.sender, group, message.body,
-                                            envelope.smtputf8))
+            results += [replace(each, mta=peer.host) for each in connection.send(
+                Mail(envelope.sender, group, message.body, envelope.smtputf8))]
             if connection.reached:
                 self._down_until_ns.pop(peer, None)
             else:
@@ -149,7 +168,21 @@ class UnixOutService(Service):
         self._connections.move_to_end(peer)
         return connection
 
+    def refused(self, message: Message, error: OmqError) -> Disposition | None:
+        """What was sent is sent: the same is to become of it at the next hand-out, unsent."""
+        if len(self._unsettled) < UNSETTLED_MAX and message.message_id in self._decided:
+            self._unsettled[message.message_id] = self._decided[message.message_id]
+        return None
+
+    def _tell(self, message: Message, results: Sequence[Result]) -> None:
+        first = mail_id(message.properties, message.message_id)
+        since = delay_s(message.properties, message.put_time_ns)
+        self.mail_log.write(
+            ("smtp", delivery(first, each.recipient, each.mta or "none", since, each.status,
+                              _STATUS[each.verdict], each.text)) for each in results)
+
     def _log(self, message: Message, results: Sequence[Result], *, expired: bool) -> None:
+        self._tell(message, results)
         kinds = {Verdict.DELIVERED: (events.GATEWAY_SENT, REPORT),
                  Verdict.TEMPORARY: (events.GATEWAY_DEFERRED, WARNING),
                  Verdict.PERMANENT: (events.GATEWAY_EXPIRED if expired
@@ -160,6 +193,9 @@ class UnixOutService(Service):
                 self.context.log.event(event, level, message_id=message.message_id,
                                        recipients=" ".join(each.recipient for each in these),
                                        answer=these[0].text)
+
+
+_STATUS = {Verdict.DELIVERED: "sent", Verdict.TEMPORARY: "deferred", Verdict.PERMANENT: "bounced"}
 
 
 def disposition(message: Message, queue: str, results: Sequence[Result], retry: Retry,
@@ -175,13 +211,26 @@ def disposition(message: Message, queue: str, results: Sequence[Result], retry: 
     if not results:
         failed = [_refused("(no recipient)", "5.1.3", "the message has no recipient")]
     if failed:
-        failures = [mail.Failure(each.recipient, each.status, each.text) for each in failed]
+        written = _originals(message, queue)
+        failures = [mail.Failure(written.get(each.recipient, each.recipient), each.status,
+                                 each.text, each.mta) for each in failed]
         new.append(_copy(message, names.ERRMGR, kept | mail.error_properties(failures)))
     if later:
-        properties = {mail.to_name(queue): "\n".join(each.recipient for each in later),
-                      mail.ERROR_REASON: later[0].text}
+        written = _originals(message, queue)
+        properties = {
+            mail.to_name(queue): "\n".join(each.recipient for each in later),
+            mail.original_name(queue): "\n".join(
+                written.get(each.recipient, each.recipient) for each in later),
+            mail.ERROR_REASON: later[0].text}
         new.append(_copy(message, queue, kept | properties | retry.properties(pause_s)))
     return Move((), tuple(new)) if new else Done()
+
+
+def _originals(message: Message, queue: str) -> dict[str, str]:
+    """The address that the sender wrote, for each recipient."""
+    addresses = mail.lines(message.properties.get(mail.to_name(queue), ""))
+    written = mail.lines(message.properties.get(mail.original_name(queue), ""))
+    return dict(zip(addresses, written, strict=True)) if len(addresses) == len(written) else {}
 
 
 def _copy(message: Message, queue: str, properties: dict[str, str]) -> Outgoing:
@@ -196,7 +245,8 @@ def _refused(recipient: str, status: str, text: str) -> Result:
 def _give_up(result: Result) -> Result:
     if result.verdict is not Verdict.TEMPORARY:
         return result
-    return _refused(result.recipient, "4.4.7", f"given up; the last try: {result.text}")
+    return replace(result, verdict=Verdict.PERMANENT, status="4.4.7",
+                   text=f"{result.text} (given up: not delivered in time)")
 
 
 def main(argv: list[str] | None = None) -> int:

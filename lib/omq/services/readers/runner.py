@@ -7,7 +7,9 @@ untouched (`release` counts no attempt), what is decided is sent (`flush`) and t
 unregisters.
 
 Invariants: 1. each message handed out gets exactly one disposition or is released; 2. an exception
-in `handle` costs that message one attempt and nothing else; 3. a wait for messages ends at once on
+in `handle` costs that message one attempt and nothing else; what the manager refuses of a
+disposition (a full, inhibited or too short queue) concerns that message alone: it is deferred, or
+what the service says (`Service.refused`); 3. a wait for messages ends at once on
 a signal (`interrupt` of the client, or short waits); 4. at a stop an unreachable manager is not
 waited for: it takes the messages back by itself when it sees this process end.
 
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from omq.base import event_log, events
 from omq.base.config import load_services, load_settings
-from omq.base.errors import ConfigError, OmqError
+from omq.base.errors import REFUSALS, ConfigError, LeaseLost, OmqError
 from omq.base.fault import point
 from omq.services.daemon.daemon import last_trace
 from omq.services.daemon.signals import Signals
@@ -137,8 +139,36 @@ class ReaderRunner:
                 continue
             disposition = self._handle(message)
             point("reader.before_done")
-            _settle(message, disposition)
+            self._settle(message, disposition)
             point("reader.after_done")
+
+    def _settle(self, message: HeldMessage, disposition: Disposition) -> None:
+        """Tell what was decided. What the manager refuses is this message's matter alone: the
+        service says what becomes of it instead, and if that is refused too it waits."""
+        try:
+            _settle(message, disposition)
+            return
+        except LeaseLost as error:  # another reader has it by now: nothing is ours to decide
+            self._log_refused(message, error)
+            return
+        except REFUSALS as error:
+            refusal: OmqError = error
+        self._log_refused(message, refusal)
+        retry_s = float(self._service.context.settings.reader_refused_retry_s)
+        try:
+            second = self._service.refused(message, refusal)
+            if second is not None:
+                _settle(message, second)
+                return
+        except REFUSALS as error:
+            self._log_refused(message, error)
+        message.defer(retry_s, str(refusal)[:_REASON_CHARACTERS])
+
+    def _log_refused(self, message: HeldMessage, error: OmqError) -> None:
+        self._service.context.log.event(
+            events.DISPOSITION_REFUSED, event_log.WARNING, queue=message.queue,
+            message_id=message.message_id, reason=str(error),
+        )  # fmt: skip
 
     def _handle(self, message: HeldMessage) -> Disposition:
         try:

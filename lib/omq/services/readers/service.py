@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 if TYPE_CHECKING:
     from omq import Outgoing
     from omq.base.config import ServiceConf
+    from omq.base.errors import OmqError
     from omq.base.event_log import EventLog
     from omq.base.paths import SpoolPaths
     from omq.base.settings import Settings
@@ -130,6 +131,10 @@ class Service:
     def handle(self, message: Message) -> Disposition:
         """Work on one message."""
         raise NotImplementedError
+
+    def refused(self, message: Message, error: OmqError) -> Disposition | None:
+        """The manager refused what `handle` decided: what becomes of the message instead. None: it
+        is deferred for `reader_refused_retry_s` and handled again."""
 
     def idle(self) -> None:
         """No message waits: give back what is costly to hold. Called once per pause."""

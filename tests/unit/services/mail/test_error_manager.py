@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from omq.services.mail.error_manager import ErrorManagerService
-from omq.services.readers.service import Move
+from omq.services.mail.report_rate import SENDERS_MAX, ReportRate
+from omq.services.readers.service import Defer, Move
 
 PROPERTIES = {"mail.from": "s@far.test", "error.to": "a@here\nb@here",
-              "error.status": "5.1.1\n4.4.7", "error.reason": "no such user\nnobody answered",
-              "error.mta": "mx.far.test:25"}
+              "error.status": "5.1.1\n4.4.7",
+              "error.reason": "no such user\n451 nobody answered",
+              "error.mta": "-\nmx.far.test", "mail.id": "ab" * 24,
+              "mail.arrival": "1600000000000000000"}
 BODY = b"Received: x\r\nSubject: lost\r\nMessage-ID: <1@x>\r\n\r\ntext\r\n"
 
 
@@ -60,8 +63,13 @@ def test_the_report(manager: Any, message: Callable[..., Any],
     assert whole["Reporting-MTA"] == "dns; mx.test"
     assert (first["Final-Recipient"], first["Status"], first["Action"]) == (
         "rfc822; a@here", "5.1.1", "failed")
-    assert second["Diagnostic-Code"] == "smtp; nobody answered"
-    assert second["Remote-MTA"] == "dns; mx.far.test:25"
+    assert first["Diagnostic-Code"] == "x-omq; no such user"
+    assert first["Remote-MTA"] is None
+    assert second["Diagnostic-Code"] == "smtp; 451 nobody answered"
+    assert second["Remote-MTA"] == "dns; mx.far.test"
+    assert whole["Arrival-Date"] == "Sun, 13 Sep 2020 12:26:40 +0000"
+    assert whole["X-Omq-Queue-ID"] == "ab" * 24
+    assert new.properties["mail.about"] == "ab" * 24
     assert returned.get_content_type() == "text/rfc822-headers"
     assert "Subject: lost" in str(returned.get_payload())
     assert "text" not in str(returned.get_payload())
@@ -119,3 +127,33 @@ def test_the_same_message_gives_the_same_message_id(manager: Any,
     ids = {report(manager.handle(message(BODY, PROPERTIES, queue="ERRMGR")))[1]["Message-ID"]
            for _ in range(2)}
     assert len(ids) == 1
+
+
+def test_what_was_no_reply_is_no_smtp_diagnostic(manager: Any, message: Callable[..., Any]) -> None:
+    properties = PROPERTIES | {"error.reason": "TimeoutError: timed out",
+                               "error.mta": "2001:db8::1"}
+    _, parsed = report(manager.handle(message(BODY, properties, queue="ERRMGR")))
+    block = parts(parts(parsed)[1])[1]
+    assert block["Diagnostic-Code"] == "x-omq; TimeoutError: timed out"
+    assert block["Remote-MTA"] == "dns; [2001:db8::1]"
+
+
+def test_reports_are_limited_and_none_is_dropped(
+        service: Callable[..., Any], message: Callable[..., Any]) -> None:
+    manager = service(ErrorManagerService, "errmgr", reports_per_minute_max=3,
+                      reports_per_sender_max=2)
+    answers = [manager.handle(message(BODY, PROPERTIES | {"mail.from": sender}, queue="ERRMGR"))
+               for sender in ("a@x", "A@x", "a@x", "b@x", "c@x")]
+    assert [type(each) for each in answers] == [Move, Move, Defer, Move, Defer]
+    assert 60 < answers[2].seconds <= 3600
+    assert 0 < answers[4].seconds <= 60
+
+
+def test_the_rate_of_reports() -> None:
+    s = 1_000_000_000
+    rate = ReportRate(2, 10)
+    assert [rate.wait_s(f"s{n}", n * s) for n in range(3)] == [0, 0, 58.0]
+    assert rate.wait_s("s2", 60 * s) == 0
+    for n in range(SENDERS_MAX + 5):
+        rate.wait_s(f"many{n}", 61 * s)
+    assert len(rate._senders) == SENDERS_MAX

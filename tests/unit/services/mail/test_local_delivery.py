@@ -90,7 +90,7 @@ def test_every_user_has_the_message(local: Any, message: Callable[..., Any], tmp
     assert mail("alice") == [fields % b"alice@example.org" + BODY]
     assert mail("bob") == [fields % b"team@example.org" + BODY]
     assert not list((tmp_path / "spool/mail/alice/tmp").iterdir())
-    assert logged() == [7601, 7603, 7618, 7605, 7608, 7608, 7604]
+    assert logged() == [7601, 7608, 7608, 7604]
 
 
 def test_nasty_bodies_are_kept(local: Any, message: Callable[..., Any], nasty: bytes,
@@ -129,12 +129,37 @@ def test_a_disk_error_defers_and_the_next_try_completes(
         mail: Callable[[str], list[bytes]], method: str, nth: int, number: int) -> None:
     disk(FailingDisk(method, nth, number))
     answer = local.handle(make(message))
-    assert isinstance(answer, Defer)
-    assert ("full" in answer.reason) == (number != errno.EIO)
-    assert answer.seconds == local.context.settings.local_retry_s
-    assert local.handle(make(message, defers=1)) == Done()
+    assert isinstance(answer, Move)
+    (rest,) = answer.new  # the other mailbox has its mail
+    assert rest.delay_s == local.context.settings.local_retry_s
+    assert rest.properties["mail.to.LOCAL"] in ("alice", "bob")
+    assert len(mail("alice")) + len(mail("bob")) == 1
+    again = message(BODY, rest.properties, queue="LOCAL", message_id="ef" * 24, put_time_ns=1)
+    assert local.handle(again) == Done()
+    assert local.handle(make(message, defers=1)) == Done()  # it was deferred whole once
     assert (len(mail("alice")), len(mail("bob"))) == (1, 1)
     assert not list((tmp_path / "spool/mail/bob/tmp").iterdir())
+
+
+def test_a_lone_mailbox_that_cannot_be_written_defers_its_message(
+        local: Any, message: Callable[..., Any], disk: Callable[[Disk], None]) -> None:
+    disk(FailingDisk("fsync", 1, errno.ENOSPC))
+    answer = local.handle(message(BODY, {"mail.to.LOCAL": "alice"}, queue="LOCAL"))
+    assert isinstance(answer, Defer)
+    assert answer.seconds == local.context.settings.local_retry_s
+    assert "full" in answer.reason
+
+
+def test_a_mailbox_that_stays_bad_is_reported_in_time(
+        local: Any, message: Callable[..., Any], disk: Callable[[Disk], None]) -> None:
+    """The time counts from the arrival of the mail, not from the message that was split off."""
+    disk(FailingDisk("fsync", 1))
+    rest = local.handle(make(message)).new[0].properties
+    disk(FailingDisk("fsync", 1))
+    answer = local.handle(message(BODY, rest, queue="LOCAL", put_time_ns=2 * 10**18))
+    assert isinstance(answer, Move)
+    assert answer.new[0].queues == ("ERRMGR",)
+    assert answer.new[0].properties["error.to"] == "alice@example.org"
 
 
 def test_a_name_whose_folder_was_not_synced_does_not_count(
@@ -142,8 +167,10 @@ def test_a_name_whose_folder_was_not_synced_does_not_count(
         mail: Callable[[str], list[bytes]]) -> None:
     local.handle(make(message))  # makes the mailboxes
     disk(FailingDisk("sync_directory", 1))
-    assert isinstance(local.handle(make(message, message_id="cd" * 24)), Defer)
-    assert len(mail("alice")) == 1
+    answer = local.handle(make(message, message_id="cd" * 24))
+    assert isinstance(answer, Move)
+    assert answer.new[0].properties["mail.to.LOCAL"] == "alice"
+    assert (len(mail("alice")), len(mail("bob"))) == (1, 2)
 
 
 def test_what_a_killed_delivery_left_is_removed(local: Any, message: Callable[..., Any],

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from omq.base.errors import MessageTooLong, QueueFull
 from omq.base.limits import PROPERTIES_BYTES_MAX
 from omq.services.mail.router import RouterService
 from omq.services.readers.service import Move
@@ -147,11 +148,34 @@ def test_nasty_bodies_are_routed_unchanged(routed: Callable[..., list[Any]], nas
     assert new.queues == ("LOCAL",)
 
 
-def test_bcc_may_be_kept(service: Callable[..., Any], message: Callable[..., Any]) -> None:
-    router = service(RouterService, "router", "[router]\nbcc_header = keep\n")
-    body = b"Bcc: a\r\n\r\n"
-    answer = router.handle(message(body, {"mail.to": "a"}))
-    assert answer.new[0].body == body
+def test_one_report_for_all_that_fail(routed: Callable[..., list[Any]]) -> None:
+    """Blind recipients have messages of their own; their failures are one all the same."""
+    news = routed(b"To: alice@example.org\r\n\r\n",
+                  ["alice@example.org", "no1@example.org", "bob@example.org", "no2@example.org"])
+    told = [each for each in news if "ERRMGR" in each.queues]
+    assert [each.properties["error.to"] for each in told] == ["no1@example.org\nno2@example.org"]
+    assert sorted(user for new in news for user in to(new, "LOCAL")) == ["alice", "bob"]
+
+
+def test_all_copies_are_known_by_the_id_of_the_mail(routed: Callable[..., list[Any]]) -> None:
+    news = routed(b"\r\n", ["alice", "bob", "zz"], message_id="ab" * 24, put_time_ns=77)
+    assert {each.properties["mail.id"] for each in news} == {"ab" * 24}
+    assert {each.properties["mail.arrival"] for each in news} == {"77"}
+    (new,) = routed(b"\r\n", ["alice"], properties={"mail.id": "cd" * 24, "mail.arrival": "5"})
+    assert (new.properties["mail.id"], new.properties["mail.arrival"]) == ("cd" * 24, "5")
+
+
+def test_a_message_too_long_for_its_way_is_reported(
+        service: Callable[..., Any], message: Callable[..., Any]) -> None:
+    router = service(RouterService, "router", ROUTES)
+    given = message(b"Subject: x\r\n\r\n" + b"y" * 5000, {"mail.from": "s@x", "mail.to": "alice"})
+    answer = router.refused(given, MessageTooLong(size=5000, queue="LOCAL", limit=100))
+    assert isinstance(answer, Move)
+    (new,) = answer.new
+    assert new.queues == ("ERRMGR",)
+    assert new.body == b"Subject: x\r\n\r\n"
+    assert (new.properties["error.to"], new.properties["error.status"]) == ("alice", "5.3.4")
+    assert router.refused(given, QueueFull(queue="LOCAL", limit=1)) is None
 
 
 def test_routing_twice_gives_the_same(routed: Callable[..., list[Any]]) -> None:

@@ -110,7 +110,8 @@ def test_the_shipped_file_is_right() -> None:
     routes = load_routes(None)
     assert routes.queues == {"*": "UNIX"}
     assert routes.domains[0] == "localhost"
-    assert (routes.hops_max, routes.keep_bcc) == (Routes().hops_max, Routes().keep_bcc)
+    assert routes.literals == Routes().literals
+    assert routes.hops_max == Routes().hops_max
 
 
 @pytest.mark.parametrize(("text", "line"), [
@@ -124,7 +125,12 @@ def test_the_shipped_file_is_right() -> None:
     ("[queues]\na*b = UNIX\n", 2),
     ("[peers]\nx = ::1\n", 2),
     ("[router]\nhops_max = 0\n", 2),
-    ("[router]\nbcc_header = maybe\n", 2),
+    ("[router]\nbcc_header = keep\n", 2),
+    ("[local]\nliterals = 1.2.3.4.5\n", 2),
+    ("[local]\n\nusers = file:/nowhere/at/all\n", 3),
+    ("[local]\nusers = file:relative\n", 2),
+    ("[local]\nusers = ldap:x\n", 2),
+    ("[aliases]\npostmaster = nobody-here@localhost\n[local]\nusers = a\n", 1),
     ("domains = x\n", 1),
 ])
 def test_mistakes_are_told_with_their_line(conf_dir: Path, text: str, line: int) -> None:
@@ -133,3 +139,30 @@ def test_mistakes_are_told_with_their_line(conf_dir: Path, text: str, line: int)
         load_routes(conf_dir)
     assert raised.value.fields["line"] == line
     assert raised.value.fields["allowed"]
+
+
+def test_postmaster_and_address_literals_always_work(conf_dir: Path) -> None:
+    (conf_dir / "routes.conf").write_text(
+        "[local]\ndomains = a.test, b.test\nliterals = 192.0.2.1 2001:db8::1\nusers = bob\n")
+    routes = load_routes(conf_dir)
+    for address in ("postmaster", "Postmaster@b.test", "postmaster@[192.0.2.1]",
+                    "postmaster@[IPv6:2001:DB8:0::1]", "bob@[192.0.2.1]"):
+        (place,), failures = routes.resolve(address)
+        assert place.queue == "LOCAL"
+        assert not failures
+        assert routes.accepts(address)
+    assert not routes.accepts("bob@[192.0.2.2]")
+    assert not routes.accepts("bob@[x]")
+
+
+def test_users_of_a_file_and_of_the_system(conf_dir: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "users"
+    listed.write_text("# ours\nAnna:x:1000\nben  # the other\n\n")
+    (conf_dir / "routes.conf").write_text(f"[local]\nusers = file:{listed}, passwd:, u-*\n")
+    routes = load_routes(conf_dir)
+    for user in ("anna", "ben", "root", "postmaster"):
+        assert routes.is_named(user)
+    assert routes.is_user("u-1")
+    assert not routes.is_named("u-1")
+    for user in ("# ours", "passwd:", "nobody-of-this-name"):
+        assert not routes.is_user(user)

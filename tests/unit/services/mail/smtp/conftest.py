@@ -8,13 +8,15 @@ import signal
 import smtplib
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from omq import Outgoing
+from omq.base.errors import MessageTooLong
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -68,29 +70,35 @@ class Manager:
     connections: int = 0
     closed: int = 0
     threads: set[int] = field(default_factory=set)
+    batches: list[int] = field(default_factory=list)
+    refuses: Callable[[Outgoing], bool] = lambda _: False
 
     def connect(self) -> Connection:
         self.connections += 1
         return Connection(self)
 
-    def put(self, queue: str, body: bytes, *, priority: int, properties: Mapping[str, str],
-            persistent: bool) -> str:
-        assert persistent, "mail is acknowledged when it is durable"
+    def put_many(self, queue: str, messages: Sequence[Outgoing]) -> list[str]:
+        self.batches.append(len(messages))
         self.threads.add(threading.get_ident())
         self.entered.release()
         if self.gate is not None:
             assert self.gate.wait(TIMEOUT_S)
         if self.error is not None:
             raise self.error
-        self.puts.append((queue, body, priority, dict(properties)))
-        return f"{len(self.puts):048x}"
+        if any(self.refuses(each) for each in messages):
+            raise MessageTooLong(size=1, queue=queue, limit=1)
+        for each in messages:
+            assert each.persistent, "mail is acknowledged when it is durable"
+            assert each.priority is not None
+            self.puts.append((queue, each.body, each.priority, dict(each.properties)))
+        return [each.message_id.hex() for each in messages]
 
 
 class Connection:
     """One connection to it."""
 
     def __init__(self, manager: Manager) -> None:
-        self.put = manager.put
+        self.put_many = manager.put_many
         self._manager = manager
 
     def close(self) -> None:

@@ -112,7 +112,7 @@ def test_international_addresses_need_smtputf8(server: Callable[..., Any]) -> No
 
 
 def test_puts_of_several_sessions_run_side_by_side(server: Callable[..., Any]) -> None:
-    running = server(smtp_workers=4)
+    running = server(smtp_workers=4, smtp_batch_messages_max=1)
     running.manager.gate = threading.Event()
 
     def send() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from omq.base import errors
+from omq.services.mail.smtp_address import path_of
 from omq.services.mail.smtp_intake import reply_to
-from omq.services.mail.smtp_session import SmtpSession
 
 TEXT = b"Subject: x\r\n\r\n.hello\r\n..\r\n"
 TIMEOUT_S = 10
+LONG_DOMAIN = ".".join(["x" * 60] * 4)
 
 
 @pytest.mark.parametrize(("error", "code", "status"), [
@@ -77,7 +78,7 @@ def test_too_many_recipients(server: Callable[..., Any]) -> None:
 def test_recipients_fit_into_the_properties(server: Callable[..., Any]) -> None:
     running = server()
     with running.client() as client:
-        refused = client.sendmail("s@x", [f"{n:03}{'x' * 300}@here.test" for n in range(120)], TEXT)
+        refused = client.sendmail("s@x", [f"{n:03}@{LONG_DOMAIN}" for n in range(200)], TEXT)
     assert refused
     assert len(running.manager.puts[0][3]["mail.to"]) <= 32 * 1024
 
@@ -119,10 +120,11 @@ def test_broken_commands_leave_the_session_alive(server: Callable[..., Any]) -> 
 
 
 @pytest.mark.parametrize(("path", "address"), [
-    ("<a@b>", "a@b"), ("<>", "<>"), ("a@b", "a@b"), ('<"a > b"@c>', '"a > b"@c'),
-    ("<@x,@y:a@b>", "a@b"), ('<"a\\"b"@c> SIZE=1', '"a\\"b"@c'), (" <a@b> BODY=7BIT", "a@b"),
-    ("<a@b", None), ("a@b>", None), ("<a@b>x", None), ("<a b@c>", None), ("<<a@b>>", None),
-    ('<"a@b>', None), ("", None), ("<a@b> <c@d>", "a@b"),
+    ("<a@b>", "a@b"), ("<>", ""), ('<"a > b"@c>', '"a > b"@c'), ("<@x,@y:a@b>", "a@b"),
+    ('<"a\\"b"@c> SIZE=1', '"a\\"b"@c'), (" <a@b> BODY=7BIT", "a@b"), ("<a@b> <c@d>", "a@b"),
+    ("a@b", None), ("<a@b", None), ("a@b>", None), ("<a@b>x", None), ("<a b@c>", None),
+    ("<<a@b>>", None), ('<"a@b>', None), ("", None),
 ])
 def test_paths(path: str, address: str | None) -> None:
-    assert SmtpSession._getaddr(None, path)[0] == address  # type: ignore[arg-type]
+    found = path_of(path)
+    assert (found[0] if found else None) == address

@@ -1,0 +1,123 @@
+"""logs/mail.log: one line for each step of a mail, in the form that tools for mail logs read.
+
+    Nov 22 11:36:09 mx.example.org omq/smtpd[71]: ID: client=mail.example.net[192.0.2.1]
+    ...                            omq/cleanup[71]: ID: message-id=<a@example.net>
+    ...                            omq/qmgr[71]: ID: from=<a@example.net>, size=812, nrcpt=2 (...)
+    ...                            omq/local[80]: ID: to=<b@example.org>, relay=local, delay=0.04,
+                                                   dsn=2.0.0, status=sent (delivered to mailbox)
+
+The words are those of Postfix's log (its programs smtpd, cleanup, qmgr, smtp, local, bounce), which
+pflogsumm and its like understand when they are told the name `omq` (`--syslog-name=omq`). ID is the
+mail's own: that of the 250 reply, of the Received field and of `omqlog --mail`.
+
+Invariants: 1. one step is one write() on an O_APPEND descriptor; 2. nothing that a stranger sent
+can start a new line or hold a control character; 3. a log that cannot be written stops nothing: the
+lines are counted, and the next one that goes through says how many are missing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from omq.base import clock, side_files
+from omq.services.mail.mail_host import mail_hostname
+from omq.services.mail.mail_message import ARRIVAL, ID, one_line
+
+if TYPE_CHECKING:
+    from omq.services.readers.service import ServiceContext
+
+FILE_NAME: Final = "mail.log"
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov",
+                  "Dec")  # not the locale's
+
+
+class MailLog:
+    """One process's way to the log."""
+
+    def __init__(self, logs: Path, hostname: str) -> None:
+        self._path = logs / FILE_NAME
+        self.hostname = hostname
+        self._descriptor = -1
+        self._lost = 0
+
+    def reopen(self) -> None:
+        """Follow a rotation that was done from outside."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; the next line opens it again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def write(self, lines: Iterable[tuple[str, str]]) -> None:
+        """(program, text) of each line of a step."""
+        told = [("master", f"{self._lost} lines are missing here")] if self._lost else []
+        listed = [*told, *lines]
+        now = time.localtime(clock.wall_ns() // clock.NS_PER_S)
+        head = (f"{_MONTHS[now.tm_mon - 1]} {now.tm_mday:2} {now.tm_hour:02}:{now.tm_min:02}:"
+                f"{now.tm_sec:02} {self.hostname} omq/")
+        data = "".join(f"{head}{program}[{os.getpid()}]: {text}\n" for program, text in listed)
+        try:
+            if self._descriptor < 0:
+                self._descriptor = side_files.calls.open(
+                    str(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            raw = data.encode("utf-8", "replace")
+            whole = side_files.calls.write(self._descriptor, raw) == len(raw)
+        except OSError:
+            whole = False
+        self._lost = 0 if whole else self._lost + len(listed) - len(told)
+
+    def accepted(self, mail_id: str, client: str, message_id: str, sender: str, size: int,
+                 recipients: int) -> None:
+        """A mail came in over SMTP."""
+        self.write((
+            ("smtpd", f"{mail_id}: client={shown(client)}"),
+            ("cleanup", f"{mail_id}: message-id={shown(message_id)}"),
+            ("qmgr", f"{mail_id}: from=<{shown(sender)}>, size={size}, nrcpt={recipients} "
+                     "(queue active)"),
+        ))
+
+    def refused(self, command: str, client: str, reply: str, sender: str, recipient: str) -> None:
+        """smtp.server said no."""
+        to = f" to=<{shown(recipient)}>" if recipient else ""
+        self.write((("smtpd", f"NOQUEUE: reject: {command} from {shown(client)}: {shown(reply)}; "
+                              f"from=<{shown(sender)}>{to}"),))
+
+
+def mail_log_of(context: ServiceContext) -> MailLog:
+    """The log of a reader service."""
+    return MailLog(context.paths.logs, mail_hostname(context.settings))
+
+
+def delivery(mail_id: str, recipient: str, relay: str, delay_s: float, dsn: str, status: str,
+             text: str) -> str:
+    """The words of what happened to a recipient; `status` is sent, deferred or bounced."""
+    return (f"{mail_id}: to=<{shown(recipient)}>, relay={shown(relay)}, delay={delay_s:.2f}, "
+            f"dsn={dsn}, status={status} ({shown(text)})")
+
+
+def shown(text: str) -> str:
+    """Foreign text fit for a line."""
+    return one_line(text)
+
+
+def mail_id(properties: Mapping[str, str], message_id: str) -> str:
+    """The id of the mail that a queue message is of: the first message's."""
+    found = properties.get(ID, "")
+    return found if found.isalnum() and found.isascii() else message_id
+
+
+def arrival_ns(properties: Mapping[str, str], put_time_ns: int) -> int:
+    """When the mail came to this host, wall clock; nonsense in the property counts as absent."""
+    text = properties.get(ARRIVAL, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else put_time_ns
+
+
+def delay_s(properties: Mapping[str, str], put_time_ns: int) -> float:
+    """Since when it is here, in seconds."""
+    return max(0, clock.wall_ns() - arrival_ns(properties, put_time_ns)) / clock.NS_PER_S

@@ -1,0 +1,118 @@
+"""What one client address may take of smtp.server: sessions at once, and acts in a period.
+
+Counted by IPv4 address or IPv6 /64 (a host has a whole /64 to choose from). Acts are connections,
+messages, recipients and errors; each has a limit in a period that begins with the first of them.
+Clients of `smtp_relay_networks` are this site's own and are not limited, but in how many sessions
+there are altogether.
+
+The last of all sessions are for clients that have none yet (`smtp_sessions_reserved`): a few
+clients that hold all they may do not lock out the rest.
+
+Bounded: at most CLIENTS_MAX addresses are remembered; beyond it those whose period is over are
+forgotten, then the oldest: a flood of addresses costs the others' counts, never memory.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from omq.base.clock import NS_PER_S
+from omq.base.settings import Settings
+
+CLIENTS_MAX: Final = 20_000
+
+
+class Act(Enum):
+    """What is counted; the value is the setting with its limit, 0 of which means none."""
+
+    CONNECTION = "smtp_client_connections_max"
+    MESSAGE = "smtp_client_messages_max"
+    RECIPIENT = "smtp_client_recipients_max"
+    ERROR = "smtp_client_errors_max"
+
+
+@dataclass(slots=True)
+class _Client:
+    """One address."""
+
+    began_ns: int
+    sessions: int = 0
+    acts: dict[Act, int] = field(default_factory=dict)
+
+
+def client_key(peer: str) -> str:
+    """By what a client is counted."""
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, 64), strict=False))
+
+
+class Clients:
+    """The counts; times are monotonic ns."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, _Client] = OrderedDict()
+        self.sessions = 0
+
+    def refusal(self, key: str, settings: Settings, now_ns: int, *, own: bool) -> str:
+        """Why no session can be had now; empty: it can, and `begin` is to be called."""
+        client = self._clients.get(key)
+        held = client.sessions if client is not None else 0
+        free = settings.smtp_sessions_max - self.sessions
+        reserved = min(settings.smtp_sessions_reserved, settings.smtp_sessions_max // 4)
+        if free <= 0 or (held and free <= reserved):
+            return "too many sessions"
+        if own:
+            return ""
+        if held >= settings.smtp_client_sessions_max:
+            return "too many sessions of this client"
+        if self.exceeds(key, Act.CONNECTION, settings, now_ns, own=own):
+            return "too many connections of this client"
+        limit = settings.smtp_client_errors_max
+        if client is not None and limit and client.acts.get(Act.ERROR, 0) >= limit:
+            return "too many errors of this client"
+        return ""
+
+    def begin(self, key: str, now_ns: int) -> None:
+        """A session begins."""
+        self.sessions += 1
+        self._client(key, now_ns).sessions += 1
+
+    def end(self, key: str) -> None:
+        """A session is over."""
+        self.sessions -= 1
+        client = self._clients.get(key)
+        if client is not None and client.sessions:
+            client.sessions -= 1
+
+    def exceeds(self, key: str, act: Act, settings: Settings, now_ns: int, *, own: bool) -> bool:
+        """Count an act; whether it is one too many."""
+        client = self._client(key, now_ns)
+        if now_ns - client.began_ns > settings.smtp_client_period_s * NS_PER_S:
+            client.began_ns, client.acts = now_ns, {}
+        count = client.acts[act] = client.acts.get(act, 0) + 1
+        limit: int = getattr(settings, act.value)
+        return bool(limit) and not own and count > limit
+
+    def _client(self, key: str, now_ns: int) -> _Client:
+        client = self._clients.get(key)
+        if client is None:
+            self._make_room()
+            client = self._clients[key] = _Client(now_ns)
+        return client
+
+    def _make_room(self) -> None:
+        """The oldest without a session goes; those with sessions are fewer than the room."""
+        while len(self._clients) >= CLIENTS_MAX:
+            key = next((key for key, each in self._clients.items() if not each.sessions), "")
+            self._clients.pop(key, None)
