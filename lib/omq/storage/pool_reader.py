@@ -73,11 +73,13 @@ class PoolReader:
 
     def read_rows(self, file: int, records: Rows) -> tuple[Rows, Rows]:
         """The records in these slots (ascending) as rows of pool_scan.DTYPE, read together, and the
-        mask of those that are valid first records of messages; of the others `read_record` says
-        what they are."""
+        mask of those that are valid first records of messages. A row of zeros is a free slot; of
+        the others `read_record` says what they are."""
         opened = self._look(file)
         if not isinstance(opened, File):
-            return np.zeros(len(records), dtype=DTYPE), np.zeros(len(records), dtype=bool)
+            rows = np.zeros(len(records), dtype=DTYPE)
+            rows["version"] = 0 if opened is None else 0xFF  # what cannot be read is not free
+            return rows, np.zeros(len(records), dtype=bool)
         return read_rows(opened, file, records)
 
     def _decode(self, file: int, record: int) -> Record | Finding | None:

@@ -348,3 +348,15 @@ def test_a_start_makes_the_names_that_it_finds_durable(pool: PoolFiles) -> None:
     disk = use_faulty()
     pool.recover_double_write()
     assert disk.calls[0] == "dirsync msgpool"
+
+
+def test_rows_of_a_file_that_cannot_be_read_are_not_free_slots(info: SpoolInfo, pool: PoolFiles
+                                                               ) -> None:
+    """Redo passes over what belongs to a free slot; of this it must hear."""
+    slots = np.arange(3)
+    rows, good = pool.read_rows(5, slots)
+    assert not good.any() and not rows.tobytes().strip(b"\0"), "there is no such file: all free"
+    (info.paths.msgpool / "5QP").symlink_to("elsewhere")
+    rows, good = pool.read_rows(5, slots)
+    assert not good.any() and all(row.tobytes().strip(b"\0") for row in rows)
+    assert isinstance(pool.read_record(5, 0), Finding)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omq.base.arrays import Rows
+from omq.base.arrays import Rows, picked
 from omq.core.redo import births as bulk
 from omq.core.redo.changes import entry_after
 from omq.core.redo.held_records import Edit
@@ -99,12 +99,18 @@ def _change(redo: Redo, frames: Rows, edit: Edit) -> Rows:
             mine = rest[files[rest] == file]
             mine = mine[np.argsort(records[mine], kind="stable")]
             rows, good = redo.pool.read_rows(file, records[mine])
-            good &= ((rows["qpool"] == qpools[mine]) & (rows["parts"] == 1)
-                     & (rows["next"] == NO_RECORD))
-            redo.images.load(bulk.compacted(rows[good]))
-        done[rest] = redo.images.change(
+            own = rows["qpool"] == qpools[mine]
+            done[mine] = _free(rows) | good & ~own  # of a message that is gone: nothing to do
+            good &= own & (rows["parts"] == 1) & (rows["next"] == NO_RECORD)
+            redo.images.load(bulk.compacted(picked(rows, good)))
+        done[rest] |= redo.images.change(
             qpools[rest], lsns[rest], lambda held, at, which: edit(held, at, rest[which]))
     return done
+
+
+def _free(rows: Rows) -> Rows:
+    """Mask of the slots that hold nothing."""
+    return ~np.asarray(rows).view("<u8").reshape(len(rows), -1).any(axis=1)
 
 
 def _not_in(known: dict[int, Message | None], qpools: Rows) -> Rows:

@@ -20,7 +20,7 @@ class RecordSource(Protocol):
 
     def read_rows(self, file: int, records: Rows) -> tuple[Rows, Rows]:
         """The records in these slots (ascending) as rows of pool_scan.DTYPE; mask of those that are
-        valid first records of messages. The others say nothing."""
+        valid first records of messages. A row of zeros is a free slot, the others say nothing."""
 
 
 class NoPool:
