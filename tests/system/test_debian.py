@@ -186,3 +186,13 @@ def test_a_purge_takes_no_message(box: Box) -> None:
     said = box.run("dpkg", "--purge", "omq")
     assert "stays" not in said
     box.sh("test ! -e /var/lib/omq; test ! -e /etc/omq; test -d /var/lib/omq-test")
+
+
+def test_an_image_without_a_running_systemd_gets_it_enabled(box: Box) -> None:
+    """As in a chroot, where images are made."""
+    hidden = "unshare --mount sh -euc 'mount -t tmpfs tmpfs /run/systemd; {}'"
+    said = box.sh(hidden.format(f"dpkg --install /srv/omq/{NEW}.deb"))
+    assert "omq.target is enabled and not started" in said
+    box.sh(f"test -L {OWN}/multi-user.target.wants/omq.target; test -d /var/lib/omq")
+    box.sh(hidden.format("dpkg --purge omq"))
+    assert box.sh(f"find {OWN} -name 'omq*' ! -name 'omq-local.service.d'") == ""

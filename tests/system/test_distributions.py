@@ -1,4 +1,4 @@
-"""What is published can be installed: both wheels and the source distribution, in fresh environments.
+"""What is published can be installed: both wheels and the source distribution, each afresh.
 
 A client's environment has omq-base alone: it puts and takes messages of an instance that another
 environment runs, and says what is missing for the rest.
@@ -32,8 +32,9 @@ def _run(*words: object, code: int = 0, cwd: Path | None = None, given: str = ""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OMQ_")}
     result = subprocess.run([str(word) for word in words], check=False, cwd=cwd, input=given,
                             env=environ, capture_output=True, text=True, timeout=END_S)
-    assert result.returncode == code, f"{words}: {result.returncode}\n{result.stdout}{result.stderr}"
-    return result.stdout + result.stderr
+    said = result.stdout + result.stderr
+    assert result.returncode == code, f"{words}: {result.returncode}\n{said}"
+    return said
 
 
 def _environment(folder: Path, wheels: Path, *what: str) -> Path:
@@ -92,7 +93,7 @@ def test_the_suite_brings_the_rest(wheels: Path, tmp_path: Path) -> None:
 
 
 def test_the_source_distribution_is_complete(tmp_path: Path) -> None:
-    """It has every file of the repository, and a wheel made of it has every file of one made here."""
+    """It has every file of the repository, and a wheel made of it is the same as one made here."""
     if not (ROOT / ".git").exists():
         pytest.skip("no repository: this is a source distribution already")
     listed = _run("git", "-c", "safe.directory=*", "ls-files", cwd=ROOT).splitlines()

@@ -6,8 +6,6 @@ again), a drain that fails, services that are off, stop, removal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.system.box import PREFIX, Box
@@ -50,7 +48,7 @@ def _state(box: Box, instance: str) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def box(machine: Box) -> Iterator[Box]:
+def box(machine: Box) -> Box:
     for instance in INSTANCES:
         machine.run(OMQ, "setup", *_words(instance))
         base = _base(instance)
