@@ -31,11 +31,15 @@ from omq.base.event_log import ERROR, REPORT, TRACE, WARNING
 from omq.services.mail import mail_message as mail
 from omq.services.mail.mail_log import arrival_ns, delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.mailboxes import Mailboxes
-from omq.services.mail.maildir import Maildir, file_name, mailbox_name
+from omq.services.mail.maildir import Maildir, NewFile, file_name, mailbox_name, publish
 from omq.services.mail.routes_file import load_routes
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Done, Message, Move, Service
+from omq.storage import durable
 from omq.storage.durable import FULL
+
+FILES_MAX: Final = 64
+"""Open at once."""
 
 RETRIED: Final = "local.retried"
 """Property of a message with the mailboxes of an earlier one that could not be written: that one's
@@ -68,30 +72,37 @@ class LocalDeliveryService(Service):
         self.root = self.mailboxes.root
 
     def handle(self, message: Message) -> Disposition:
-        log, properties = self.context.log, message.properties
-        sender = mail.Envelope.of(properties).sender
-        log.event(events.LOCAL_DELIVERY_STARTED, TRACE, message_id=message.message_id)
-        log.event(events.LOCAL_CREATOR, TRACE, creator=f"<{sender}>")
-        log.event(events.LOCAL_MESSAGE_ID, TRACE, message_id=message.message_id)
-        fates = [self._recipient(message, sender, user, original)
-                 for user, original in recipients_of(message, self.queue)]
-        self._tell(message, properties, fates)
-        log.event(events.LOCAL_DELIVERY_FINISHED, REPORT, message_id=message.message_id)
-        return self._disposition(message, properties, fates)
+        return self.handle_many([message])[0]
 
-    def _recipient(self, message: Message, sender: str, user: str, original: str) -> _Fate:
+    def handle_many(self, messages: Sequence[Message]) -> list[Disposition]:
+        """All files of a batch are written, then synced, then each folder once."""
+        log, works = self.context.log, list[_Work]()
+        for message in messages:
+            properties = message.properties
+            sender = mail.Envelope.of(properties).sender
+            log.event(events.LOCAL_DELIVERY_STARTED, TRACE, message_id=message.message_id)
+            log.event(events.LOCAL_CREATOR, TRACE, creator=f"<{sender}>")
+            log.event(events.LOCAL_MESSAGE_ID, TRACE, message_id=message.message_id)
+            works += [self._prepared(message, sender, user, original)
+                      for user, original in recipients_of(message, self.queue)]
+        self._publish(works)
+        return [self._ended(message, [each for each in works if each.message is message])
+                for message in messages]
+
+    def _prepared(self, message: Message, sender: str, user: str, original: str) -> _Work:
+        """A recipient's file, ready to be written; or what became of it already."""
+        work = _Work(message, user, original)
         try:
-            self._deliver(message, sender, user, original)
+            work.file = self._file(message, sender, user, original)
         except (BadName, _NoMailbox) as error:
             self.context.log.event(events.LOCAL_RECIPIENT_UNKNOWN, WARNING, recipient=original,
                                    message_id=message.message_id)
-            return _Fate(user, original, "bounced", "5.1.1", str(error))
+            work.end("bounced", "5.1.1", str(error))
         except OSError as error:
-            return self._failed(message, user, original, error)
-        return _Fate(user, original, "sent", "2.0.0", "delivered to mailbox")
+            self._failed(work, error)
+        return work
 
-    def _deliver(self, message: Message, sender: str, user: str, original: str) -> None:
-        log = self.context.log
+    def _file(self, message: Message, sender: str, user: str, original: str) -> NewFile | None:
         maildir, name = Maildir(self.root, user), mailbox_name(user)
         if not maildir.exists():
             problem = self.mailboxes.problem(name)
@@ -99,29 +110,56 @@ class LocalDeliveryService(Service):
                 raise _NoMailbox(problem)
             maildir.create()
         again = message.redelivered or message.attempts > 0 or message.defers > 0
-        parts = (delivery_fields(sender, original), message.body)
         first_id, first_ns = _first(message)
-        written = maildir.deliver(file_name(first_id, name, first_ns), parts,
-                                  again=again or first_id != message.message_id)
-        if not written:
-            log.event(events.LOCAL_ALREADY_DELIVERED, REPORT, recipient=name,
-                      message_id=message.message_id)
-        log.event(events.LOCAL_RECIPIENT_FINISHED, REPORT, recipient=name,
-                  message_id=message.message_id)
+        return maildir.prepare(
+            file_name(first_id, name, first_ns), (delivery_fields(sender, original), message.body),
+            again=again or first_id != message.message_id)
 
-    def _failed(self, message: Message, user: str, original: str, error: OSError) -> _Fate:
+    def _publish(self, works: Sequence[_Work]) -> None:
+        waiting = [each for each in works if not each.kind]
+        files = [(each, each.file) for each in waiting if each.file is not None]
+        for start in range(0, len(files), FILES_MAX):
+            some = files[start : start + FILES_MAX]
+            errors = publish(durable.current(), [file for _, file in some])
+            for (work, _), error in zip(some, errors, strict=True):
+                if error is not None:
+                    self._failed(work, error)
+        for work in waiting:
+            if not work.kind:
+                self._delivered(work)
+
+    def _delivered(self, work: _Work) -> None:
+        work.end("sent", "2.0.0", "delivered to mailbox")
+        log, name = self.context.log, mailbox_name(work.user)
+        if work.file is None:
+            log.event(events.LOCAL_ALREADY_DELIVERED, REPORT, recipient=name,
+                      message_id=work.message.message_id)
+        log.event(events.LOCAL_RECIPIENT_FINISHED, REPORT, recipient=name,
+                  message_id=work.message.message_id)
+
+    def _ended(self, message: Message, works: Sequence[_Work]) -> Disposition:
+        properties = message.properties
+        self._tell(message, properties, works)
+        self.context.log.event(events.LOCAL_DELIVERY_FINISHED, REPORT,
+                               message_id=message.message_id)
+        return self._disposition(message, properties, works)
+
+    def _failed(self, work: _Work, error: OSError) -> None:
+        message = work.message
         full = error.errno in FULL
         reason = "mailbox disk is full" if full else "mailbox cannot be written"
         age_ns = clock.wall_ns() - arrival_ns(message.properties, message.put_time_ns)
         tried = message.defers > 0 or RETRIED in message.properties
         expired = tried and age_ns > self.context.settings.local_expiry_s * clock.NS_PER_S
         self.context.log.event(events.LOCAL_FAILED, ERROR if expired else WARNING, reason=reason,
-                               error=str(error), recipient=original, message_id=message.message_id)
+                               error=str(error), recipient=work.original,
+                               message_id=message.message_id)
         if expired:
-            return _Fate(user, original, "bounced", "4.2.2" if full else "4.4.7", reason)
-        return _Fate(user, original, "deferred", "4.2.2" if full else "4.3.0", f"{reason}: {error}")
+            work.end("bounced", "4.2.2" if full else "4.4.7", reason)
+        else:
+            work.end("deferred", "4.2.2" if full else "4.3.0", f"{reason}: {error}")
 
-    def _tell(self, message: Message, properties: Mapping[str, str], fates: Sequence[_Fate]
+    def _tell(self, message: Message, properties: Mapping[str, str], fates: Sequence[_Work]
               ) -> None:
         first = mail_id(properties, message.message_id)
         since = delay_s(properties, message.put_time_ns)
@@ -129,7 +167,7 @@ class LocalDeliveryService(Service):
                                                each.kind, each.text)) for each in fates)
 
     def _disposition(self, message: Message, properties: Mapping[str, str],
-                     fates: Sequence[_Fate]) -> Disposition:
+                     fates: Sequence[_Work]) -> Disposition:
         later = [each for each in fates if each.kind == "deferred"]
         failed = [mail.Failure(each.original, each.status, each.text) for each in fates
                   if each.kind == "bounced"]
@@ -149,15 +187,22 @@ class LocalDeliveryService(Service):
         return Move((), tuple(new)) if new else Done()
 
 
-@dataclass(frozen=True, slots=True)
-class _Fate:
-    """What became of a recipient: `kind` is sent, deferred or bounced; RFC 3463 status."""
+@dataclass(slots=True)
+class _Work:
+    """A recipient of a message, and what became of it: `kind` is sent, deferred or bounced, empty
+    until it is known; RFC 3463 status. No file: the message is in the mailbox already."""
 
+    message: Message
     user: str
     original: str
-    kind: str
-    status: str
-    text: str
+    file: NewFile | None = None
+    kind: str = ""
+    status: str = ""
+    text: str = ""
+
+    def end(self, kind: str, status: str, text: str) -> None:
+        """This became of it."""
+        self.kind, self.status, self.text = kind, status, text
 
 
 def _first(message: Message) -> tuple[str, int]:

@@ -31,8 +31,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from omq.base import fault
@@ -67,6 +69,15 @@ def maildir_root(setting: str, spool: Path) -> Path:
     return Path(setting) if setting else spool / "mail"
 
 
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A message's file: where it is written, where it is published, of what it is made."""
+
+    temporary: str
+    target: str
+    parts: Sequence[bytes]
+
+
 class Maildir:
     """The mailbox of one user under `root`."""
 
@@ -92,15 +103,24 @@ class Maildir:
 
         `again` says that it may have been handed out before: only then cur/ is listed, which costs
         time in a large mailbox, and what an earlier delivery left in tmp/ is removed."""
+        file = self.prepare(name, parts, again=again)
+        if file is None:
+            return False
+        (error,) = publish(durable.current(), [file])
+        if error is not None:
+            raise error
+        return True
+
+    def prepare(self, name: str, parts: Sequence[bytes], *, again: bool) -> NewFile | None:
+        """The file to `publish`; None when the message is there already, on disk."""
         folder = self._found(name, again=again)
         if folder is not None:
             durable.current().sync_directory(str(folder))
-            return False
+            return None
         if again:
             self._remove_leftovers(name)
         temporary = str(self.path / "tmp" / f"{name}.{os.getpid()}")
-        publish(durable.current(), temporary, str(self.path / "new" / name), parts)
-        return True
+        return NewFile(temporary, str(self.path / "new" / name), parts)
 
     def _found(self, name: str, *, again: bool) -> Path | None:
         new, cur = self.path / "new", self.path / "cur"
@@ -120,33 +140,69 @@ class Maildir:
                     disk.unlink(str(tmp / entry))
 
 
-def publish(disk: Disk, temporary: str, target: str, parts: Sequence[bytes]) -> None:
-    """Write, sync, rename, sync the folder; after any error neither name is left."""
-    written = temporary
+def publish(disk: Disk, files: Sequence[NewFile]) -> list[OSError | None]:
+    """Write, sync, rename, and sync each folder once; what went wrong with each file.
+
+    All are written before the first is synced, so that a journaling file system syncs them together
+    (the later calls find little to do). After an error of a file neither of its names is left."""
+    errors: list[OSError | None] = [None] * len(files)
+    opened: dict[int, int] = {}
     try:
-        _write(disk, temporary, parts)
-        fault.point("local.before_rename")
-        disk.rename(temporary, target)
-        written = target
-        fault.point("local.after_rename")
-        disk.sync_directory(os.path.dirname(target))
-    except OSError:
-        with suppress(OSError):  # the first error is the one to tell
-            disk.unlink(written)
-        raise
+        for number, file in enumerate(files):
+            errors[number] = _attempt(disk, file.temporary,
+                                      partial(_open_written, disk, file, opened, number))
+        for number, descriptor in opened.items():
+            errors[number] = _attempt(disk, files[number].temporary,
+                                      partial(disk.fsync, descriptor))
+    finally:
+        for descriptor in opened.values():
+            disk.close(descriptor)
+    folders: dict[str, list[int]] = {}
+    for number, file in enumerate(files):
+        if errors[number] is None:
+            fault.point("local.before_rename")
+            errors[number] = _attempt(disk, file.temporary,
+                                      partial(disk.rename, file.temporary, file.target))
+        if errors[number] is None:
+            fault.point("local.after_rename")
+            folders.setdefault(os.path.dirname(file.target), []).append(number)
+    for folder, numbers in folders.items():
+        error = _attempt(disk, "", partial(disk.sync_directory, folder))
+        for number in numbers if error is not None else ():
+            errors[number] = error
+            _remove(disk, files[number].target)
+    return errors
 
 
-def _write(disk: Disk, path: str, parts: Sequence[bytes]) -> None:
+def _attempt(disk: Disk, path: str, work: Callable[[], object]) -> OSError | None:
+    """Do it; after an error `path` is removed."""
+    try:
+        work()
+    except OSError as error:
+        if path:
+            _remove(disk, path)
+        return error
+    return None
+
+
+def _remove(disk: Disk, path: str) -> None:
+    with suppress(OSError):  # the first error is the one to tell
+        disk.unlink(path)
+
+
+def _open_written(disk: Disk, new: NewFile, opened: dict[int, int], number: int) -> None:
+    """Put the descriptor of a new file that has its bytes, not synced, into `opened`."""
     with suppress(FileNotFoundError):
-        disk.unlink(path)  # of an earlier process with this pid
-    file = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        disk.unlink(new.temporary)  # of an earlier process with this pid
+    file = disk.open(new.temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         offset = 0
-        for part in parts:
+        for part in new.parts:
             rest = memoryview(part)
             while rest:
                 count = disk.pwritev(file, [rest], offset)
                 rest, offset = rest[count:], offset + count
-        disk.fsync(file)
-    finally:
+    except BaseException:
         disk.close(file)
+        raise
+    opened[number] = file

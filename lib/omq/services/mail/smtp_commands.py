@@ -18,21 +18,25 @@ Rules:
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
 from typing import Final
 
 from omq.base import clock, events, limits
 from omq.base.errors import OmqError
-from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
-from omq.base.rated_log import RatedLog
+from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.settings import Settings
 from omq.services.mail import mail_message as mail
-from omq.services.mail.mail_log import MailLog
-from omq.services.mail.smtp_address import grammar_problem, parameters_of, path_of
-from omq.services.mail.smtp_clients import Act, Clients, client_key
-from omq.services.mail.smtp_intake import Intake, Submission, reply_to
+from omq.services.mail.smtp_address import parameters_of, path_of
+from omq.services.mail.smtp_clients import Act, client_key
+from omq.services.mail.smtp_handler import (
+    Answer,
+    Handler,
+    Transaction,
+    address_problem,
+    parameter_problem,
+)
+from omq.services.mail.smtp_intake import Submission, reply_to
 from omq.services.mail.smtp_policy import Policy
-from omq.services.mail.smtp_text import COPIES, NO_MEMORY, TOO_LARGE, Memory, Text
+from omq.services.mail.smtp_text import COPIES, NO_MEMORY, Text
 from omq.services.mail.smtp_trace import fit, received_field
 
 RECIPIENTS_BYTES_MAX: Final = limits.PROPERTIES_BYTES_MAX // 2
@@ -40,40 +44,6 @@ RECIPIENTS_BYTES_MAX: Final = limits.PROPERTIES_BYTES_MAX // 2
 _BAD_SEQUENCE: Final = "503 5.5.1 send %s first"
 _NO_SERVICE: Final = frozenset(("CONNECT", "GET", "HEAD", "POST", "PUT"))
 """Who says this is no mail client, but something that was led here (a browser, a proxy)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What becomes of a command: the reply; a text that follows; the end of the session."""
-
-    reply: str
-    text: Text | None = None
-    close: bool = False
-
-
-@dataclass(slots=True)
-class Handler:
-    """What the sessions share; the policy is replaced whole at a reload."""
-
-    policy: Policy
-    intake: Intake
-    log: EventLog
-    rated: RatedLog  # for what a peer can cause without end
-    mail_log: MailLog
-    memory: Memory
-    clients: Clients = field(default_factory=Clients)
-
-
-@dataclass(slots=True)
-class _Transaction:
-    """From MAIL on."""
-
-    sender: str
-    utf8: bool
-    eight_bit: bool
-    recipients: list[str] = field(default_factory=list)
-    recipients_bytes: int = 0
-    mail_id: str = ""
 
 
 class SmtpCommands:
@@ -86,7 +56,7 @@ class SmtpCommands:
         self._began = False
         self._errors = 0
         self._extended = False
-        self._mail: _Transaction | None = None
+        self._mail: Transaction | None = None
 
     @property
     def settings(self) -> Settings:
@@ -146,15 +116,13 @@ class SmtpCommands:
 
     def not_taken(self, reply: str) -> Answer:
         """The text of this transaction, which is over then, was refused while it came."""
-        sender, self._mail = self._sender(), None
-        event = events.SMTP_REJECTED if reply.startswith("5") else events.SMTP_REFUSED
-        self._handler.rated.event(event, WARNING, self._key, peer=self._peer, reason=reply)
-        self._handler.mail_log.refused("DATA", self._client(), reply, sender, "")
+        self._no("DATA", reply, "")
+        self._mail = None
         return self.refused(reply)
 
     async def store(self, body: bytes) -> Answer:
         """Put the message of this transaction, which is over then."""
-        handler, given, self._mail = self._handler, self._mail, None
+        handler, given = self._handler, self._mail
         assert given is not None
         mail_id = given.mail_id
         submission = Submission(
@@ -170,9 +138,10 @@ class SmtpCommands:
             return self.not_taken(reply_to(error))
         except Exception as error:
             handler.log.event(events.BUG, ERROR, reason=f"{type(error).__name__}: {error}")
-            return self.refused("451 4.3.0 local error, try again later")
+            return self.not_taken("451 4.3.0 local error, try again later")
         if stored.refusal:
             return self.not_taken(stored.refusal)
+        self._mail = None
         handler.log.event(events.SMTP_ACCEPTED, REPORT, message_id=mail_id, peer=self._peer,
                           size=stored.size, recipients=len(given.recipients))
         handler.mail_log.accepted(mail_id, self._client(), stored.message_id, given.sender,
@@ -209,33 +178,21 @@ class SmtpCommands:
         parameters = parameters_of(path[1]) if path else None
         if path is None or parameters is None or (parameters and not self._extended):
             return "501 5.5.4 syntax: MAIL FROM:<address> [parameters]"
-        problem = self._parameter_problem(parameters)
+        problem = parameter_problem(parameters, self.settings.smtp_message_bytes_max)
         utf8 = "SMTPUTF8" in parameters
         if problem:
             return problem
-        wrong = _address_problem(path[0], utf8=utf8) if path[0] else None
+        wrong = address_problem(path[0], utf8=utf8) if path[0] else None
         if wrong is not None:
             return f"553 5.1.7 the sender is no address: {wrong}"
         if self._exceeds(Act.MESSAGE):
-            return self._later("MAIL", "450 4.7.1 too many messages of this client", path[0])
+            return self._no("MAIL", "450 4.7.1 too many messages of this client", path[0])
         memory, size = self._handler.memory, int(parameters.get("SIZE") or 0)
         if COPIES * size > memory.limit - memory.used:
-            return self._later("MAIL", NO_MEMORY, path[0])
+            return self._no("MAIL", NO_MEMORY, path[0])
         eight_bit = parameters.get("BODY", "").upper() == "8BITMIME"
-        self._mail = _Transaction(path[0], utf8, eight_bit)
+        self._mail = Transaction(path[0], utf8, eight_bit)
         return Answer("250 2.1.0 OK")
-
-    def _parameter_problem(self, parameters: dict[str, str]) -> str:
-        if set(parameters) - {"SIZE", "BODY", "SMTPUTF8"}:
-            return "555 5.5.4 a parameter is not known here"
-        if parameters.get("BODY", "7BIT").upper() not in ("7BIT", "8BITMIME"):
-            return "501 5.5.4 BODY is 7BIT or 8BITMIME"
-        if parameters.get("SMTPUTF8"):
-            return "501 5.5.4 SMTPUTF8 has no value"
-        size = parameters.get("SIZE", "0")
-        if not (size.isascii() and size.isdigit()) or len(size) > 20:  # RFC 1870 section 5
-            return "501 5.5.4 SIZE is a number"
-        return TOO_LARGE if int(size) > self.settings.smtp_message_bytes_max else ""
 
     def _on_rcpt(self, argument: str) -> Answer | str:
         given = self._mail
@@ -248,15 +205,15 @@ class SmtpCommands:
             return "555 5.5.4 a parameter is not known here"
         address, policy = path[0], self._handler.policy
         if self._exceeds(Act.RECIPIENT):
-            return self._later("RCPT", "450 4.7.1 too many recipients of this client", address)
-        problem = _address_problem(address, utf8=given.utf8)
+            return self._no("RCPT", "450 4.7.1 too many recipients of this client", address)
+        problem = address_problem(address, utf8=given.utf8)
         if problem is not None:
             return f"553 5.1.3 the recipient is no address: {problem}"
         if not policy.routes.accepts(address) and not self._own:
-            return self._never("550 5.7.1 relaying is not allowed", address)
+            return self._no("RCPT", "550 5.7.1 relaying is not allowed", address)
         unreachable = policy.unreachable(address)
         if unreachable is not None:
-            return self._never(f"550 {unreachable.status} {unreachable.reason}", address)
+            return self._no("RCPT", f"550 {unreachable.status} {unreachable.reason}", address)
         held = given.recipients_bytes + len(address.encode()) + 1
         if (len(given.recipients) >= self.settings.smtp_recipients_max
                 or held > RECIPIENTS_BYTES_MAX):
@@ -290,9 +247,8 @@ class SmtpCommands:
         del argument
         return Answer("250 2.0.0 OK")
 
-    def _on_vrfy(self, argument: str) -> Answer | str:
-        if not argument:
-            return "501 5.5.4 an address is missing"
+    def _on_vrfy(self, argument: str) -> Answer:
+        del argument
         return Answer("252 2.1.5 not verified; send mail and it is tried")
 
     def _on_help(self, argument: str) -> Answer:
@@ -303,13 +259,11 @@ class SmtpCommands:
         del argument
         return Answer("221 2.0.0 bye", close=True)
 
-    # beside them
-
     def _exceeds(self, act: Act) -> bool:
         return self._handler.clients.exceeds(self._key, act, self.settings, clock.monotonic_ns(),
                                              own=self._own)
 
-    def _properties(self, given: _Transaction, body: bytes) -> dict[str, str]:
+    def _properties(self, given: Transaction, body: bytes) -> dict[str, str]:
         envelope = mail.Envelope(
             given.sender, tuple(given.recipients), given.eight_bit or not body.isascii(),
             given.utf8, self._peer, fit(self._helo))
@@ -329,21 +283,13 @@ class SmtpCommands:
     def _sender(self) -> str:
         return self._mail.sender if self._mail else ""
 
-    def _later(self, command: str, reply: str, address: str) -> str:
-        self._handler.rated.event(events.SMTP_REFUSED, WARNING, self._key, peer=self._peer,
-                                  reason=reply, address=address)
+    def _no(self, command: str, reply: str, address: str) -> str:
+        """Tell the logs of a refusal, and give it back."""
+        event = events.SMTP_REJECTED if reply.startswith("5") else events.SMTP_REFUSED
+        self._handler.rated.event(event, WARNING, self._key, peer=self._peer, reason=reply,
+                                  address=address)
         self._handler.mail_log.refused(command, self._client(), reply, self._sender(), address)
         return reply
-
-    def _never(self, reply: str, address: str) -> str:
-        self._handler.rated.event(events.SMTP_REJECTED, WARNING, self._key, peer=self._peer,
-                                  reason=reply, address=address)
-        self._handler.mail_log.refused("RCPT", self._client(), reply, self._sender(), address)
-        return reply
-
-
-def _address_problem(address: str, *, utf8: bool) -> str | None:
-    return mail.address_problem(address, smtputf8=utf8) or grammar_problem(address)
 
 
 _COMMANDS: Final = {

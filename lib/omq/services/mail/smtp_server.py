@@ -30,7 +30,8 @@ from omq.base.rated_log import NEVER, RatedLog
 from omq.services.daemon.daemon import DaemonContext, run_daemon
 from omq.services.mail.large_memory import return_large_memory
 from omq.services.mail.mail_log import MailLog
-from omq.services.mail.smtp_commands import Handler, SmtpCommands
+from omq.services.mail.smtp_commands import SmtpCommands
+from omq.services.mail.smtp_handler import Handler
 from omq.services.mail.smtp_intake import Connection, Intake
 from omq.services.mail.smtp_policy import load_policy
 from omq.services.mail.smtp_session import SmtpSession

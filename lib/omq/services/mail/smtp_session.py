@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Final
 from omq.services.mail.smtp_text import Text
 
 if TYPE_CHECKING:
-    from omq.services.mail.smtp_commands import Answer, SmtpCommands
+    from omq.services.mail.smtp_commands import SmtpCommands
+    from omq.services.mail.smtp_handler import Answer
 
 COMMAND_BYTES_MAX: Final = 2048
 """RFC 5321 asks for 512, its extensions for more; addresses have 320 each."""

@@ -133,11 +133,12 @@ class ReaderRunner:
                 rested = True
 
     def _work(self, batch: Sequence[HeldMessage]) -> None:
-        for message in batch:
-            if self._signals.stopping:
+        together = self._handle_many(batch)
+        for number, message in enumerate(batch):
+            if self._signals.stopping and not together:
                 message.release()
                 continue
-            disposition = self._handle(message)
+            disposition = together[number] if together else self._handle(message)
             point("reader.before_done")
             self._settle(message, disposition)
             point("reader.after_done")
@@ -169,6 +170,19 @@ class ReaderRunner:
             events.DISPOSITION_REFUSED, event_log.WARNING, queue=message.queue,
             message_id=message.message_id, reason=str(error),
         )  # fmt: skip
+
+    def _handle_many(self, batch: Sequence[HeldMessage]) -> Sequence[Disposition]:
+        """The dispositions of a service that works on several at once; empty: one by one, also
+        after an error, which then shows whose it is."""
+        if len(batch) < 2 or self._signals.stopping:
+            return ()
+        try:
+            return self._service.handle_many(batch) or ()
+        except Exception as error:
+            event = events.FAILED if isinstance(error, OmqError) else events.BUG
+            self._service.context.log.event(event, event_log.ERROR, queue=batch[0].queue,
+                                            messages=len(batch), traceback=last_trace())
+            return ()
 
     def _handle(self, message: HeldMessage) -> Disposition:
         try:

@@ -16,7 +16,7 @@ dies after its work and before its disposition): a service makes its work idempo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -131,6 +131,10 @@ class Service:
     def handle(self, message: Message) -> Disposition:
         """Work on one message."""
         raise NotImplementedError
+
+    def handle_many(self, messages: Sequence[Message]) -> Sequence[Disposition] | None:
+        """Work on a batch at once: a disposition for each, in order. None: one by one. After an
+        exception `handle` is called for each of them, so work that is done twice must show."""
 
     def refused(self, message: Message, error: OmqError) -> Disposition | None:
         """The manager refused what `handle` decided: what becomes of the message instead. None: it

@@ -245,3 +245,52 @@ def test_a_mailbox_name_is_one_safe_path_component(user: str) -> None:
     assert name == user.lower()
     assert Path("/root") / name == Path(f"/root/{name}").resolve()
     assert name not in ("", ".", "..")
+
+
+class CountingDisk(Disk):
+    """Counts syncs."""
+
+    def __init__(self) -> None:
+        self.files = self.folders = 0
+
+    def fsync(self, fd: int) -> None:
+        self.files += 1
+        super().fsync(fd)
+
+    def sync_directory(self, path: str) -> None:
+        self.folders += 1
+        super().sync_directory(path)
+
+
+def test_a_batch_syncs_each_folder_once(
+        local: Any, message: Callable[..., Any], disk: Callable[[Disk], None],
+        mail: Callable[[str], list[bytes]]) -> None:
+    local.handle(make(message))  # makes the mailboxes
+    counting = CountingDisk()
+    disk(counting)
+    batch = [make(message, message_id=f"{n:048x}") for n in range(8)]
+    assert local.handle_many(batch) == [Done()] * 8
+    assert (counting.files, counting.folders) == (16, 2)
+    assert (len(mail("alice")), len(mail("bob"))) == (9, 9)
+
+
+def test_one_bad_message_of_a_batch_is_its_own_matter(
+        local: Any, message: Callable[..., Any], disk: Callable[[Disk], None],
+        mail: Callable[[str], list[bytes]]) -> None:
+    disk(FailingDisk("pwritev", 3))
+    batch = [message(BODY, {"mail.to.LOCAL": user}, queue="LOCAL", message_id=f"{n:048x}")
+             for n, user in enumerate(("alice", "alice", "alice", "../x"))]
+    answers = local.handle_many(batch)
+    assert [type(each) for each in answers] == [Done, Defer, Done, Move]
+    assert len(mail("alice")) == 2
+
+
+def test_an_unsynced_folder_fails_all_of_its_batch(
+        local: Any, message: Callable[..., Any], disk: Callable[[Disk], None],
+        mail: Callable[[str], list[bytes]]) -> None:
+    local.handle(make(message))
+    disk(FailingDisk("sync_directory", 1))
+    batch = [message(BODY, {"mail.to.LOCAL": user}, queue="LOCAL", message_id=f"{n:048x}")
+             for n, user in enumerate(("alice", "bob", "alice"))]
+    assert [type(each) for each in local.handle_many(batch)] == [Defer, Done, Defer]
+    assert (len(mail("alice")), len(mail("bob"))) == (1, 2)

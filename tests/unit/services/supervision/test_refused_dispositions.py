@@ -87,9 +87,11 @@ def run(tmp_path: Path, batch: list[Held]) -> str:
     context = ServiceContext(Settings(), paths, load_services(None)["router"], tmp_path, log,
                              is_main=True)
     signals = Signals()
-    ReaderRunner(Mover(context), signals,
-                 lambda _: nullcontext(Manager(batch, signals))).run(lambda: None)
-    log.close()
+    try:
+        ReaderRunner(Mover(context), signals,
+                     lambda _: nullcontext(Manager(batch, signals))).run(lambda: None)
+    finally:
+        log.close()
     return paths.event_log.read_text()
 
 
