@@ -211,9 +211,9 @@ def _parser() -> argparse.ArgumentParser:
         omqrecover plan /var/lib/omq --save repair.plan
         omqrecover apply /var/lib/omq repair.plan
         omqrecover rebuild /var/lib/omq --from-archive /backup/archive
-        omqrecover rebuild /var/lib/omq --from-archive /backup/archive --until-time 2026-11-21T08:00
+        omqrecover rebuild /var/lib/omq --until-time 2026-11-21T08:00
         omqrecover identity /var/lib/omq
-        omqrecover extract /var/lib/omq --where queue=ORDERS --where 'priority>=5' --to /tmp/out
+        omqrecover extract /var/lib/omq --where queue=ORDERS --to /tmp/out
         """, location=False)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _looking(commands.add_parser("scan", help="what is there, what is damaged; changes nothing"),

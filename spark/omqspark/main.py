@@ -185,8 +185,8 @@ def _parser() -> argparse.ArgumentParser:
         description="The journal archive on Spark: tables, audit, time travel, what-if, report.",
         epilog="""examples:
   omq-spark generate --to /var/tmp/demo --messages 100000 --faults 2
-  omq-spark run --archive /var/lib/omq/archive --out /srv/omq-tables --incremental
-  omq-spark audit --archive /var/lib/omq/archive --out /srv/omq-tables --pool /var/lib/omq
+  omq-spark run --archive /var/lib/omq/archive --out /srv/tables --incremental
+  omq-spark audit --archive /var/lib/omq/archive --out /srv/tables
   omq-spark refresh --archive /var/lib/omq/archive --out /srv/omq-tables
   omq-spark state --out /srv/omq-tables --at 2026-01-31T12:00
   omq-spark biography --out /srv/omq-tables --qpool 42

@@ -107,13 +107,14 @@ class Instance:
         return out
 
     def run(self, name: str, *arguments: str, stdin: str | None = None) -> Said:
-        """A command of the suite, in this process."""
+        """A command of the suite, in this process; `omq flush` is one with its sub-command."""
+        name, *sub = name.split(" ")
         out, err = io.StringIO(), io.StringIO()
         before = sys.stdin
         sys.stdin = io.StringIO(stdin or "")
         try:
             with redirect_stdout(out), redirect_stderr(err):
-                code = launch.run(name, [*self.arguments, *arguments])
+                code = launch.run(name, [*sub, *self.arguments, *arguments])
         finally:
             sys.stdin = before
         return Said(code, out.getvalue(), err.getvalue())

@@ -72,7 +72,7 @@ def test_a_supervisor_does_not_try_again_and_says_what_to_do(
         assert not path.exists()
 
         capsys.readouterr()
-        assert launch("omstat", arguments) == 0
+        assert launch("omstat", arguments) == 1
         shown = capsys.readouterr().out
         assert "aborted" in shown and f"omqrecover plan {omq_instance.root}" in shown
         assert launch("omqdump", [*arguments, "-e", "s"]) == 0

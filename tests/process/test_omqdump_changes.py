@@ -85,6 +85,8 @@ def test_move_copy_put_delete_of_an_opened_message(live: Instance) -> None:
     last = [(line["action"], line["reason"], line["uid"]) for line in operator_lines(live)][-3:]
     uid = os.getuid()
     assert last == [("move", "ticket 7", uid), ("restore", "ticket 7", uid), ("delete", "", uid)]
+    told = live.run("omqlog", "--operator").out
+    assert "omqdump put on LOCAL" in told and "restore" not in told and "nowhere" not in told
 
 
 def test_positions_begin_where_the_walk_is(live: Instance) -> None:
@@ -245,6 +247,72 @@ def test_a_container_is_opened_and_injected_again(live: Instance, tmp_path: Path
     assert live.bodies("LOCAL") == [large]
     live.dump("-e", "g A", "-e", f"o 2000 {tmp_path}/large")
     assert (tmp_path / "large").read_bytes() == large
+
+
+def test_a_listing_shows_senders_and_subjects(live: Instance) -> None:
+    mail = b"From: x\r\nSubject: a rather long subject, longer than its column\r\n\r\nbody"
+    with live.connect() as connection:
+        connection.put("A", mail, properties={"mail.from": "al@example.com", "mail.to": "b@c.org"})
+        connection.put("A", b"no mail")
+    title, first, second, _ = live.dump("-e", "l A --mail").out.splitlines()
+    assert title.split() == ["QPoolId", "State", "Submitted", "Sender", "Subject"]
+    assert "al@example.com" in first and first.endswith("a rather long subjec~")
+    assert max(map(len, (first, second))) <= 80
+    rows = [json.loads(line) for line in live.dump("-e", "l A --mail", "--json").out.splitlines()]
+    assert rows[0]["recipients"] == ["b@c.org"] and rows[1]["subject"] == ""
+    said = live.dump("-e", "l A 9 --mail --where 'sender=al@example.com or subject~zz*'").out
+    assert len(said.splitlines()) == 3
+    live.bodies("A")
+
+
+def test_every_reference_of_a_listing_opens(live: Instance) -> None:
+    """Brief and whole, of a small message and a large one, on a queue and when it is gone."""
+    large = b"R" * 300_000
+    with live.connect() as connection:
+        for body in (b"small", large):
+            connection.put("A", body, priority=7, properties={"customer": "42"})
+    listed = [line.split()[-1] for line in live.dump("-e", "l A").out.splitlines()[1:3]]
+    whole = [json.loads(line)["item_ref"]
+             for line in live.dump("-e", "l A", "--json").out.splitlines()]
+    assert listed[0].startswith("~/journal/") and listed[1] == whole[1]
+    for ref, body in zip([*listed, *whole], (b"small", large) * 2, strict=True):
+        said = live.dump("-e", f"O {ref}", "-e", "r 2000", "-e", "p 2000 B")
+        assert '"customer" "42"' in said.out
+        with live.connect() as connection, connection.reader("B") as reader:
+            (message,) = reader.next(timeout_s=WAIT_S)
+            assert (message.body, message.priority) == (body, 7)
+            assert message.properties == {"customer": "42"}
+            message.done()
+    assert live.bodies("A") == [b"small", large]
+    said = live.dump("-e", f"O {listed[0]}", "-e", "r 2000 body")
+    assert "small" in said.out and '"customer" "42"' in said.out
+    assert "no message on a queue lies there" in said.err
+    for wrong in ("~/journal/9999:64", f"{listed[0]}1", "~/store/1:0", "~/data/0000000/0000000"):
+        assert live.run("omqdump", "-e", f"O {wrong}").code in (65, 66), wrong
+
+
+def test_a_change_says_how_many_before_and_after(live: Instance) -> None:
+    live.put("A", b"1", b"2")
+    said = live.dump("-e", "D A 1 1")
+    assert said.out == "1 of 1 message: delete\nDone\n"
+    assert said.err == "omqdump: delete: 1 message\n"
+    said = live.dump("-e", "M A B 1 1")
+    assert said.out == "1 of 1 message: move to B\nDone\n"
+    said = live.run("omhold", "--where", "queue=B")
+    assert (said.out, said.err) == ("1 of 1 message: hold\n", "omhold: hold: 1 message\n")
+
+
+def test_a_stale_plan_tells_a_few_refusals_and_how_many_more(live: Instance, tmp_path: Path
+                                                             ) -> None:
+    live.put("A", *(b"s" for _ in range(20)))
+    plan = tmp_path / "plan"
+    live.dump("-e", f"M A ERROR --where queue=A --dry-run {plan}")
+    live.dump("--yes", "-e", "M A B 1 all")
+    said = live.run("omqdump", "--apply", str(plan), "--yes")
+    assert said.code == 75 and len(said.err.splitlines()) < 10
+    assert "and 15 more were refused (--json names each)" in said.err
+    said = live.run("omqdump", "--apply", str(plan), "--yes", "--json")
+    assert len(json.loads(said.out)["refused"]) == 20
 
 
 def test_what_cannot_be_opened_is_zapped(live: Instance) -> None:

@@ -9,11 +9,16 @@ import os
 from textual.widgets import DataTable, Static
 
 from omq.cli.look.top_app import TopApp
-from omq.cli.look.top_facts import Moment, age, head
+from omq.cli.look.top_facts import Moment, QueueLine, age, cells, figure, head, text
+from omq.core.index.rows import QueueRow
 from omq.core.look.space import UNKNOWN
 from omq.services.daemon.options import Location
 from tests.process.operator_world import WAIT_S, Instance
 from tests.unit.omqdump.test_terminal import Terminal
+
+COUNTERS = {"last_lsn": 9, "checkpoint_lsn": 3, "checkpoint_time": 0, "messages": 0,
+            "clients": 0, "journal_file": 1}
+RATES = dict.fromkeys(("puts", "gives", "dones", "groups", "journal_bytes", "paused_ms"), 0.0)
 
 
 def test_once_as_text_and_json(live: Instance) -> None:
@@ -21,9 +26,9 @@ def test_once_as_text_and_json(live: Instance) -> None:
     live.put("B", b"1")
     said = live.run("omtop", "--once", "--interval", "0.2", "--sort", "messages").out.splitlines()
     assert said[0].startswith("manager live  messages 3  clients 0  put/s 0.0")
-    queues = [line.split()[0] for line in said[4:]]
-    assert queues[:2] == ["A", "B"] and said[4].split()[1] == "2"
-    assert max(map(len, said[3:])) <= 90
+    rows = said[next(n for n, line in enumerate(said) if line.startswith("QUEUE")) + 1 :]
+    assert [line.split()[:2] for line in rows[:2]] == [["A", "2"], ["B", "1"]]
+    assert max(map(len, said)) <= 80
     (first, *_) = live.run("omtop", "--json", "--interval", "0.2").out.splitlines()
     assert set(json.loads(first)) == {
         "queue", "messages", "active", "deferred", "held", "in_per_s", "out_per_s", "load",
@@ -36,16 +41,48 @@ def test_ages() -> None:
         "-", "5s", "99s", "1m", "2h", "4d"]
 
 
+def test_figures_never_run_together() -> None:
+    assert [figure(value) for value in (0, 999.94, 999.95, 9999, 10_000, 2_345_678, 5e9)] == [
+        "0.0", "999.9", "1000", "9999", "10k", "2346k", "5000M"]
+    full = QueueRow(5, "Q" * 16, 9_999_999, 999_999, 0, 999_999, 999_999, 0, 0, (1e6,) * 3,
+                    (0.0,) * 3, 1, special=False, hour=0, last_hour=0, hour_ns=0, sampled_ns=0,
+                    started_ns=0, max_depth=0, max_length=0)
+    shown = cells(QueueLine(full, 21, 123456.0, 123456.0, 86400.0 * 900))
+    line = list(text(Moment(0, "live", "n" * 200, COUNTERS, (), (), RATES, UNKNOWN),
+                     [QueueLine(full, 21, 123456.0, 123456.0, 86400.0 * 900)]))
+    assert max(map(len, line)) <= 80 and line[-1].split() == shown
+
+
+def test_eighty_columns_show_every_key_and_its_help(live: Instance) -> None:
+    live.put("A", b"1")
+
+    async def drive() -> None:
+        app = TopApp(Location(None, live.paths, live.conf), 60.0, "name")
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            keys = list(app.query("FooterKey"))
+            assert len(keys) == 9, "r, which turns the order, stands in the help"
+            assert all(key.region.x >= 0 and key.region.right <= 80 for key in keys), [
+                (key.region.x, key.region.right) for key in keys]
+            await pilot.press("question_mark")
+            await pilot.pause()
+            (label,) = app.screen.query("Label")
+            assert label.region.right <= 80 and label.region.bottom <= 24
+            assert "send it back from POISON" in str(label.render())
+            await pilot.press("x")
+            await pilot.press("x")
+        assert app.return_code == 0
+
+    asyncio.run(drive())
+
+
 def test_it_says_that_clients_are_slowed_down() -> None:
-    counters = {"last_lsn": 9, "checkpoint_lsn": 3, "checkpoint_time": 0, "messages": 0,
-                "clients": 0, "journal_file": 1}
-    rates = dict.fromkeys(("puts", "gives", "dones", "groups", "journal_bytes"), 0.0)
     for paused_ms, said in ((0.0, []), (250.0, [
-            "clients are slowed down: the manager pauses 25 % of the time, until pool.writer has "
-            "caught up"])):
-        now = Moment(0, "live", "", counters, (), (), {**rates, "paused_ms": paused_ms},
+            "clients are slowed down: the manager pauses 25 % of the time, until pool.writer",
+            "has caught up"])):
+        now = Moment(0, "live", "", COUNTERS, (), (), {**RATES, "paused_ms": paused_ms},
                      UNKNOWN)
-        assert list(head(now))[2:] == said
+        assert list(head(now))[3:] == said
 
 
 def test_the_screen_is_driven_by_keys(live: Instance) -> None:

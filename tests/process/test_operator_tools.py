@@ -25,7 +25,7 @@ from tests.process.test_bad_input import reachable
 LOOKING = {
     "omqdump": ["-e", "s", "-e", "T", "-e", "L", "-e", "l A", "-e", "v A", "-e", "t q -"],
     "omqwhy": [], "omqlog": ["--operator"], "omqshape": [], "omqadvise": [], "omqcheck": [],
-    "omscan": [], "omshowlog": [], "omstat": ["-a"]}
+    "omscan": [], "omshowlog": [], "omstat": ["-s"]}
 
 
 def rows(text: str) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def test_the_biography_of_a_message(live: Instance) -> None:
     assert found[1]["client"] == "bad" and found[8]["client"] == "good"
     assert found[-1]["gone"] is True
     said = live.run("omqlog", "--operator").out
-    assert "operator command, 1 messages" in said and "reason: ticket 9" in said
+    assert "operator command, 1 message [" in said and "reason: ticket 9" in said
     assert live.run("omqlog", "--message", "999999").code == 1
     assert live.run("omqlog").code == 64
 
@@ -138,6 +138,13 @@ def test_a_reader_is_freed(live: Instance) -> None:
         assert live.run("omfreeq", "A", "-p", "1").code == 1
         said = live.run("omfreeq", "-q", "a", "-p", str(os.getpid()), "--reason", "hangs")
         assert said.out == f"reader {os.getpid()} is released from A\n"
+    (row,) = rows(live.run("omqdump", "-e", "l A", "--json").out)
+    assert (row["state"], row["failed_attempts"]) == ("ready", 0)
+    told = live.run("omqlog", "--message", str(row["qpool_id"])).out
+    assert "given back untouched on A: ordered by an operator" in told and "died" not in told
+    assert "process" in live.run("omqlog", "--operator").out.splitlines()[-3]
+    events = [json.loads(line)["event"] for line in live.paths.event_log.read_text().splitlines()]
+    assert 1320 in events and 1223 not in events
     assert live.bodies("A") == [b"stuck"]
     assert live.run("omfreeq", "NOWHERE", "-p", "1").code == 66
 

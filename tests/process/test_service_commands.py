@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,13 @@ class Instance:
         found = json.loads((self.spool / f"run/{service}.json").read_text(encoding="ascii"))
         return {each["name"]: each["pid"] for each in (found["main"], *found["auxiliary"])}
 
+    def up(self) -> bool:
+        """Whether all that should run runs."""
+        if not (self.spool / "run/supervisor.json").exists():
+            return False
+        return popen("omstat", ["--quiet"], environment={"OMQ_SPOOL": str(self.spool)}
+                     ).wait(WAIT_S) == 0
+
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + WAIT_S
         while not condition():
@@ -50,20 +59,25 @@ class Instance:
             select.select([], [], [], 0.05)
 
 
-@pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    made = Instance(tmp_path_factory.mktemp("services") / "spool")
+@contextmanager
+def running(spool: Path, *options: str) -> Iterator[Instance]:
+    made = Instance(spool)
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "omq.cli.launch", "omrc", "--embedded", "--spool", made.spool,
-         "--reason", "test of commands"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+         *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        made.wait("all services", lambda: made.run("omstat", "-a").count("Started") == 8
-                  if (made.spool / "run/supervisor.json").exists() else False)
+        made.wait("all services", made.up)
         yield made
     finally:
         process.terminate()
         assert process.wait(WAIT_S) == 0
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    spool = tmp_path_factory.mktemp("services") / "spool"
+    with running(spool, "--reason", "test of commands") as made:
+        yield made
 
 
 def test_off_and_on(instance: Instance) -> None:
@@ -71,11 +85,14 @@ def test_off_and_on(instance: Instance) -> None:
     assert instance.run("omstat", "-s").split()[:3] == ["Service", "Router", "Stopped"]
     assert "Required state                - Disabled" in instance.run("omsetsvc", "-r", "router")
     assert "Service Router: Started" in instance.run("omon", "Service Router")
+    (off,) = [line for line in instance.run("omsetsvc", "-r", "router").splitlines()
+              if line.startswith("Last delayed off time")]
+    assert off.count(":") == 2, "also when it is on again, as in the original"
     assert "NON-STOP" in instance.run("omoff", "qmgr", code=64)
     assert "not defined" in instance.run("omon", "nobody", code=66)
     first = instance.run("omoff", "all").splitlines()[0]
     assert first == "omoff: SMTP Server: Stopped"
-    assert instance.run("omstat", "-a").count("Stopped") == 5
+    assert instance.run("omstat", "-a").count("Stopped") == 5  # code 0: they were turned off
     instance.run("omon", "all")
     assert instance.run("omstat", "-a").count("Started") == 8
 
@@ -140,3 +157,47 @@ def test_who_changed_a_service_is_in_the_journal(instance: Instance) -> None:
         "omoff unix", "omsetsvc -x unix 2", "omon unix"]
     assert "reason = test of commands" in instance.run("omshowlog", "-l", "9")  # no manager yet
     assert "    reason: host is down" in said and "    reason: host is slow" in said
+    assert "operator command, 1 service [" in "\n".join(said), "omon counts services"
+
+
+def test_the_manager_is_started_alone_and_the_services_later(tmp_path: Path) -> None:
+    """The seed's procedure: omrc -n, dump the Message Pool, then start the services."""
+    with running(tmp_path / "spool", "-n") as alone:
+        assert alone.run("omstat", "-a").count("Started") == 3
+        assert alone.run("omstat", "-a").count("Stopped") == 5
+        assert "Total Files=" in alone.run("omqdump", "-e", "t m -")
+        assert "Service Router: Started" in alone.run("omon", "router")
+        supervisor = json.loads((alone.spool / "run/supervisor.json").read_text(encoding="ascii"))
+        os.kill(supervisor["pid"], signal.SIGHUP)
+        alone.wait("the reload", lambda: '"event": 1004, "text": "Configuration Reloaded"'
+                   in (alone.spool / "logs/events.log").read_text())
+        assert alone.run("omstat", "-a").count("Started") == 4, "a reload starts nothing"
+        alone.run("omon", "all")
+        assert alone.run("omstat", "-a").count("Started") == 8
+
+
+def test_what_a_fatal_signal_ends_leaves_its_stack_in_the_log(instance: Instance) -> None:
+    log, kept = instance.spool / "logs/events.log", instance.spool / "logs/router.stack"
+    os.kill(instance.readers("router")["router"], signal.SIGABRT)
+    instance.wait("the stack of the reader", lambda: '"event": 1321' in log.read_text())
+    told = [each for each in map(json.loads, log.read_text().splitlines())
+            if each["event"] == 1321]
+    assert [each["file"] for each in told] == [str(kept)]
+    assert told[0]["stack"].startswith("Fatal Python error: Aborted")
+    assert "runner.py" in kept.read_text(), "the file has the whole of it"
+    status = json.loads((instance.spool / "run/supervisor.json").read_text(encoding="ascii"))
+    manager = next(each["pid"] for each in status["children"] if each["name"] == "qmgr")
+    os.kill(manager, signal.SIGABRT)
+    kept = instance.spool / "logs/qmgr.stack"
+    instance.wait("the stack of the manager", lambda: str(kept) in log.read_text())
+    assert "queue_manager.py" in kept.read_text()
+    instance.wait("all to be up again", instance.up)
+
+
+def test_a_service_that_is_not_enabled_is_not_turned_on(instance: Instance) -> None:
+    file = instance.spool / "conf/services.conf"
+    before = file.read_text(encoding="utf-8")
+    file.write_text(before.replace("[unix]\n", "[unix]\nenabled = no\n"), encoding="utf-8")
+    said = instance.run("omon", "unix", code=64)
+    file.write_text(before, encoding="utf-8")
+    assert "unix is not enabled" in said

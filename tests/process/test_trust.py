@@ -274,7 +274,7 @@ def test_operators_look_and_read_no_body(trusting: TrustInstance) -> None:
             assert {row.message.qpool for row in view.entries("A")} == set(ids["A"])
         with pytest.raises(PermissionError):
             segment.attach(_ids(trusting), write=True)
-        assert launch.run("omstat", ["-a", *arguments]) == 0
+        assert launch.run("omstat", ["-s", *arguments]) == 0
         assert launch.run("omqdump", ["-e", "l A", *arguments]) == 0
         with pytest.raises(AccessDenied):
             omq.connect(trusting.root, timeout_s=0.0)

@@ -28,7 +28,8 @@ from tests.process.operator_world import Instance, Said
 NOBODY = 65534
 COMMANDS: dict[str, tuple[str, ...]] = {
     "omsend": ("A", "--timeout", "1.5"), "omread": ("A", "--count", "1", "--timeout", "0"),
-    "omstat": (), "omqdump s": ("-e", "s"), "omqdump L": ("-e", "L"), "omqdump t": ("-e", "t m -"),
+    "omstat": ("-s",), "omqdump s": ("-e", "s"), "omqdump L": ("-e", "L"),
+    "omqdump t": ("-e", "t m -"),
     "omqdump D": ("--yes", "-e", "D A 1"), "omtop": ("--once", "--interval", "0.2"),
     "omqlog": ("--operator",), "omqwhy": ("6",), "omqshape": (), "omqadvise": (), "omqcheck": (),
     "omscan": (), "omshowlog": (), "omfreeq": ("-p", "1", "A"), "omhold": ("6",),
@@ -151,11 +152,12 @@ def test_beside_a_manager_stopped_by_a_signal(world: Instance, command: str) -> 
 def test_omstat_says_that_it_is_stopped_by_a_signal(world: Instance) -> None:
     assert world.manager is not None
     with world.stopped():
-        said = run(world, "omstat")
+        said = world.run("omstat")
+    assert said.code == Exit.NO
     assert said.out.splitlines()[0].split("  ")[0] == "Queue Manager"
     assert "stopped by signal" in said.out.splitlines()[0]
     assert f"'kill -CONT {world.manager.pid}' lets it go on" in said.out
-    assert "stopped by signal" not in run(world, "omstat").out
+    assert "stopped by signal" not in world.run("omstat").out
 
 
 def test_the_api_fails_at_once_or_says_what_hangs(world: Instance, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def _scripted(options: list[str]) -> tuple[str, ...]:
 
 TABLE: Final[dict[str, Cell]] = {
     **_letters(),
-    "omstat -a": ("omstat", ("-a",), LOOKS),
+    "omstat -a": ("omstat", ("-a",), dict.fromkeys(STATES, int(Exit.NO))),
     "omstat -s": ("omstat", ("-s",), LOOKS),
     "omstat -p": ("omstat", ("-p",), LOOKS),
     "omshowlog": ("omshowlog", ("-l", "9", "-P"), LOOKS),

@@ -100,6 +100,7 @@ WRITERS = {
     "lib/omq/storage/containers.py": "flags for the disk's open",
     "lib/omq/services/mail/maildir.py": "flags for the disk's open: mail is data",
     "lib/omq/services/mail/local_delivery.py": "the folder of all Maildirs: mail is data",
+    "lib/omq/services/daemon/last_words.py": "flags for the open of side_files: it stays open",
     "lib/omq/services/daemon/pid_file.py": "flags for the open of side_files, for the descriptor",
     "lib/omq/services/manager/tombstone.py": "flags for that of side_files: no link is followed",
     "lib/omq/base/event_log.py": "flags for the open of side_files: it keeps the log open",

@@ -17,7 +17,7 @@ from omq.base import clock
 from omq.base.errors import AccessDenied, BadRequest, NothingMeant
 from omq.base.names import IDEL_NAME, parse_priority
 from omq.cli.operate import change as changes
-from omq.cli.operate.change_plan import Change, Doing, plan_lines, read_plan, target
+from omq.cli.operate.change_plan import Change, Doing, counted, plan_lines, read_plan, target
 from omq.core.engine.state import SPECIAL_QUEUES
 from omq.core.index.rows import EntryRow
 from omq.core.index.view import IndexView
@@ -218,7 +218,7 @@ def _write_plan(desk: Desk, view: IndexView, change: Change, rows: Iterable[Entr
     if desk.json:
         desk.record({"plan": name, "messages": count})
     else:
-        desk.out.write(f"Plan {name}: {change.text()}, {count} messages; nothing was changed\n")
+        desk.out.write(f"Plan {name}: {change.text()}, {counted(count)}; nothing was changed\n")
 
 
 def _count(desk: Desk, count: int) -> None:
@@ -234,6 +234,7 @@ def _carry_out(desk: Desk, change: Change, rows: list[EntryRow]) -> None:
 
 
 def _confirm(desk: Desk, change: Change, count: int) -> None:
+    desk.note(f"{change.text()}: {counted(count)}")
     changes.confirm(desk.location, change, count, desk.answers.yes,
                     yes=desk.orders.yes or _flag(desk, "yes"))
 
@@ -255,10 +256,10 @@ def _report(desk: Desk, change: Change, rows: list[EntryRow]) -> None:
 def _tell(desk: Desk, change: Change, report: Report, count: int) -> None:
     if desk.json:
         desk.record(changes.report_record(change, report))
-    elif count > 1 or getattr(desk.answers.flags, "where", None):
-        desk.out.write(f"{len(report.done)} of {count} messages: {change.text()}\n")
-    for refusal in report.refused:
-        desk.note(refusal.text)
+    else:
+        desk.out.write(f"{len(report.done)} of {counted(count)}: {change.text()}\n")
+    for text in changes.refusals(report):
+        desk.note(text)
     changes.check(report, count)
 
 

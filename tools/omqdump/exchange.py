@@ -4,9 +4,11 @@
     FILE.json   {"omq_message": 1, "size", "crc32c", "priority", "persistent", "properties",
                 "correlation_id", "message_id", "reply_to", "expiry_ns", "source"}
 
-Without FILE.json a file is a body alone, of normal priority. `~/data/0000005/000084u` opens a
-container of the spool: its content is the body. A message that is read gets a new id when it is
-put; where it came from stays in FILE.json.
+Without FILE.json a file is a body alone, of normal priority. O also opens every item reference that
+a listing shows (`~/data/0000005/000084u`, `~/journal/7:4224`): the message that lies there, with
+its properties, whether it is on a queue or not any more; a container that no message names is a
+body alone. A message that is read gets a new id when it is put; where it came from stays in
+FILE.json.
 
 Errors: InputUnreadable, BodyDamaged (FILE is not what FILE.json says), BadItemRef, BadRequest,
 FileNotWritten.
@@ -22,8 +24,12 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BadItemRef, BadRequest, BodyDamaged, DiskError, InputUnreadable
 from omq.base.limits import BODY_BYTES_MAX, PRIORITY_NORMAL
 from omq.base.names import check_priority, escape
-from omq.core.look.stored import Stored, message_id
+from omq.core.index.item_refs import place_of
+from omq.core.index.rows import MessageRow
+from omq.core.index.view import IndexView
+from omq.core.look.stored import Stored, StoredMessages, message_id
 from omq.format.message import Descriptor
+from omq.format.pool import RecordFlag
 from omq.storage import containers
 from omq.storage.files import read_file
 from omqdump import message_text
@@ -72,21 +78,66 @@ def input_files(desk: Desk) -> None:
 
 
 def open_file(desk: Desk) -> None:
-    """O: the same, or a container by its item reference."""
+    """O: the same, or what an item reference names."""
     answer = desk.answers.ask(f"Msg File Name ({_DEFAULT}):", _DEFAULT)
     if not answer.startswith("~/"):
         _announce(desk, _from_files(desk, Path(answer)))
         return
+    found = by_reference(desk, answer)
+    _announce(desk, _container(desk, answer) if found is None else found)
+
+
+def by_reference(desk: Desk, ref: str) -> Opened | None:
+    """The message whose listing shows this reference, else the one that lies there; None: a
+    container that no message on a queue names."""
+    where = place_of(ref)
+    messages = StoredMessages(desk.sources.paths)
     try:
-        file = containers.open_item(desk.sources.paths, answer)
+        with desk.sources.index() as view:
+            names = view.queue_names()
+            row = _row_of(view, ref, where)
+            if row is not None:
+                found = messages.read(row)
+                entry = next(iter(view.of_message(row.qpool)), None)
+            elif where is not None:
+                row, found = messages.at(*where)
+                entry = None
+                desk.note("no message on a queue lies there; its CRC is not known")
+            else:
+                return None
+        body = messages.body(row, found)
+    finally:
+        messages.close()
+    reply_to = found.descriptor.reply_to
+    return Opened(desk.handles.free(), found, ref, None, body,
+                  PRIORITY_NORMAL if entry is None else entry.priority, row.persistent,
+                  names[reply_to] if 0 < reply_to < len(names) else "")
+
+
+def _row_of(view: IndexView, ref: str, where: tuple[int, int] | None) -> MessageRow | None:
+    if where is not None:
+        word, offset = where
+        rows = view.messages_where(
+            lambda column: (column("m_location") == word) & (column("m_offset") == offset)
+            & (column("m_qpool") != 0))
+    else:
+        rows = view.messages_where(
+            lambda column: (column("m_flags") & int(RecordFlag.CONTAINER) != 0)
+            & (column("m_qpool") != 0))
+    return next((row for row in rows if where is not None or row.item_ref == ref), None)
+
+
+def _container(desk: Desk, ref: str) -> Opened:
+    try:
+        file = containers.open_item(desk.sources.paths, ref)
     except FileNotFoundError as error:
-        raise InputUnreadable(file=escape(answer), reason="there is no such container") from error
+        raise InputUnreadable(file=escape(ref), reason="there is no such container") from error
     try:
         body = file.read(BODY_BYTES_MAX, 0)
     finally:
         file.close()
     stored = Stored(Descriptor(), {}, body, "")
-    _announce(desk, Opened(desk.handles.free(), stored, answer, None, body))
+    return Opened(desk.handles.free(), stored, ref, None, body)
 
 
 def _announce(desk: Desk, opened: Opened) -> None:

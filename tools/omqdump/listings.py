@@ -13,9 +13,12 @@ from omq.base import clock
 from omq.base.errors import BadRequest, UnknownQueue
 from omq.base.names import escape
 from omq.cli.common import print_json
+from omq.core.index.rows import EntryRow
 from omq.core.index.view import IndexView
+from omq.core.look.message_facts import MessageFacts
 from omq.core.look.selection import parse
-from omqdump import render
+from omq.core.look.stored import StoredMessages
+from omqdump import dump_json, render
 from omqdump.desk import Desk
 from omqdump.fast_list import json_lines, table_lines
 from omqdump.text_file import default_reference, dump_path, write_lines
@@ -61,7 +64,7 @@ def browse(desk: Desk) -> None:
         numbers = [row.number for row in view.queues() if chosen in (None, row.name)]
         if not numbers:
             raise UnknownQueue(queue=escape(queue))
-        if desk.answers.flags.where:
+        if desk.answers.flags.where or desk.answers.flags.mail:
             _browse_chosen(desk, view, chosen, limit)
         elif desk.json:
             desk.print(json_lines(view, view.raw_entries(chosen, limit)))
@@ -70,12 +73,14 @@ def browse(desk: Desk) -> None:
 
 
 def _browse_chosen(desk: Desk, view: IndexView, queue: str | None, limit: int | None) -> None:
-    selection = parse(*desk.answers.flags.where)
+    selection = parse(*(desk.answers.flags.where or ()))
     rows = islice(selection.rows(
         view, desk.sources.paths, desk.sources.uuid, clock.wall_ns(), queue), limit)
     if desk.answers.flags.count:
         count = sum(1 for _ in rows)
         desk.print([f'{{"messages": {count}}}' if desk.json else str(count)])
+    elif desk.answers.flags.mail:
+        _browse_mail(desk, rows)
     elif desk.json:
         for row in rows:
             desk.record(render.entry_record(row))
@@ -83,6 +88,20 @@ def _browse_chosen(desk: Desk, view: IndexView, queue: str | None, limit: int | 
         desk.print(render.entry_table(rows))
     for missing in selection.missing:
         desk.note(f"there is no message {missing}")
+
+
+def _browse_mail(desk: Desk, rows: Iterator[EntryRow]) -> None:
+    """--mail: with sender and subject, which are read from each message."""
+    messages = StoredMessages(desk.sources.paths)
+    try:
+        found = ((row, MessageFacts(messages, row.message)) for row in rows)
+        if desk.json:
+            for row, facts in found:
+                desk.record(render.entry_record(row) | render.mail_record(facts))
+        else:
+            desk.print(render.mail_table(found))
+    finally:
+        messages.close()
 
 
 def _number(text: str) -> int | None:
@@ -102,6 +121,8 @@ def dump_text(desk: Desk) -> None:
     answer = desk.answers.ask(f"Msg File Name ({default}):", default)
     source = desk.sources.pool_text() if what == "m" else desk.sources.memory_text()
     with source as text:
+        if desk.json:
+            text = dump_json.json_lines(text, "pool" if what == "m" else "")
         _write_text(desk, answer, default, text)
 
 

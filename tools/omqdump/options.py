@@ -30,7 +30,7 @@ class Takes(Enum):
     """Which words an option takes besides its answers, separated by blanks."""
 
     NOTHING = ""
-    LISTING = "where count"
+    LISTING = "where count mail"
     ORDER = "yes force reason"
     MANY = "where count dry-run yes force priority reason"
 
@@ -63,7 +63,7 @@ _TABLE: Final = (
     Option("D", "Delete msgs from queue", changing.delete_many, 3, _MANAGER, _MANY),
     Option("v", "View status of queue", walking.status, 1),
     Option("a", "Access opened msgs info", walking.access, 0, Needs.NOTHING),
-    Option("O", "Open message file", exchange.open_file, 1, Needs.NOTHING),
+    Option("O", "Open message file", exchange.open_file, 1),
     Option("L", "list configured queues", listings.list_configured),
     Option("T", "List queue throughput averages", listings.show_throughput),
     Option("o", "Output opened msg to files", exchange.output, 2),

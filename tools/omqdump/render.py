@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from omq.base.clock import iso_time, seed_time
+from omq.base.errors import OmqError
 from omq.base.names import escape
 from omq.core.index.item_refs import brief
 from omq.core.index.rows import Averages, EntryRow, QueueRow, ReaderRow
+from omq.core.look.message_facts import MessageFacts
 from omq.format.index import EntryState, QueueFlag
 
 Table = Callable[[Sequence[QueueRow]], Iterator[str]]
@@ -73,6 +75,32 @@ def entry_table(entries: Iterable[EntryRow]) -> Iterator[str]:
                f"{seed_time(entry.submitted_ns):<17} {brief(message.item_ref)}")
 
 
+MAIL_TITLE: Final = f"{'QPoolId':<10}{'State':<9}{'Submitted':<18}{'Sender':<22}Subject"
+
+
+def mail_table(entries: Iterable[tuple[EntryRow, MessageFacts]]) -> Iterator[str]:
+    """l --mail: a line a message, 80 columns; what is longer ends in `~`."""
+    yield MAIL_TITLE
+    for entry, facts in entries:
+        found = mail_record(facts)
+        yield (f"{entry.message.qpool:<9} {entry.state.name.lower():<8} "
+               f"{seed_time(entry.submitted_ns):<17} {_cut(found['sender'], 21):<21} "
+               f"{_cut(found['subject'], 21)}").rstrip()
+
+
+def mail_record(facts: MessageFacts) -> dict[str, object]:
+    """What --mail adds to the JSON object; null where the message cannot be read."""
+    try:
+        return {"sender": facts.sender, "recipients": facts.recipients, "subject": facts.subject}
+    except OmqError:
+        return {"sender": None, "recipients": None, "subject": None}
+
+
+def _cut(text: object, width: int) -> str:
+    shown = "(unreadable)" if text is None else escape(str(text), 256)
+    return shown if len(shown) <= width else shown[: width - 1] + "~"
+
+
 def status_lines(row: QueueRow, readers: Sequence[ReaderRow], walked: int) -> Iterator[str]:
     """v: one queue. The words are those of the text dump, as far as it has them."""
     yield f"Queue Name={row.name}"
@@ -86,8 +114,8 @@ def status_lines(row: QueueRow, readers: Sequence[ReaderRow], walked: int) -> It
     yield f"Messages processed={row.processed}"
     yield f"Messages this hour={row.hour}"
     yield f"Messages last hour={row.last_hour}"
-    yield f"Maximum depth={row.max_depth}"
-    yield f"Maximum message length={row.max_length}"
+    yield f"Maximum depth={_limit(row.max_depth)}"
+    yield f"Maximum message length={_limit(row.max_length)}"
     yield "Load=" + " ".join(f"{figure:.2f}" for figure in row.load)
     yield "Throughput=" + " ".join(f"{figure:.2f}" for figure in row.throughput)
     yield f"Queue Readers={len(readers)}"
@@ -97,11 +125,16 @@ def status_lines(row: QueueRow, readers: Sequence[ReaderRow], walked: int) -> It
     yield f"Walked={walked}"
 
 
+def _limit(value: int) -> str:
+    return "unlimited" if value in (0, _UNLIMITED) else str(value)
+
+
 def _flag_words(flags: int) -> str:
     shown = [word for flag, word in _FLAG_WORDS.items() if flags & flag]
     return f" ({', '.join(shown)})" if shown else ""
 
 
+_UNLIMITED: Final = 0xFFFFFFFF
 _FLAG_WORDS: Final = {
     QueueFlag.SUSPENDED: "get inhibited", QueueFlag.SHUTDOWN: "shutdown",
     QueueFlag.LOCKED: "locked by reader", QueueFlag.PUT_INHIBITED: "put inhibited"}

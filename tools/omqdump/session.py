@@ -34,7 +34,7 @@ def words_parser(option: Option) -> argparse.ArgumentParser:
     """The words that an option takes behind its letter."""
     parser = _Words(prog=option.letter, add_help=False, allow_abbrev=False)
     for word in option.takes.words:
-        if word in ("count", "yes", "force"):
+        if word in ("count", "yes", "force", "mail"):
             parser.add_argument(f"--{word}", action="store_true")
         else:
             parser.add_argument(f"--{word}", action="append" if word == "where" else "store")

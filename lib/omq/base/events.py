@@ -97,6 +97,10 @@ BLOCK_QUARANTINED = _event(1312, "Damaged journal block set aside in quarantine"
 RECORD_QUARANTINED = _event(1313, "Damaged record set aside in quarantine")
 SEQUENCE_GAP = _event(1315, "Log sequence numbers are missing in the journal")
 
+# 1320: what operators do, and what is left of those that died
+READER_FREED = _event(1320, "Queue reader was released by an operator; its messages are ready")
+DIED_OF_SIGNAL = _event(1321, "A process died of a fatal signal; this is its stack")
+
 # 1340: services and mail
 DISPOSITION_REFUSED = _event(1340, "What was to become of a message was refused; it waits")
 REPORTS_WAIT = _event(1341, "Too many non-delivery reports: the others wait")

@@ -35,11 +35,13 @@ class Settings(MailSettings):
 
     # fmt: off
     journal_file_bytes: int = _number("journal", 64 * MIB, 256 * KIB, 4 * GIB,
-        "size of one journal file, made of real zeros beforehand; larger ones rotate less often")
+        "size of one journal file, made of real zeros beforehand; larger ones rotate less often; "
+        "at least block_bytes_max and two pages")
     journal_page_bytes: int = _number("journal", 4096, 512, 64 * KIB,
         "a block takes whole pages (a power of two), so that an append cannot tear what is on disk")
     block_bytes_max: int = _number("journal", 4 * MIB, 64 * KIB, 64 * MIB,
-        "most bytes of one group commit: bounds the time until the first of the group is answered")
+        "most bytes of one group commit: bounds the time until the first of the group is answered; "
+        "at least container_threshold_bytes and 68 KiB")
     block_frames_max: int = _number("journal", 16384, 2 * BATCH_MAX, 65535,
         "most operations in one group commit, for the same reason")
     journal_files_kept: int = _number("journal", 4, 0, 1000,

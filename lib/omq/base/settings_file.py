@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,9 @@ SECTION_TITLES: Final = {
     "mail": "The mail services",
 }
 
+SEED_KEYS: Final = {"QM_DONT_READ_MESSAGE_AT_START": "qm_dont_read_messages_at_start"}
+"""The original's tweaks that exist here, as it spells them; TRUE and FALSE are taken too."""
+_SEED_TRUTH: Final = {"TRUE": "yes", "FALSE": "no"}
 _HEAD: Final = """\
 # omq.conf: every setting of an omq instance. Each line below shows a key with its default; take
 # the '#' away to change it. Sizes may be written as 64M or 64 MiB, numbers as 1_000_000. A comment
@@ -58,7 +62,7 @@ def client_settings(conf_dir: Path | None = None) -> Settings:
         return DEFAULTS
     found: dict[str, Any] = {}
     for section in sections.values():
-        for entry in section.entries.values():
+        for entry in _entries(section):
             key = KEYS.get(entry.key)
             if key is not None and key.section == section.name:
                 with suppress(ConfigError):
@@ -74,7 +78,10 @@ def load_settings(conf_dir: Path | None = None) -> Settings:
     entries: dict[str, Entry] = {}
     for section in sections.values():
         _refuse_unknown(section)
-        for entry in section.entries.values():
+        for entry in _entries(section):
+            if entry.key in entries:
+                raise entry.error("set twice, in two spellings",
+                                  f"once (see line {entries[entry.key].line})")
             values[entry.key] = _value(entry)
             entries[entry.key] = entry
     settings = replace(DEFAULTS, **values)
@@ -135,10 +142,21 @@ def _at_least(
     return ((value >= low, key, f"{value} is too small for {what}", f"{low} or more"),)
 
 
+def _entries(section: Section) -> Iterator[Entry]:
+    """Its entries, the seed's tweaks under our names."""
+    for entry in section.entries.values():
+        ours = SEED_KEYS.get(entry.key)
+        if ours is None:
+            yield entry
+        else:
+            value = _SEED_TRUTH.get(entry.value.upper(), entry.value)
+            yield replace(entry, key=ours, value=value)
+
+
 def _refuse_unknown(section: Section) -> None:
     if section.name not in SECTION_TITLES:
         raise section.error("unknown section", ", ".join(SECTION_TITLES))
-    for entry in section.entries.values():
+    for entry in _entries(section):
         key = KEYS.get(entry.key)
         if key is None:
             known = tuple(name for name, key in KEYS.items() if key.section == section.name)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import omq
 from omq.base import access, side_files
@@ -24,6 +25,10 @@ __all__ = ["Location", "add_json", "existing", "locate", "print_json", "say", "s
            "services_or_shipped", "settings_or_defaults", "tool_parser"]
 
 
+HELP_COLUMNS: Final = 78
+"""A help fits a terminal of 80; argparse leaves two free."""
+
+
 def tool_parser(name: str, description: str, examples: str, *, location: bool = True
                 ) -> argparse.ArgumentParser:
     """A parser with the common options; `examples` has one command a line. `location`: False for a
@@ -31,7 +36,7 @@ def tool_parser(name: str, description: str, examples: str, *, location: bool = 
     shown = "\n".join(f"  {line.strip()}" for line in examples.strip().splitlines())
     parser = argparse.ArgumentParser(
         prog=name,
-        description=description,
+        description=textwrap.fill(description, HELP_COLUMNS),
         epilog=f"examples:\n{shown}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

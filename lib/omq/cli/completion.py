@@ -17,7 +17,8 @@ from omq.cli.launch import COMMANDS
 _VALUES: Final = {
     "queue": "queues", "QUEUE": "queues", "queues": "queues", "QUEUES": "queues", "q": "queues",
     "SERVICE": "services", "service": "services", "SVC": "services", "svc": "services",
-    "ID": "ids", "message": "ids", "DIR": "directories", "FILE": "files", "PLAN": "files"}
+    "ID": "ids", "message": "ids", "DIR": "directories", "FILE": "files", "PLAN": "files",
+    "ID|QUEUE": "either", "QUEUE|PEER": "queues", "'LETTER ANSWER...'": "letters"}
 
 _HEAD: Final = r"""# Completion of the omq commands for bash.
 _omq_instance() {
@@ -41,8 +42,25 @@ _omq_ids() {
     omqdump $(_omq_instance) -e 'l * 200' 2>/dev/null | sed -n 's/^\([0-9][0-9]*\) .*/\1/p'
 }
 
+_omq_letters() { # a letter of omqdump, and with it a queue where it begins with one
+    local letter queue queues=$(_omq_queues)
+    for letter in s T L a q 't m' 't q' r c o O i p m d A u; do printf '%s\n' "$letter"; done
+    for letter in l v g G f D M C Z; do
+        printf '%s\n' "$letter"
+        for queue in $queues; do printf '%s %s\n' "$letter" "$queue"; done
+    done
+}
+
 _omq_reply() { # KIND WORD
     case $1 in
+    letters)
+        local IFS=$'\n' at
+        COMPREPLY=($(compgen -W "$(_omq_letters)" -- "${2#[\'\"]}"))
+        [[ $2 == [\'\"]* ]] || for at in "${!COMPREPLY[@]}"; do
+            COMPREPLY[at]=${COMPREPLY[at]// /\\ }
+        done
+        ;;
+    either) COMPREPLY=($(compgen -W "$(_omq_ids) $(_omq_queues)" -- "$2")) ;;
     queues) COMPREPLY=($(compgen -W "$(_omq_queues)" -- "$2")) ;;
     services) COMPREPLY=($(compgen -W "$(_omq_services)" -- "$2")) ;;
     ids) COMPREPLY=($(compgen -W "$(_omq_ids)" -- "$2")) ;;

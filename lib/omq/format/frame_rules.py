@@ -97,7 +97,7 @@ class Argument(Enum):
     NOTHING = "-"
     EXPIRY = "expiry"  # wall clock ns, 0 = never
     UNTIL = "until"  # wall clock ns
-    COUNT = "count"  # of messages; with a `queue` (omfreeq) the process that reads it
+    COUNT = "count"  # of the `things` of its payload; with a `queue` (omfreeq): the pid
     LSN = "LSN"
 
 
@@ -188,7 +188,7 @@ RULES: Final[dict[FrameType, Rule]] = {
         About.MESSAGE, "done{it.on}{it.end}", _READER, leaves=True, comes=Comes.IDEL,
         hand=Hand.FINISHED, ends=True),
     FrameType.MOVE: Rule(
-        About.MESSAGE, "moved from {it.place} to {it.targets}{it.again}", _READER | _OPERATOR,
+        About.MESSAGE, "{it.moved} {it.targets}{it.again}", _READER | _OPERATOR,
         leaves=True, comes=Comes.NAMED, hand=Hand.FINISHED, replaces=True, payload=Payload.QUEUES),
     FrameType.DEFER: Rule(
         About.MESSAGE, "{it.failed}deferred{it.on} until {it.until}{it.why}", _READER | _MANAGER,
@@ -222,7 +222,7 @@ RULES: Final[dict[FrameType, Rule]] = {
     FrameType.EXPIRE: Rule(About.RESERVED, "expire"),
     FrameType.STOP: Rule(About.INSTANCE, "clean end", _MANAGER, stops=True),
     FrameType.RELEASE_GIVEN: Rule(
-        About.MESSAGE, "given back untouched{it.on}", _READER | _MANAGER,
+        About.MESSAGE, "given back untouched{it.on}{it.why}", _READER | _MANAGER,
         entry=Entry(PartState.READY), hand=Hand.FINISHED, reasoned=True),
 }
 

@@ -75,10 +75,12 @@ class Operator:
         """On these queues again, after a delete."""
         return self._order(Action.RESTORE, items, reason, (), priority)
 
-    def note(self, targets: Sequence[str], messages: int, *, reason: str = "") -> int:
-        """Say in the journal who puts the messages that follow on these queues; its LSN."""
+    def note(self, targets: Sequence[str], count: int, *, reason: str = "",
+             things: str = "messages") -> int:
+        """Say in the journal who puts the messages that follow on these queues, or changes so many
+        other `things` (`services`); its LSN."""
         answer = self._connection.control({
-            "op": "note", "targets": list(targets), "messages": messages,
+            "op": "note", "targets": list(targets), "messages": count, "things": things,
             "command": self._command, "reason": reason})
         return int(answer["lsn"])
 

@@ -39,6 +39,8 @@ from omq.storage.disk import Buffer
 from omq.storage.files import File
 
 _REF = re.compile(r"~/((?:data/[0-9a-z]{7}|temp)/[0-9a-z]{7})")
+REF_BYTES: Final = len("~/data/0000000/0000000")
+"""Of the reference of a container."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NAMES: Final = 36**7
 DIRECTORY_ITEMS: Final = 1000

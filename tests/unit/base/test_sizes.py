@@ -25,7 +25,7 @@ def test_all_say_the_same_everywhere(tmp_path: Path, text: str) -> None:
     assert load_queues(tmp_path)["A"].max_length == 64 * MIB
     (tmp_path / "omq.conf").write_text(f"[store]\ndisk_reserve_bytes = {text}\n")
     assert load_settings(tmp_path).disk_reserve_bytes == 64 * MIB
-    assert parse(f"'size>{text}'").tests
+    assert parse(f"'size>{text}'").root.parts
     (tmp_path / "routes.conf").write_text(f"[router]\nblind_bytes_max = {text}\n")
     assert load_routes(tmp_path).blind_bytes_max == 64 * MIB
 

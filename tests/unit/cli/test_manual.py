@@ -110,6 +110,11 @@ def test_bash_completes_options_queues_ids_and_choices(tmp_path: Path) -> None:
     assert complete(tmp_path, "omhold 95") == ["956", "957"]
     assert "--reason" in complete(tmp_path, "omhold --re")
     assert complete(tmp_path, "omqshape --state h") == ["held"]
+    assert complete(tmp_path, "omhold -q RO") == ["ROUTER"]
+    assert "ROUTER" in complete(tmp_path, "omqwhy RO")
+    assert "s" in complete(tmp_path, "omqdump -e s")
+    offered = complete(tmp_path, "omqdump -e l")
+    assert offered[:1] == ["l"] and "LOCAL" in offered and "ROUTER" in offered
     assert complete(tmp_path, "notours x") == []
 
 

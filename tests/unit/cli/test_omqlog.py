@@ -8,7 +8,7 @@ import pytest
 
 from omq.base.clock import iso_time
 from omq.cli.look.omqlog import record, what
-from omq.core.history.frames import Happening
+from omq.core.history.frames import Command, Happening
 from omq.format.frame_rules import RULES, Reason
 from omq.format.journal import FrameFlag, FrameType
 
@@ -26,7 +26,7 @@ SAID = {
     "done on LOCAL; it waits on IDEL": replace(PLAIN, kind=FrameType.DONE, flags=IDEL),
     "moved from LOCAL to A, B (replayed)": replace(
         PLAIN, kind=FrameType.MOVE, targets=("A", "B"), flags=FrameFlag.REPLAY),
-    "moved from nowhere to A": replace(PLAIN, kind=FrameType.MOVE, queue="", targets=("A",)),
+    "put besides on A": replace(PLAIN, kind=FrameType.MOVE, queue="", targets=("A",)),
     f"attempt failed, deferred on LOCAL until {iso_time(30 * NS)}: reader died": replace(
         PLAIN, kind=FrameType.DEFER, flags=FAILED, argument=30 * NS, reason=Reason.DIED),
     "put on POISON on LOCAL": replace(PLAIN, kind=FrameType.POISON),
@@ -35,6 +35,12 @@ SAID = {
     "released on LOCAL": replace(PLAIN, kind=FrameType.RELEASE),
     "given back untouched on LOCAL": replace(PLAIN, kind=FrameType.RELEASE_GIVEN),
     "operator command, 3 messages": replace(PLAIN, kind=FrameType.OPERATOR, queue="", argument=3),
+    "operator command, 1 service": replace(
+        PLAIN, kind=FrameType.OPERATOR, queue="", argument=1, command=Command(
+            7, NS, 0, 1, "omon router", "", "services")),
+    "operator command, 2 of 3 messages": replace(
+        PLAIN, kind=FrameType.OPERATOR, queue="", argument=3, command=Command(
+            7, NS, 0, 1, "omqdump move to B", "", done=2)),
     "operator command, process 4242 on LOCAL": replace(
         PLAIN, kind=FrameType.OPERATOR, argument=4242),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from omq.base.errors import BadRequest, InputUnreadable
 from omq.core.engine.puts import NewMessage
 from omq.core.index.view import IndexView
+from omq.core.look import payload_scan
 from omq.core.look.look import look
 from omq.core.look.selection import parse
 from omq.core.look.stored import StoredMessages, message_id
@@ -74,6 +76,71 @@ def test_terms(world: World, terms: str, expected: list[int]) -> None:
     assert [qpool for qpool, _ in chosen(world, terms)] == expected
 
 
+MAIL = (b"From: Al <al@example.com>\r\nSubject: an\r\n  invoice (late)\r\nX-Kind:"
+        b" =?utf-8?q?gr=C3=BCn?=\r\n\r\nbody: subject")
+
+
+@pytest.mark.parametrize(("terms", "expected"), [
+    ("priority=9 or priority=2", [1, 4]), ("priority=9 or priority=4 size>1K", [1, 2]),
+    ("(priority=9 or priority=4) and size>1K", [2]), ("((priority=9)or(size>1K))", [1, 2]),
+    ("queue=B or property:customer=42", [4, 3, 5]), ("id=1 or id=5", [1, 5]),
+    ("(id=1,2 or id=5) queue=B", [5]), ("property:customer=42 or priority=9", [1, 4]),
+    ("property:customer=42 property:kind=b", []), ("property:customer!=42 or id=4", [
+        1, 2, 3, 4, 3, 5])])
+def test_or_and_parentheses(world: World, terms: str, expected: list[int]) -> None:
+    assert [qpool for qpool, _ in chosen(world, terms)] == expected
+
+
+@pytest.mark.parametrize("terms", [
+    "sender=al@example.com", "sender~*@example.com", "sender!=x sender!~test", "recipient=bo@x.org",
+    "recipient~cy*", "'subject=an invoice (late)'", "subject~*voice*", "'subject~*an inv*'",
+    "header:x-kind=grün", "header:X-Kind~gr?n", "header:From~*al@*",
+    "property:mail.from=al@example.com"])
+@pytest.mark.parametrize("large", [False, True], ids=("small", "container"))
+def test_senders_and_headers(world: World, terms: str, *, large: bool) -> None:
+    qpool = put(world, Outgoing(
+        body=MAIL + b"y" * (300_000 if large else 0), priority=0,
+        properties={"mail.from": "al@example.com", "mail.to": "bo@x.org\ncy@x.org"}))
+    found = [qpool for qpool, _ in chosen(world, f"({terms}) priority=0")]
+    assert found == [qpool]
+    if "!" not in terms:
+        assert [each for each, _ in chosen(world, terms)] == [qpool]
+        assert chosen(world, f"{terms}x") == []
+
+
+def test_the_sender_of_what_is_no_mail_is_its_application(world: World) -> None:
+    assert len(chosen(world, "sender=test")) == len(chosen(world, "sender~te*")) == 3
+    assert len(chosen(world, "sender!=test")) == 3, "these have none"
+
+
+@pytest.mark.parametrize("alone", [0, 1 << 40], ids=("several processes", "one"))
+def test_the_sieve_lets_nobody_through_its_fingers(
+        world: World, monkeypatch: pytest.MonkeyPatch, alone: int) -> None:
+    """Whatever the windows and processes: as if each message were read by itself."""
+    monkeypatch.setattr(payload_scan, "ALONE_BYTES_MAX", alone)
+    monkeypatch.setattr(payload_scan, "WINDOW_BYTES", 512)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    ids = [put(world, Outgoing(body=b"z" * (n * 37 % 900), priority=0,
+                               properties={"n": str(n), "odd": "yes" if n % 2 else "no"}))
+           for n in range(60)]
+    for n in (0, 17, 59):
+        assert chosen(world, f"property:n={n} priority=0") == [(ids[n], "A")]
+    assert [qpool for qpool, _ in chosen(world, "property:odd=yes")] == ids[1::2]
+
+
+def test_a_payload_that_cannot_be_read_matches_nothing_and_hides_nobody(world: World) -> None:
+    file = next(world.info.paths.journal.glob("0*.jnl"))
+    raw = bytearray(file.read_bytes())
+    at = raw.find(b"customer")
+    raw[at] ^= 0xFF
+    file.write_bytes(raw)
+    with IndexView.of(world.core.t, world.info.paths) as view:
+        for terms, count in (("property:customer", 0), ("property:kind", 0),
+                             ("property:none!=x", 5), ("priority>=0", 6)):
+            found = parse(terms).rows(view, world.info.paths, world.info.uuid, world.wall)
+            assert len(list(found)) == count, terms
+
+
 def test_states(world: World) -> None:
     assert chosen(world, "state=held") == [] and len(chosen(world, "state=ready,deferred")) == 6
     world.give(1)
@@ -96,7 +163,7 @@ def test_ids_in_every_form(world: World, tmp_path: Path) -> None:
         stored = StoredMessages(world.info.paths)
         derived = message_id(stored.read(row.message), world.info.uuid, 2).hex()
         stored.close()
-    assert chosen(world, f"id={given},{derived}") == [(4, "A"), (2, "A")]
+    assert chosen(world, f"id={given},{derived}") == [(2, "A"), (4, "A")]
     listed = tmp_path / "ids"
     listed.write_text("2 and more\n\n77\n" + "ab" * 24 + "\n")
     selection = parse(f"id=@{listed}")
@@ -114,7 +181,8 @@ def test_many_ids_are_one_pass(world: World, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("terms", [
     "colour=red", "size>", "size>1X", "size~1", "state=gone", "age>2y", "queue>A", "priority",
-    "id>3", "property:", "'open", "persistent=maybe", "size>-1", "attempts=1,x", "=5", "id=x"])
+    "id>3", "property:", "(size>1", "size>1)", "or", "size>1 or", "()", "sender", "sender>3",
+    "header:x", "header:=1", "'open", "persistent=maybe", "size>-1", "attempts=1,x", "=5", "id=x"])
 def test_what_is_refused(world: World, terms: str) -> None:
     with IndexView.of(world.core.t, world.info.paths) as view, pytest.raises(BadRequest):
         list(parse(terms).rows(view, world.info.paths, world.info.uuid, world.wall))

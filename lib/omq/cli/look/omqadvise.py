@@ -21,6 +21,7 @@ from omq.base.clock import NS_PER_S
 from omq.base.config import ServiceConf, load_services
 from omq.base.errors import BadRequest, Exit
 from omq.base.limits import AUXILIARIES_MAX
+from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.progress import looking, reading_history
 from omq.core.history.service_times import Times, measure
@@ -47,6 +48,8 @@ class Advice:
 
     @property
     def text(self) -> str:
+        if not self.readers and self.messages:
+            return "nobody reads it"
         if self.needed is None:
             return "high; nothing measured: one more" if self.high else "nothing measured"
         if self.needed > self.readers:
@@ -73,14 +76,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def advise(location: Location, times: Times, busy: float, catch_up_s: float) -> Iterator[Advice]:
-    """An advice for each queue that a service reads."""
+    """An advice for each queue that a service reads, something was done on, or messages wait on."""
     services = {conf.queue: conf for conf in load_services(location.conf_dir).values()
                 if conf.queue}
     with looking(NAME, location.paths) as seen:
         readers = [reader.queue for reader in seen.view.readers()]
         for queue in seen.view.queues():
             conf = services.get(queue.name)
-            if conf is not None or queue.name in times.queues:
+            waits = queue.messages > 0 and queue.name not in (POISON_NAME, IDEL_NAME)
+            if conf is not None or queue.name in times.queues or waits:
                 yield _advise(queue, conf, readers.count(queue.name), times, busy, catch_up_s)
 
 
@@ -101,7 +105,8 @@ def _advise(queue: QueueRow, conf: ServiceConf | None, readers: int, times: Time
 
 def table(found: list[Advice], times: Times) -> Iterator[str]:
     """A line a queue, and the commands."""
-    yield f"measured over {times.seconds:.0f} s"
+    yield f"measured over {times.seconds:.0f} s" if times.seconds else (
+        "nothing happened in that time: --minutes looks further back")
     yield (f"{'QUEUE':<17}{'Readers':>8}{'Messages':>10}{'Load 5m':>10}{'High':>5}"
            f"{'In/s':>9}{'Each ms':>9}{'Needed':>7}")
     for each in found:
@@ -112,7 +117,7 @@ def table(found: list[Advice], times: Times) -> Iterator[str]:
     for each in found:
         if each.service and each.text.startswith("add") and each.needed is not None:
             yield f"{each.queue}: {each.text}: omsetsvc -x {each.service} {each.needed - 1}"
-        elif each.text.startswith("high"):
+        elif each.text.startswith(("high", "nobody")):
             yield f"{each.queue}: {each.text}"
 
 

@@ -138,10 +138,19 @@ class Told:
         self.failed = "attempt failed, " if each.flags & FrameFlag.FAILED else ""
         self.until = until(each)
         self.why = f": {why(each)}" if why(each) else ""
-        self.order = f"process {each.argument}{self.on}" if each.queue else (
-            f"{each.argument} messages")
+        self.order = f"process {each.argument}{self.on}" if each.queue else _counted(each)
+        self.moved = f"moved from {each.queue} to" if each.queue else "put besides on"
         self.end = "; it is gone" if each.flags & FrameFlag.LAST_PART else (
             "; it waits on IDEL" if each.flags & FrameFlag.TO_IDEL else "")
+
+
+def _counted(each: Happening) -> str:
+    """`3 messages`, `2 of 3 messages` (the others were refused), `1 service`."""
+    command, count = each.command, each.argument
+    things = "messages" if command is None else command.things
+    if command is not None and command.done is not None and command.done != count:
+        return f"{command.done} of {count} {things}"
+    return f"{count} {things.removesuffix('s') if count == 1 else things}"
 
 
 def what(each: Happening) -> str:
@@ -186,7 +195,8 @@ def record(each: Happening) -> dict[str, Any]:
         "client": each.client, "parent": each.parent, "file": each.file,
         "operator": None if command is None else {
             "lsn": command.lsn, "uid": command.uid, "pid": command.pid,
-            "command": command.command, "reason": command.reason}}
+            "command": command.command, "reason": command.reason, "things": command.things,
+            "done": command.done}}
 
 
 def parser() -> argparse.ArgumentParser:

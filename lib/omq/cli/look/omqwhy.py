@@ -1,4 +1,4 @@
-"""omqwhy: why a message does not move, and the evidence.
+"""omqwhy: why a message does not move, and the evidence; or why nothing moves on a queue.
 
 It looks at the index (or the files of a dead instance), the readers, and for a poisoned message at
 the journal. Nothing is changed and the queue manager is not asked.
@@ -15,9 +15,12 @@ from typing import Any
 
 from omq.base import clock
 from omq.base.clock import NS_PER_S, iso_time
-from omq.base.errors import Exit
-from omq.base.names import IDEL_NAME, POISON_NAME
+from omq.base.errors import Exit, UnknownQueue
+from omq.base.names import IDEL_NAME, POISON_NAME, escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.look.queue_why import explain_queue
+from omq.cli.look.queue_why import lines as queue_lines
+from omq.cli.look.queue_why import record as queue_record
 from omq.cli.progress import looking, reading_history
 from omq.core.index.message_ids import find_qpool
 from omq.core.index.rows import EntryRow, QueueRow, ReaderRow
@@ -29,6 +32,7 @@ from omq.services.daemon.options import Location
 from omq.storage.spool import open_spool
 
 NAME = "omqwhy"
+_ID_DIGITS = 48
 
 
 @dataclass(slots=True)
@@ -43,13 +47,24 @@ class Answer:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; its exit code: 1 when there is no such message."""
+    """The command; its exit code: 1 when there is no such message or queue."""
     options = parser().parse_args(argv)
     location = existing(options)
     found = False
     with looking(NAME, location.paths) as seen:
         uuid = open_spool(location.paths.root).uuid
         for text in options.message:
+            whole = None if _is_id(text) else explain_queue(
+                location, seen, text.upper(), clock.wall_ns())
+            if whole is not None:
+                found = True
+                if options.json:
+                    print_json(queue_record(whole))
+                else:
+                    sys.stdout.write("\n".join((*queue_lines(whole), "")))
+                continue
+            if not _is_id(text):
+                raise UnknownQueue(queue=escape(text.upper()))
             qpool = find_qpool(text, uuid, seen.view, location.paths)
             answers = list(explain(location, seen, qpool or 0))
             found |= bool(answers)
@@ -60,6 +75,11 @@ def main(argv: list[str] | None = None) -> int:
                     "of it)")
             _show(answers, as_json=options.json)
     return Exit.OK if found else Exit.NO
+
+
+def _is_id(text: str) -> bool:
+    """A number is a QPoolId, also where a queue has it for a name."""
+    return text.isdigit() or len(text) == _ID_DIGITS
 
 
 def _show(answers: list[Answer], *, as_json: bool) -> None:
@@ -123,8 +143,8 @@ def _active(entry: EntryRow, readers: list[ReaderRow], now: int) -> Answer:
 def _ready(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list[ReaderRow]
            ) -> Answer:
     if queue is not None and queue.flags & QueueFlag.SUSPENDED:
-        return Answer(entry, "get_inhibited", "queues.conf inhibits get on its queue",
-                      ["set get = allowed in queues.conf and reload"])
+        return Answer(entry, "get_inhibited", "its queue is held (get = inhibited in queues.conf)",
+                      [f"omrelease -q {entry.queue}"])
     ahead = 0
     for raw in view.raw_entries(entry.queue):
         if raw[0] == entry.number:
@@ -182,11 +202,13 @@ def record(answer: Answer) -> dict[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """Its options."""
     found = tool_parser(
-        NAME, "Tell why a message does not move, and what to do.",
+        NAME, "Tell why a message does not move, or nothing on a queue, and what to do.",
         """
         omqwhy 956
+        omqwhy LOCAL
         omqwhy 956 957 --json
         """)
-    found.add_argument("message", nargs="+", metavar="ID", help="QPoolIds or message ids")
+    found.add_argument("message", nargs="+", metavar="ID|QUEUE",
+                       help="QPoolIds, message ids, or queues")
     add_json(found)
     return found

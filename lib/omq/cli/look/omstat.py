@@ -3,6 +3,10 @@
 Columns as in the original: title, state, since when (the time if it was today, else month.day.year)
 or NON-STOP, number of auxiliary readers that run. Below: what to do about a daemon that is stopped
 by a signal or hangs, and low disk space. Needs no running daemon.
+
+Exit code 0: what should run runs. 1: it does not. What should run is the NON-STOP daemons, and each
+enabled service that nobody turned off (omoff, omrc -n); with -p their auxiliary readers too.
+--quiet prints nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +20,13 @@ from dataclasses import replace
 
 from omq.base import clock
 from omq.base.config import ServiceKind
-from omq.base.errors import AccessDenied, ManagerUnavailable
+from omq.base.errors import AccessDenied, Exit, ManagerUnavailable
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.service_status import Status, Word, all_status, is_service
 from omq.core.look.look import Origin, Source, look
 from omq.core.look.space import UNKNOWN
 from omq.format.index import IndexHeader
+from omq.services.supervise.daemon_plan import is_core
 
 NAME = "omstat"
 _TITLE_WIDTH = 25
@@ -30,7 +35,7 @@ _SINCE_WIDTH = 17
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; its exit code."""
+    """The command; its exit code: 1 when something that should run does not."""
     options = _parser().parse_args(argv)
     location = existing(options)
     found, told = all_status(location), UNKNOWN
@@ -40,6 +45,10 @@ def main(argv: list[str] | None = None) -> int:
             found = [_hung(each, seen.view.header) for each in found]
     if options.services or options.auxiliaries:
         found = [each for each in found if is_service(each)]
+    code = Exit.OK if all(runs(each, auxiliaries=options.auxiliaries) for each in found) else (
+        Exit.NO)
+    if options.quiet:
+        return code
     if options.json:
         for each in found:
             print_json(record(each) | told.record())
@@ -47,7 +56,19 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(listing(found, auxiliaries=options.auxiliaries, now=time.time()))
         for line in filter(None, (*map(advice, found), told.note)):
             sys.stdout.write(line + "\n")
-    return 0
+    return code
+
+
+def runs(status: Status, *, auxiliaries: bool = False) -> bool:
+    """Whether it runs, or need not. A service that is being stopped was told to; a daemon that is
+    NON-STOP always should run."""
+    if status.conf.nonstop or is_core(status.conf):
+        return status.state is Word.STARTED
+    if status.state in (Word.STOPPED, Word.STOPPING, Word.DISABLED):
+        return True
+    states = {status.state, status.auxiliary_state if auxiliaries and status.auxiliaries
+              else Word.STARTED}
+    return states == {Word.STARTED}
 
 
 def _hung(status: Status, header: IndexHeader | None) -> Status:
@@ -121,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         """
         omstat -a
         omstat -s -p --instance test
+        omstat --quiet || mail -s 'omq is ill' root
         omstat -a --json
         """,
     )
@@ -130,6 +152,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "-p", dest="auxiliaries", action="store_true", help="the state of their auxiliary readers"
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="print nothing; the exit code says whether all runs"
     )
     add_json(parser)
     return parser

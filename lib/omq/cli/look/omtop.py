@@ -2,8 +2,8 @@
 
 Keys: s sorts by the next column, r turns the order, Enter goes into a queue and from there into a
 message, e to the queue's readers and Enter there to what one holds, Escape back; h holds, l
-releases, u sends back from POISON (each asks first); p pauses, x ends it. Looking asks the queue
-manager nothing, so it shows a hung one too. The screen needs the package textual
+releases, u sends back from POISON (each asks first); p pauses, x ends it, ? shows the keys. Looking
+asks the queue manager nothing, so it shows a hung one too. The screen needs the package textual
 (`pip install 'omq-suite[top]'`).
 """
 

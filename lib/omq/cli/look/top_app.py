@@ -62,17 +62,43 @@ class Question(ModalScreen[bool]):
         self.dismiss(result=False)
 
 
+HELP: Final = """s       sort by the next column         r       turn the order
+Enter   into a queue; there into a message, or what a reader holds
+e       from a queue to its readers, and back
+Escape  back                            p       pause, and go on
+h       hold the message                l       release it
+u       send it back from POISON        x, q    end
+
+Each order asks first. The columns: messages, in readers' hands,
+deferred, held; in and out a second; load of 1, 5, 15 minutes; age of
+the oldest message; readers."""
+"""Of the key `?`."""
+
+
+class Help(ModalScreen[None]):
+    """The keys; any key ends it."""
+
+    CSS = "Help { align: center middle; } Help Label { border: round; padding: 1 2; }"
+
+    def compose(self) -> ComposeResult:
+        yield Label(HELP, markup=False)
+
+    def on_key(self) -> None:
+        self.dismiss()
+
+
 class TopApp(App[int]):
     """See the module. Where the user has gone into: `queue`, there `readers` instead of its
     messages, `reader` (its row), `message`."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort", "sort"), Binding("r", "turn", "turn"),
+        Binding("s", "sort", "sort"), Binding("r", "turn", "turn", show=False),
         Binding("e", "readers", "readers"),
-        Binding("escape", "back", "back"), Binding("h", "order('hold')", "hold"),
+        Binding("escape", "back", "back", key_display="esc"), Binding("h", "order('hold')", "hold"),
         Binding("l", "order('release')", "release"), Binding("u", "order('requeue')", "requeue"),
-        Binding("p", "pause", "pause"), Binding("x,q", "leave", "exit")]
+        Binding("p", "pause", "pause"), Binding("x,q", "leave", "exit"),
+        Binding("question_mark", "keys", "help", key_display="?")]
 
     def __init__(self, location: Location, interval_s: float, sort: str) -> None:
         super().__init__()
@@ -92,7 +118,7 @@ class TopApp(App[int]):
             yield Static(id="head", markup=False)
             yield DataTable(id="table", cursor_type="row")
             yield Static(id="text", markup=False)
-        yield Footer()
+        yield Footer(compact=True)
 
     def on_mount(self) -> None:
         self.refresh_now()
@@ -218,6 +244,10 @@ class TopApp(App[int]):
     def action_pause(self) -> None:
         self._paused = not self._paused
         self.refresh_now()
+
+    def action_keys(self) -> None:
+        """Every key, in words."""
+        self.push_screen(Help())
 
     def action_leave(self) -> None:
         self.exit(0)

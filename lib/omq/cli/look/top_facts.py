@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Final
 
 import numpy as np
 
+from omq.base import limits
 from omq.base.clock import NS_PER_S
 from omq.core.index.rows import QueueRow, ReaderRow
 from omq.core.look.look import Look
 from omq.core.look.space import Space
 from omq.format.index import EntryState
 
+COLUMNS_MAX: Final = 80
+"""What is printed fits a terminal of this width."""
 SORTS: Final = ("name", "messages", "in", "out", "load", "oldest")
 _WAITING: Final = (EntryState.READY, EntryState.DEFERRED, EntryState.HELD, EntryState.ACTIVE)
 
@@ -90,27 +94,60 @@ def head(now: Moment) -> Iterator[str]:
     lag = max(0, c["last_lsn"] - c["checkpoint_lsn"])
     since = f"{(now.time_ns - c['checkpoint_time']) // NS_PER_S} s ago" if (
         c["checkpoint_time"]) else "never"
-    yield (f"manager {now.state}  messages {c['messages']}  clients {c['clients']}  "
-           f"put/s {r['puts']:.1f}  given/s {r['gives']:.1f}  done/s {r['dones']:.1f}")
-    yield (f"journal file {c['journal_file']}  {r['journal_bytes'] / 1024:.1f} KiB/s  groups/s "
-           f"{r['groups']:.1f}  LSN {c['last_lsn']}  checkpoint {since}, {lag} frames behind")
+    yield from _fitted(
+        f"manager {now.state}", f"messages {c['messages']}", f"clients {c['clients']}",
+        f"put/s {figure(r['puts'])}", f"given/s {figure(r['gives'])}",
+        f"done/s {figure(r['dones'])}")
+    yield from _fitted(
+        f"journal file {c['journal_file']}", f"{figure(r['journal_bytes'] / 1024)} KiB/s",
+        f"groups/s {figure(r['groups'])}", f"LSN {c['last_lsn']}",
+        f"checkpoint {since}, {lag} frames behind")
     if r["paused_ms"]:
-        yield (f"clients are slowed down: the manager pauses {r['paused_ms'] / 10:.0f} % of the "
-               "time, until pool.writer has caught up")
+        yield from wrap(
+            f"clients are slowed down: the manager pauses {r['paused_ms'] / 10:.0f} % of the "
+            "time, until pool.writer has caught up", COLUMNS_MAX)
     if now.note:
-        yield now.note
+        yield from wrap(now.note, COLUMNS_MAX)
 
 
+def _fitted(*words: str) -> Iterator[str]:
+    """These, two blanks between, in lines of at most COLUMNS_MAX."""
+    line = ""
+    for word in words:
+        if line and len(line) + 2 + len(word) > COLUMNS_MAX:
+            yield line
+            line = word
+        else:
+            line += ("  " if line else "") + word
+    yield line
+
+
+def figure(value: float) -> str:
+    """`12.3`, `1234`, `12k`, `3M`: at most 5 characters."""
+    if value < 999.95:
+        return f"{value:.1f}"
+    for size, unit in ((1, ""), (1000, "k"), (1_000_000, "M")):
+        if value < 9999.5 * size or size > 1000:
+            return f"{value / size:.0f}{unit}"
+    raise AssertionError("the last unit takes all")
+
+
+def _count(value: int) -> str:
+    return str(value) if value < 10_000 else figure(value)
+
+
+assert limits.QUEUE_NAME_BYTES <= 16
 COLUMNS: Final = ("QUEUE", "Msgs", "Act", "Defer", "Held", "In/s", "Out/s", "1m", "5m", "15m",
-                  "Oldest", "Rd")
-_WIDTHS: Final = (17, 8, 5, 6, 5, 7, 7, 7, 7, 7, 7, 3)
+                  "Old", "Rd")
+_WIDTHS: Final = (16, 8, 6, 6, 6, 6, 6, 6, 6, 6, 5, 3)
+assert sum(_WIDTHS) <= COLUMNS_MAX
 
 
 def cells(line: QueueLine) -> list[str]:
     """The columns of a queue."""
     row = line.row
-    return [row.name, str(row.messages), str(row.active), str(row.deferred), str(row.held),
-            f"{line.arriving:.1f}", f"{line.leaving:.1f}", *(f"{load:.1f}" for load in row.load),
+    return [row.name, str(row.messages), _count(row.active), _count(row.deferred),
+            _count(row.held), figure(line.arriving), figure(line.leaving), *map(figure, row.load),
             age(line.oldest_s), str(line.readers)]
 
 

@@ -32,7 +32,7 @@ from omq.base.errors import (
 )
 from omq.base.names import escape
 from omq.cli.common import say
-from omq.cli.operate.change_plan import Change, Doing, Target
+from omq.cli.operate.change_plan import Change, Doing, Target, counted
 from omq.cli.progress import Progress
 from omq.core.index.rows import EntryRow
 from omq.core.index.view import IndexView
@@ -48,14 +48,15 @@ COPY_MESSAGES: Final = 500
 COPY_BYTES: Final = 1 << 18
 """A batch of copies: as many messages as one order, and no more bytes than a channel takes at once
 (put_many goes in several requests else, each all or nothing)."""
-_ID_BYTES: Final = 24
+REFUSALS_SHOWN: Final = 5
+"""A stale plan may have thousands; they mostly say the same."""
 
 
 def confirm(location: Location, change: Change, count: int, ask: Ask, *, yes: bool) -> None:
     """Ask before more than operator_confirm_messages are changed. NotConfirmed."""
     if yes or count <= client_settings(location.conf_dir).operator_confirm_messages:
         return
-    if not ask(f"{change.text()}: {count} messages. Are you sure (y/n) ? "):
+    if not ask(f"{change.text()}: {counted(count)}. Are you sure (y/n) ? "):
         raise NotConfirmed(count=count, action=change.text())
 
 
@@ -105,6 +106,14 @@ def check(report: Report, count: int) -> None:
     if report.refused:
         raise MessagesRefused(refused=len(report.refused), count=count,
                               text=escape(report.refused[0].text, 500))
+
+
+def refusals(report: Report) -> Iterator[str]:
+    """What to tell of those that were left as they are: the first few, and how many more."""
+    yield from (escape(each.text, 500) for each in report.refused[:REFUSALS_SHOWN])
+    more = len(report.refused) - REFUSALS_SHOWN
+    if more > 0:
+        yield f"and {more} more were refused (--json names each)"
 
 
 def copy(location: Location, command: str, change: Change, rows: Sequence[EntryRow],

@@ -51,7 +51,14 @@ class Change:
 
     def text(self) -> str:
         """`move to ERROR`."""
+        if self.doing is Doing.RESTORE and self.targets:
+            return f"put on {', '.join(self.targets)}"
         return f"{self.doing}{' to ' + ', '.join(self.targets) if self.targets else ''}"
+
+
+def counted(count: int) -> str:
+    """`1 message`, `12 messages`."""
+    return f"{count} message{'' if count == 1 else 's'}"
 
 
 def target(row: EntryRow) -> Target:

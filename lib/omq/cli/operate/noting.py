@@ -20,7 +20,8 @@ def add_reason(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", metavar="TEXT", default="", help="why; kept in the journal")
 
 
-def note_command(location: Location, command: str, reason: str, count: int = 0) -> bool:
+def note_command(location: Location, command: str, reason: str, count: int = 0,
+                 things: str = "services") -> bool:
     """Write it down; whether it is in the journal. `count`: of the things it changes."""
     name = command.split(" ", 1)[0]
     missing: str | None = None  # why the journal does not have it
@@ -31,13 +32,14 @@ def note_command(location: Location, command: str, reason: str, count: int = 0) 
 
         try:
             with connect(location, name) as connection:
-                Operator(connection, command).note((), count, reason=reason)
+                Operator(connection, command).note((), count, reason=reason, things=things)
             return True
         except OmqError as error:  # it went away meanwhile, or this user may not connect
             missing = str(error)
     log = EventLog(name, location.paths.event_log, stderr=False)
     log.event(OPERATOR_COMMAND, REPORT, uid=os.getuid(), pid_of_operator=os.getpid(),
-              command=command, reason=reason, messages=count, not_in_journal=missing)
+              command=command, reason=reason, count=count, things=things,
+              not_in_journal=missing)
     log.close()
     return False
 

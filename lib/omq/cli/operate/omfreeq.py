@@ -1,4 +1,4 @@
-"""omfreeq: release a reader from a queue; its messages come back as if it had died.
+"""omfreeq: release a reader from a queue; its messages come back, no attempt counted.
 
 For a reader that hangs, or one that an operator knows to be gone (seed: "omfreeq"; there a reused
 pid had to be released by hand, which cannot happen here: a reader is known by a pidfd). The process

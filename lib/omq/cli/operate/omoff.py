@@ -8,10 +8,12 @@ Exit code 0 when each is stopped, 1 when one is not.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Final
 
+from omq.base import side_files
 from omq.base.errors import Exit
-from omq.cli.common import locate, say, tool_parser
+from omq.cli.common import Location, locate, say, tool_parser
 from omq.cli.operate.noting import add_reason, note_command
 from omq.cli.operate.service_control import ALL, chosen, control, is_up, state_of, stopping
 from omq.services.daemon.signals import Signals
@@ -33,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     code = Exit.OK
     for conf in services:
         instance.off(conf)
+        mark_off(location, conf.name)
         status = state_of(location, conf)
         say(NAME, f"{conf.title}: {status.state}")
         if is_up(status):
@@ -41,9 +44,21 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
+def mark_off(location: Location, service: str) -> None:
+    """Keep when it was turned off, for omsetsvc -r; a side file in run/, lost at a reboot."""
+    side_files.replace(off_file(location, service), b"")
+
+
+def off_file(location: Location, service: str) -> Path:
+    """Its time is when the service was last turned off."""
+    return location.paths.run / f"{service}.off"
+
+
 def _waited(seconds: float, names: str) -> bool:
     """Whether the delay passed without a signal."""
-    say(NAME, f"{names}: off in {seconds / 60:g} minutes; ^C to let it be")
+    minutes = seconds / 60
+    unit = "minute" if minutes == 1 else "minutes"
+    say(NAME, f"{names}: off in {minutes:g} {unit}; ^C to let it be")
     signals = Signals()
     signals.install()
     try:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from omq.base.errors import Exit
+from omq.base.config import SERVICES_FILE
+from omq.base.errors import BadRequest, Exit
 from omq.cli.common import locate, say, tool_parser
 from omq.cli.operate.noting import add_reason, note_command
 from omq.cli.operate.service_control import ALL, chosen, control, is_up, starting, state_of
@@ -30,6 +31,10 @@ def main(argv: list[str] | None = None) -> int:
     instance = control(location)
     code = Exit.OK
     services = starting(chosen(location, options.services))
+    for conf in services:
+        if not conf.enabled:
+            raise BadRequest(reason=f"{conf.name} is not enabled: say 'enabled = yes' in "
+                             f"{SERVICES_FILE}, then kill -HUP omrc or systemctl reload")
     for conf in services:
         instance.on(conf)
         status = state_of(location, conf)

@@ -127,7 +127,7 @@ def _setup(location: Location, options: argparse.Namespace, limits: Limits,
     def services() -> list[ServiceConf]:
         nursery.forgive()  # also called at a reload
         found = load_services(location.conf_dir).values()
-        return start_order(found, nonstop_only=options.nonstop)
+        return start_order(found, nonstop_only=False)
 
     return Setup(
         paths=location.paths,
@@ -137,6 +137,7 @@ def _setup(location: Location, options: argparse.Namespace, limits: Limits,
         command=command(arguments),
         environ=environment(os.environ),
         launch=nursery.launch,
+        starts=lambda conf: conf.nonstop or is_core(conf) or not options.nonstop,
     )
 
 
@@ -157,7 +158,8 @@ def _parser() -> argparse.ArgumentParser:
         "--init", action="store_true", help="make the spool even in a directory that is not empty"
     )
     parser.add_argument(
-        "-n", "--nonstop", action="store_true", help="start only the NON-STOP daemons"
+        "-n", "--nonstop", action="store_true",
+        help="start only the NON-STOP daemons; omon starts the others",
     )
     add_reason(parser)
     parser.add_argument(

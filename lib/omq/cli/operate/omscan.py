@@ -108,7 +108,7 @@ def _remove(location: Location, orphans: list[Orphan], *, yes: bool, reason: str
         if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise NotConfirmed(count=len(orphans), action="remove containers and pool records")
     open_spool(location.paths.root, writer=True)  # SpoolOwner: only its owner removes
-    if not note_command(location, f"{NAME} --remove", reason, len(orphans)):
+    if not note_command(location, f"{NAME} --remove", reason, len(orphans), "orphans"):
         say(NAME, "no queue manager works: the command is in the event log, not in the journal")
     gone = {each.name for each in orphans
             if each.kind == "container" and containers.remove(location.paths, each.name)}
@@ -155,13 +155,13 @@ def scan(paths: SpoolPaths, older_ns: int) -> Iterator[Orphan]:
     reading.end()
     with IndexView.of(files.tables, paths) as view:
         named, damaged = _named(view)
-        known = {message.qpool for message in view.messages()}
+        known = _qpools(view)
     live: set[int] = set()
     try:
         with IndexView.attach(paths) as view:
             more, unread = _named(view)
             named, damaged = named | more, damaged + unread
-            live = {message.qpool for message in view.messages()} if view.alive else set()
+            live = _qpools(view) if view.alive else set()
     except ManagerUnavailable:
         say(NAME, "no queue manager runs: pool records are not compared with its index")
     yield from _orphans(there, named, before_ns, damaged)
@@ -209,10 +209,18 @@ def _containers(paths: SpoolPaths) -> Iterator[Orphan]:
             yield Orphan("container", name, status.st_size, status.st_mtime_ns)
 
 
+def _qpools(view: IndexView) -> set[int]:
+    """The messages there are."""
+    (found,) = view.copies.columns_where(("m_qpool",), lambda column: column("m_qpool") != 0)
+    return set(found.tolist()) - {0}
+
+
 def _named(view: IndexView) -> tuple[set[str], int]:
     """The containers that messages name, and how many large messages could not be read."""
-    refs = [message.item_ref for message in view.messages()
-            if message.flags & RecordFlag.CONTAINER]
+    large = int(RecordFlag.CONTAINER)
+    refs = [message.item_ref for message in view.messages_where(
+        lambda column: (column("m_flags") & large != 0) & (column("m_qpool") != 0))
+        if message.flags & large]
     named = {ref for ref in refs if ref.startswith("~/data/")}
     return named, len(refs) - len(set(refs) & named)
 
@@ -221,7 +229,7 @@ def _unknown(files: OfflineIndex, paths: SpoolPaths, qpools: set[int]) -> Iterat
     """Records of messages that the running manager does not have: it was told not to read them, or
     they ended between the two looks."""
     with IndexView.attach(paths) as view:
-        later = {message.qpool for message in view.messages()}
+        later = _qpools(view)
         if view.counters()["last_lsn"] != files.lsn:
             again = read_files(paths, clock.wall_ns())
             with IndexView.of(again.tables, paths) as offline:

@@ -25,6 +25,7 @@ from omq.cli.common import Location, existing, say, tool_parser
 from omq.cli.look.omstat import since_text
 from omq.cli.look.service_status import Status, Word
 from omq.cli.operate.noting import add_reason, note_command
+from omq.cli.operate.omoff import off_file
 from omq.cli.operate.service_control import chosen, control, is_up, state_of
 from omq.cli.operate.services_edit import set_key
 from omq.services.daemon.run_state import LIVE, ProcessState, read_service
@@ -111,7 +112,7 @@ def listing(location: Location, conf: ServiceConf, now: float) -> list[str]:
         ("Subsystem can be enabled?", "-", _yes(conf.enabled)),
         ("Required state", "-", "Enabled" if status.state in _WANTED else "Disabled"),
         ("Last state change (on/off)", "=", since_text(status.since, now)),
-        ("Last delayed off time", "=", since_text(_off_since(status), now)),
+        ("Last delayed off time", "=", since_text(_off_since(location, status), now)),
         ("Startup prog name", "=", f"~/bin/{conf.program}"),
         ("Shutdown program name", "=", ""),
         ("Status program name", "=", ""),
@@ -134,9 +135,14 @@ _WANTED: Final = (Word.STARTED, Word.STARTING, Word.PARTIALLY_ABORTED, Word.ABOR
                   Word.SUSPENDED, Word.HUNG)
 
 
-def _off_since(status: Status) -> float | None:
-    """When it was turned off; None while it is on."""
-    return None if status.state in _WANTED else status.since
+def _off_since(location: Location, status: Status) -> float | None:
+    """When it was last turned off; None for never since the boot."""
+    if status.state not in _WANTED:
+        return status.since
+    try:
+        return off_file(location, status.conf.name).stat().st_mtime
+    except OSError:
+        return None
 
 
 def _nice(pid: int) -> int:

@@ -2,6 +2,7 @@
 
     omhold     nobody gets them until they are released
     omrelease  held or deferred messages are ready, at their old place
+               -q of both: a whole queue, with what is to come (cli.operate.queue_hold)
     omrequeue  poisoned messages go back to the queue where they failed (or --to another), marked:
                a second failure shows it; at most --limit of them a run
 
@@ -23,7 +24,8 @@ from omq.base.errors import BadRequest, Exit, FileNotWritten, NothingMeant
 from omq.base.names import IDEL_NAME, POISON_NAME, escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.operate import change as changes
-from omq.cli.operate.change_plan import Change, Doing, plan_lines, target
+from omq.cli.operate.change_plan import Change, Doing, counted, plan_lines, target
+from omq.cli.operate.queue_hold import set_queue
 from omq.cli.progress import looking
 from omq.core.index.rows import EntryRow
 from omq.core.look.selection import Selection, parse
@@ -44,12 +46,19 @@ _MAY: Final[dict[Doing, Callable[[EntryRow], bool]]] = {
 def hold(argv: list[str] | None = None) -> int:
     """The command omhold; its exit code."""
     options = hold_parser().parse_args(argv)
+    if options.queue:
+        return _whole("omhold", options, get=False, put=False if options.put else None)
+    if options.put:
+        raise BadRequest(reason="--put is of a whole queue: say it with -q")
     return _run("omhold", options, Change(Doing.HOLD, force=options.force))
 
 
 def release(argv: list[str] | None = None) -> int:
     """The command omrelease; its exit code."""
-    return _run("omrelease", release_parser().parse_args(argv), Change(Doing.RELEASE))
+    options = release_parser().parse_args(argv)
+    if options.queue:
+        return _whole("omrelease", options, get=True, put=True)
+    return _run("omrelease", options, Change(Doing.RELEASE))
 
 
 def requeue(argv: list[str] | None = None) -> int:
@@ -59,6 +68,24 @@ def requeue(argv: list[str] | None = None) -> int:
     location = existing(options)
     limit = options.limit or client_settings(location.conf_dir).operator_requeue_max
     return _run("omrequeue", options, Change(Doing.MOVE, to), options.queue.upper(), limit)
+
+
+def _whole(name: str, options: argparse.Namespace, *, get: bool, put: bool | None) -> int:
+    """-q: the queue itself, now and later (cli.operate.queue_hold)."""
+    if options.message or options.where or options.count or options.dry_run:
+        raise BadRequest(reason="-q is the whole queue: no ids, --where, --count or --dry-run")
+    queue = options.queue.upper()
+    row = set_queue(name, existing(options), queue, options.reason, get=get, put=put)
+    if options.json:
+        print_json({"queue": queue, "get": "allowed" if get else "inhibited",
+                    "put": put if put is None else "allowed" if put else "inhibited",
+                    "messages": None if row is None else row.messages})
+    else:
+        waiting = "" if row is None else f"; {counted(row.messages)} on it, {row.active} active"
+        word = "released" if get else "held, nobody gets messages from it" + (
+            ", and none is taken" if put is False else "")
+        sys.stdout.write(f"{queue} is {word}{waiting}\n")
+    return Exit.OK
 
 
 def _run(name: str, options: argparse.Namespace, change: Change, queue: str | None = None,
@@ -83,6 +110,7 @@ def _run(name: str, options: argparse.Namespace, change: Change, queue: str | No
         say(name, f"there is no message {missing}")
     if not items:
         raise NothingMeant(action=f"{change.text()}{f' from {queue}' if queue else ''}")
+    say(name, f"{change.text()}: {counted(len(items))}")
     changes.confirm(location, change, len(items), _asked, yes=options.yes)
     return _carry_out(name, location, change, items, options)
 
@@ -95,10 +123,10 @@ def _carry_out(name: str, location: Location, change: Change, items: list[tuple[
     if options.json:
         print_json(changes.report_record(change, report))
     else:
-        sys.stdout.write(f"{len(report.done)} of {len(items)} messages: {name.removeprefix('om')}"
+        sys.stdout.write(f"{len(report.done)} of {counted(len(items))}: {name.removeprefix('om')}"
                          f"{' to ' + ', '.join(change.targets) if change.targets else ''}\n")
-    for refusal in report.refused:
-        say(name, refusal.text)
+    for text in changes.refusals(report):
+        say(name, text)
     changes.check(report, len(items))
     return Exit.OK
 
@@ -135,7 +163,7 @@ def _parser(name: str, description: str, examples: str) -> argparse.ArgumentPars
     found = tool_parser(name, description, examples)
     found.add_argument("message", nargs="*", metavar="ID", help="QPoolIds or message ids")
     found.add_argument("--where", action="append", metavar="TERMS",
-                       help="choose by terms, such as 'queue=LOCAL age>2h' (omqdump(1))")
+                       help="choose by terms, such as 'queue=LOCAL age>2h' (omq-where(7))")
     found.add_argument("--count", action="store_true", help="only tell how many are meant")
     found.add_argument("--dry-run", metavar="PLAN",
                        help="write the plan (- for the output); 'omqdump --apply' carries it out")
@@ -150,7 +178,10 @@ def hold_parser() -> argparse.ArgumentParser:
     found = _parser("omhold", "Hold messages: nobody gets them until they are released.", """
         omhold 956 957 --reason 'customer asked'
         omhold --where 'queue=UNIX size>10M'
+        omhold -q LOCAL --reason 'the disk of the Maildirs is full'
         """)
+    _add_queue(found)
+    found.add_argument("--put", action="store_true", help="with -q: also take no new messages")
     found.add_argument("--force", action="store_true",
                        help="also messages in the hands of readers, which lose them")
     return found
@@ -158,10 +189,18 @@ def hold_parser() -> argparse.ArgumentParser:
 
 def release_parser() -> argparse.ArgumentParser:
     """The options of omrelease."""
-    return _parser("omrelease", "Make held or deferred messages ready, at their old place.", """
+    found = _parser("omrelease", "Make held or deferred messages ready, at their old place.", """
         omrelease 956
         omrelease --where 'queue=UNIX state=deferred' --yes
+        omrelease -q LOCAL
         """)
+    _add_queue(found)
+    return found
+
+
+def _add_queue(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-q", dest="queue", metavar="QUEUE",
+                        help="the whole queue, with what is to come; lasts until it is released")
 
 
 def requeue_parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Changes one key of one section of services.conf and leaves every other byte as it is.
+"""Changes one key of one section of services.conf or queues.conf, and no other byte.
 
 The new file appears by rename, with the mode and owner of the old one, and is read back by the real
 reader before it counts. A configuration directory without the file gets a copy of the shipped one;
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from omq.base.config import SERVICES_FILE, load_services
+from omq.base.config import QUEUES_FILE, SERVICES_FILE, load_queues, load_services
 from omq.base.errors import BadRequest
 from omq.base.limits import CONF_FILE_BYTES_MAX
 from omq.base.paths import shipped_conf
@@ -26,23 +27,37 @@ _MODE: Final = 0o644
 
 def set_key(conf_dir: Path, service: str, key: str, value: str) -> None:
     """`key = value` in the section of the service."""
-    if conf_dir == shipped_conf():
+    _set(conf_dir / SERVICES_FILE, load_services, service, key, value)
+
+
+def set_queue_key(conf_dir: Path, queue: str, key: str, value: str) -> None:
+    """`key = value` in the section of the queue, which is made if it has none (POISON)."""
+    _set(conf_dir / QUEUES_FILE, load_queues, queue, key, value)
+
+
+def _set(path: Path, load: Callable[[Path], object], section: str, key: str, value: str) -> None:
+    if path.parent == shipped_conf():
         raise BadRequest(
-            reason=f"the shipped configuration {conf_dir} is not changed; copy {SERVICES_FILE} to"
+            reason=f"the shipped configuration {path.parent} is not changed; copy {path.name} to"
             " conf/ in the spool or to /etc/omq, restart, and try again")
-    load_services(conf_dir)  # a file with a mistake is left to its author
-    path = conf_dir / SERVICES_FILE
-    source = path if path.exists() else shipped_conf() / SERVICES_FILE
+    load(path.parent)  # a file with a mistake is left to its author
+    source = path if path.exists() else shipped_conf() / path.name
     text = read_file(source, CONF_FILE_BYTES_MAX).decode("utf-8")
-    replace_file(path, with_key(text, service, key, value).encode("utf-8"))
-    load_services(conf_dir)
+    if not _heading(section).search(text):
+        text = text.rstrip("\n") + f"\n\n[{section}]\n"
+    replace_file(path, with_key(text, section, key, value).encode("utf-8"))
+    load(path.parent)
+
+
+def _heading(section: str) -> re.Pattern[str]:
+    return re.compile(rf"(?m)^\s*\[\s*{re.escape(section)}\s*\]\s*$")
 
 
 def with_key(text: str, section: str, key: str, value: str) -> str:
     """The text with this key in this section: changed where it stands, or a line more."""
     lines = text.split("\n")
     heading = next(number for number, line in enumerate(lines)
-                   if re.fullmatch(rf"\s*\[\s*{re.escape(section)}\s*\]\s*", line))
+                   if _heading(section).fullmatch(line))
     wanted = f"{key} = {value}"
     for number in range(heading + 1, len(lines)):
         if lines[number].lstrip().startswith("["):

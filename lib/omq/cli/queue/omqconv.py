@@ -3,15 +3,17 @@
 For each NAME.qua / NAME.qub (omq.format.old_queue) every message is logged, read from its container
 and put. A message on several old queues becomes one message on several queues. What cannot be
 converted is logged with its reason and stays where it is: nothing in the old directory is changed
-or removed, except that a flag file NAME.R6 appears when a queue is through. It lists what was put,
-so a second run does nothing. `omqdump`, option O, puts a message that omqconv could not.
+or removed, except that a flag file NAME.R6 appears when a queue is through. It lists what was put
+and what could not be, so a second run puts nothing, and names what is left. `omqdump`, option O,
+puts a message that omqconv could not.
 
 In the middle of a crash: cli.queue.conversion_log keeps what was put, and which message was about
 to be. That one has an id made of its item reference; the journal says whether it was born. When the
 journal does not reach back so far it is left and told, never put a second time.
 
 Errors: InputUnreadable, ManagerUnavailable, and those of a put for the first message that shows
-that no put works at all (NoAuthority, SpoolFull). Exit code 1 when a message was left.
+that no put works at all (NoAuthority, SpoolFull). Exit code 1 when a message was left,
+in this run or an earlier one.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from omq.base.clock import iso_time, wall_ns
 from omq.base.errors import Exit, InputUnreadable, NeedsRepair, NoAuthority, OmqError, SpoolFull
@@ -73,9 +77,10 @@ def main(argv: list[str] | None = None) -> int:
     for name in names:
         if done[name] is not None:
             _log(f'Queue "{name}" is already upgraded.')
+    failed = sum([_tell_left(folder, name) for name in names if done[name] is not None])
     todo = [name for name in names if done[name] is None]
     if not todo:
-        return Exit.OK
+        return Exit.NO if failed else Exit.OK
     olds = [_read(folder, name) for name in todo]
     put = {ref: queues for listed in done.values() for ref, queues in (listed or {}).items()}
     with connect(location, NAME) as connection, \
@@ -88,7 +93,29 @@ def main(argv: list[str] | None = None) -> int:
         left = _convert(connection, SpoolPaths(options.data or folder.parent), folder, olds, log)
         if all((folder / (name + FLAG)).exists() for name in names):
             log.remove()
-    return Exit.NO if left else Exit.OK
+    return Exit.NO if left or failed else Exit.OK
+
+
+def _tell_left(folder: Path, name: str) -> int:
+    """Name the messages that an earlier run could not convert; how many there are."""
+    count = 0
+    for record in _flag_lines(folder / (name + FLAG)):
+        if "left" in record:
+            count += 1
+            _log(f'Message "{escape(str(record["left"]), 64)}" of queue "{name}" was not upgraded: '
+                 f"{escape(str(record.get('why', '')), 500)}")
+    if count:
+        _log(f"  omqdump's O opens each, p puts it; then take its line out of {name}{FLAG}")
+    return count
+
+
+def _flag_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a flag file. One that a crash cut is left out."""
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[1:]:
+        with suppress(ValueError):
+            record = json.loads(line)
+            if isinstance(record, dict):
+                yield record
 
 
 def _resolve(paths: SpoolPaths, log: ConversionLog) -> None:
@@ -131,14 +158,10 @@ def _flagged(folder: Path, name: str) -> dict[str, list[str]] | None:
     path = folder / (name + FLAG)
     if not path.exists():
         return None
-    found: dict[str, list[str]] = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[1:]:
-        try:
-            record = json.loads(line)
-            found[str(record["item_ref"])] = [str(each) for each in record["queues"]]
-        except (ValueError, TypeError, KeyError):
-            continue  # cut by a crash: the id of the message keeps it from being put twice
-    return found
+    # A line cut by a crash is left out: the id of the message keeps it from being put twice.
+    return {str(record["item_ref"]): [str(each) for each in record["queues"]]
+            for record in _flag_lines(path) if isinstance(record.get("queues"), list)
+            and "item_ref" in record}
 
 
 def _read(folder: Path, name: str) -> Old:
@@ -187,7 +210,10 @@ def _convert(connection: Connection, source: SpoolPaths, folder: Path, olds: lis
         left += failed + old.lost
         if not old.readable:
             continue
-        head = f"{old.name} upgraded at {iso_time(wall_ns())}: {len(lines)} messages, {failed} left"
+        lines += [json.dumps({"left": "a record", "why": problem}) for problem in old.problems
+                  if problem.startswith("record ")]
+        put = sum('"item_ref"' in line for line in lines)
+        head = f"{old.name} upgraded at {iso_time(wall_ns())}: {put} messages, {failed} left"
         text = "\n".join([head, *lines, ""])
         write_new_file(folder / (old.name + FLAG), [text.encode()]).close()
         _log("Finished Queue.")
@@ -215,6 +241,7 @@ def _queue(connection: Connection, source: SpoolPaths, old: Old, queues: dict[st
             failed += 1
             log.was_left()
             _log(f"Message not upgraded, it stays where it is: {escape(str(error), 500)}")
+            lines.append(json.dumps({"left": message.item_ref, "why": str(error)[:500]}))
             continue
         log.was_put()
         lines.append(_line(message.item_ref, queues[message.item_ref]))

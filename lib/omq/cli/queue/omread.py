@@ -176,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         "Take messages from a queue: run a command for each, or print them.",
         """
         omread ORDERS -- ./process-order
-        omread ORDERS --readers 4 --command-timeout-s 60 -- sh -c 'cat > "in/$OMQ_QPOOL_ID"'
+        omread ORDERS --readers 4 -- sh -c 'cat > "in/$OMQ_QPOOL_ID"'
         omread ORDERS --count 1 --timeout 0
         omread ORDERS --timeout 5 --json | jq -r .properties.customer
         """,

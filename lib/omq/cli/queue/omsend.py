@@ -173,8 +173,8 @@ def _parser() -> argparse.ArgumentParser:
         "Put messages on queues and print their ids; with -t submit a mail.",
         """
         echo hello | omsend ORDERS
-        omsend ORDERS,AUDIT --priority urgent --property customer=42 order1.xml order2.xml
-        omsend ORDERS --correlation-id 4f4d51310000000000000000000000000000000000000007 reply.xml
+        omsend ORDERS,AUDIT --priority urgent --property customer=42 order.xml
+        omsend ORDERS --correlation-id order-42 reply.xml
         omsend -t -f billing@example.org < invoice.eml
         (echo 'To: bob'; echo 'Subject: disk'; echo; df) | omsend -t
         """,

@@ -2,6 +2,7 @@
 
     omq setup     installs the units of an instance, or takes them away
     omq conf      reads the configuration and says what is wrong with it
+    omq flush     tries now what waits for its next try
     omq drain     stops the daemons in order, without systemd's help (omq-drain.service)
     omq service   runs the daemon of a section of services.conf (omq-service@.service)
     omq package   steps of a distribution's package: pause, configure, remove
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 import omq
+from omq.cli.operate import flush
 from omq.cli.setup import omq_conf, omq_drain, omq_package, omq_service, omq_setup
 
 NAME: Final = "omq"
@@ -22,6 +24,7 @@ NAME: Final = "omq"
 _COMMANDS: Final[dict[str, tuple[Callable[[list[str]], int], str]]] = {
     "setup": (omq_setup.main, "install the systemd units of an instance, or remove them"),
     "conf": (omq_conf.main, "check the configuration"),
+    "flush": (flush.main, "try now what waits: of a queue, a domain or a peer"),
     "drain": (omq_drain.main, "stop the daemons in order"),
     "package": (omq_package.main, "steps of a distribution's package"),
     "service": (omq_service.main, "run the daemon of a section of services.conf"),
@@ -42,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         prog=NAME, description="Commands for an omq instance as a whole.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"commands:\n{shown}\n\nexamples:\n  omq setup --dry-run\n  omq conf\n"
-        "  omq setup --help",
+        "  omq flush UNIX\n  omq setup --help",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"{NAME} {omq.__version__}")
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND")

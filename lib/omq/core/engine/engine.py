@@ -271,9 +271,9 @@ class Engine:
             self.timeouts.add(0, waiter)
 
     def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object], *,
-               orderly: bool) -> int:
+               orderly: bool, freed: bool = False) -> int:
         """A client is gone. How many of its messages came back: to their old place if it left in
-        order (or closed its connection), else deferred with the attempt counted."""
+        order (or an operator released it: `freed`), else deferred with the attempt counted."""
         for waiter in waiters:
             if waiter.waiting:
                 self.waiters[waiter.queue].drop(waiter)
@@ -283,7 +283,8 @@ class Engine:
         v, high = self.core.t.v, self.core.t.entries.high
         entries = np.flatnonzero((v["e_reader"][:high] == party.slot + 1)
                                  & (v["e_state"][:high] == _ACTIVE)).tolist()
-        reason, leases = 0 if orderly else Reason.DIED, self.core.t.e_lease
+        reason = Reason.OPERATOR if freed else Reason.RETURNED if orderly else Reason.DIED
+        leases = self.core.t.e_lease
         self.back.take(Returning(entry, leases[entry], reason, party, None, evidence)
                        for entry in entries)
         party.active = 0

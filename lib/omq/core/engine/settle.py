@@ -176,14 +176,15 @@ def put_off(core: Core, entry: int, party: Party | None, sequence: int, flags: i
     core.wake_at(entry, delay_ns)
 
 
-def give_back(core: Core, entry: int, party: Party | None, sequence: int, flags: int) -> None:
+def give_back(core: Core, entry: int, party: Party | None, sequence: int, flags: int,
+              reason: Reason = Reason.RETURNED) -> None:
     """READY again at its old place, the attempt not counted."""
     t = core.t
     if t.e_attempts[entry]:
         t.e_attempts[entry] -= 1
     if t.e_queue[entry] != IDEL:
         frame_for(core, FrameType.RELEASE_GIVEN, flags, entry, party, sequence,
-                  reason=Reason.RETURNED)
+                  reason=reason)
     leave(core, entry)
     core.back(entry)
 

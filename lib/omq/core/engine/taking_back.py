@@ -22,12 +22,14 @@ from omq.format.index import EntryState
 
 RETRY_NS = 1_000_000_000
 _ACTIVE = int(EntryState.ACTIVE)
+_UNTOUCHED = (Reason.RETURNED, Reason.OPERATOR)
 _NOBODY = Party(0, 0, 0, 0, 0)
 
 
 @dataclass(slots=True)
 class Returning:
-    """A message on its way back; `reason` 0: its reader left in order, no attempt is counted."""
+    """A message on its way back. `reason` RETURNED (its reader left in order) or OPERATOR (its
+    reader was released, omfreeq): no attempt is counted."""
 
     entry: int
     lease: int
@@ -84,9 +86,9 @@ class TakingBack:
 
     def _back(self, message: Returning) -> None:
         core, entry, party = self._core, message.entry, message.party
-        if not message.reason:
+        if message.reason in _UNTOUCHED:
             core.block.reserve(1, 0)
-            settle.give_back(core, entry, party, 0, 0)
+            settle.give_back(core, entry, party, 0, 0, Reason(message.reason))
             return
         qpool, queue = core.t.m_qpool[core.t.e_message[entry]], core.t.e_queue[entry]
         pid = party.pid if party else 0

@@ -51,6 +51,8 @@ class Command:
     pid: int
     command: str
     reason: str
+    things: str = "messages"  # what its frame counts
+    done: int | None = None  # messages that its order changed; None: it orders none
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ class History:
             elif about is About.READER:
                 self.clients[frame[At.CLIENT]] = escape(raw)
             else:
-                self.commands[frame[At.LSN]] = _command(frame, raw)
+                self.commands[frame[At.LSN]] = _command(frame, raw, _carried_out(block, frame))
 
     def _happening(self, block: Block, frame: tuple[Any, ...]) -> Happening | None:
         kind = _KINDS.get(frame[At.TYPE])
@@ -253,14 +255,26 @@ def was_born(paths: SpoolPaths, key: int, after_lsn: int) -> bool | None:
     return False if reaches and not history.findings else None
 
 
-def _command(frame: tuple[Any, ...], raw: bytes) -> Command:
+def _command(frame: tuple[Any, ...], raw: bytes, done: int | None) -> Command:
+    things = ""
     try:
         words = json.loads(raw)
         command, reason = str(words["command"]), str(words["reason"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+        things = str(words.get("things", ""))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         command, reason = escape(raw), ""
     return Command(frame[At.LSN], frame[At.TIME], frame[At.UID], frame[At.PID],
-                   escape(command, 512), escape(reason, 512))
+                   escape(command, 512), escape(reason, 512), escape(things, 32) or "messages",
+                   done)
+
+
+def _carried_out(block: Block, frame: tuple[Any, ...]) -> int | None:
+    """How many messages an order changed: its frames have it as `unit`, all in one block
+    (core.engine.operate). None: it has no unit of its own, as what is only noted."""
+    if frame[At.UNIT] != frame[At.LSN]:
+        return None
+    mine = (block.frames["unit"] == frame[At.LSN]) & (block.frames["qpool"] != 0)
+    return len(np.unique(block.frames["qpool"][mine]))
 
 
 def _parent(block: Block, frame: tuple[Any, ...]) -> int:

@@ -8,7 +8,7 @@ before it is used; 3. names come out as printable ASCII, averages as finite numb
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -35,6 +35,9 @@ _KNOWN_VECTOR: Final = np.array(sorted(_KNOWN_STATES), dtype="u1")
 def figure(value: float) -> float:
     """An average as it may be shown: finite and bounded, whatever the table holds."""
     return min(max(value, 0.0), _FIGURE_MAX) if math.isfinite(value) else 0.0
+
+Test = Callable[[Callable[[str], Vector]], Vector]
+"""Picks rows: it gets columns by name, and gives a mask."""
 
 
 class IndexCopies:
@@ -101,10 +104,15 @@ class IndexCopies:
         found: list[int] = np.flatnonzero(self._vector("m_qpool")[:high] == qpool).tolist()
         return found if qpool else []
 
-    def slots_with_key(self, key: int) -> Vector:
-        """Slots of the messages whose id has this key."""
+    def columns_where(self, names: Sequence[str], test: Test) -> list[Vector]:
+        """These columns of the messages that `test` picks, an array a column."""
+        slots = self.slots_where(test)
+        return [self._vector(name)[slots] for name in names]
+
+    def slots_where(self, test: Test) -> Vector:
+        """Slots of the messages that `test` picks: it gets the columns by name, gives a mask."""
         high = self.high(Counter.MESSAGES_HIGH, self.layout.messages)
-        return np.flatnonzero(self._vector("m_key")[:high] == np.uint64(key))
+        return np.flatnonzero(test(lambda name: self._vector(name)[:high]))
 
     def of_slot(self, slot: int) -> tuple[Vector, Vector]:
         """(entry numbers, sequences) of a message, by number."""
@@ -119,6 +127,13 @@ class IndexCopies:
         state = self._vector("e_state")[:high]
         mine = (self._vector("e_queue")[:high] == queue) & np.isin(state, list(map(int, states)))
         return np.asarray(self._vector("e_submitted")[:high][mine])
+
+    def until(self, queue: int, state: EntryState) -> Vector:
+        """`until` (wall ns) of the entries of a queue in this state."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        mine = (self._vector("e_queue")[:high] == queue) & (
+            self._vector("e_state")[:high] == int(state))
+        return np.asarray(self._vector("e_until")[:high][mine])
 
     def held(self) -> dict[int, list[tuple[int, int]]]:
         """Row of a reader -> (lease, entry number) of each message in its hands."""

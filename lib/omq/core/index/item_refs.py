@@ -19,7 +19,7 @@ from omq.base import limits
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
-from omq.format.location import LocationKind, kind_of, number_of
+from omq.format.location import NUMBER_MASK, LocationKind, kind_of, location, number_of
 from omq.format.message import DESCRIPTOR, PART, decode
 from omq.format.pool import RecordFlag
 from omq.storage import containers, journal, store, volatile
@@ -31,6 +31,10 @@ _PAYLOAD_BYTES_MAX: Final = (
     DESCRIPTOR.size + limits.QUEUES_MAX * PART.size + limits.PROPERTIES_BYTES_MAX + _REF_BYTES_MAX)
 """The payload of a container has no body, so a longer one is not one."""
 _PLACE: Final = re.compile(r"(~/(?:journal|store|volatile)/)0*([0-9]+)\.[a-z]+(:[0-9]*)")
+_SHOWN: Final = re.compile(
+    r"~/(journal|archive|store|volatile)/0*([0-9]{1,10})(?:\.[a-z]+)?:([0-9]{1,18})")
+_KINDS: Final = {"journal": LocationKind.JOURNAL, "archive": LocationKind.JOURNAL,
+                 "store": LocationKind.STORE, "volatile": LocationKind.VOLATILE}
 _FILES_MAX: Final = 8  # open files; neighbours in a listing mostly lie in the same one
 
 
@@ -50,6 +54,14 @@ def brief(ref: str) -> str:
     """`~/journal/7:4224` of `~/journal/0000000007.jnl:4224`: for listings of 80 columns. What is no
     place stays as it is."""
     return _PLACE.sub(r"\1\2\3", ref)
+
+
+def place_of(ref: str) -> tuple[int, int] | None:
+    """(location word, offset) of a place, as `place` or `brief` shows it; None: it is none."""
+    match = _SHOWN.fullmatch(ref)
+    if match is None or int(match[2]) > NUMBER_MASK:
+        return None
+    return location(_KINDS[match[1]], int(match[2])), int(match[3])
 
 
 class ItemRefs:

@@ -29,17 +29,12 @@ from omq.base.arrays import Vector
 from omq.base.errors import ManagerUnavailable, UnknownQueue
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
-from omq.core.index.copies import IndexCopies
+from omq.core.index.copies import IndexCopies, Test
 from omq.core.index.item_refs import ItemRefs
 from omq.core.index.queues_and_readers import QueuesAndReaders, name_at
 from omq.core.index.rows import EntryRow, MessageRow, QueueRow, ReaderRow
 from omq.core.index.tables import Tables
-from omq.format.index import (
-    Counter,
-    EntryState,
-    IndexHeader,
-    IndexLayout,
-)
+from omq.format.index import Counter, EntryState, IndexHeader, IndexLayout
 from omq.format.pool import NO_RECORD
 from omq.storage.segment import AttachedIndex
 
@@ -64,8 +59,8 @@ class IndexView:
 
     def __init__(self, buffer: memoryview, layout: IndexLayout, paths: SpoolPaths,
                  attached: AttachedIndex | None = None) -> None:
-        self._copies = IndexCopies(buffer, layout)
-        self._ends = QueuesAndReaders(self._copies)
+        self.copies = IndexCopies(buffer, layout)
+        self._ends = QueuesAndReaders(self.copies)
         self._layout = layout
         self._attached = attached
         self._refs = ItemRefs(paths)
@@ -88,7 +83,7 @@ class IndexView:
         return cls(tables.buffer, tables.layout, paths)
 
     def close(self) -> None:
-        """Let go of the segment and of payload files; the view cannot be used after that."""
+        """Let go of the segment and of payload files; that is the end of the view."""
         self._refs.close()
         if self._attached is not None:
             self._attached.close()
@@ -103,7 +98,7 @@ class IndexView:
 
     @property
     def alive(self) -> bool:
-        """Whether the manager that owns the index still runs (True for tables of this process)."""
+        """Whether the manager of the index still runs (True for tables of this process)."""
         return self._attached is None or self._attached.alive
 
     @property
@@ -123,7 +118,7 @@ class IndexView:
 
     def counters(self) -> dict[str, int]:
         """All counters, by the names of index.Counter in lower case."""
-        raw = self._copies.counters()
+        raw = self.copies.counters()
         return {counter.name.lower(): raw[counter] for counter in Counter}
 
     def queues(self) -> list[QueueRow]:
@@ -137,12 +132,12 @@ class IndexView:
     def entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[EntryRow]:
         """The messages on one queue (None: on all, queue by queue), in every state, in the order in
         which they are handed out: priority, then sequence. At most `limit` rows."""
-        names = self._copies.queue_names()
+        names = self.copies.queue_names()
         return (self.entry_of(raw, names) for raw in self.raw_entries(queue, limit))
 
     def queue_names(self) -> list[str]:
-        """Names by queue number."""
-        return self._copies.queue_names()
+        """By queue number."""
+        return self.copies.queue_names()
 
     def entry_of(self, raw: RawEntry, names: list[str]) -> EntryRow:
         """The record of plain numbers; `names` as queue_names gives them."""
@@ -158,18 +153,17 @@ class IndexView:
         first = None if limit is None else 2 * limit + 64  # some may leave the queue meanwhile
         chains = first is not None and self._attached is not None and self.alive
         found = (raw for row in rows
-                 for raw in self._raw(self._copies.on_queue(row.number, first, chains=chains))
+                 for raw in self.raw_at(self.copies.on_queue(row.number, first, chains=chains))
                  if raw[1][0] == row.number)
         return islice(found, limit)
 
     def columns(self, queue: int, entry: Sequence[str], message: Sequence[str]
                 ) -> Iterator[list[Vector]]:
-        """For long listings: these columns of a queue's entries and messages, an array a
-        column."""
-        numbers, sequences = self._copies.on_queue(queue)
+        """For long listings: these columns of a queue's entries and messages."""
+        numbers, sequences = self.copies.on_queue(queue)
         for first in range(0, len(numbers), CHUNK_ROWS):
             some = slice(first, first + CHUNK_ROWS)
-            yield self._copies.columns(numbers[some], sequences[some], entry, message)
+            yield self.copies.columns(numbers[some], sequences[some], entry, message)
 
     def item_ref(self, word: int, offset: int, length: int, flags: int) -> str:
         """The item reference of a message."""
@@ -177,57 +171,61 @@ class IndexView:
 
     def of_message(self, qpool: int) -> list[EntryRow]:
         """The places of one message on queues, by entry number; empty: there is no such message."""
-        names = self._copies.queue_names()
+        names = self.copies.queue_names()
         return [self.entry_of(raw, names) for raw in self.raw_of_message(qpool)]
 
     def raw_of_message(self, qpool: int) -> list[RawEntry]:
         """The same as plain numbers."""
-        return [raw for slot in self._copies.slots_of(qpool)
-                for raw in self._raw(self._copies.of_slot(slot)) if raw[3][0] == qpool]
+        return [raw for slot in self.copies.slots_of(qpool)
+                for raw in self.raw_at(self.copies.of_slot(slot)) if raw[3][0] == qpool]
 
     def with_key(self, key: int) -> list[MessageRow]:
-        """The messages whose id has this key (format.message.id_hash): more than one only if two
-        ids have the same hash."""
-        slots = self._copies.slots_with_key(key)
-        rows = zip(slots.tolist(), self._copies.rows(_MESSAGE, slots), strict=True)
+        """The messages whose id has this key (format.message.id_hash): mostly one."""
+        return self.messages_where(lambda column: column("m_key") == np.uint64(key))
+
+    def messages_where(self, test: Test) -> list[MessageRow]:
+        """The messages that `test` picks: it gets a column by its name, and gives a mask."""
+        slots = self.copies.slots_where(test)
+        rows = zip(slots.tolist(), self.copies.rows(_MESSAGE, slots), strict=True)
         return [self._message(slot, values) for slot, values in rows if values[0]]
 
     def ages(self, queue: int, states: Sequence[EntryState]) -> Vector:
         """When the messages on a queue that are in one of these states were put there, wall ns."""
-        return self._copies.submitted(queue, states)
+        return self.copies.submitted(queue, states)
 
     def active(self) -> Iterator[EntryRow]:
         """The messages in the hands of readers, by entry number."""
-        rows = self._entries(self._copies.in_state(EntryState.ACTIVE))
+        rows = self._entries(self.copies.in_state(EntryState.ACTIVE))
         return (row for row in rows if row.state is EntryState.ACTIVE)
 
     def messages(self) -> Iterator[MessageRow]:
         """All messages, by the number of their slot."""
-        high = self._copies.high(Counter.MESSAGES_HIGH, self._layout.messages)
+        high = self.copies.high(Counter.MESSAGES_HIGH, self._layout.messages)
         for first in range(0, high, CHUNK_ROWS):
             numbers = np.arange(first, min(first + CHUNK_ROWS, high))
-            before = self._copies.rows(("m_qpool",), numbers)
-            rows = zip(numbers.tolist(), self._copies.rows(_MESSAGE, numbers), before, strict=True)
+            before = self.copies.rows(("m_qpool",), numbers)
+            rows = zip(numbers.tolist(), self.copies.rows(_MESSAGE, numbers), before, strict=True)
             yield from (self._message(number, values) for number, values, (qpool,) in rows
                         if values[0] and values[0] == qpool)
 
     def _entries(self, selected: tuple[Vector, Vector]) -> Iterator[EntryRow]:
-        names = self._copies.queue_names()
-        for number, entry, slot, message in self._raw(selected):
+        names = self.copies.queue_names()
+        for number, entry, slot, message in self.raw_at(selected):
             yield self._entry(number, entry, names, self._message(slot, message))
 
-    def _raw(self, selected: tuple[Vector, Vector]) -> Iterator[RawEntry]:
+    def raw_at(self, selected: tuple[Vector, Vector]) -> Iterator[RawEntry]:
+        """The entries with these numbers that still have these sequences, as plain numbers."""
         numbers, sequences = selected
         for first in range(0, len(numbers), CHUNK_ROWS):
             some = slice(first, first + CHUNK_ROWS)
             yield from self._raw_chunk(numbers[some], sequences[some])
 
     def _raw_chunk(self, numbers: Vector, sequences: Vector) -> Iterator[RawEntry]:
-        entries = self._copies.rows(_ENTRY, numbers)
-        slots = np.array(self._copies.rows(("e_message",), numbers), dtype=np.int64)[:, 0]
+        entries = self.copies.rows(_ENTRY, numbers)
+        slots = np.array(self.copies.rows(("e_message",), numbers), dtype=np.int64)[:, 0]
         inside = slots < self._layout.messages
-        messages = self._copies.rows(_MESSAGE, np.where(inside, slots, 0))
-        whole = self._copies.same(numbers, sequences)  # read last: see invariant 2
+        messages = self.copies.rows(_MESSAGE, np.where(inside, slots, 0))
+        whole = self.copies.same(numbers, sequences)  # read last: see invariant 2
         rows = zip(numbers.tolist(), entries, slots.tolist(), messages, inside.tolist(), whole,
                    strict=True)
         return ((number, entry, slot, message)

@@ -14,7 +14,8 @@ training note on queues and parallel processing):
     Item Type         always 0;  Mail Date/Time: when a deferred message is due
     Sequence Num      log sequence number that put it on this queue: larger than in the original
     Active Time       when it was handed out
-    Flags             of a message: 1 in use, DumpFlag above; of queues and readers: as in the index
+    Flags             of a message: 1 in use, DumpFlag above; of queues: as in the index; of readers
+                      the seed's 1 and 3 (awaits a reply), and 0x100 auxiliary
     Table Used Size   slots ever used, of which Free list Size are free again
 A message without a pool record, being non-persistent, has NONE there. A held message, which the
 original did not have, ends with `State=HELD`.
@@ -33,10 +34,11 @@ from typing import Final, Protocol
 from omq.base.clock import NS_PER_S, seed_clock, seed_time, seed_time_slash
 from omq.core.engine.statistics import WINDOWS_S
 from omq.core.index.rows import EntryRow, MessageRow, QueueRow, ReaderRow
-from omq.format.index import EntryState
+from omq.format.index import EntryState, ReaderFlag
 from omq.format.pool import RecordFlag
 
 RULE: Final = "-----"
+_AWAITING: Final = 2  # the seed's bit of a reader; here a fact of its two times
 
 
 class DumpFlag(IntFlag):
@@ -162,7 +164,7 @@ def _readers_section(memory: Memory) -> Iterator[str]:
         yield f"Last Response at={seed_time(reader.response_ns)}"
         yield f"Current Active message={_or_none(reader.current)}"
         yield f"Queue Name={reader.queue}"
-        yield f"Flags={_hex(reader.flags)}"
+        yield f"Flags={_hex(_reader_flags(reader))}"
         yield f"TimeOut={reader.timeout_s}"
     yield "=====End Readers====="
 
@@ -194,6 +196,12 @@ def _flags(message: MessageRow) -> DumpFlag:
     if message.flags & RecordFlag.HAS_ID:
         flags |= DumpFlag.OWN_ID
     return flags
+
+
+def _reader_flags(reader: ReaderRow) -> int:
+    """The seed's bits: 1 in use, 2 awaits a reply; and 0x100 auxiliary."""
+    waits = reader.request_ns > reader.response_ns
+    return reader.flags & ~ReaderFlag.READS | (_AWAITING if waits else 0)
 
 
 def _hex(value: int) -> str:

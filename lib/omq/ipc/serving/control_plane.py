@@ -238,19 +238,24 @@ class ControlPlane:
 
     # the end of a client
 
-    def end(self, session: Session, *, died: bool) -> None:
-        """A client is gone: what it held comes back; untouched if it left in order."""
+    def end(self, session: Session, *, died: bool, freed: bool = False) -> None:
+        """A client is gone: what it held comes back; untouched if it left in order or an operator
+        released it."""
         if session.gone:
             return
         self._server.carry_out(session)
         self.bodies.large.forget(session)
         waiters = [session.waiter] if session.waiter is not None else []
-        evidence: dict[str, object] = {"reader": session.name, "queue_read": session.queue}
-        returned = self._engine.forget(session.party, waiters, evidence, orderly=not died)
+        evidence: dict[str, object] = {"reader": session.name}
+        returned = self._engine.forget(session.party, waiters, evidence, orderly=not died,
+                                       freed=freed)
         self._engine.clients.gone(session.party, session.name, session.queue)
         self._sessions.remove(session)
         self._engine.clients.count(len(self._sessions.by_id), self._sessions.rows_high)
-        if died and returned:
+        if freed:
+            self._log.event(events.READER_FREED, WARNING, uid_of_reader=session.party.uid,
+                            pid_of_reader=session.party.pid, name=session.name, messages=returned)
+        elif died and returned:
             self._rated.event(events.READER_LOST, ERROR, session.party.uid, uid=session.party.uid,
                               pid_of_reader=session.party.pid, name=session.name,
                               messages=returned)
@@ -259,5 +264,6 @@ class ControlPlane:
                               pid_of_client=session.party.pid, name=session.name)
 
     def _free(self, session: Session) -> None:
-        self.end(session, died=True)
+        """Its process may work on: what it then says of these messages does not count."""
+        self.end(session, died=False, freed=True)
         self._doors.close(session.door)

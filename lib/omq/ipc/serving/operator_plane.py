@@ -3,7 +3,8 @@
     operate  {"action", "items": [[qpool, queue, lsn], ...], "targets": [queue, ...], "priority",
               "keep_s", "force", "command", "reason"}
              -> {"done": [qpool, ...], "lsn": of the command, "refused": [[qpool, status, text]]}
-    note     {"targets", "messages", "command", "reason"}: what follows is puts (a copy)  -> {"lsn"}
+    note     {"targets", "messages", "things", "command", "reason"}: what follows is puts (a copy),
+             or concerns so many other things (services)  -> {"lsn"}
     free     {"queue", "pid", "command", "reason"}: let go of a reader  -> {"freed": clients}
 
 The answers wait for the commit of their group, as every acknowledgement does: `release`.
@@ -29,6 +30,8 @@ from omq.ipc.serving.sessions import Session, Sessions, say
 
 Question = dict[str, Any]
 TEXT_BYTES_MAX = 2048
+THINGS_CHARACTERS_MAX = 32
+MESSAGES = "messages"
 KEEP_S_MAX = 30 * 86400
 _S = 1_000_000_000
 
@@ -74,8 +77,10 @@ class OperatorPlane:
         for queue in queues:
             self._sessions.check(session, "put", queue)
         text, count = _text(question), min(max(0, int(question["messages"])), 1 << 40)
-        lsn = self._engine.books.operator(session.party, 0, count, text)
-        self._say(session, text, action="put", messages=count)
+        party = session.party
+        lsn = self._engine.books.operator(party, 0, count, text)
+        self._log.event(events.OPERATOR_COMMAND, REPORT, uid=party.uid, pid_of_operator=party.pid,
+                        **_said(text), **_counted(question, count))
         self._answers.append((session.door, {"lsn": lsn}))
 
     def free(self, session: Session, question: Question) -> None:
@@ -120,13 +125,31 @@ class OperatorPlane:
 
     def _say(self, session: Session, text: bytes, **fields: Any) -> None:
         self._log.event(events.OPERATOR_COMMAND, REPORT, uid=session.party.uid,
-                        pid_of_operator=session.party.pid, **json.loads(text), **fields)
+                        pid_of_operator=session.party.pid, **_said(text), **fields)
 
 
 def _text(question: Question) -> bytes:
-    """What the journal keeps: the command as it was typed, and why."""
+    """What the journal keeps: the command as it was typed, why, and what its count counts, unless
+    that is messages."""
+    things = str(question.get("things", MESSAGES))
+    counted = {} if things == MESSAGES else {"things": things[:THINGS_CHARACTERS_MAX]}
     text = json.dumps({"command": str(question.get("command", ""))[:512],
-                       "reason": str(question.get("reason", ""))[:512]}, sort_keys=True).encode()
+                       "reason": str(question.get("reason", ""))[:512], **counted},
+                      sort_keys=True).encode()
     if len(text) > TEXT_BYTES_MAX:
         text = json.dumps({"command": "", "reason": "(too long)"}).encode()
     return text
+
+
+def _said(text: bytes) -> dict[str, str]:
+    """The command and the reason, for the event log."""
+    words = json.loads(text)
+    return {name: words[name] for name in ("command", "reason")}
+
+
+def _counted(question: Question, count: int) -> dict[str, Any]:
+    """`messages` = N of what is put; of anything else `count` = N and what it counts."""
+    things = str(question.get("things", MESSAGES))
+    if things == MESSAGES:
+        return {"action": "put", "messages": count}
+    return {"count": count, "things": names.escape(things[:THINGS_CHARACTERS_MAX])}

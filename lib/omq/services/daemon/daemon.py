@@ -31,7 +31,7 @@ from omq.base.errors import ConfigError, Exit, ManagerNotExpected, ManagerUnavai
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.services.daemon import pid_file
+from omq.services.daemon import last_words, pid_file
 from omq.services.daemon.lock import holder
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location, add_location, locate
@@ -40,6 +40,7 @@ from omq.services.daemon.signals import Signals
 from omq.storage.spool import create_spool, open_spool
 
 _TRACE_CHARACTERS = 1000  # the end of a traceback says most; an event field holds 1024
+_WHOLE_CHARACTERS: Final = 1 << 18
 _MANAGER_WAIT_S: Final = 10.0
 """For a manager that was killed: it is started again after a second, and then takes its lock."""
 _LOOK_S: Final = 0.1
@@ -104,6 +105,7 @@ def run_daemon(
         context.log.event(events.BUG, event_log.FATAL, traceback=last_trace())
         raise
     pid_file.release(own)
+    last_words.forget(context.paths, context.service)
     return code
 
 
@@ -136,6 +138,7 @@ def daemon_options(
     )
     side_files.report_to(log.side_files)
     pid_file.claim(own)
+    last_words.listen(location.paths, options.service, log)
     if "OMQ_FAULT" in os.environ:
         log.event(events.FAULT_ARMED, event_log.WARNING, points=os.environ["OMQ_FAULT"])
     threading.excepthook = lambda failed: log.event(
@@ -168,6 +171,12 @@ def _await_manager(context: DaemonContext) -> None:
 def last_trace() -> str:
     """The traceback of the exception being handled, cut from the front."""
     return traceback.format_exc()[-_TRACE_CHARACTERS:]
+
+
+def whole_trace() -> str:
+    """The traceback of the exception being handled, for a file: cut only where it repeats itself
+    without end."""
+    return traceback.format_exc()[-_WHOLE_CHARACTERS:]
 
 
 def _parser(program: str, service: str, add_options: AddOptions | None) -> argparse.ArgumentParser:

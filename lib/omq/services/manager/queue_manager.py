@@ -25,7 +25,7 @@ from omq.base.errors import DiskError, OmqError, SpoolFull
 from omq.base.event_log import ERROR, FATAL, REPORT, WARNING
 from omq.base.fault import point
 from omq.format.index import Counter
-from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon
+from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
 from omq.services.manager.back_pressure import BackPressure, lag_limit
 from omq.services.manager.parts import Parts, build
 from omq.services.manager.queue_rules import rules_from
@@ -224,7 +224,7 @@ class QueueManager:
     def die(self, cause: str) -> None:
         """Last words: the tombstone."""
         parts = self._parts
-        write_tombstone(self._context.paths, parts.engine.index, cause, last_trace(),
+        write_tombstone(self._context.paths, parts.engine.index, cause, whole_trace(),
                         parts.server.recent, self._context.settings.load_sample_period_s)
 
 

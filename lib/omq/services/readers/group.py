@@ -32,6 +32,7 @@ class ReaderGroup:
         *,
         target: Target,
         backoff: Callable[[], Backoff],
+        died_of_signal: Callable[[], None] = lambda: None,
     ) -> None:
         self.readers: list[ReaderProcess] = []
         self._name = name
@@ -39,6 +40,7 @@ class ReaderGroup:
         self._log = log
         self._target = target
         self._backoff = backoff
+        self._died_of_signal = died_of_signal
         self.resize(0)
 
     @property
@@ -156,6 +158,8 @@ class ReaderGroup:
                 events.READER_DIED, event_log.ERROR, reader=reader.name, pid_of=pid,
                 cause=exit_text(code), restarts=reader.restarts,
             )  # fmt: skip
+            if code < 0:
+                self._died_of_signal()
         self._forget_stopped()
 
     def _forget_stopped(self) -> None:

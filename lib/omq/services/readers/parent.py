@@ -25,6 +25,7 @@ from pathlib import Path
 from omq.base import event_log, events, side_files
 from omq.base.config import ServiceConf, load_services, load_settings
 from omq.base.errors import ConfigError, Exit, OmqError, ServiceUnknown
+from omq.services.daemon import last_words
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon
 from omq.services.daemon.process import identify
 from omq.services.daemon.restart_backoff import Backoff
@@ -54,8 +55,10 @@ class ServiceParent:
         self._conf = self._load_conf()
         self._selector = selectors.DefaultSelector()
         self._group = ReaderGroup(
-            self._conf.name, self._selector, context.log, target=self._read, backoff=self._backoff
-        )
+            self._conf.name, self._selector, context.log, target=self._read, backoff=self._backoff,
+            died_of_signal=lambda: last_words.listen(
+                context.paths, context.service, context.log),
+        )  # fmt: skip
         self._was_ready = False
         self._state = State.STARTING
         self._since = time.time()

@@ -41,13 +41,14 @@ Changed = Callable[["Child", Event, Level, str], None]
 class Child:
     """Knows how; the supervisor decides when."""
 
-    def __init__(self, conf: ServiceConf, limits: Limits, changed: Changed) -> None:
+    def __init__(self, conf: ServiceConf, limits: Limits, changed: Changed, *,
+                 wanted: bool = True) -> None:
         self.conf = conf
         self.limits = limits
         self.core = is_core(conf)
         self.stage = stop_stage(conf)
         self.listed = True  # in services.conf
-        self.wanted = True
+        self.wanted = wanted
         self.passed = False  # those after it in the order need not wait any more
         self.was_ready = False
         self.exit_code = 0  # of the last process; negative: the signal that ended it

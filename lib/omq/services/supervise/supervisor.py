@@ -48,11 +48,12 @@ class Setup:
 
     paths: SpoolPaths
     limits: Limits
-    services: tuple[ServiceConf, ...]  # in starting order
+    services: tuple[ServiceConf, ...]  # in starting order, also those that are left off
     reread: Callable[[], Iterable[ServiceConf]]  # services.conf again; ConfigError = keep the old
     command: Command
     environ: dict[str, str]
     launch: Launch = launch  # how a process is started
+    starts: Callable[[ServiceConf], bool] = lambda conf: True  # False: off until somebody says omon
 
 
 class Supervisor:
@@ -128,7 +129,8 @@ class Supervisor:
         )
 
     def _add(self, conf: ServiceConf) -> None:
-        child = Child(conf, self._setup.limits, self._changed)
+        child = Child(conf, self._setup.limits, self._changed,
+                      wanted=self._setup.starts(conf))
         self._children[conf.name] = child
         self._selector.register(
             child.notify, selectors.EVENT_READ, lambda: child.on_notify(time.monotonic())

@@ -73,7 +73,7 @@ def test_makes_the_spool_starts_shows_and_stops(
     assert "stopping: qmgr pool idel router local unix errmgr smtp" in told
     assert "pool is down; waiting for: the supervisor" in told
 
-    assert omstat.main(["-a", "--json", "--spool", spool]) == 0
+    assert omstat.main(["-a", "--json", "--spool", spool]) == Exit.NO
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {record["state"] for record in records} == {"Stopped"}
     assert omshut.main(["--spool", spool]) == Exit.NO

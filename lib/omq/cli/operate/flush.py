@@ -1,0 +1,129 @@
+"""omq flush: what waits for its next try is tried now.
+
+    omq flush UNIX            every deferred message of a queue is ready
+    omq flush example.org     those for this domain, on the queues of the mail gateways
+    omq flush mx.example.org  those that go to this peer of routes.conf, or to the smarthost
+
+Gateways forget, by a reload, which peers could not be reached. Messages that an operator holds stay
+held. Each release is journaled (HOLD and RELEASE frames, core.engine.operate), so it outlives a
+restart. Errors: NothingMeant (nothing is deferred there), UnknownQueue (neither queue nor domain),
+and those of cli.operate.change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from omq.base import clock
+from omq.base.config import ServiceConf, client_settings, load_queues, load_services, load_settings
+from omq.base.errors import Exit, ManagerUnavailable, NothingMeant, OmqError, UnknownQueue
+from omq.base.names import escape
+from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.operate import change as changes
+from omq.cli.operate.change_plan import Change, Doing, counted, target
+from omq.cli.operate.noting import add_reason
+from omq.cli.operate.service_control import control, is_up, state_of
+from omq.cli.progress import looking
+from omq.core.index.rows import EntryRow
+from omq.core.look.selection import parse
+from omq.core.look.stored import StoredMessages
+from omq.services.daemon.options import Location
+from omq.services.mail import mail_message as mail
+from omq.services.mail.routes import Peer, peer_of
+from omq.services.mail.routes_file import load_routes
+from omq.storage.spool import open_spool
+
+NAME: Final = "omq flush"
+GATEWAY: Final = "unix.out"
+Meant = Callable[[dict[str, str], str], bool]  # (properties, queue)
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit code: 1 when nothing waits there."""
+    options = _parser().parse_args(argv)
+    location = existing(options)
+    queue = options.what.upper()
+    services = list(load_services(location.conf_dir).values())
+    if queue in load_queues(location.conf_dir):
+        queues, meant = [queue], None
+    else:
+        meant = _for_peer(location, options.what.lower())
+        queues = [each.queue for each in services if each.program == GATEWAY and each.queue]
+    with looking("omq", location.paths) as seen:
+        uuid = open_spool(location.paths.root).uuid
+        rows = [row for name in queues for row in parse(f"queue={name} state=deferred").rows(
+            seen.view, location.paths, uuid, clock.wall_ns())]
+    items = [target(row) for row in (rows if meant is None else _chosen(location, rows, meant))]
+    if not items:
+        raise NothingMeant(action=f"flush {escape(options.what)}")
+    say("omq", f"release: {counted(len(items))}")
+    _forget_peers(location, [each for each in services
+                             if each.program == GATEWAY and each.queue in queues])
+    change = Change(Doing.RELEASE)
+    report = changes.carry_out(location, f"{NAME} {options.what}", change, items, options.reason)
+    if options.json:
+        print_json(changes.report_record(change, report))
+    else:
+        sys.stdout.write(f"{len(report.done)} of {counted(len(items))}: release\n")
+    for text in changes.refusals(report):
+        say("omq", text)
+    changes.check(report, len(items))
+    return Exit.OK
+
+
+def _chosen(location: Location, rows: list[EntryRow], meant: Meant) -> Iterator[EntryRow]:
+    stored = StoredMessages(location.paths)
+    try:
+        for row in rows:
+            try:
+                if meant(stored.read(row.message).properties, row.queue):
+                    yield row
+            except OmqError as error:
+                say("omq", f"{row.message.qpool} stays: {error}")
+    finally:
+        stored.close()
+
+
+def _for_peer(location: Location, wanted: str) -> Meant:
+    """Who has a recipient in this domain, or one that goes to this peer."""
+    routes, settings = load_routes(location.conf_dir), load_settings(location.conf_dir)
+    smarthost = peer_of(settings.unix_smarthost) if settings.unix_smarthost else None
+
+    def is_it(peer: Peer | None) -> bool:
+        return peer is not None and wanted in (peer.host.lower(), str(peer).lower())
+
+    known = any(map(is_it, (*routes.peers.values(), smarthost)))
+    if not known and "." not in wanted and wanted not in routes.peers:
+        raise UnknownQueue(queue=escape(wanted.upper()))
+
+    def meant(properties: dict[str, str], queue: str) -> bool:
+        listed = properties.get(mail.to_name(queue)) or properties.get(mail.TO, "")
+        domains = {mail.split_address(each)[1].lower() for each in mail.lines(listed)}
+        return wanted in domains or any(is_it(routes.peer(domain) or smarthost)
+                                        for domain in domains)
+
+    return meant
+
+
+def _forget_peers(location: Location, gateways: list[ServiceConf]) -> None:
+    """A gateway leaves a peer alone for a while after it could not be reached."""
+    client_settings(location.conf_dir)  # ConfigError before anything is done
+    for conf in gateways:
+        with suppress(ManagerUnavailable):  # nobody supervises: it is not asked to
+            if is_up(state_of(location, conf)):
+                control(location).reload(conf)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(NAME, "Try now what waits for its next try.", """
+        omq flush UNIX
+        omq flush example.org --reason 'their server is back'
+        """)
+    parser.add_argument("what", metavar="QUEUE|PEER", help="a queue, a domain, or a mail peer")
+    add_reason(parser)
+    add_json(parser)
+    return parser
