@@ -1,9 +1,10 @@
 """The audit: is every message accounted for, in order, once, and is the archive itself whole?
 
-    crc, torn, cut, newer   damage of archive files, as found while reading (bronze `bad`)
+    crc            bytes of archive files are damaged, cut, foreign, newer or cannot be read
     missing_file   a number between the first and the last file is not there
     gap            LSNs are missing inside a file or between two that follow each other
-    lost           persistent, put, without an end, and not in the pool that was given
+    lost           persistent, put, without an end, not in the pool that was given, and not ended in
+                   the journal behind the archive (pool.py)
     duplicated     two PUTs, or two ends, of one QPoolId
     resurrected    a frame of a message behind its end
     out_of_order   handed out for the first time after a later one of the same queue, priority and
@@ -13,12 +14,16 @@
 
 Damage, a missing file or a gap may be the cause of other findings: a message whose end stood there
 is called lost. `uncertain` then says so, of the verdict as a whole: look at the damage first.
-Without --pool open messages are no findings.
+
+What is judged ends with the last file in the tables (`data_to`). `not_judged` says what was left
+out and why: "clean" is said of the rest only. What is wrong with files was found when they were
+read, and comes from the manifest; files that could not be read are looked at again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,14 +31,12 @@ import numpy as np
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from omq.base.errors import MixedArchives, NoArchive
-from omq.base.paths import SpoolPaths
+from omq.base.clock import NS_PER_S
 from omq.format.archive import ArchiveHeader
-from omq.format.pool import FILE_HEADER as POOL_HEADER
-from omq.storage.files import open_file
-from omq.storage.pool import PoolFiles
 from omqspark import plan
-from omqspark.pipeline import Lake, all_messages, all_stays
+from omqspark.lake import Lake, all_messages, all_stays
+from omqspark.manifest import Manifest, missing
+from omqspark.pool import Beside, beside
 
 KINDS: Final = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
                 "attempts")
@@ -42,63 +45,36 @@ ATTEMPTS_MAX: Final = 3
 Finding = dict[str, Any]
 
 
-def pool_messages(spool: Path, uuid: bytes) -> set[int]:
-    """QPoolIds of the messages in a pool. MixedArchives for another instance's, NoArchive."""
-    paths = SpoolPaths(spool)
-    pool = PoolFiles(paths, uuid, write=False)
-    found: set[int] = set()
-    if not paths.msgpool.is_dir():
-        raise NoArchive(path=paths.msgpool)
-    try:
-        for number in pool.files():
-            file = open_file(paths.msgpool / f"{number}QP")
-            try:
-                head = POOL_HEADER.as_dict(file.read(POOL_HEADER.size, 0).ljust(64, b"\0"))
-            finally:
-                file.close()
-            if head["uuid"] != uuid:
-                raise MixedArchives(file=file.path, uuid=head["uuid"].hex(), expected=uuid.hex())
-            for chunk in pool.scan(number):
-                found |= set(chunk.records["qpool"][chunk.live].tolist())
-    finally:
-        pool.close()
-    return found
+def file_findings(known: Manifest, passed_over: Sequence[Finding]) -> tuple[list[Finding],
+                                                                            dict[str, int]]:
+    """What is wrong with files: some findings, and how many there are of each kind."""
+    gaps = known.lsn_gaps()
+    counts = {"crc": len(passed_over), "gap": len(gaps), "missing_file": 0}
+    found = [*passed_over, *gaps[:EXAMPLES_MAX]]
+    room = EXAMPLES_MAX
+    for first, last in missing(list(known.files)):
+        counts["missing_file"] += last - first + 1
+        shown = range(first, min(last + 1, first + room))
+        found += [{"kind": "missing_file", "file": number} for number in shown]
+        room -= len(shown)
+    for batch in known.batches:
+        found += batch.findings
+        for kind, count in batch.found.items():
+            counts[kind] = counts.get(kind, 0) + count
+    return found, counts
 
 
-def file_findings(heads: Iterable[tuple[plan.Listed, ArchiveHeader | Any]]) -> list[Finding]:
-    """Missing numbers, and LSNs that are missing between files."""
-    out: list[Finding] = []
-    before: ArchiveHeader | None = None
-    last = 0
-    for item, header in heads:
-        for number in range(last + 1, item.number) if last else ():
-            out.append({"kind": "missing_file", "file": number})
-        last = item.number
-        if not isinstance(header, ArchiveHeader):
-            before = None
-            continue
-        if before is not None and header.follows_lsn > before.last_lsn:
-            out.append({"kind": "gap", "lsn": before.last_lsn + 1, "file": item.number,
-                        "count": header.follows_lsn - before.last_lsn})
-        if header.frames:
-            before = header
-    return out
-
-
-def block_gaps(blocks: DataFrame) -> list[Finding]:
-    """LSNs missing inside files: one row a block is compared with the one before it."""
-    order = Window.partitionBy("file").orderBy("block")
-    found = blocks.where("bad IS NULL").withColumn("before", F.lag("last_lsn").over(order)).where(
-        "before IS NOT NULL AND first_lsn > before + 1 OR last_lsn - first_lsn + 1 > count")
-    return [{"kind": "gap", "file": row["file"], "lsn": row["first_lsn"], "count": 0}
-            for row in found.limit(EXAMPLES_MAX).collect()]
-
-
-def damage(bronze: DataFrame) -> list[Finding]:
-    """Everything that was read as damaged; a missing number is told by file_findings."""
-    rows = bronze.where("bad IS NOT NULL AND file >= 0").select("file", "bad").distinct()
-    return [{"kind": "crc", "file": row["file"], "detail": row["bad"]}
-            for row in rows.limit(EXAMPLES_MAX).collect()]
+def passed_over(known: Manifest, archive: str) -> tuple[list[Finding], list[int]]:
+    """Files that are there and not in the tables: those without a valid head, as findings, and
+    numbers of those that the next run will read."""
+    items = [item for item in plan.listing(archive) if item.number not in known.files]
+    found, waiting = [], []
+    for item, header in plan.heads(archive, items, bytes.fromhex(known.uuid)):
+        if isinstance(header, ArchiveHeader):
+            waiting.append(item.number)
+        else:
+            found.append({"kind": "crc", "file": item.number, "detail": plan.bad_text(header)})
+    return found, waiting
 
 
 def message_findings(messages: DataFrame, attempts_max: int) -> DataFrame:
@@ -129,45 +105,68 @@ def out_of_order(stays: DataFrame, messages: DataFrame) -> DataFrame:
             .select(F.lit("out_of_order").alias("kind"), "qpool", F.col("given_lsn").alias("lsn")))
 
 
-def lost(messages: DataFrame, pool: set[int]) -> DataFrame:
-    """Persistent, put, no end, not in the pool."""
+def lost(messages: DataFrame, found: Beside) -> DataFrame:
+    """Persistent, put, no end, not in the pool, and not ended behind the archive."""
     spark = messages.sparkSession
     there = spark.createDataFrame(
-        [(int(q),) for q in np.array(sorted(pool), dtype="<i8").tolist()], "qpool bigint")
-    return (messages.where("puts > 0 AND ends = 0 AND persistent").join(there, "qpool", "left_anti")
+        [(int(q),) for q in np.array(sorted(found.there | found.ended), dtype="<i8").tolist()],
+        "qpool bigint")
+    judged = messages if found.checkpoint is None else messages.where(
+        F.col("born_lsn") <= found.checkpoint)
+    return (judged.where("puts > 0 AND ends = 0 AND persistent").join(there, "qpool", "left_anti")
             .select(F.lit("lost").alias("kind"), "qpool", F.col("last_lsn").alias("lsn")))
 
 
 def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = ATTEMPTS_MAX
           ) -> dict[str, Any]:
-    """The verdict: counts by kind, examples, and what was looked at."""
-    spark, number = lake.spark, lake.current()
-    if number < 0:
-        raise NoArchive(path=lake.out)
-    heads = plan.heads(archive, plan.listing(archive))
-    first = next((h for _, h in heads if isinstance(h, ArchiveHeader)), None)
-    messages, spans = all_messages(lake, number), all_stays(lake, number)
-    blocks = (spark.read.format("omqj").option("path", archive).option("table", "blocks").load())
-    found = [*file_findings(heads), *block_gaps(blocks), *damage(lake.read("bronze"))]
+    """The verdict: counts by kind, examples, what was judged, and what not."""
+    known = lake.known()
+    messages, spans = all_messages(lake), all_stays(lake)
+    over, waiting = passed_over(known, archive)
+    found, counted = file_findings(known, over)
+    counts = dict.fromkeys(KINDS, 0) | counted
     rows = message_findings(messages, attempts_max).unionByName(out_of_order(spans, messages))
-    if pool is not None and first is not None:
-        rows = rows.unionByName(lost(messages, pool_messages(pool, first.uuid)))
-    counts = dict.fromkeys(KINDS, 0)
-    for each in found:
-        counts[each["kind"]] += 1
-    uncertain = any(each["kind"] in ("crc", "missing_file", "gap") for each in found)
+    not_judged = {"files": f"not in the tables yet: {_some(waiting)}; run --incremental"
+                  } if waiting else {}
+    if pool is None:
+        not_judged["lost"] = "no --pool was given"
+    else:
+        last = max((record.last_lsn for record in known.files.values()), default=0)
+        pool_state = beside(pool, bytes.fromhex(known.uuid), max(known.files), last)
+        if pool_state.unknown:
+            not_judged["lost"] = pool_state.unknown
+        else:
+            rows = rows.unionByName(lost(messages, pool_state))
+    uncertain = any(counts[kind] for kind in ("crc", "missing_file", "gap"))
     rows = rows.persist()
     for row in rows.groupBy("kind").count().collect():
         counts[row["kind"]] += row["count"]
-    examples = [row.asDict() for kind in counts
+    examples = [row.asDict() for kind in KINDS if counts[kind]
                 for row in rows.where(F.col("kind") == kind).orderBy("lsn").limit(EXAMPLES_MAX)
-                .collect()] if any(counts.values()) else []
+                .collect()]
     rows.unpersist()
     total = messages.agg(F.count("*"), F.count("end_lsn"), F.sum("puts")).first()
     assert total is not None
     return {"clean": not any(counts.values()), "counts": counts, "findings": found + examples,
             "messages": total[0], "ended": total[1], "puts": int(total[2] or 0),
-            "open": total[0] - total[1], "files": len(heads), "pool": pool is not None,
-            "uncertain": uncertain}
+            "open": total[0] - total[1], "files": len(known.files), "pool": pool is not None,
+            "uncertain": uncertain, "judged": [kind for kind in KINDS if kind not in not_judged],
+            "not_judged": not_judged, **_span(known)}
 
 
+def _some(numbers: Sequence[int]) -> str:
+    text = ", ".join(map(str, numbers[:10]))
+    return text if len(numbers) <= 10 else f"{text} and {len(numbers) - 10} more"
+
+
+def _span(known: Manifest) -> dict[str, Any]:
+    """When the audit is made, and from when to when its data are (UTC)."""
+    whole = [record for record in known.files.values() if record.frames]
+    return {"audited": datetime.now(UTC).isoformat(timespec="seconds"),
+            "data_from": _iso(min((r.time_min for r in whole), default=0)),
+            "data_to": _iso(max((r.time_max for r in whole), default=0)),
+            "last_lsn": max((r.last_lsn for r in whole), default=0)}
+
+
+def _iso(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns // NS_PER_S, UTC).isoformat()

@@ -14,6 +14,7 @@ Errors: OSError of the file system (full, not there), which fails the run.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
@@ -38,8 +38,9 @@ NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null: rows that
 REPEATING: Final = ["type", "flags", "queue", "priority", "attempt", "client", "pid", "uid",
                     "reason", "target", "file", "epoch"]
 """Columns of few different values, where a dictionary pays; on others it costs time and room."""
-WRITTEN: Final = "rows bigint, bad bigint, latest_ns bigint"
-_COUNTS: Final = pa.schema([(name, pa.int64()) for name in ("rows", "bad", "latest_ns")])
+WRITTEN: Final = "rows bigint, findings string"
+_WRITTEN: Final = pa.schema([("rows", pa.int64()), ("findings", pa.string())])
+Finding = dict[str, Any]
 
 
 @dataclass
@@ -118,27 +119,44 @@ def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         yield name, batch if one else batch.filter(pa.array(days == day))
 
 
-def write_task(work: Work, task: Task, number: int, bronze: str, names: str) -> list[int]:
-    """Write one task's files below `bronze` and `names`; events, damaged ones, latest time (ns)."""
-    files, rows, bad, latest = TaskFiles(bronze, number), 0, 0, 0
+def write_task(work: Work, task: Task, number: int, bronze: str, names: str
+               ) -> tuple[int, list[Finding]]:
+    """Write one task's files below `bronze` and `names`; how many events, and what is wrong."""
+    files, rows = TaskFiles(bronze, number), 0
+    found: list[Finding] = []
     for batch in work.batches(task):
         for day, part in by_day(batch) if len(batch) else ():
             files.add(day, part)
             rows += len(part)
             if day == NO_DAY:
-                bad += len(part)
-            else:
-                latest = max(latest, pa.compute.max(part.column("time_ns")).as_py())
+                found += [{"kind": "crc", "file": file, "detail": text} for file, text in zip(
+                    part.column("file").to_pylist(), part.column("bad").to_pylist(), strict=True)]
     files.close()
     texts = TaskFiles(names, number, "dict")
     for batch in decode.name_batches(task.splits, list(columns.NAMES), work.where):
         texts.add("", batch)
     texts.close()
-    return [rows, bad, latest]
+    return rows, found + block_gaps(task, work.where)
 
 
-def write(spark: SparkSession, work: Work, tasks: Sequence[Task], bronze: str, names: str) -> int:
-    """All tasks on the cluster; the latest time (ns) in them, 0 for none."""
+def block_gaps(task: Task, where: str) -> list[Finding]:
+    """LSNs missing inside files, as their seals say: in a block, or between two of them."""
+    out: list[Finding] = []
+    names = ["first_lsn", "last_lsn", "count", "file", "bad"]
+    for batch in decode.block_batches(task.splits, names, where):
+        if batch.column("bad").null_count < len(batch):
+            continue
+        first, last, count = (batch.column(name).to_numpy() for name in names[:3])
+        gap = last - first + 1 > count
+        gap[1:] |= first[1:] > last[:-1] + 1
+        out += [{"kind": "gap", "file": batch.column("file")[i].as_py(), "lsn": int(first[i]),
+                 "count": 0} for i in np.flatnonzero(gap).tolist()]
+    return out
+
+
+def write(spark: SparkSession, work: Work, tasks: Sequence[Task], bronze: str, names: str
+          ) -> list[Finding]:
+    """All tasks on the cluster; what is wrong in their files, a damage once."""
     for where in (bronze, names):
         fs, path = plan.filesystem(where)
         fs.create_dir(path)
@@ -149,14 +167,16 @@ def write(spark: SparkSession, work: Work, tasks: Sequence[Task], bronze: str, n
             done = [write_task(work, tasks[number], number, bronze, names)
                     for number in batch.column("id").to_pylist()]
             yield pa.RecordBatch.from_arrays(
-                [pa.array(values, pa.int64()) for values in zip(*done, strict=True)]
-                or [pa.array([], pa.int64())] * len(_COUNTS), schema=_COUNTS)
+                [pa.array([rows for rows, _ in done], pa.int64()),
+                 pa.array([json.dumps(found) for _, found in done], pa.string())], schema=_WRITTEN)
 
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
-    rows: list[Any] = numbers.mapInArrow(one, WRITTEN).collect()
+    rows: list[Any] = numbers.mapInArrow(one, WRITTEN).collect() if tasks else []
     for where in (bronze, names):
         _forget_attempts(*plan.filesystem(where))
-    return max((int(row["latest_ns"]) for row in rows), default=0)
+    found = {json.dumps(each, sort_keys=True): each for row in rows
+             for each in json.loads(row["findings"])}
+    return list(found.values())
 
 
 def _forget_attempts(fs: Any, path: str) -> None:

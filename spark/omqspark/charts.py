@@ -188,8 +188,9 @@ def flows(table: pd.DataFrame, names: Names) -> Figure:
     """Where messages went from where: the width of a band is their number."""
     figure, (axis,) = _figure(height=4.2)
     axis.set_axis_off()
+    totalled = table.groupby(["from_queue", "to_queue"], as_index=False)["messages"].sum()
     rows = [(f"in{r.to_queue}" if not r.from_queue else r.from_queue, r.to_queue or "out",
-             int(r.messages)) for r in table.itertuples() if pd.notna(r.to_queue)]
+             int(r.messages)) for r in totalled.itertuples()]
     rows = [("in" if str(a).startswith("in") else int(a), b if b == "out" else int(b), n)
             for a, b, n in rows if n]
     layer = _layers(rows)

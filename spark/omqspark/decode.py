@@ -27,12 +27,12 @@ from omq.format.archive import (
     rows_per_block,
 )
 from omq.format.archive_block import Block, columns, open_block, seal_rows
-from omq.format.findings import Finding
+from omq.format.findings import Finding, Kind
 from omq.format.journal import BLOCK, CRC_FROM, FRAME
 from omq.storage.archive_file import ArchiveFile
 from omq.storage.archive_names import texts
 from omqspark.columns import LISTS, Parts, arrow_schema, bad_batch, event_batch, fields_of
-from omqspark.plan import Split, bad_text, filesystem, open_split
+from omqspark.plan import Split, bad_text, filesystem, opened
 
 _TEST: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -76,29 +76,28 @@ def event_batches(task: Sequence[Split], names: list[str], filters: Sequence[Fil
     """All batches of one task."""
     fs, _ = filesystem(where)
     for split in task:
-        reader, file = open_split(fs, split)
-        try:
+        with opened(fs, split) as file:
             if isinstance(file, Finding):
                 yield bad_batch("events", names, [bad_text(file)], split.number)
                 continue
-            yield from _events_of(file, split, names, filters)
-        finally:
-            reader.close()
+            try:
+                yield from _events_of(file, split, names, filters)
+            except OSError as error:  # the file system gave up in the middle of it
+                bad = Finding(Kind.UNREADABLE, f"cannot be read: {error}", split.path)
+                yield bad_batch("events", names, [bad_text(bad)], split.number)
 
 
 def _events_of(file: ArchiveFile, split: Split, names: list[str], filters: Sequence[Filter]
                ) -> Iterator[pa.RecordBatch]:
     header = file.header
-    if split.whole and file.findings:
-        yield bad_batch("events", names, [bad_text(f) for f in file.findings], header.number)
+    if split.whole:
+        file.check()
+        if file.findings:
+            yield bad_batch("events", names, [bad_text(f) for f in file.findings], header.number)
     wanted = _wanted(file, filters)
     chosen = fields_of([*names, *(each.column for each in filters)])
-    known = len(file.findings)
     parts = Parts(file.rows(Section.PARTS) if LISTS.keys() & set(names)
                   else np.zeros(0, ROW.dtype))
-    if split.whole and len(file.findings) > known:
-        found = [bad_text(f) for f in file.findings[known:]]
-        yield bad_batch("events", names, found, header.number)
     salvager = Salvager(file)
     for index in range(split.first, split.end):
         blocks: list[Block] = []
@@ -187,11 +186,8 @@ def _whole_files(task: Sequence[Split], where: str
     fs, _ = filesystem(where)
     for split in task:
         if split.whole:
-            reader, file = open_split(fs, split)
-            try:
+            with opened(fs, split) as file:
                 yield split, file
-            finally:
-                reader.close()
 
 
 def block_batches(task: Sequence[Split], names: list[str], where: str = ""

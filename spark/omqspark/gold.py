@@ -14,14 +14,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from omq.format.frame_rules import About, By
+from omq.format.frame_rules import About, By, Reason
+from omq.format.journal import FrameType
 from omqspark.answers import SKETCH_K, Answer, Basis
-from omqspark.lifecycle import NS_PER_S, is_type, moved, poisoned
+from omqspark.lifecycle import DIED, NS_PER_S, is_type, poisoned
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S
-AGE_MINUTES_MAX = 1440
-"""A message that waits longer than a day counts as a day old in `oldest_s`."""
 READER = ["queue", "epoch", "reader", "reader_pid"]
 
 
@@ -41,16 +40,27 @@ def _minutes(basis: Basis) -> DataFrame:
                         none.alias("oldest_ns"))
     left = stays.where("left_ns IS NOT NULL").select(
         "queue", _floor("left_ns", MINUTE_NS), F.lit(0), F.lit(1), none)
-    until = F.least(F.coalesce("left_ns", F.lit(basis.end_ns)),
-                    F.col("arrived_ns") + AGE_MINUTES_MAX * MINUTE_NS)
-    first = _floor("arrived_ns", MINUTE_NS)
-    over = stays.where(until >= first + MINUTE_NS).select(
-        "queue", "arrived_ns",
-        F.explode(F.sequence(first, until - F.pmod(until, F.lit(MINUTE_NS)) - MINUTE_NS,
-                             F.lit(MINUTE_NS))).alias("minute_ns"))
-    old = over.select("queue", "minute_ns", F.lit(0), F.lit(0),
-                      F.col("minute_ns") + MINUTE_NS - F.col("arrived_ns"))
-    return came.union(left).union(old)
+    until = F.coalesce("left_ns", F.lit(basis.end_ns)).alias("until")
+    return came.union(left).union(_oldest(stays.select("queue", "arrived_ns", until)))
+
+
+def _oldest(spans: DataFrame) -> DataFrame:
+    """The age of a queue's oldest message at the end of each minute in which one is there.
+
+    Who arrived before and stays longer hides a message; so each is the oldest from where those
+    before it end, and no minute has two rows, however many messages wait and however long."""
+    first, end = _floor("arrived_ns", MINUTE_NS), _floor("until", MINUTE_NS)
+    few = (spans.select("queue", "arrived_ns", first.alias("first"), end.alias("end"))
+           .where("end > first").groupBy("queue", "first", "end")
+           .agg(F.min("arrived_ns").alias("arrived_ns")))
+    before = Window.partitionBy("queue").orderBy("arrived_ns", "end").rowsBetween(
+        Window.unboundedPreceding, -1)
+    shown = few.withColumn("begin", F.greatest("first", F.max("end").over(before))).where(
+        "begin < end")
+    minutes = F.explode(F.sequence("begin", F.col("end") - MINUTE_NS, F.lit(MINUTE_NS)))
+    return shown.select("queue", "arrived_ns", minutes.alias("minute_ns")).select(
+        "queue", "minute_ns", F.lit(0), F.lit(0),
+        F.col("minute_ns") + MINUTE_NS - F.col("arrived_ns"))
 
 
 def _depth(minutes: DataFrame) -> DataFrame:
@@ -164,18 +174,37 @@ def _amplified(sizes: DataFrame) -> DataFrame:
 
 
 def _routes(basis: Basis) -> DataFrame:
-    """Flow between queues: 0 is the outside (put, or gone)."""
-    stays = basis.stays
-    entered = (F.col("came_from") == 0) | (F.col("came_from") == F.col("queue"))
-    came = stays.where(entered | is_type(lambda rule: rule.makes, "arrived_by")).select(
-        F.lit(0).alias("from_queue"), F.col("queue").alias("to_queue"), "size")
+    """Flow between queues: 0 is the outside. `came` counts arrivals on `to_queue`, `departed` stays
+    that ended on `from_queue`: a message that goes onto several queues departs once and comes to
+    each, so for every queue `came` less `departed` is what is there."""
+    stays, none = basis.stays, F.lit(0).cast("bigint")
+    came = stays.select(
+        F.col("came_from").alias("from_queue"), F.col("queue").alias("to_queue"),
+        _how("arrived_by", F.lit(0)).alias("how"), F.lit(1).cast("bigint").alias("came"),
+        none.alias("departed"), "size")
     left = stays.where("left_ns IS NOT NULL").select(
-        F.col("queue").alias("from_queue"),
-        F.when(is_type(moved, "left_by"), F.col("went_to"))
-        .when(is_type(poisoned, "left_by"), F.lit(2))
-        .when(is_type(lambda rule: rule.leaves, "left_by"), F.lit(0)).alias("to_queue"), "size")
-    return came.unionByName(left).groupBy("from_queue", "to_queue").agg(
-        F.count("*").alias("messages"), F.sum("size").alias("bytes"))
+        F.col("queue").alias("from_queue"), F.coalesce("went_to", F.lit(0)).alias("to_queue"),
+        _how("left_by", F.col("left_reason")).alias("how"), none.alias("came"),
+        F.lit(1).cast("bigint").alias("departed"), "size")
+    return came.unionByName(left).groupBy("from_queue", "to_queue", "how").agg(
+        F.sum("came").alias("came"), F.sum("departed").alias("departed"),
+        F.sum(F.when((F.col("came") > 0) | (F.col("to_queue") == 0), F.col("size")).otherwise(0)
+              ).alias("bytes"))
+
+
+def _how(column: str, reason: Column) -> Column:
+    """The frame that brought it, in small letters; `deleted`: by an operator, `died`: with its
+    manager."""
+    names = F.create_map(*(F.lit(x) for kind in FrameType for x in (int(kind), kind.name.lower())))
+    deleted = (F.col(column) == int(FrameType.DELETE)) & (reason == int(Reason.OPERATOR))
+    return (F.when(F.col(column) == DIED, "died").when(deleted, "deleted")
+            .otherwise(F.try_element_at(names, F.col(column))))
+
+
+def _flow(routes: DataFrame) -> DataFrame:
+    """`messages`: who came, or of those that went nowhere who departed."""
+    return routes.withColumn("messages", F.when(F.col("to_queue") == 0, F.col("departed"))
+                             .otherwise(F.col("came")))
 
 
 ANSWERS: Final = (
@@ -198,5 +227,6 @@ ANSWERS: Final = (
     Answer("sizes", ["queue", "size_class"],
            {"messages": "sum", "bytes": "sum", "largest": "max", "journal_bytes": "sum"}, _sizes,
            _amplified),
-    Answer("routes", ["from_queue", "to_queue"], {"messages": "sum", "bytes": "sum"}, _routes),
+    Answer("routes", ["from_queue", "to_queue", "how"],
+           {"came": "sum", "departed": "sum", "bytes": "sum"}, _routes, _flow),
 )

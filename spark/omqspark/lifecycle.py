@@ -10,7 +10,7 @@ the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -22,6 +22,11 @@ from omq.format.pool import PartState
 IDEL_QUEUE = 1
 NS_PER_S = 1_000_000_000
 LEAVES, COMES, STAYS = 0, 1, 2  # roles: at one LSN a message leaves before it comes
+NOTHING = 3  # it comes to a queue that it is on
+DIED = 0
+"""`end_type`, `left_by` of a message that is not persistent and ended with its manager."""
+Ends = Sequence[tuple[int, int, int]]
+"""(epoch, LSN, ns): where the manager of the epoch was followed by another."""
 
 
 def _made(rule: Rule) -> bool:
@@ -55,7 +60,7 @@ def _if(holds: Callable[[Rule], bool], column: str) -> Column:
     return F.when(is_type(holds), F.col(column))
 
 
-def lifecycle(events: DataFrame) -> DataFrame:
+def lifecycle(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
     """One row a message, in ONE aggregation. Times in ns; null where it did not happen."""
     ends = has(FrameFlag.LAST_PART)
     end_lsn = F.min(F.when(ends, F.col("lsn")))
@@ -68,7 +73,7 @@ def lifecycle(events: DataFrame) -> DataFrame:
         F.max("size").alias("size"),
         F.max(_if(_made, "priority")).alias("priority"),
         F.max(_if(_made, "correlation")).alias("correlation"),
-        F.max(F.when(is_type(_made), has(FrameFlag.PERSISTENT))).alias("persistent"),
+        F.bool_or(has(FrameFlag.PERSISTENT)).alias("persistent"),
         F.count_if(is_type(_made)).alias("puts"),
         F.count_if(is_type(_given)).alias("gives"),
         F.count_if(is_type(moved)).alias("moves"),
@@ -91,7 +96,24 @@ def lifecycle(events: DataFrame) -> DataFrame:
         F.max("epoch").alias("last_epoch"),
     )
     # A reader's death is counted at its manager: a frame behind the end is what the audit looks for
+    found = _died(found, ends_of_epochs, "end", F.col("persistent"))
     return found.withColumn("life_ns", F.col("end_ns") - F.col("born_ns"))
+
+
+def _died(rows: DataFrame, ends: Ends, name: str, persistent: Column) -> DataFrame:
+    """Messages that are not persistent end where the next manager begins: `name`_lsn, _ns and _by
+    or _type are filled in where they are null."""
+    if not ends:
+        return rows
+    over = rows.sparkSession.createDataFrame(
+        list(ends), "last_epoch bigint, over_lsn bigint, over_ns bigint")
+    kind = "end_type" if name == "end" else f"{name}_by"
+    gone = F.col("over_lsn").isNotNull() & F.col(f"{name}_lsn").isNull() & ~persistent
+    filled = {f"{name}_ns": F.greatest("over_ns", "last_ns" if name == "end" else "arrived_ns"),
+              kind: F.lit(DIED), f"{name}_lsn": F.col("over_lsn")}
+    return rows.join(F.broadcast(over), "last_epoch", "left").withColumns({
+        column: F.when(gone, value).otherwise(F.col(column)) for column, value in filled.items()
+    }).drop("over_lsn", "over_ns")
 
 
 def roles(rules: Mapping[FrameType, Rule]) -> str:
@@ -115,25 +137,20 @@ def _touched(rule: Rule) -> str:
     return f"concat(IF(queue > 0, array(struct({LEAVES} AS role, queue AS at)), array()), {comes})"
 
 
-def stays(events: DataFrame) -> DataFrame:
+def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
     """One row a stay; `left_ns` is null while it lasts."""
-    touched = (events.where("qpool > 0").withColumn("roles", F.expr(roles(RULES)))
-               .withColumn("one", F.explode("roles"))
-               .select("*", F.col("one.role").alias("role"), F.col("one.at").alias("at"))
-               .drop("roles", "one"))
-    order = Window.partitionBy("qpool", "at").orderBy("lsn", "role").rowsBetween(
-        Window.unboundedPreceding, 0)
-    visited = touched.withColumn(
-        "visit", F.sum(F.when(F.col("role") == COMES, 1).otherwise(0)).over(order))
-    # The frame that leaves comes first at one LSN, so it still belongs to the visit before it.
-    given = is_type(_given) & (F.col("role") == STAYS)
-    comes, leaves = F.col("role") == COMES, F.col("role") == LEAVES
+    visited = _visits(events)
+    comes, leaves, is_here = (F.col("role") == role for role in (COMES, LEAVES, STAYS))
+    given = is_type(_given) & is_here
+    counts = is_type(_counts) & is_here
     place = F.greatest(F.array_position("onto", F.col("at")), F.lit(1)).cast("int")
+    died = (F.col("reason") == int(Reason.DIED)) & is_type(lambda rule: rule.reasoned)
     found = visited.groupBy("qpool", F.col("at").alias("queue"), "visit").agg(
         F.min(F.when(comes, F.col("time_ns"))).alias("arrived_ns"),
         F.min(F.when(comes, F.col("lsn"))).alias("arrived_lsn"),
         F.min(F.when(comes, F.col("type"))).alias("arrived_by"),
-        F.max(F.when(comes, F.col("queue"))).alias("came_from"),
+        F.max(F.when(comes, F.when(is_type(_made), 0).otherwise(F.col("queue")))
+              ).alias("came_from"),
         F.max(F.when(comes, F.coalesce(F.try_element_at("onto_priority", place),
                                        F.col("priority")))).alias("priority"),
         F.max(F.when(comes, F.coalesce(F.try_element_at("until_s", place), F.lit(0)))
@@ -143,25 +160,56 @@ def stays(events: DataFrame) -> DataFrame:
         F.max(F.when(given, F.col("time_ns"))).alias("last_given_ns"),
         F.max_by(F.when(given, F.col("client")), F.when(given, F.col("lsn"))).alias("reader"),
         F.max_by(F.when(given, F.col("pid")), F.when(given, F.col("lsn"))).alias("reader_pid"),
-        F.max(F.when(given, F.col("attempt"))).alias("attempts"),
+        F.max_by(F.when(counts, F.col("attempt")).when(comes & is_type(poisoned), F.col("attempt"))
+                 .when(comes, 0), F.when(counts | comes, F.col("lsn"))).alias("attempts"),
         F.count_if(given).alias("gives"),
-        F.count_if(has(FrameFlag.FAILED)).alias("failed"),
-        F.count_if((F.col("reason") == int(Reason.DIED)) & is_type(lambda rule: rule.reasoned)
-                   ).alias("deaths"),
-        F.count_if(is_type(lambda rule: rule.puts_off)).alias("put_off"),
+        F.count_if(has(FrameFlag.FAILED) & ~comes).alias("failed"),
+        F.count_if(died & ~comes).alias("deaths"),
+        F.count_if(is_type(lambda rule: rule.puts_off) & is_here).alias("put_off"),
         F.max(F.when(leaves, F.col("time_ns"))).alias("left_ns"),
         F.max(F.when(leaves, F.col("lsn"))).alias("left_lsn"),
         F.max(F.when(leaves, F.col("type"))).alias("left_by"),
-        F.max(F.when(leaves & is_type(moved), F.try_element_at("onto", F.lit(1)))
-              ).alias("went_to"),
+        F.max(F.when(leaves & is_type(lambda rule: rule.reasoned), F.col("reason"))
+              ).alias("left_reason"),
+        F.max(F.when(leaves, _goes_to())).alias("went_to"),
         F.max("size").alias("size"),
+        F.bool_or(has(FrameFlag.PERSISTENT)).alias("persistent"),
         F.min("epoch").alias("first_epoch"),
         F.max(F.when(given, F.col("epoch"))).alias("given_epoch"),
         F.max("epoch").alias("last_epoch"),
-    )
-    return (found.where("queue > 0 AND arrived_ns IS NOT NULL")
+    ).where("queue > 0 AND arrived_ns IS NOT NULL")
+    return (_died(found, ends_of_epochs, "left", F.col("persistent")).drop("persistent")
             .withColumn("wait_ns", F.col("given_ns") - F.col("arrived_ns"))
             .withColumn("service_ns", F.col("left_ns") - F.col("last_given_ns")))
+
+
+def _counts(rule: Rule) -> bool:
+    return rule.entry is not None and rule.entry.attempts
+
+
+def _goes_to() -> Column:
+    """The queue that a message leaves for; 0: none."""
+    to_idel = has(FrameFlag.TO_IDEL) & is_type(lambda rule: rule.comes is Comes.IDEL)
+    return (F.when(is_type(moved), F.try_element_at("onto", F.lit(1)))
+            .when(is_type(poisoned), F.col("target")).when(to_idel, IDEL_QUEUE).otherwise(0))
+
+
+def _visits(events: DataFrame) -> DataFrame:
+    """A row for each event and queue that it touches: `at`, `role`, `visit`."""
+    touched = (events.where("qpool > 0").withColumn("roles", F.expr(roles(RULES)))
+               .withColumn("one", F.explode("roles"))
+               .select("*", F.col("one.role").alias("role"), F.col("one.at").alias("at"))
+               .drop("roles", "one"))
+    order = Window.partitionBy("qpool", "at").orderBy("lsn", "role")
+    # The frame that leaves comes first at one LSN, so it still belongs to the visit before it. Who
+    # comes to a queue that it is on stays there: nothing happens.
+    there = F.last(F.when(F.col("role") != STAYS, F.col("role")), ignorenulls=True).over(
+        order.rowsBetween(Window.unboundedPreceding, -1)) == COMES
+    again = (F.col("role") == COMES) & F.coalesce(there, F.lit(False))  # noqa: FBT003
+    known = touched.withColumn("role", F.when(again, NOTHING).otherwise(F.col("role")))
+    return known.where(F.col("role") != NOTHING).withColumn(
+        "visit", F.sum(F.when(F.col("role") == COMES, 1).otherwise(0)).over(
+            order.rowsBetween(Window.unboundedPreceding, 0)))
 
 
 def with_work(stays: DataFrame, before: DataFrame | None) -> DataFrame:
@@ -170,8 +218,10 @@ def with_work(stays: DataFrame, before: DataFrame | None) -> DataFrame:
     of earlier batches, whose last message then ended (`last_lsn`, `last_ns`)."""
     key = ["last_epoch", "reader", "reader_pid"]
     gone = F.col("left_ns").isNotNull() & F.col("reader").isNotNull()
+    # Who has not left needs no neighbour: spread, or all of them would be one task's.
+    spread = F.when(gone, F.lit(-1)).otherwise(F.pmod("qpool", F.lit(1024)))
     begins = [F.col("last_given_ns"), F.lag("left_ns").over(
-        Window.partitionBy(*key, gone).orderBy("left_lsn"))]
+        Window.partitionBy(*key, gone, spread).orderBy("left_lsn"))]
     if before is not None:
         known = before.groupBy(F.col("epoch").alias("last_epoch"), "reader", "reader_pid").agg(
             F.max("last_lsn").alias("before_lsn"), F.max("last_ns").alias("before_ns"))

@@ -18,7 +18,7 @@ import omq
 from omq.base.errors import BadRequest, Exit
 
 if TYPE_CHECKING:
-    from omqspark.pipeline import Lake
+    from omqspark.lake import Lake
 
 NAME = "omq-spark"
 FAIL_ON = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.command == "generate":
         return _generate(options)
     from omqspark.failures import told
-    from omqspark.pipeline import Lake
+    from omqspark.lake import Lake
     from omqspark.session import session
 
     spark = session()
@@ -59,8 +59,9 @@ def _generate(options: argparse.Namespace) -> int:
 def _run(lake: Lake, options: argparse.Namespace) -> int:
     from omqspark.pipeline import run
 
-    _print(run(lake.spark, options.archive, options.out, incremental=options.incremental,
-               files_per_batch=options.files_per_batch))
+    _print(run(lake.spark, options.archive, options.out,
+               incremental=options.incremental or bool(options.again),
+               files_per_batch=options.files_per_batch, again=options.again))
     return Exit.OK
 
 
@@ -108,7 +109,7 @@ def _biography(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _whatif(lake: Lake, options: argparse.Namespace) -> int:
-    from omqspark.pipeline import all_stays
+    from omqspark.lake import all_stays
     from omqspark.state import queue_names
     from omqspark.whatif import whatif
 
@@ -126,7 +127,7 @@ def _whatif(lake: Lake, options: argparse.Namespace) -> int:
         start = datetime.fromisoformat(options.day).replace(tzinfo=UTC)
         span = {"from_ns": int(start.timestamp()) * 10**9,
                 "to_ns": (int(start.timestamp()) + 86400) * 10**9}
-    for row in whatif(all_stays(lake, lake.current()), readers, **span).collect():
+    for row in whatif(all_stays(lake), readers, **span).collect():
         record = row.asDict() | {"queue": names.get(row["queue"], str(row["queue"]))}
         _print({key: round(value, 6) if isinstance(value, float) else value
                 for key, value in record.items()})
@@ -186,7 +187,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="""examples:
   omq-spark generate --to /var/tmp/demo --messages 100000 --faults 2
   omq-spark run --archive /var/lib/omq/archive --out /srv/tables --incremental
-  omq-spark audit --archive /var/lib/omq/archive --out /srv/tables
+  omq-spark run --archive /var/lib/omq/archive --out /srv/tables --again 42
+  omq-spark audit --archive /var/lib/omq/archive --out /srv/tables --pool /var/lib/omq
   omq-spark refresh --archive /var/lib/omq/archive --out /srv/omq-tables
   omq-spark state --out /srv/omq-tables --at 2026-01-31T12:00
   omq-spark biography --out /srv/omq-tables --qpool 42
@@ -219,8 +221,10 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
         one.add_argument("--archive", required=True, help="directory of the archive files")
     if name == "run":
         one.add_argument("--incremental", action="store_true", help="go on after the last run")
+        one.add_argument("--again", default="", metavar="WHAT", help="read once more, after a "
+                         "repair: a file (42), a day (2026-01-31) or a batch (batch:3)")
     elif name == "refresh":
-        one.set_defaults(incremental=True)
+        one.set_defaults(incremental=True, again="")
     if name in ("run", "refresh"):
         one.add_argument("--files-per-batch", type=int, default=200,
                          help="archive files that one batch reads (%(default)s)")

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow.fs as pafs
@@ -24,6 +26,7 @@ from omq.storage.archive_file import ArchiveFile, open_archive
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _NAME: Final = re.compile(r"([0-9]{10})\.oma")
+HEADS_AT_ONCE: Final = 16
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 """Raw bytes of a task: each costs about 50 ms in its Python worker, so few large ones."""
 
@@ -87,24 +90,31 @@ def listing(where: str) -> list[Listed]:
 
 
 def head(fs: Any, item: Listed) -> ArchiveHeader | Finding:
-    """The head of a file, bounded and checked."""
-    reader = Reader(fs, item.path)
+    """The head of a file, bounded and checked; UNREADABLE when the file system refuses."""
     try:
-        found = decode_header(reader.read(HEADER.size, 0))
-    finally:
-        reader.close()
-    if isinstance(found, ArchiveHeader) and found.number != item.number:
+        reader = Reader(fs, item.path)
+        try:
+            found = decode_header(reader.read(HEADER.size, 0))
+        finally:
+            reader.close()
+    except OSError as error:
+        return Finding(Kind.UNREADABLE, f"cannot be read: {error}", item.path)
+    if isinstance(found, Finding):
+        return replace(found, file=item.path)
+    if found.number != item.number:
         return Finding(Kind.FOREIGN, f"file {found.number} under another name", item.path)
     return found
 
 
-def heads(where: str, items: Sequence[Listed]) -> list[tuple[Listed, ArchiveHeader | Finding]]:
-    """The heads of all files. MixedArchives when two of them are of different instances."""
+def heads(where: str, items: Sequence[Listed], uuid: bytes = b""
+          ) -> list[tuple[Listed, ArchiveHeader | Finding]]:
+    """The heads of all files, several at a time: an object store answers late. MixedArchives when
+    two of them are of different instances (or not of `uuid`)."""
     fs, _ = filesystem(where)
     out: list[tuple[Listed, ArchiveHeader | Finding]] = []
-    uuid = b""
-    for item in items:
-        found = head(fs, item)
+    with ThreadPoolExecutor(HEADS_AT_ONCE) as pool:
+        answers = list(pool.map(lambda item: head(fs, item), items))
+    for item, found in zip(items, answers, strict=True):
         if isinstance(found, ArchiveHeader):
             if uuid and found.uuid != uuid:
                 raise MixedArchives(file=item.path, uuid=found.uuid.hex(), expected=uuid.hex())
@@ -133,19 +143,28 @@ def splits(found: Sequence[tuple[Listed, ArchiveHeader | Finding]], split_bytes:
     return [task for task in tasks if task]
 
 
-def missing_numbers(items: Sequence[Listed]) -> list[int]:
-    """Numbers between the first and the last file that are not there."""
-    numbers = {item.number for item in items}
-    return sorted(set(range(min(numbers), max(numbers) + 1)) - numbers)
+@contextmanager
+def opened(fs: Any, split: Split) -> Iterator[ArchiveFile | Finding]:
+    """The archive file of a split, open while it is looked at."""
+    try:
+        reader = Reader(fs, split.path)
+    except OSError as error:
+        yield Finding(Kind.UNREADABLE, f"cannot be read: {error}", split.path)
+        return
+    try:
+        yield _archive(reader, split)
+    finally:
+        reader.close()
 
 
-def open_split(fs: Any, split: Split) -> tuple[Reader, ArchiveFile | Finding]:
-    """The archive file of a split; the reader is to be closed."""
-    reader = Reader(fs, split.path)
-    found = open_archive(reader, split.path)
+def _archive(reader: Reader, split: Split) -> ArchiveFile | Finding:
+    try:
+        found = open_archive(reader, split.path)
+    except OSError as error:
+        return Finding(Kind.UNREADABLE, f"cannot be read: {error}", split.path)
     if isinstance(found, ArchiveFile) and found.header.number != split.number:
         found = Finding(Kind.FOREIGN, f"file {found.header.number} under another name", split.path)
-    return reader, found
+    return found
 
 
 def bad_text(finding: Finding) -> str:

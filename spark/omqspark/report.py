@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from omqspark import charts
-from omqspark.pipeline import Lake
+from omqspark.lake import Lake
 from omqspark.state import queue_names
 
 SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = (
@@ -85,8 +85,11 @@ def _verdict(verdict: dict[str, Any] | None) -> str:
     if verdict is None:
         return head + "<p class=note>No audit was made.</p>"
     if verdict["clean"]:
+        left = "".join(f" Not judged: {kind.replace('_', ' ')} ({html.escape(why)})."
+                       for kind, why in verdict.get("not_judged", {}).items())
         said = (f"Audit: clean. All {verdict['messages']:,} messages are accounted for: "
-                f"{verdict['ended']:,} finished, {verdict['open']:,} still open.")
+                f"{verdict['ended']:,} finished, {verdict['open']:,} still open, up to "
+                f"{verdict.get('data_to', 'the end of the tables')}.{left}")
         return f'{head}<p class="verdict ok">{said}</p>'
     found = ", ".join(f"{count} {kind.replace('_', ' ')}"
                       for kind, count in verdict["counts"].items() if count)

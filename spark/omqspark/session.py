@@ -25,13 +25,16 @@ DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
-    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.debug.maxToStringFields": "100",
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 is read by few others
     "spark.driver.memory": "2g",
 }
+ALONE: Final = {"spark.sql.shuffle.partitions": "8"}
+"""On one machine; a cluster's own number, which adaptive execution joins, stays."""
 CONF: Final = Path(__file__).with_name("conf")
 
 
@@ -44,7 +47,7 @@ def session(extra: dict[str, str] | None = None) -> SparkSession:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkMissing(what="pyspark", reason=str(error)) from error
-    settings = DEFAULTS | (extra or {})
+    settings = DEFAULTS | ({} if under_submit else ALONE) | (extra or {})
     if not under_submit:
         _environment(settings)
     from pyspark import SparkConf, SparkContext

@@ -12,9 +12,13 @@ Options:
 Columns: a schema given by the user picks and orders them, and only those are decoded. Damaged data
 come as rows whose `bad` is not null, a file number that is missing as one such row.
 
+    waitForMissing       streaming: true (default): the stream stops before a number that is not
+                         there until that file comes; false: it goes on behind it
+
 Streaming: the offset is the number of the last file that was read, as {"file": n}. Files are
-immutable and numbered one by one, so nothing else is needed. A file that was pruned before it was
-read is an error, never a silent gap.
+immutable and numbered one by one, so nothing else is needed: what comes late is waited for, and a
+stray file far away is not reached. A file that was pruned before it was read is an error, never a
+silent gap.
 Errors: NoArchive, MixedArchives, ArchivePruned.
 """
 
@@ -46,9 +50,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from omq.base.errors import ArchivePruned, BadRequest, NoArchive
+from omq.format.archive import ArchiveHeader
 from omq.format.findings import Finding, Kind
 from omqspark import columns, decode, plan
 from omqspark.decode import FIELDS, Filter
+from omqspark.manifest import missing
 from omqspark.plan import Listed, Split
 
 _TESTS = {EqualTo: "=", GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<",
@@ -82,6 +88,12 @@ class OmqjSource(DataSource):
         return StreamReader(dict(self.options), schema.fieldNames())
 
 
+def _missing(first: int, last: int) -> str:
+    if first == last:
+        return f"file number {first} is missing"
+    return f"file numbers {first} to {last} are missing"
+
+
 def _table(options: Any) -> str:
     table = str(options.get("table", "events"))
     if table not in columns.TABLES:
@@ -103,6 +115,8 @@ class Work:
         self.last = int(options.get("last", 1 << 40))
         self.files_max = int(options.get("maxfilespertrigger",
                                          options.get("maxFilesPerTrigger", 0)))
+        self.wait_for_missing = str(options.get(
+            "waitformissing", options.get("waitForMissing", "true"))).lower() != "false"
         unknown = [name for name in names if name not in columns.TABLES[self.table]]
         if unknown:
             raise BadRequest(reason=f"table {self.table} has no column {', '.join(unknown)}")
@@ -114,11 +128,12 @@ class Work:
     def tasks(self, items: Sequence[Listed]) -> list[Task]:
         found = plan.heads(self.where, items)
         tasks = [Task(splits) for splits in plan.splits(found, self.split_bytes)]
-        missing = plan.missing_numbers(items) if items else []
-        if items and self.first:  # what `first` promised
-            missing = [*range(self.first, items[0].number), *missing]
-        bad = [plan.bad_text(Finding(Kind.GAP, f"file number {number} is missing",
-                                     f"{number:010d}.oma")) for number in missing]
+        valid = [item.number for item, header in found if isinstance(header, ArchiveHeader)]
+        gaps = missing(valid)
+        if valid and 0 < self.first < valid[0]:  # what `first` promised
+            gaps = [(self.first, valid[0] - 1), *gaps]
+        bad = [plan.bad_text(Finding(Kind.GAP, _missing(*gap), f"{gap[0]:010d}.oma"))
+               for gap in gaps]
         if bad:
             tasks.append(Task([], bad))
         return tasks
@@ -203,6 +218,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         numbers = self._numbers()
         behind = [n for n in numbers if n > start["file"]
                   and (self._end is None or n <= self._end)]
+        if self.work.wait_for_missing:
+            behind = [n for at, n in enumerate(behind) if n == behind[0] + at]
         if behind and numbers[0] > start["file"] + 1:
             raise ArchivePruned(number=start["file"] + 1, oldest=numbers[0])
         if isinstance(limit, ReadMaxFiles):

@@ -6,21 +6,20 @@ from __future__ import annotations
 from operator import methodcaller
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from omq.format.journal import FrameType
 from omq.format.pool import PartState
-from omqspark.lifecycle import NS_PER_S, is_type, stays
-from omqspark.pipeline import Lake, event_schema
+from omqspark.lake import Lake, all_messages
+from omqspark.lifecycle import NS_PER_S, Ends, is_type, stays
 
 READY, DEFERRED = PartState.READY.name, PartState.DEFERRED.name
 
 
 def bronze(lake: Lake) -> DataFrame:
-    """All events that could be read."""
-    return lake.spark.read.schema(event_schema(lake.spark)).option(
-        "recursiveFileLookup", "true").parquet(lake.path("bronze")).where("bad IS NULL")
+    """All events that could be read and count."""
+    return lake.read("bronze").where("bad IS NULL")
 
 
 def state_at(lake: Lake, *, lsn: int | None = None, time_ns: int | None = None) -> DataFrame:
@@ -28,14 +27,23 @@ def state_at(lake: Lake, *, lsn: int | None = None, time_ns: int | None = None) 
     in which they would be handed out. `state` is that of the index: a message whose time has come
     by then (by the last frame up to the LSN) is READY, which leaves no frame."""
     events, now_ns = bronze(lake), time_ns
+    ends = lake.known().epoch_ends()
     if lsn is not None:
         events = events.where(F.col("lsn") <= lsn)
+        ends = [end for end in ends if end[1] <= lsn]
     if time_ns is not None:
         events = events.where(F.col("time_ns") <= time_ns)
+        ends = [end for end in ends if end[2] <= time_ns]
     else:
         latest = events.agg(F.max("time_ns")).first()
         now_ns = int(latest[0] or 0) if latest else 0
-    here = stays(events).where("left_lsn IS NULL")
+    return state_of(events, ends, F.lit(now_ns)).orderBy(
+        "queue", F.desc("priority"), "arrived_lsn")
+
+
+def state_of(events: DataFrame, ends: Ends, now_ns: Column) -> DataFrame:
+    """What is on the queues behind these events, when it is `now_ns`; in no order."""
+    here = stays(events, ends).where("left_lsn IS NULL")
     last = events.where(is_type(lambda rule: rule.entry is not None)).groupBy("qpool", "queue").agg(
         F.max_by("type", "lsn").alias("last_type"), F.max_by("argument", "lsn").alias("argument"),
         F.max("lsn").alias("state_lsn"))
@@ -48,17 +56,14 @@ def state_at(lake: Lake, *, lsn: int | None = None, time_ns: int | None = None) 
     return joined.select(
         "queue", "qpool", "priority", "arrived_lsn", "arrived_ns", "attempts", "size",
         F.when(active, PartState.ACTIVE.name).when(held, PartState.HELD.name)
-        .when(until > F.lit(now_ns), DEFERRED).otherwise(READY).alias("state"),
-        until.alias("until_ns"),
-    ).orderBy("queue", F.desc("priority"), "arrived_lsn")
+        .when(until > now_ns, DEFERRED).otherwise(READY).alias("state"),
+        until.alias("until_ns"))
 
 
 def biography(lake: Lake, condition: str) -> DataFrame:
     """All events of the messages for which `condition` holds (a condition over the columns of the
     table messages, for instance "qpool = 42" or "producer_pid = 1005 AND failed > 0")."""
-    from omqspark.pipeline import all_messages
-
-    chosen = all_messages(lake, lake.current()).where(condition).select("qpool")
+    chosen = all_messages(lake).where(condition).select("qpool")
     texts = lake.read("names").where("kind = 'text'").groupBy("lsn").agg(
         F.first("text").alias("text"))
     return bronze(lake).join(chosen, "qpool", "left_semi").join(texts, "lsn", "left").orderBy(

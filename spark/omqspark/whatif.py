@@ -25,6 +25,8 @@ COLUMNS = ("queue int, readers int, batch int, kind string, messages bigint, p50
            "p90_s double, p99_s double, mean_s double, busy double, error_s double, "
            "left_out bigint")
 
+KINDS = ("real", "replayed", "asked")
+
 
 def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
            to_ns: int = 1 << 62) -> DataFrame:
@@ -43,8 +45,9 @@ def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
                          ((F.col("put_off") > 0) | (F.col("until_s") > 0)).alias("apart"))
     if asked:
         chosen = chosen.where(F.col("queue").isin(*asked))
+    order = F.array_position(F.array(*map(F.lit, KINDS)), F.col("kind"))
     return chosen.groupBy("queue").applyInPandas(
-        lambda frame: next(one(iter([frame]))), COLUMNS).orderBy("queue", F.desc("kind"))
+        lambda frame: next(one(iter([frame]))), COLUMNS).orderBy("queue", order)
 
 
 def queue_rows(frame: pd.DataFrame, asked: Mapping[int, int]) -> list[dict[str, Any]]:
@@ -69,8 +72,14 @@ def queue_rows(frame: pd.DataFrame, asked: Mapping[int, int]) -> list[dict[str, 
 
 
 def readers_seen(frame: pd.DataFrame) -> int:
-    """How many readers worked at once at most: those of the epoch that had most."""
-    return int(frame.groupby("last_epoch")["reader"].nunique().max())
+    """How many readers there were at once at most. One that begins when another has ended (or has
+    died) takes its place: a reader is there from its first hand-out to the end of its last."""
+    spans = frame.groupby(["last_epoch", "reader"]).agg(
+        begin=("given_ns", "min"), end=("left_ns", "max"))
+    times = np.concatenate([spans["begin"].to_numpy(), spans["end"].to_numpy()])
+    steps = np.repeat([1, -1], len(spans))
+    order = np.lexsort((steps, times))  # at one instant the one that ends goes first
+    return max(1, int(np.cumsum(steps[order]).max()))
 
 
 def batch_seen(frame: pd.DataFrame) -> int:

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from omqspark import bronze, columns, decode, plan
+from omqspark.lake import event_schema
 from omqspark.lifecycle import lifecycle
-from omqspark.pipeline import event_schema
 from omqspark.session import session
 from omqspark.source import Work
 

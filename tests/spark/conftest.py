@@ -19,7 +19,9 @@ pytest.importorskip("pyspark", reason="make setup-spark installs it")
 
 from omqspark.generate import generate
 from omqspark.generator import Load
-from omqspark.pipeline import Lake, run
+from omqspark.lake import Lake
+from omqspark.manifest import Manifest
+from omqspark.pipeline import run
 from omqspark.session import session
 
 FAST = {
@@ -77,10 +79,10 @@ def lake(spark: Any, made: tuple[Path, dict[str, Any]], tmp_path_factory: pytest
     counted."""
     out = tmp_path_factory.mktemp("lake") / "tables"
 
-    def watched(self: Lake, batch: int, file: int) -> None:
-        if batch:
+    def watched(self: Lake, known: Manifest) -> None:
+        if known.current:
             shutil.copytree(out, out.with_name("killed"))
-        publish(self, batch, file)
+        publish(self, known)
 
     publish = Lake.publish
     with pytest.MonkeyPatch.context() as patch:

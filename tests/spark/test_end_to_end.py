@@ -17,7 +17,8 @@ from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in
 from omq.storage.retire import retire
 from omqspark.audit import audit
-from omqspark.pipeline import Lake, all_messages, run
+from omqspark.lake import Lake, all_messages
+from omqspark.pipeline import run
 from omqspark.state import queue_names
 
 MAILS = 80
@@ -55,6 +56,6 @@ def test_everything_is_accounted_for(spark: Any, spool: SpoolPaths, tmp_path: Pa
     events = lake.read("bronze").where("bad IS NULL")
     accepted = events.where(f"type = 1 AND queue = {queues['ROUTER']} AND unit = 0")
     assert accepted.select("qpool").distinct().count() == accepted.count() == MAILS
-    messages = all_messages(lake, lake.current())
+    messages = all_messages(lake)
     assert messages.where("ended = 0 AND persistent").count() == 0
     assert events.select("epoch").distinct().count() >= 2

@@ -13,8 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from omq.base.errors import MixedArchives, NoArchive
+from omq.format.archive import ArchiveHeader
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FrameType
 from omq.storage import durable
@@ -26,9 +28,11 @@ from omqspark.decode import Filter
 from omqspark.generate import UUID, generate
 from omqspark.generator import Load, Traffic
 from omqspark.main import at_instant
+from omqspark.manifest import FileRecord, Manifest
 from omqspark.replay import percentiles, replay
+from omqspark.source import StreamReader, Work
 from omqspark.truth import differences
-from omqspark.whatif import queue_rows
+from omqspark.whatif import queue_rows, readers_seen
 from tests.spark.conftest import generated
 
 NAMES = list(columns.EVENTS)
@@ -107,10 +111,9 @@ def test_filters_give_what_a_filter_afterwards_gives(clean: Path, filters: list[
 
 def test_filters_skip_blocks(clean: Path) -> None:
     fs, _ = plan.filesystem(str(clean))
-    reader, file = plan.open_split(fs, tasks(clean)[0][0])
-    assert isinstance(file, ArchiveFile)
-    wanted = decode._wanted(file, [Filter("lsn", "<", 100)])
-    reader.close()
+    with plan.opened(fs, tasks(clean)[0][0]) as file:
+        assert isinstance(file, ArchiveFile)
+        wanted = decode._wanted(file, [Filter("lsn", "<", 100)])
     assert wanted is not None
     assert 0 < np.count_nonzero(wanted) < len(wanted) / 2
 
@@ -161,13 +164,12 @@ def test_a_bad_block_gives_up_only_its_bad_journal_block(tmp_path: Path) -> None
 
 def test_nothing_is_salvaged_from_a_block_that_the_head_does_not_count(clean: Path) -> None:
     fs, _ = plan.filesystem(str(clean))
-    reader, file = plan.open_split(fs, tasks(clean)[0][0])
-    assert isinstance(file, ArchiveFile)
-    bad = Finding(Kind.CORRUPT, "as if", record=0)
-    assert sum(map(len, decode.Salvager(file).blocks(0, bad))) > 0
-    file.header = replace(file.header, frames=0)
-    assert decode.Salvager(file).blocks(0, bad) == []
-    reader.close()
+    with plan.opened(fs, tasks(clean)[0][0]) as file:
+        assert isinstance(file, ArchiveFile)
+        bad = Finding(Kind.CORRUPT, "as if", record=0)
+        assert sum(map(len, decode.Salvager(file).blocks(0, bad))) > 0
+        file.header = replace(file.header, frames=0)
+        assert decode.Salvager(file).blocks(0, bad) == []
 
 
 def test_foreign_and_renamed_files(clean: Path, tmp_path: Path) -> None:
@@ -204,12 +206,35 @@ def test_archives_of_two_instances(clean: Path, tmp_path: Path,
         plan.heads(str(where), plan.listing(str(where)))
 
 
+def manifest_of(where: Path) -> Manifest:
+    known = Manifest()
+    for item, header in plan.heads(str(where), plan.listing(str(where))):
+        if isinstance(header, ArchiveHeader):
+            known.take(FileRecord.of(header, item.size, 0))
+    return known
+
+
 def test_missing_numbers_and_lsns_between_files(clean: Path, tmp_path: Path) -> None:
     where = copied(clean, tmp_path)
     (where / "0000000002.oma").unlink()
-    found = file_findings(plan.heads(str(where), plan.listing(str(where))))
-    assert [each["kind"] for each in found] == ["missing_file", "gap"]
-    assert file_findings(plan.heads(str(clean), plan.listing(str(clean)))) == []
+    found, counts = file_findings(manifest_of(where), [])
+    assert sorted(each["kind"] for each in found) == ["gap", "missing_file"]
+    assert counts == {"crc": 0, "gap": 1, "missing_file": 1}
+    assert file_findings(manifest_of(clean), [])[0] == []
+
+
+def test_a_number_far_away_costs_nothing(clean: Path, tmp_path: Path) -> None:
+    """A name alone is believed nothing; a head is, but its hole is not counted one by one."""
+    where = copied(clean, tmp_path)
+    shutil.copy(where / "0000000001.oma", where / "9999999999.oma")
+    (where / "0000000099.oma").write_bytes(b"not an archive")
+    work = Work({"path": str(where)}, ["lsn", "bad"])
+    assert not [text for task in work.tasks(work.listing()) for text in task.bad]
+    known = manifest_of(where)
+    known.take(replace(known.files[1], number=4_000_000_000))
+    found, counts = file_findings(known, [])
+    assert counts["missing_file"] == 4_000_000_000 - max(manifest_of(clean).files) - 1
+    assert len(found) < 300
 
 
 def test_one_reader_serves_by_priority_then_arrival() -> None:
@@ -245,7 +270,8 @@ def test_whatif_finds_the_batch_and_then_the_waits(batch: int) -> None:
     done = replay(arrival, np.full(400, 4), work, 2, batch=batch)
     frame = pd.DataFrame({
         "queue": 3, "arrived_ns": (arrival * 1e9).astype("<i8"), "arrived_lsn": np.arange(400),
-        "given_ns": (done.start * 1e9).astype("<i8"), "left_ns": 1, "priority": 4,
+        "given_ns": (done.start * 1e9).astype("<i8"), "priority": 4,
+        "left_ns": ((done.start + work) * 1e9).astype("<i8"),
         "work_ns": (work * 1e9).astype("<i8"), "reader": done.reader, "last_epoch": 1,
         "apart": False})
     real, replayed, asked = queue_rows(frame, {3: 4})
@@ -253,6 +279,13 @@ def test_whatif_finds_the_batch_and_then_the_waits(batch: int) -> None:
     assert replayed["mean_s"] == pytest.approx(real["mean_s"], abs=1e-5)
     assert asked["error_s"] < 1e-5
     assert asked["mean_s"] < real["mean_s"] / 2
+
+
+def test_readers_that_follow_each_other_are_one() -> None:
+    """Twelve processes, two at a time: each died and was replaced."""
+    rows = [{"last_epoch": 1, "reader": r, "given_ns": (r // 2) * 100 + k * 10,
+             "left_ns": (r // 2) * 100 + k * 10 + 10} for r in range(12) for k in range(10)]
+    assert readers_seen(pd.DataFrame(rows)) == 2
 
 
 def test_replay_never_overlaps_a_reader_and_keeps_order() -> None:
@@ -291,3 +324,19 @@ def test_at_instant() -> None:
     assert at_instant("42") == (42, None)
     assert at_instant("2026-01-31T12:00") == (None, 1_769_860_800_000_000_000)
     assert at_instant("2026-01-31T12:00+01:00") == (None, 1_769_857_200_000_000_000)
+
+
+def test_a_stream_waits_for_the_file_that_is_missing(clean: Path, tmp_path: Path) -> None:
+    where = copied(clean, tmp_path)
+    held = tmp_path / "0000000002.oma"
+    (where / held.name).rename(held)
+    (where / "0000000099.oma").write_bytes(b"a stray file")
+    options = {"path": str(where)}
+    stream, everything = StreamReader(options, NAMES), ReadAllAvailable()
+    start = stream.initialOffset()
+    assert stream.latestOffset(start, everything) == {"file": 1}
+    hasty = StreamReader(options | {"waitForMissing": "false"}, NAMES)
+    assert hasty.latestOffset(start, everything) == {"file": 99}
+    held.rename(where / held.name)
+    last = max(item.number for item in plan.listing(str(clean)))
+    assert stream.latestOffset({"file": 1}, everything) == {"file": last}

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from omq.base.errors import ArchivePruned, BadRequest, MixedArchives, NoArchive
+from omq.base.errors import BadRequest, MixedArchives, NoArchive
 from omq.format.frame_rules import RULES, Rule
 from omq.format.journal import FrameType
-from omqspark.audit import audit, pool_messages
+from omqspark.audit import audit
 from omqspark.failures import told
 from omqspark.generate import UUID
 from omqspark.gold import ANSWERS
+from omqspark.lake import Lake, all_messages, all_stays
 from omqspark.lifecycle import LEAVES, STAYS, roles
-from omqspark.pipeline import Lake, all_messages, all_stays, run
+from omqspark.pipeline import run
+from omqspark.pool import pool_messages
 from omqspark.report import make
 from omqspark.state import biography, queue_names, state_at
 from omqspark.state import told as line
@@ -81,7 +83,7 @@ def test_an_unknown_table_is_refused(spark: Any, made: Made) -> None:
 
 
 def test_every_message_is_counted_once(lake: Lake, made: Made) -> None:
-    messages = all_messages(lake, lake.current())
+    messages = all_messages(lake)
     row = messages.selectExpr("count(*)", "count(DISTINCT qpool)", "sum(puts)").first()
     assert row is not None
     assert tuple(row) == (MESSAGES, MESSAGES, MESSAGES + 1)  # one was put twice: a planted fault
@@ -91,7 +93,7 @@ def test_every_message_is_counted_once(lake: Lake, made: Made) -> None:
 
 def test_depth_adds_up(lake: Lake) -> None:
     last = lake.gold("queue_minute").groupBy("queue").agg({"arrivals": "sum", "departures": "sum"})
-    spans = all_stays(lake, lake.current())
+    spans = all_stays(lake)
     queues = last.collect()
     assert len(queues) > 1
     for row in queues:
@@ -100,7 +102,7 @@ def test_depth_adds_up(lake: Lake) -> None:
 
 
 def test_sketches_are_near_the_exact_percentiles(lake: Lake) -> None:
-    exact = {row["queue"]: row["p"] for row in all_stays(lake, lake.current()).groupBy("queue")
+    exact = {row["queue"]: row["p"] for row in all_stays(lake).groupBy("queue")
              .agg(F.percentile("wait_ns", F.lit(0.9)).alias("p")).collect()}
     hours = lake.gold("queue_hour").collect()
     assert len(hours) > 1
@@ -109,9 +111,13 @@ def test_sketches_are_near_the_exact_percentiles(lake: Lake) -> None:
 
 
 def test_routes_and_readers(lake: Lake, made: Made) -> None:
-    routes = {(row["from_queue"], row["to_queue"]): row["messages"]
-              for row in lake.gold("routes").collect()}
-    assert routes[0, 3] == MESSAGES + 1
+    rows = lake.gold("routes").collect()
+    routes = {(row["from_queue"], row["to_queue"]): row["messages"] for row in rows}
+    for queue in {row["to_queue"] for row in rows} - {0}:
+        here = all_stays(lake).where(f"queue = {queue} AND left_ns IS NULL").count()
+        assert here == (sum(row["came"] for row in rows if row["to_queue"] == queue)
+                        - sum(row["departed"] for row in rows if row["from_queue"] == queue))
+    assert routes[0, 3] == MESSAGES
     assert routes[3, 4] + routes[3, 5] == made[1]["events"]["MOVE"]
     readers = lake.gold("readers").collect()
     assert sum(row["messages"] for row in readers if row["queue"] == 3) >= MESSAGES - 5
@@ -145,10 +151,10 @@ def test_batches_come_to_the_same_answers_as_one_run(spark: Any, made: Made, lak
     assert (once.current(), lake.current()) == (0, 1)
     for answer in ANSWERS:
         assert rows_of(lake.gold(answer.name)) == rows_of(once.gold(answer.name)), answer.name
-    assert rows_of(all_stays(lake, 1)) == rows_of(all_stays(once, 0))
+    assert rows_of(all_stays(lake)) == rows_of(all_stays(once))
 
 
-def test_a_killed_run_repeats_to_the_same_rows_and_notices_pruning(
+def test_a_killed_run_repeats_to_the_same_rows_and_goes_on_when_files_are_pruned(
         spark: Any, made: Made, lake: Lake, tmp_path: Path) -> None:
     """Killed behind all tables of the second batch, before it counted."""
     archive, out = tmp_path / "archive", str(Path(lake.out).with_name("killed"))
@@ -158,13 +164,15 @@ def test_a_killed_run_repeats_to_the_same_rows_and_notices_pruning(
     assert run(spark, str(archive), out, incremental=True)["batches"] == [1]
     for answer in ANSWERS:
         assert rows_of(again.gold(answer.name)) == rows_of(lake.gold(answer.name)), answer.name
-    assert rows_of(all_messages(again, 1)) == rows_of(all_messages(lake, 1))
+    assert rows_of(all_messages(again)) == rows_of(all_messages(lake))
     assert run(spark, str(archive), out, incremental=True)["batches"] == []
-    again.publish(1, 1)  # as if only the first file had been read
-    for path in sorted(archive.iterdir())[:2]:
+    files = sorted(archive.iterdir())
+    for path in files[:2]:
         path.unlink()
-    with pytest.raises(ArchivePruned):
-        run(spark, str(archive), out, incremental=True)
+    said = run(spark, str(archive), out, incremental=True)
+    assert (said["batches"], said["files"]) == ([], len(files)), "what was read stays"
+    with pytest.raises(BadRequest, match="files 1 are not in the archive"):
+        run(spark, str(archive), out, incremental=True, again="1")
 
 
 def test_a_stream_reads_each_file_once(spark: Any, made: Made, tmp_path: Path) -> None:
@@ -237,7 +245,7 @@ def test_the_biography_of_a_message(lake: Lake) -> None:
 
 
 def test_what_if_first_reproduces_what_happened(lake: Lake) -> None:
-    rows = whatif(all_stays(lake, lake.current()), {3: 1}).collect()
+    rows = whatif(all_stays(lake), {3: 1}).collect()
     by_kind = {row["kind"]: row for row in rows}
     real, replayed, asked = by_kind["real"], by_kind["replayed"], by_kind["asked"]
     assert replayed["p90_s"] == pytest.approx(real["p90_s"], rel=0.1, abs=2e-3)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import omqspark.main
-from omqspark.pipeline import Lake
+from omqspark.lake import Lake
 
 END_S = 240
 MADE_HERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET",

@@ -20,6 +20,7 @@ class Kind(Enum):
     FOREIGN = "foreign"  # another instance's uuid, or not ours at all
     SHORT = "short"  # fewer bytes than the layout needs
     GAP = "gap"  # log sequence numbers are missing
+    UNREADABLE = "unreadable"  # the file system gave an error: nothing is known of the bytes
     DUPLICATE = "duplicate"  # two records with one QPoolId: the higher LSN wins
 
 

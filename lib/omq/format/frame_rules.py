@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from omq.format.journal import FrameType
+from omq.format import message
+from omq.format.journal import FrameFlag, FrameType
 from omq.format.pool import PartState
 
 if TYPE_CHECKING:
@@ -229,6 +230,14 @@ RULES: Final[dict[FrameType, Rule]] = {
 _UNKNOWN: Final = Rule(About.RESERVED, "something that only a newer omq knows")
 BY_NUMBER: Final = tuple(RULES.get(kind, _UNKNOWN) for kind in range(256))  # type: ignore[call-overload]
 """The same for the byte `type` of any frame."""
+
+
+def parts_at(kind: int, flags: int) -> int:
+    """Where in a frame's payload its queue parts begin; -1: it names no queues."""
+    payload = BY_NUMBER[kind].payload
+    if payload is Payload.QUEUES or (payload is Payload.MESSAGE and flags & FrameFlag.QUEUES):
+        return 0
+    return message.DESCRIPTOR.size if payload is Payload.MESSAGE else -1
 
 
 def numbers(holds: Callable[[Rule], bool]) -> list[int]:

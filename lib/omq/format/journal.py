@@ -119,6 +119,7 @@ class FrameFlag(IntFlag):
     TO_IDEL = 128  # with DONE: on no queue now, waits on IDEL for idel.server
     HELD = 256
     REPLAY = 512  # with MOVE: an operator sent it back from POISON
+    QUEUES = 1024  # with PUT: the payload is its queue parts alone, the body is elsewhere
 
 
 class BlockFlag(IntFlag):

@@ -30,6 +30,7 @@ from omq.format.archive import (
     SEAL,
     SEEK_FOOTER,
     SKIP,
+    SKIP_SEALS,
     ArchiveFlag,
     ArchiveHeader,
     Section,
@@ -72,13 +73,23 @@ class ArchiveFile:
         self._coder = zstandard.ZstdDecompressor()
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
         self.frames = int(np.count_nonzero(table["raw"]))  # zstd frames that are there
-        if self.whole and self.frames != self._expected():
+        if (self.whole and self.frames != self._expected()) or not self._raw_fits(table["raw"]):
             self.findings.append(Finding(Kind.CORRUPT, "seek table names other frames", name, size))
 
     def _expected(self) -> int:
         header = self.header
         return (-(-(header.payload + header.rest) // FRAME_BYTES) if self._bodies
                 else header.zstd_frames)
+
+    def _raw_fits(self, raw: Rows) -> bool:
+        """Each zstd frame of the table is as long as its place in the file says."""
+        if not self.whole:
+            return True
+        total = self.header.payload + self.header.rest if self._bodies else self.header.raw
+        frames = raw[1 : 1 + self.frames].astype("<i8")
+        ends = np.minimum((1 + np.arange(self.frames)) * FRAME_BYTES, total)
+        return bool(not raw[0] and (np.cumsum(frames) == ends).all()
+                    and not raw[1 + self.frames :].any())
 
     def _seek_table(self, size: int) -> Rows | Finding:
         end = max(0, size - SEEK_FOOTER.size)
@@ -171,9 +182,20 @@ class ArchiveFile:
         if not self.whole or len(self._sizes) < 1 or int(self._sizes[-1]) != length:
             return self._finding("seals are missing", self.source.size(), kind=Kind.SHORT)
         data = self.source.read(length, int(self._offsets[-2]))
-        if len(data) != length or crc32c(data[SKIP.size :]) != self.header.seals_crc:
+        if (len(data) != length or crc32c(data[SKIP.size :]) != self.header.seals_crc
+                or SKIP.unpack_from(data) != (SKIP_SEALS, length - SKIP.size)):
             return self._finding("seals fail their CRC", int(self._offsets[-2]), length)
         return SEAL.array(data, self.header.all_blocks, SKIP.size)
+
+    def check(self) -> None:
+        """Add to `findings` what is wrong outside the frame headers: every other section, the
+        seals, the seek table. Whoever reads the frames as well has then looked at every byte, but
+        for zeros behind the rows of a block and bits that zstd does not use."""
+        seals = self.seals()
+        if isinstance(seals, Finding):
+            self.findings.append(seals)
+        for section in set(Section) - {Section.FRAMES}:
+            self.rows(section)
 
     def stream(self) -> bytes | Finding:
         """The payload stream of an .omb."""

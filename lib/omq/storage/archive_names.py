@@ -16,7 +16,7 @@ from omq.base.checksum import crc32c
 from omq.format import message
 from omq.format.archive import NAME, ROW, TEXT_BYTES, TEXT_PIECES_MAX, NameKind
 from omq.format.findings import Finding, Kind
-from omq.format.frame_rules import BY_NUMBER, About, Payload, mask
+from omq.format.frame_rules import BY_NUMBER, About, Payload, mask, parts_at
 from omq.format.message import DESCRIPTOR, PART
 from omq.storage.journal_scan import Block
 
@@ -65,6 +65,8 @@ def _take(frame: Any, raw: bytes, names: list[NameRow], parts: list[PartRow], pr
         names += text_rows(lsn, NameKind.TEXT, kind, raw)
     elif rule.payload is Payload.QUEUES:
         parts += _parts(frame, raw, 0, len(raw) // PART.size)
+    elif parts_at(kind, int(frame["flags"])) == 0:  # a message's, but without the message
+        parts += _parts(frame, raw, 0, min(len(raw) // PART.size, int(frame["parts"])))
     elif rule.payload is Payload.MESSAGE:
         found = message.decode(raw)
         if isinstance(found, Finding):

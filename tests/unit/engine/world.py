@@ -47,11 +47,11 @@ class World:
         self.engine.begin(self.wall, self.mono)
 
     def put(self, *queues: int, body: bytes = b"x", priority: int = 4, persistent: bool = True,
-            commit: bool = True) -> int:
+            commit: bool = True, delay_s: float = 0.0) -> int:
         """One message; its QPoolId."""
         encoded = encode_outgoing(
-            Outgoing(body=body, priority=priority, persistent=persistent), queues or (A,), 0,
-            self.info.paths, 1 << 18, "test")
+            Outgoing(body=body, priority=priority, persistent=persistent, delay_s=delay_s),
+            queues or (A,), 0, self.info.paths, 1 << 18, "test")
         assert len(encoded.payload) >= DESCRIPTOR.size
         self.sequence += 1
         self.begin()

@@ -2,7 +2,9 @@
 
 Errors (nothing has changed then): UnknownQueue, PutInhibited, QueueFull, MessageTooLong,
 BadPriority, IndexFull, SpoolFull, BadRequest. The frame of a persistent message carries its payload
-into the journal; that of a non-persistent one has none, its body lies in a volatile file.
+into the journal. The body of a non-persistent one lies in a volatile file; with several queues or a
+delay its frame carries the queue parts and says so (FrameFlag.QUEUES), for those that read history:
+redo passes over it.
 """
 
 from __future__ import annotations
@@ -28,10 +30,11 @@ from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.location import LocationKind, location
-from omq.format.message import Part
+from omq.format.message import Part, pack_parts
 from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
 
 _END = int(FrameFlag.REQUEST_END | FrameFlag.RESULT)
+_QUEUES = int(FrameFlag.QUEUES)
 NO_PLACE = (0, 0)
 
 
@@ -150,7 +153,8 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     qpool = core.next_qpool
     core.next_qpool = block.next_qpool = qpool + 1
     slot = t.messages.take()
-    persistent = new.flags & PERSISTENT
+    flags = persistent = new.flags & PERSISTENT
+    crc = new.crc
     if persistent:
         file = party.pool_file
         if file < 0:
@@ -167,9 +171,11 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         file, record = 0, NO_RECORD
         t.m_location[slot], t.m_offset[slot] = body
         payload = b""
+        if new.parts:
+            flags, payload, crc = _QUEUES, pack_parts(parts), 0
     lsn = block.frame(
-        FrameType.PUT, ends | persistent | new.flags & CONTAINER, new.queue, qpool,
-        priority=new.priority, size=new.size, crc=new.crc, client=party.client, pid=party.pid,
+        FrameType.PUT, ends | flags | new.flags & CONTAINER, new.queue, qpool,
+        priority=new.priority, size=new.size, crc=crc, client=party.client, pid=party.pid,
         uid=party.uid, file=file, record=record, parts=new.parts, lease=new.key,
         token=party.token, sequence=sequence, correlation=new.correlation, argument=new.expiry,
         unit=unit, payload=payload)

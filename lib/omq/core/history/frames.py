@@ -25,7 +25,7 @@ from omq.core.engine.state import SPECIAL_QUEUES
 from omq.core.history.archived import ArchivedFile, archived_numbers, read_archived
 from omq.core.redo.changes import Unusable, checked, targets
 from omq.format.findings import Finding
-from omq.format.frame_rules import BY_NUMBER, RULES, About, Comes, Payload, Rule, mask
+from omq.format.frame_rules import BY_NUMBER, RULES, About, Comes, Payload, Rule, mask, parts_at
 from omq.format.journal import FILE_HEADER, At, FileHeader, FrameType, decode_file_header
 from omq.format.message import DESCRIPTOR, PART
 from omq.storage.journal import file_name, numbers_in
@@ -181,8 +181,8 @@ class History:
         kept = self._texts.get(frame[At.LSN])
         if kept is None:
             return block.payload(frame[At.OFFSET], frame[At.LENGTH])
-        queues = BY_NUMBER[frame[At.TYPE]].payload is Payload.QUEUES
-        return kept[DESCRIPTOR.size :] if queues else kept
+        at = parts_at(frame[At.TYPE], frame[At.FLAGS])
+        return kept if at < 0 else kept[DESCRIPTOR.size - at :]
 
     def _learn(self, block: Block, rows: Vector) -> None:
         for row in rows.tolist():
@@ -223,8 +223,9 @@ class History:
     def _targets(self, rule: Rule, frame: tuple[Any, ...], raw: bytes) -> tuple[str, ...]:
         if rule.comes is Comes.TARGET:
             return (self._queue(frame[At.TARGET]),)
-        if rule.payload is Payload.MESSAGE and len(raw) >= DESCRIPTOR.size:
-            ends = range(DESCRIPTOR.size, DESCRIPTOR.size + frame[At.PARTS] * PART.size, PART.size)
+        at = parts_at(frame[At.TYPE], frame[At.FLAGS])
+        if rule.makes and len(raw) >= at + frame[At.PARTS] * PART.size:
+            ends = range(at, at + frame[At.PARTS] * PART.size, PART.size)
             return tuple(self._queue(PART.unpack_from(raw, at)[0]) for at in ends)
         if rule.payload is not Payload.QUEUES:
             return ()

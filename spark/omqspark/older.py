@@ -1,0 +1,44 @@
+"""Tables that an older omq-spark made: their events stay, everything else is told anew.
+
+Version 1 knew its progress as a position ({"batch": N, "file": F}). Its bronze has the same
+columns, so the manifest is made from it, and the run that follows tells every message anew. What a
+head says and bronze does not (the LSN that a file follows) comes from the archive, as far as its
+files are still there.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import functions as F
+
+from omq.base.errors import BadRequest
+from omqspark.lake import CURRENT, Lake, event_schema
+from omqspark.manifest import FileRecord, Manifest
+
+
+def upgraded(lake: Lake) -> Manifest:
+    """The manifest of OUT, made from version 1 if it is that. BadRequest: of a newer omq-spark."""
+    data = lake.get(CURRENT)
+    if data is None:
+        return Manifest()
+    found = json.loads(data)
+    if "version" in found or "file" not in found:
+        return Manifest.decode(data, lake.out)
+    events = lake.spark.read.schema(event_schema(lake.spark)).option(
+        "basePath", lake.path("bronze")).parquet(lake.path("bronze")).where(
+        (F.col("batch") <= found["batch"]) & (F.col("file") >= 0))
+    rows = events.groupBy("batch", "file").agg(
+        F.max("epoch").alias("epoch"), F.min("lsn").alias("first"), F.max("lsn").alias("last"),
+        F.count("lsn").alias("frames"), F.min("time_ns").alias("low"),
+        F.max("time_ns").alias("high")).orderBy("file", "batch").collect()
+    known = Manifest()
+    for row in rows:
+        if row["file"] in known.files:
+            raise BadRequest(reason=f"{lake.out} has file {row['file']} twice; run without "
+                                    "--incremental to make the tables anew")
+        known.files[row["file"]] = FileRecord(
+            row["file"], row["batch"], row["epoch"] or 0, row["first"] or 0, row["last"] or 0,
+            (row["first"] or 1) - 1, row["frames"], row["low"] or 0, row["low"] or 0,
+            row["high"] or 0, 0, 0)
+    return known

@@ -1,0 +1,120 @@
+"""Files that come late, strange or once more: the tables are those of one run over all of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omq.base.errors import BadRequest
+from omqspark.audit import audit
+from omqspark.gold import ANSWERS
+from omqspark.lake import CURRENT, Lake, all_messages, all_stays
+from omqspark.manifest import Batch, FileRecord, Manifest, missing
+from omqspark.pipeline import run
+from tests.spark.test_spark import rows_of
+
+Made = tuple[Path, dict[str, Any]]
+
+
+def the_same(one: Lake, other: Lake) -> None:
+    for answer in ANSWERS:
+        assert rows_of(one.gold(answer.name)) == rows_of(other.gold(answer.name)), answer.name
+    assert rows_of(all_messages(one)) == rows_of(all_messages(other))
+    assert rows_of(all_stays(one)) == rows_of(all_stays(other))
+
+
+def test_late_stray_again_and_older(spark: Any, made: Made, lake: Lake, tmp_path: Path) -> None:
+    files = sorted((made[0] / "archive").iterdir())
+    archive, out = tmp_path / "archive", str(tmp_path / "tables")
+    archive.mkdir()
+    for path in files:
+        if path != files[1]:
+            shutil.copy(path, archive)
+    for stray in ("0000000099.oma", "9999999999.oma"):
+        (archive / stray).write_bytes(b"not an archive file" * 40)
+    said = run(spark, str(archive), out, incremental=False, files_per_batch=2)
+    mine = Lake(spark, out)
+    assert [each["file"] for each in said["passed_over"]] == [99, 9999999999]
+    assert [2, 2] in said["missing"]
+    verdict = audit(mine, str(archive), pool=None)
+    assert verdict["counts"]["missing_file"] == 2  # and the planted one
+    assert {"kind": "missing_file", "file": 2} in verdict["findings"]
+    assert (verdict["uncertain"], verdict["counts"]["crc"]) == (True, 3)
+    assert "lost" not in verdict["judged"]
+
+    shutil.copy(files[1], archive)
+    late = run(spark, str(archive), out, incremental=True)
+    assert late["batches"]
+    the_same(mine, lake)
+    assert mine.known().counted() == set(mine.known().files)
+
+    again = run(spark, str(archive), out, incremental=True, again="2")
+    assert mine.known().files[2].batch == again["batches"][0], "it was read, not remembered"
+    the_same(mine, lake)
+
+    with pytest.raises(BadRequest, match="not in the archive"):
+        run(spark, str(archive), out, incremental=True, again="1999-12-31")
+
+
+def test_tables_of_version_1_are_upgraded(spark: Any, made: Made, lake: Lake, tmp_path: Path
+                                          ) -> None:
+    out = tmp_path / "tables"
+    shutil.copytree(lake.out, out)
+    last = max(lake.known().files)
+    (out / CURRENT).write_text(json.dumps({"batch": lake.current(), "file": last}))
+    old = Lake(spark, str(out))
+    with pytest.raises(BadRequest, match="--incremental' upgrades it"):
+        old.known()
+    said = run(spark, str(made[0] / "archive"), str(out), incremental=True)
+    assert said["passed_over"] == []
+    the_same(old, lake)
+
+
+def record(number: int, batch: int, epoch: int = 1) -> FileRecord:
+    return FileRecord(number, batch, epoch, number * 10, number * 10 + 9, number * 10 - 1, 10,
+                      number, number, number, 7, 100)
+
+
+def known() -> Manifest:
+    """Three batches of two files each, an epoch a batch."""
+    made = Manifest("ab", batches=[Batch(n, [2 * n + 1, 2 * n + 2]) for n in range(3)])
+    for number in range(1, 7):
+        made.take(record(number, (number - 1) // 2, 1 + (number - 1) // 2))
+    return made
+
+
+@pytest.mark.parametrize(("number", "kept", "stay"), [
+    (7, [2], 3), (5, [0, 1, 2], 2), (4, [0, 1, 2], 1), (1, [0, 1, 2], 0), (5, [0, 2], 1),
+    (5, [2], 0)])
+def test_a_late_file_goes_back_to_a_state_before_it(number: int, kept: list[int], stay: int
+                                                    ) -> None:
+    assert known().base(number, kept) == stay
+
+
+def test_the_manifest_survives_its_file_and_knows_what_was_read_again() -> None:
+    one = known()
+    one.take(record(3, 3))
+    assert one.void == {1: [3]}
+    back = Manifest.decode(one.encode(), "OUT")
+    assert back == one
+    assert (back.current, back.next_number, back.bronze()) == (2, 4, [0, 1, 2, 3])
+    one.take(record(4, 3))
+    one.forget_void()
+    assert one.void == {}, "nothing of that batch counts"
+    newer = json.loads(one.encode()) | {"version": 99}
+    with pytest.raises(BadRequest, match="newer omq-spark"):
+        Manifest.decode(json.dumps(newer).encode(), "OUT")
+
+
+def test_epochs_end_where_the_next_begins() -> None:
+    assert known().epoch_ends() == [(1, 30, 3), (2, 50, 5)]
+    assert known().epoch_ends([1, 2, 5]) == [(1, 50, 5)]
+
+
+def test_numbers_that_are_missing_are_intervals() -> None:
+    assert missing([1, 2, 4, 4_000_000_000]) == [(3, 3), (5, 3_999_999_999)]
+    assert missing([]) == missing([7]) == []
