@@ -189,11 +189,11 @@ def _parser() -> argparse.ArgumentParser:
   omq-spark run --archive /var/lib/omq/archive --out /srv/tables --incremental
   omq-spark run --archive /var/lib/omq/archive --out /srv/tables --again 42
   omq-spark audit --archive /var/lib/omq/archive --out /srv/tables --pool /var/lib/omq
-  omq-spark refresh --archive /var/lib/omq/archive --out /srv/omq-tables
-  omq-spark state --out /srv/omq-tables --at 2026-01-31T12:00
-  omq-spark biography --out /srv/omq-tables --qpool 42
-  omq-spark whatif --out /srv/omq-tables --readers router=3
-  omq-spark report --out /srv/omq-tables""")
+  omq-spark refresh --archive /var/lib/omq/archive --out /srv/tables
+  omq-spark state --out /srv/tables --at 2026-01-31T12:00
+  omq-spark biography --out /srv/tables --qpool 42
+  omq-spark whatif --out /srv/tables --readers router=3
+  omq-spark report --out /srv/tables""")
     parser.add_argument("--version", action="version", version=f"{NAME} (omq) {omq.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     made = commands.add_parser("generate", help="make an archive of synthetic traffic")
