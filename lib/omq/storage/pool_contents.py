@@ -96,7 +96,7 @@ class KeptContents:
         assert self.should is not None
         made = Chunk(dict(self.should))
         files = images.slots >> 32
-        for file in np.unique(files).tolist():
+        for file in files[np.flatnonzero(np.diff(files, prepend=-1))].tolist():
             if file not in self._marks:
                 touched(file, self.count(file, opened(file)))
             begin, end = np.searchsorted(files, [file, file + 1]).tolist()

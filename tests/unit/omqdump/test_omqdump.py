@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import stat
 import sys
 from collections.abc import Callable
@@ -35,7 +34,6 @@ from omq.storage.spool import SpoolInfo
 from omqdump.main import main
 from omqdump.options import MENU, MORE, OPTIONS, Needs
 from omqdump.session import menu
-from omqdump.text_file import dump_path, write_lines
 from tests.unit.omqdump import world
 from tests.unit.omqdump.world import golden
 
@@ -260,41 +258,3 @@ def test_memory_dump_has_a_name_of_its_own_in_temp(run: Run, info: SpoolInfo) ->
     path = info.paths.root / name[2:]
     assert path.read_text().startswith("====Active Messages====\nTable Size=4\n")
     assert stat.S_IMODE(path.stat().st_mode) & ~0o640 == 0
-
-
-def test_a_text_file_replaces_only_a_regular_file(info: SpoolInfo, tmp_path: Path) -> None:
-    victim, link, old = tmp_path / "victim", tmp_path / "link", tmp_path / "old"
-    victim.write_text("mine")
-    link.symlink_to(victim)
-    with pytest.raises(FileNotWritten, match="not a regular file"):
-        write_lines(link, ["x"])
-    with pytest.raises(FileNotWritten):
-        write_lines(tmp_path, ["x"])
-    os.link(victim, old)
-    assert write_lines(old, ["a", "b"]) == 2
-    assert (victim.read_text(), old.read_text()) == ("mine", "a\nb\n")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "old", "spool", "victim"]
-
-
-def test_nothing_is_left_of_a_dump_that_fails(info: SpoolInfo, tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-
-    def lines() -> list[str]:
-        raise Damaged(file="21QP", offset=0, reason="probe")
-
-    with pytest.raises(Damaged):
-        write_lines(folder / "dump", (line for _ in range(1) for line in lines()))
-    assert list(folder.iterdir()) == []
-
-
-def test_inside_the_spool_only_temp_is_written(info: SpoolInfo, tmp_path: Path) -> None:
-    paths = info.paths
-    (tmp_path / "door").symlink_to(paths.msgpool)
-    for place in (paths.msgpool / "0QP", paths.root / "x", tmp_path / "door/0QP",
-                  paths.temp / "../journal/x"):
-        with pytest.raises(FileNotWritten, match="only"):
-            dump_path(paths, str(place))
-    assert dump_path(paths, str(paths.temp / "x")) == paths.temp / "x"
-    assert dump_path(paths, "~/temp/00008b0") == paths.temp / "00008b0"
-    assert dump_path(paths, "x") == Path("x").absolute()

@@ -95,7 +95,7 @@ def _change(redo: Redo, frames: Rows, edit: Edit) -> Rows:
     rest = rest[_not_in(redo.dirty, qpools[rest])]
     if len(rest) >= redo.many:
         files, records = frames["file"], frames["record"]
-        for file in np.unique(files[rest]).tolist():
+        for file in np.flatnonzero(np.bincount(files[rest])).tolist():
             mine = rest[files[rest] == file]
             mine = mine[np.argsort(records[mine], kind="stable")]
             rows, good = redo.pool.read_rows(file, records[mine])
