@@ -11,6 +11,9 @@ from tests.system.work import CORE, MAIL, states
 ELSEWHERE = {
     "make wheel": "fixture `wheels`: the same from a copy of the tree, with what it needs",
     "make deb": "test_debian: its whole life",
+    "systemctl stop": "test_instances: a drain that fails",
+    "omoff smtp": "test_instances: a service that is off",
+    "omon smtp": "test_instances: a service that is off",
     "omq setup --instance test": "test_operator: two instances",
     "systemctl edit UNIT": "an editor for drop-ins; these are in test_operator",
     "systemd-analyze security": "test_setup: for every unit",

@@ -78,8 +78,8 @@ def pause() -> None:
     noted = PAUSED.read_text(encoding="ascii").split() if PAUSED.exists() else []
     running = [unit for unit, state in zip(units, systemctl.states(units), strict=True)
                if state.state.name == "STARTED"]
-    PAUSED.write_text("".join(f"{unit}\n" for unit in dict.fromkeys((*noted, *running))),
-                      encoding="ascii")
+    setup_files.write(PAUSED, "".join(
+        f"{unit}\n" for unit in dict.fromkeys((*noted, *running))).encode("ascii"))
     for unit in running:
         _attempt(f"{unit}: stopped in order", ["stop", unit])
 
@@ -201,7 +201,7 @@ def _note_if_empty(paths: SpoolPaths) -> None:
         reason = f"{waiting} messages wait in it" if waiting else "omqcheck finds damage in it"
         _tell(f"{paths.root} stays: {reason}")
     else:
-        (paths.root / EMPTY).touch()
+        setup_files.write(paths.root / EMPTY, b"")
 
 
 def _attempt(done: str, words: list[str]) -> None:

@@ -163,12 +163,11 @@ def _remove(job: Job, *, force: bool, dry_run: bool) -> int:
 def _stage(job: Job, root: Path) -> int:
     """The files as a package has them, below `root`; nothing else is looked at or done."""
     for each in job.plan:
-        path = root / packaged(each.path).relative_to("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(each.data.partition(b"\n")[2])  # without the stamp: the package owns it
-    conf = root / job.values.conf.relative_to("/")
-    conf.mkdir(parents=True, exist_ok=True)
-    (conf / "omq.conf").write_text(setup_groups.first_conf(job.values.user), encoding="ascii")
+        # Without the stamp: the package owns it.
+        setup_files.write(root / packaged(each.path).relative_to("/"),
+                          each.data.partition(b"\n")[2])
+    setup_files.write(root / job.values.conf.relative_to("/") / "omq.conf",
+                      setup_groups.first_conf(job.values.user).encode("ascii"))
     return Exit.OK
 
 

@@ -90,11 +90,11 @@ def write_all(plan: Iterable[Planned], undo: ExitStack) -> None:
     for each in plan:
         if each.found is Found.SAME:
             continue
-        _write(each.path, each.data)  # the whole or nothing
+        write(each.path, each.data)  # the whole or nothing
         if each.before is None:
             undo.callback(durable.unlink, each.path)
         else:
-            undo.callback(_write, each.path, each.before)
+            undo.callback(write, each.path, each.before)
 
 
 def link_all(links: Iterable[tuple[Path, Path]], undo: ExitStack) -> None:
@@ -125,7 +125,8 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes) -> None:
+    """The file with these bytes, whole or as it was; folders are made. FileNotWritten."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, data)
