@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from omq import Outgoing
 from omq.base.paths import SpoolPaths
 from omq.core.index.view import IndexView
 from omq.core.redo.checkpoint import settle_changes
@@ -129,6 +130,29 @@ def test_the_biography_of_a_message(live: Instance) -> None:
     assert "operator command, 1 message [" in said and "reason: ticket 9" in said
     assert live.run("omqlog", "--message", "999999").code == 1
     assert live.run("omqlog").code == 64
+
+
+def test_all_of_a_mail(live: Instance) -> None:
+    """What moves made of a message, and of that, is told with it; others are not."""
+    with live.connect("smtp") as connection:
+        given = connection.put("A", b"mail", message_id=bytes.fromhex("ab" * 24))
+        connection.put("A", b"another")
+    for source, target in (("A", "B"), ("B", "LOCAL")):
+        with live.connect("router") as connection, connection.reader(source) as reader:
+            (message,) = reader.next(timeout_s=WAIT_S)
+            message.move((), [Outgoing(message.body, queues=(target,))])
+    (live.paths.logs / "mail.log").write_text(
+        f"Nov 22 10:00:00 h omq/smtpd[1]: {given}: client=c\n"
+        f"Nov 22 10:00:00 h omq/smtpd[1]: {'cd' * 24}: client=c\n")
+    found = rows(live.run("omqlog", "--mail", given, "--json").out)
+    assert [row.get("event") for row in found] == [
+        "put", "give", "done", "put", "give", "done", "put", None]
+    assert found[3]["parent"] == found[0]["qpool_id"]
+    assert found[6]["parent"] == found[3]["qpool_id"]
+    assert found[-1]["mail_log"].endswith(f"{given}: client=c")
+    assert f"(QPoolId {found[6]['qpool_id']})" in live.run("omqlog", "--mail", given).out
+    assert live.run("omqlog", "--mail", "ef" * 24).code == 1
+    assert live.run("omqlog", "--mail", "x").code == 64
 
 
 def test_a_reader_is_freed(live: Instance) -> None:

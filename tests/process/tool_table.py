@@ -51,6 +51,7 @@ TABLE: Final[dict[str, Cell]] = {
     "omshowlog": ("omshowlog", ("-l", "9", "-P"), LOOKS),
     "omqwhy": ("omqwhy", ("@",), LOOKS),
     "omqlog --message": ("omqlog", ("--message", "@"), LOOKS),
+    "omqlog --mail": ("omqlog", ("--mail", "@"), LOOKS),
     "omqlog --operator": ("omqlog", ("--operator",), LOOKS),
     "omqshape": ("omqshape", (), LOOKS),
     "omtop --once": ("omtop", ("--once", "--interval", "0.2"), LOOKS),

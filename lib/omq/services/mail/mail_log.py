@@ -43,6 +43,7 @@ class MailLog:
         self.hostname = hostname
         self._descriptor = -1
         self._lost = 0
+        self._second, self._made = -1, ""
 
     def reopen(self) -> None:
         """Follow a rotation that was done from outside."""
@@ -58,9 +59,7 @@ class MailLog:
         """(program, text) of each line of a step."""
         told = [("master", f"{self._lost} lines are missing here")] if self._lost else []
         listed = [*told, *lines]
-        now = time.localtime(clock.wall_ns() // clock.NS_PER_S)
-        head = (f"{_MONTHS[now.tm_mon - 1]} {now.tm_mday:2} {now.tm_hour:02}:{now.tm_min:02}:"
-                f"{now.tm_sec:02} {self.hostname} omq/")
+        head = self._head(clock.wall_ns() // clock.NS_PER_S)
         data = "".join(f"{head}{program}[{os.getpid()}]: {text}\n" for program, text in listed)
         try:
             if self._descriptor < 0:
@@ -71,6 +70,15 @@ class MailLog:
         except OSError:
             whole = False
         self._lost = 0 if whole else self._lost + len(listed) - len(told)
+
+    def _head(self, second: int) -> str:
+        """Time and host, made once a second."""
+        if second != self._second:
+            now = time.localtime(second)
+            self._second = second
+            self._made = (f"{_MONTHS[now.tm_mon - 1]} {now.tm_mday:2} {now.tm_hour:02}:"
+                          f"{now.tm_min:02}:{now.tm_sec:02} {self.hostname} omq/")
+        return self._made
 
     def accepted(self, mail_id: str, client: str, message_id: str, sender: str, size: int,
                  recipients: int) -> None:

@@ -13,8 +13,9 @@ What becomes of the message, in one atomic operation after all peers were asked:
 * the n-th retry comes n * `unix_retry_step_s` after the one before it, at most `unix_retry_max_s`;
   after `unix_retry_expiry_s` since the first, what is left is refused for good (4.4.7).
 
-A peer that could not be reached is left alone for one step: its messages are deferred at once, so
-that its time-outs do not hold up the mail of the others. This is remembered in the process only.
+A peer that could not be reached is left alone, longer after each failure, by all processes of the
+service (omq.services.mail.peer_states): its messages are deferred at once, so that its time-outs do
+not hold up the mail of the others. After that time one process tries it. A reload tries all now.
 
 Crash argument: killed between the peer's 250 and the disposition, the message comes again and is
 sent again: the peer gets it twice (inherent in SMTP, RFC 1047; the Message-ID is the same). Killed
@@ -39,6 +40,7 @@ from omq.services.mail import mail_message as mail
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.mail_retry import RETRY_PROPERTIES, Retry
+from omq.services.mail.peer_states import PeerStates
 from omq.services.mail.routes import Peer, peer_of
 from omq.services.mail.routes_file import load_routes
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
@@ -58,7 +60,6 @@ class UnixOutService(Service):
 
     def open(self) -> None:
         self._connections: OrderedDict[Peer, SmtpConnection] = OrderedDict()
-        self._down_until_ns: dict[Peer, int] = {}
         self._decided: dict[str, Disposition] = {}  # of the message in hand
         self._unsettled: dict[str, Disposition] = {}  # refused by the manager
         self.mail_log = mail_log_of(self.context)
@@ -67,9 +68,9 @@ class UnixOutService(Service):
 
     def reload(self) -> None:
         self.idle()
-        self._down_until_ns.clear()
         self.mail_log.reopen()
         self._configure()
+        self._peers.forget()
 
     def idle(self) -> None:
         while self._connections:
@@ -105,6 +106,10 @@ class UnixOutService(Service):
         self._routes = load_routes(self.context.conf_dir)
         self._smarthost = peer_of(settings.unix_smarthost) if settings.unix_smarthost else None
         self._hostname = mail_hostname(settings)
+        conf, run = self.context.conf, self.context.paths.run
+        self._peers = PeerStates(
+            run / f"{conf.name}.peers.json", settings.unix_retry_step_s, settings.unix_retry_max_s,
+            settings.unix_connect_timeout_s + settings.unix_reply_timeout_s)
         self._limits = ClientLimits(
             settings.unix_connect_timeout_s, settings.unix_reply_timeout_s,
             settings.unix_data_timeout_s, settings.unix_connection_messages_max)
@@ -130,27 +135,26 @@ class UnixOutService(Service):
 
     def _send_to(self, peer: Peer, recipients: Sequence[str], message: Message,
                  envelope: mail.Envelope) -> list[Result]:
-        now_ns, results = clock.monotonic_ns(), list[Result]()
+        results = list[Result]()
         limit = self.context.settings.unix_recipients_max
         for start in range(0, len(recipients), limit):
             group = recipients[start : start + limit]
-            if self._down_until_ns.get(peer, 0) > now_ns:
-                reason = f"{peer} was not reached lately"
+            down = self._peers.waits(str(peer), clock.wall_ns())
+            if down:
+                reason = f"{peer} was not reached lately: {down}"
                 results += [Result(each, Verdict.TEMPORARY, "4.4.1", reason) for each in group]
                 continue
             connection = self._connection(peer)
             results += [replace(each, mta=peer.host) for each in connection.send(
                 Mail(envelope.sender, group, message.body, envelope.smtputf8))]
             if connection.reached:
-                self._down_until_ns.pop(peer, None)
+                self._peers.reached(str(peer))
             else:
-                self._leave_alone(peer, now_ns, results[-1].text)
+                reason = results[-1].text
+                pause_s = self._peers.failed(str(peer), clock.wall_ns(), reason)
+                self.context.log.event(events.GATEWAY_NO_PEER, WARNING, peer=str(peer),
+                                       reason=reason, pause_s=pause_s)
         return results
-
-    def _leave_alone(self, peer: Peer, now_ns: int, reason: str) -> None:
-        step_s = self.context.settings.unix_retry_step_s
-        self._down_until_ns[peer] = now_ns + step_s * clock.NS_PER_S
-        self.context.log.event(events.GATEWAY_NO_PEER, WARNING, peer=str(peer), reason=reason)
 
     def _peer(self, recipient: str) -> Peer | None:
         peer = self._routes.peer(mail.split_address(recipient)[1]) or self._smarthost

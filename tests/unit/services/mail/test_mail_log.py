@@ -1,0 +1,101 @@
+"""logs/mail.log: lines that tools read, one step one write, and a loss that is told."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omq.base import side_files
+from omq.services.mail.mail_log import MailLog, arrival_ns, delay_s, delivery, mail_id
+
+# What pflogsumm takes apart: month, day, time, host, name/program[pid], id, the rest.
+LINE = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d) (\S+) omq/(\w+)\[(\d+)\]: "
+                  r"([0-9A-Za-z]+): (.*)")
+STATUS = re.compile(r"to=<([^>]*)>, relay=(\S+), delay=([\d.]+), dsn=(\d\.\d+\.\d+), "
+                    r"status=(sent|deferred|bounced) \((.*)\)")
+
+
+class FullCalls(side_files.Calls):
+    """Refuses writes while `full`."""
+
+    full = False
+
+    def write(self, fd: int, data: bytes) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(fd, data)
+
+
+@pytest.fixture
+def calls() -> Iterator[FullCalls]:
+    chosen = FullCalls()
+    before = side_files.use(chosen)
+    yield chosen
+    side_files.use(before)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[MailLog]:
+    made = MailLog(tmp_path, "mx.test")
+    yield made
+    made.close()
+
+
+def lines(tmp_path: Path) -> list[str]:
+    return (tmp_path / "mail.log").read_text().splitlines()
+
+
+def test_a_line_of_a_delivery_can_be_taken_apart(log: MailLog, tmp_path: Path) -> None:
+    log.write([("smtp", delivery("ab" * 24, "x@far.test", "192.0.2.1", 1.234, "4.4.1", "deferred",
+                                 "450 later"))])
+    (line,) = lines(tmp_path)
+    found = LINE.fullmatch(line)
+    assert found
+    assert found.group(6, 7, 8, 9) == ("mx.test", "smtp", str(os.getpid()), "ab" * 24)
+    status = STATUS.fullmatch(found[10])
+    assert status
+    assert status.groups() == ("x@far.test", "192.0.2.1", "1.23", "4.4.1", "deferred", "450 later")
+
+
+def test_strangers_cannot_write_lines(log: MailLog, tmp_path: Path) -> None:
+    evil = "x\r\nNov 1 00:00:00 h omq/smtp[1]: y: \x1b[31m\u2028\x85"
+    log.accepted("id", evil, evil, evil, 1, 1)
+    log.refused("RCPT", evil, "550 no", evil, evil)
+    text = (tmp_path / "mail.log").read_text()
+    assert len(text.splitlines()) == 4
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_lines_that_were_lost_are_counted(log: MailLog, tmp_path: Path, calls: FullCalls) -> None:
+    log.write([("smtp", "one")])
+    calls.full = True
+    log.write([("smtp", "two"), ("smtp", "three")])
+    log.write([("smtp", "four")])
+    calls.full = False
+    log.write([("smtp", "five")])
+    log.write([("smtp", "six")])
+    said = [line.split("]: ")[1] for line in lines(tmp_path)]
+    assert said == ["one", "3 lines are missing here", "five", "six"]
+
+
+def test_a_rotation_is_followed(log: MailLog, tmp_path: Path) -> None:
+    log.write([("smtp", "old")])
+    (tmp_path / "mail.log").rename(tmp_path / "mail.log.1")
+    log.reopen()
+    log.write([("smtp", "new")])
+    assert len(lines(tmp_path)) == 1
+
+
+def test_properties_of_strangers_are_no_ids_and_times() -> None:
+    assert mail_id({"mail.id": "ab" * 24}, "x") == "ab" * 24
+    for text in ("", "a b", "a\nb", "é"):
+        assert mail_id({"mail.id": text}, "x") == "x"
+    assert arrival_ns({"mail.arrival": "5"}, 7) == 5
+    for text in ("", "-1", "x", "9" * 30, "٣"):
+        assert arrival_ns({"mail.arrival": text}, 7) == 7
+    assert delay_s({"mail.arrival": "9" * 19}, 7) == 0
