@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -142,4 +143,39 @@ def test_why_nothing_moves(live: Instance) -> None:
         assert why(live, "A")[0] == "hung"
     assert live.run("omqwhy", "NOWHERE").code == Exit.NO_INPUT
     assert live.run("omqwhy", str(first + 1), "LOCAL").code == 0
+    live.bodies("A")
+
+
+def test_a_start_without_the_pool_in_the_seeds_spelling_is_known_to_omqcheck(live: Instance
+                                                                             ) -> None:
+    live.put("A", b"left in the pool")
+    live.stop()
+    settings = (live.conf / "omq.conf").read_text()
+    (live.conf / "omq.conf").write_text(
+        settings + "[daemons]\nQM_DONT_READ_MESSAGE_AT_START = TRUE\n")
+    live.start()
+    assert live.on("A") == []
+    said = live.run("omqcheck")
+    assert said.code == 0 and "has not read the messages of the pool" in said.err, said
+    assert "Queue=A" in live.dump("-e", "t m -").out, "the seed's way to look at them"
+    live.stop()
+    (live.conf / "omq.conf").write_text(settings)
+    live.start()
+    assert live.bodies("A") == [b"left in the pool"]
+
+
+def test_a_reader_that_waits_has_the_seeds_flag(live: Instance) -> None:
+    """3 while it awaits a reply, 1 when it has one."""
+    def flags() -> str:
+        text = live.dump("-e", "t q -").out.split("====Queue Readers====")[1]
+        return next(line for line in text.splitlines() if line.startswith("Flags="))
+
+    with live.connect() as connection, connection.reader("A") as reader:
+        waiting = threading.Thread(target=lambda: reader.next(timeout_s=WAIT_S))
+        waiting.start()
+        while flags() != "Flags=0x00000003":
+            assert waiting.is_alive()
+        live.put("A", b"x")
+        waiting.join(WAIT_S)
+        assert flags() == "Flags=0x00000001"
     live.bodies("A")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -70,3 +71,13 @@ def test_launcher_works_from_anywhere_and_through_a_link(tmp_path: Path) -> None
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert "usage: omqdump" in result.stdout
+
+
+def test_each_row_of_the_original_has_its_test() -> None:
+    text = (ROOT / "lib/omq/docs/TOOLS.md").read_text(encoding="utf-8")
+    rows = [line for line in text.split("## The original, row by row")[1].splitlines()
+            if line.startswith("| ") and "`test_" in line]
+    known = {match for file in (ROOT / "tests").rglob("test_*.py")
+             for match in re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.M)}
+    wanted = {name for row in rows for name in re.findall(r"`(test_\w+)`", row)}
+    assert len(rows) >= 25 and wanted <= known, wanted - known

@@ -31,7 +31,7 @@ from omq.core.index.view import IndexView
 from omq.core.load.offline_index import OfflineIndex, read_files
 from omq.core.look.stored import StoredMessages
 from omq.format.findings import Finding
-from omq.format.index import Counter, IndexLayout
+from omq.format.index import Counter, IndexFlag, IndexLayout
 from omq.storage.segment import AttachedIndex
 
 NAME: Final = "omqcheck"
@@ -57,6 +57,10 @@ def main(argv: list[str] | None = None) -> int:
     elif copy.torn:
         say(NAME, "the manager stands in the middle of a group of changes, which nobody was "
             "promised: pool and journal alone are checked")
+    elif copy.not_read:
+        say(NAME, "the manager has not read the messages of the pool at its start, as configured "
+            "(qm_dont_read_messages_at_start): its index is not compared with the pool")
+        problems += _itself(copy)
     else:
         by_itself = list(_itself(copy))
         tables = Tables(copy.buffer, copy.layout)
@@ -94,11 +98,13 @@ def _tell(problems: list[dict[str, Any]], files: OfflineIndex, *, everything: bo
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """An index, copied. `torn`: its manager died or was stopped within a group."""
+    """An index, copied. `torn`: its manager died or was stopped within a group. `not_read`: it was
+    told not to read the messages of the pool at its start."""
 
     buffer: memoryview
     layout: IndexLayout
     torn: bool
+    not_read: bool = False
 
 
 def _copy(paths: SpoolPaths, segment: int | None, wait_s: int) -> Copy | None:
@@ -123,7 +129,8 @@ def _copy(paths: SpoolPaths, segment: int | None, wait_s: int) -> Copy | None:
     finally:
         attached.close()
     version = IndexCopies(copy, header.layout()).counter(Counter.VERSION)
-    return Copy(copy, header.layout(), bool(version % 2))
+    return Copy(copy, header.layout(), bool(version % 2),
+                bool(header.flags & IndexFlag.POOL_NOT_READ))
 
 
 def _damage(finding: Finding) -> dict[str, Any]:
