@@ -105,6 +105,7 @@ WRITERS = {
     "lib/omq/services/manager/tombstone.py": "flags for that of side_files: no link is followed",
     "lib/omq/base/event_log.py": "flags for the open of side_files: it keeps the log open",
     "lib/omq/services/mail/mail_log.py": "the same",
+    "lib/omq/services/mail/peer_states.py": "flags for a lock that is opened by side_files",
     "lib/omq/services/readers/process.py": "a pipe",
     "lib/omq/services/supervise/nursery.py": "a pipe",
     "lib/omq/cli/nursery.py": "a pipe",
