@@ -127,8 +127,8 @@ def _turned_away(doors: list[socket.socket], wanted: int) -> int:
     while told < wanted and (ready := poll.poll(WAIT_S * 1000)):
         for number, _ in ready:
             poll.unregister(number)
-            told += (answer(numbers[number]) or {}).get("status") == 150
-    return told + sum((answer(numbers[number]) or {}).get("status") == 150
+            told += bool((answer(numbers[number]) or {}).get("status") == 150)
+    return told + sum(bool((answer(numbers[number]) or {}).get("status") == 150)
                       for number, _ in poll.poll(0))
 
 

@@ -11,8 +11,9 @@ from tests.tidy.tree import Source, calls, dotted, product
 
 TABLE = "lib/omq/format/frame_rules.py"
 WRITERS = {
+    "lib/omq/core/engine/books.py": {"READER_UP", "QUEUE", "CHECKPOINT", "OPERATOR", "STOP"},
     "lib/omq/core/engine/bulk.py": {"PUT", "DONE"},
-    "lib/omq/core/engine/engine.py": {"READER_UP", "QUEUE"},
+    "lib/omq/core/engine/clients.py": {"READER_UP", "READER_DOWN"},
     "lib/omq/core/engine/gives.py": {"GIVE"},
     "lib/omq/core/engine/operate.py": {"OPERATOR", "HOLD", "RELEASE", "DELETE", "MOVE"},
     "lib/omq/core/engine/puts.py": {"PUT"},
@@ -20,10 +21,7 @@ WRITERS = {
     "lib/omq/core/engine/moves.py": {"MOVE"},
     "lib/omq/core/engine/settle.py": {"DONE", "DELETE", "DEFER", "RELEASE_GIVEN", "POISON"},
     "lib/omq/core/engine/suspects.py": {"RELEASE_GIVEN"},
-    "lib/omq/ipc/serving/control_plane.py": {"READER_UP", "READER_DOWN", "CHECKPOINT"},
-    "lib/omq/ipc/serving/operator_plane.py": {"OPERATOR"},
     "lib/omq/ipc/outgoing.py": {"PUT"},  # the head that a submitter fills in
-    "lib/omq/services/manager/parts.py": {"STOP"},
     # It makes archives of its own for the analytics' tests.
     "spark/omqspark/generate.py": {"QUEUE", "DONE", "PUT", "CHECKPOINT"},
     "spark/omqspark/generator.py": {"PUT", "GIVE", "DONE", "MOVE", "DEFER", "POISON"},

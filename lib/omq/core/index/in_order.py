@@ -56,7 +56,7 @@ def _others(buffer: memoryview, layout: IndexLayout, queue: int, high: int) -> V
     if returned:
         loose |= layout.vector(buffer, "e_next")[:high] == 0
     found = np.flatnonzero(loose & (layout.vector(buffer, "e_queue")[:high] == queue))
-    return found[state[found] != 0]
+    return np.asarray(found[state[found] != 0])
 
 
 def _chained(buffer: memoryview, layout: IndexLayout, queue: int, first: int, high: int

@@ -110,7 +110,8 @@ def _change(redo: Redo, frames: Rows, edit: Edit) -> Rows:
 
 def _free(rows: Rows) -> Rows:
     """Mask of the slots that hold nothing."""
-    return ~np.asarray(rows).view("<u8").reshape(len(rows), -1).any(axis=1)
+    words = np.asarray(rows).view("<u8").reshape(len(rows), -1)
+    return np.asarray(~words.any(axis=1))
 
 
 def _not_in(known: dict[int, Message | None], qpools: Rows) -> Rows:
