@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from omq.format.frame_rules import About, By, Reason
+from omq.format.frame_rules import About, By, Comes, Reason
 from omq.format.journal import FrameType
 from omqspark.answers import SKETCH_K, Answer, Basis
 from omqspark.lifecycle import DIED, NS_PER_S, is_type, poisoned
@@ -180,7 +180,8 @@ def _routes(basis: Basis) -> DataFrame:
     stays, none = basis.stays, F.lit(0).cast("bigint")
     came = stays.select(
         F.col("came_from").alias("from_queue"), F.col("queue").alias("to_queue"),
-        _how("arrived_by", F.lit(0)).alias("how"), F.lit(1).cast("bigint").alias("came"),
+        _how("arrived_by", F.lit(int(Reason.OPERATOR))).alias("how"),
+        F.lit(1).cast("bigint").alias("came"),
         none.alias("departed"), "size")
     left = stays.where("left_ns IS NOT NULL").select(
         F.col("queue").alias("from_queue"), F.coalesce("went_to", F.lit(0)).alias("to_queue"),
@@ -193,10 +194,11 @@ def _routes(basis: Basis) -> DataFrame:
 
 
 def _how(column: str, reason: Column) -> Column:
-    """The frame that brought it, in small letters; `deleted`: by an operator, `died`: with its
-    manager."""
+    """The frame, in small letters; `deleted`: by an operator (as all that come to IDEL by DELETE),
+    `died`: with its manager."""
     names = F.create_map(*(F.lit(x) for kind in FrameType for x in (int(kind), kind.name.lower())))
-    deleted = (F.col(column) == int(FrameType.DELETE)) & (reason == int(Reason.OPERATOR))
+    to_idel = is_type(lambda rule: rule.comes is Comes.IDEL and By.OPERATOR in rule.by, column)
+    deleted = to_idel & (reason == int(Reason.OPERATOR))
     return (F.when(F.col(column) == DIED, "died").when(deleted, "deleted")
             .otherwise(F.try_element_at(names, F.col(column))))
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from omq.format.frame_rules import RULES, Comes, Hand, Reason, Rule, numbers
+from omq.format.frame_rules import RULES, Argument, Comes, Hand, Reason, Rule, numbers
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.pool import PartState
 
@@ -153,7 +153,8 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
               ).alias("came_from"),
         F.max(F.when(comes, F.coalesce(F.try_element_at("onto_priority", place),
                                        F.col("priority")))).alias("priority"),
-        F.max(F.when(comes, F.coalesce(F.try_element_at("until_s", place), F.lit(0)))
+        F.max(F.when(comes, F.coalesce(F.try_element_at("until_s", place), F.when(
+            is_type(_kept), F.ceil(F.col("argument") / NS_PER_S).cast("bigint")), F.lit(0)))
               ).alias("until_s"),
         F.min(F.when(given, F.col("time_ns"))).alias("given_ns"),
         F.min(F.when(given, F.col("lsn"))).alias("given_lsn"),
@@ -181,6 +182,11 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
     return (_died(found, ends_of_epochs, "left", F.col("persistent")).drop("persistent")
             .withColumn("wait_ns", F.col("given_ns") - F.col("arrived_ns"))
             .withColumn("service_ns", F.col("left_ns") - F.col("last_given_ns")))
+
+
+def _kept(rule: Rule) -> bool:
+    """On IDEL for a time, in which it can be brought back."""
+    return rule.comes is Comes.IDEL and rule.argument is Argument.UNTIL
 
 
 def _counts(rule: Rule) -> bool:
