@@ -13,10 +13,6 @@ TABLE = "lib/omq/format/frame_rules.py"
 WRITERS = {
     "lib/omq/core/engine/books.py": {"READER_UP", "QUEUE", "CHECKPOINT", "OPERATOR", "STOP"},
     "lib/omq/core/engine/bulk.py": {"PUT", "DONE"},
-<<<<<<< HEAD
-=======
-    "lib/omq/core/engine/books.py": {"STOP", "QUEUE", "OPERATOR", "READER_UP", "CHECKPOINT"},
->>>>>>> spark19
     "lib/omq/core/engine/clients.py": {"READER_UP", "READER_DOWN"},
     "lib/omq/core/engine/gives.py": {"GIVE"},
     "lib/omq/core/engine/operate.py": {"OPERATOR", "HOLD", "RELEASE", "DELETE", "MOVE"},
