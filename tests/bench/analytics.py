@@ -48,10 +48,9 @@ def decoded(where: str) -> dict[str, float]:
 
     def opened(use: Callable[[Any], Any]) -> None:
         for split in splits[0]:
-            reader, file = plan.open_split(fs, split)
-            assert not isinstance(file, Finding)
-            use(file)
-            reader.close()
+            with plan.opened(fs, split) as file:
+                assert not isinstance(file, Finding)
+                use(file)
 
     def unpacked(file: Any) -> None:
         for index in file.section_frames(Section.FRAMES):
