@@ -2,9 +2,15 @@
 
     with omq.connect(name="example") as connection:
         message_id = connection.put("ORDERS", b"body", priority=5)
+        with connection.reader("ORDERS") as reader:
+            for message in reader:
+                print(message.body)
+                message.done()
 
-The names below come from `omq.ipc.client` and are loaded on first use, so that importing a part of
-the package (a tool that only reads files, say) costs neither the client nor its System V module.
+The guide is lib/omq/docs/PYTHON.md: every class, rule and recipe.
+
+All names are loaded on first use, so that importing a part of the package (a tool that only reads
+files, say) costs neither the client nor its System V module.
 """
 
 from __future__ import annotations
@@ -13,27 +19,97 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omq.base.errors import OmqError
-    from omq.ipc.client import Connection, Message, Outgoing, Reader, connect
+    from omq.base.errors import (
+        AccessDenied,
+        BadArgument,
+        BadName,
+        BadPriority,
+        BadProperty,
+        BadRequest,
+        BodyDamaged,
+        BodyUnavailable,
+        ConnectionBusy,
+        ConnectionClosed,
+        ConnectionForked,
+        GetInhibited,
+        IndexFull,
+        LeaseLost,
+        ManagerHung,
+        ManagerUnavailable,
+        MessageTooLong,
+        NoAuthority,
+        NoMessage,
+        NotOperator,
+        OmqError,
+        PutInhibited,
+        QueueFull,
+        ReaderClosed,
+        ShuttingDown,
+        SpoolFull,
+        SpoolMissing,
+        TimedOut,
+        TooManyClients,
+        TooManyOfUser,
+        UnknownQueue,
+    )
+    from omq.ipc.browsed import Browsed
+    from omq.ipc.client import Connection, connect
+    from omq.ipc.message import Message
+    from omq.ipc.outgoing import Outgoing
+    from omq.ipc.reader import Reader
 
 __version__ = "0.1.0"
 
-__all__ = ["Connection", "Message", "OmqError", "Outgoing", "Reader", "__version__", "connect"]
+__all__ = [
+    "AccessDenied",
+    "BadArgument",
+    "BadName",
+    "BadPriority",
+    "BadProperty",
+    "BadRequest",
+    "BodyDamaged",
+    "BodyUnavailable",
+    "Browsed",
+    "Connection",
+    "ConnectionBusy",
+    "ConnectionClosed",
+    "ConnectionForked",
+    "GetInhibited",
+    "IndexFull",
+    "LeaseLost",
+    "ManagerHung",
+    "ManagerUnavailable",
+    "Message",
+    "MessageTooLong",
+    "NoAuthority",
+    "NoMessage",
+    "NotOperator",
+    "OmqError",
+    "Outgoing",
+    "PutInhibited",
+    "QueueFull",
+    "Reader",
+    "ReaderClosed",
+    "ShuttingDown",
+    "SpoolFull",
+    "SpoolMissing",
+    "TimedOut",
+    "TooManyClients",
+    "TooManyOfUser",
+    "UnknownQueue",
+    "__version__",
+    "connect",
+]
 
-_HOME = {
-    "Connection": "omq.ipc.client",
-    "Message": "omq.ipc.client",
-    "OmqError": "omq.base.errors",
-    "Outgoing": "omq.ipc.client",
-    "Reader": "omq.ipc.client",
-    "connect": "omq.ipc.client",
-}
+_CLIENT = {"Browsed": "omq.ipc.browsed", "Connection": "omq.ipc.client",
+           "Message": "omq.ipc.message", "Outgoing": "omq.ipc.outgoing",
+           "Reader": "omq.ipc.reader", "connect": "omq.ipc.client"}
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'omq' has no attribute {name!r}")
+    home = _CLIENT.get(name, "omq.base.errors")
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value  # the next use does not come here
     return value

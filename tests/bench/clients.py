@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import omq
+from omq.ipc.client import Client
 from tests.bench.instance import QUEUE
 
 HEAD = struct.Struct("<qq")  # mark, time of the put in monotonic ns
@@ -123,7 +124,7 @@ class Source:
         filler = self._filler if length == len(self._filler) else self._filler[:length]
         return HEAD.pack(mark, time.monotonic_ns()) + filler
 
-    def put(self, connection: omq.Connection, rows: Rows, count: int) -> None:
+    def put(self, connection: Client, rows: Rows, count: int) -> None:
         """Put `count` messages in one request and note it."""
         persistent = self._load.persistent
         if count == 1:

@@ -12,6 +12,7 @@ from pathlib import Path
 from omq.base import errors
 from omq.base.checksum import crc32c
 from omq.core.check.invariants import check
+from omq.core.engine.noted import Noted, read
 from omq.core.engine.operate import Action, Order
 from omq.core.engine.operate import Item as Targeted
 from omq.core.engine.state import (
@@ -27,7 +28,9 @@ from omq.core.engine.state import (
 from omq.core.load.recovery import Recovered
 from omq.format.index import EntryState
 from omq.format.message import Descriptor, Part, encode, id_hash, pack_parts
+from omq.format.pool import lease_tag
 from omq.format.wire import SETTLE, Operation, PutFlag
+from omq.ipc.note import Note
 from omq.ipc.outgoing import Encoded
 from omq.storage import durable
 from omq.storage.slots import SlotAllocator
@@ -80,6 +83,19 @@ def draft(parts: Sequence[Part], body: bytes, *, persistent: bool = True, contai
                             correlation_id=correlation.ljust(24, b"\0"))
     payload = encode(descriptor, parts if several else [], b"", body)
     return Draft(list(parts), payload, len(body), persistent, container and persistent)
+
+
+class _Left:
+    """A note of which only the bytes are left."""
+
+    def __init__(self, area: bytes) -> None:
+        self._area = area
+
+    def read(self) -> Noted | None:
+        return read(self._area)
+
+    def close(self) -> None:
+        return None
 
 
 class World:
@@ -333,10 +349,33 @@ class World:
         self.outcome(client, errors.SequenceReused)
         self.finish()
 
-    def leave(self, client: Client, *, died: bool) -> None:
-        """A client ends; another process takes its place."""
+    def note(self, client: Client, said: Sequence[Verdict], in_work: Sequence[int], *, listed: bool
+             ) -> list[int]:
+        """What a reader notes before it dies; the leases that it then had in work."""
+        client.live.prompt = True
+        note, held = Note(), {each.lease for each in client.held.values()}
+        note.attach(client.live.note, int.from_bytes(client.token[:8], "little"))
+        rows = self._settlements(client, said)
+        for at in range(0, len(rows), SETTLE.size):
+            assert note.settled(rows[at : at + SETTLE.size])
+        for lease in in_work[:1]:
+            note.current(lease)
+        for lease in in_work[1:]:
+            assert note.also_in_work(0, 0, lease)
+        left = held - {verdict.lease for verdict in said}
+        if listed and left:
+            note.listed(max(held))
+            return list(left.intersection(in_work) or left)
+        return list(in_work)
+
+    def leave(self, client: Client, *, died: bool, said: Sequence[Verdict] = (),
+              in_work: Sequence[int] | None = None, listed: bool = False) -> None:
+        """A client ends, with a note or without; another process takes its place."""
         session = client.live
-        self.model.leave(client.number, died=died)
+        if in_work is not None:
+            in_work = self.note(client, said, in_work, listed=listed)
+        self.model.wall, self.model.mono = self._clock
+        self.model.leave(client.number, died=died, said=said, in_work=in_work)
         self.group(lambda: self.instance.end(session, died=died))
         client.session, client.token, client.sequence = None, b"", 0
         client.carried = (0, 0)
@@ -439,16 +478,44 @@ class World:
         self._start(clean=True)
         self._return()
 
-    def crash(self, keep: Callable[[int], int], *, survive: bool) -> None:
-        """The manager dies between two groups; `keep` of the unsynced writes of a file stay."""
+    def crash(self, keep: Callable[[int], int], *, survive: bool,
+              noted: tuple[Client, Sequence[Verdict], Sequence[int]] | None = None) -> None:
+        """The manager dies between two groups; `keep` of the unsynced writes of a file stay.
+        `noted`: a reader that dies with it leaves a note of this."""
         self.model.wall, self.model.mono = self._clock
+        if noted is not None:
+            client, said, in_work = noted
+            self.note(client, said, in_work, listed=False)
+            left = bytes(client.live.note)
         self.disk.die(keep)
         self._start(clean=False)
+        if noted is not None:
+            self._left_note(client, said, in_work, left)
         if not survive:
             for client in self.clients:
                 client.token, client.sequence, client.carried = b"", 0, (0, 0)
                 client.held.clear()
         self._return()
+
+    def _left_note(self, client: Client, said: Sequence[Verdict], in_work: Sequence[int],
+                   left: bytes) -> None:
+        """The new manager has the note of a reader that is gone; so has the model."""
+        token = int.from_bytes(client.token[:8], "little")
+        engine, t = self.instance.engine, self.instance.core.t
+        engine.old_notes.by_token[token] = _Left(left)
+        verdicts = {(verdict.qpool, verdict.queue): verdict for verdict in said}
+        for entry, tag in engine.limbo.items():
+            slot = t.e_message[entry]
+            key = t.m_qpool[slot], t.e_queue[entry]
+            place = self.model.items[key[0]].places[key[1]]
+            held = client.held.get(key)
+            if held is None or lease_tag(tag, token) != held.lease & 0xFFFFFFFF:
+                continue
+            verdict = verdicts.get(key)
+            if verdict is not None and verdict.lease == held.lease:
+                place.fate = verdict
+            elif held.lease & 0xFFFFFFFF == t.m_lsn[slot] & 0xFFFFFFFF:
+                place.fate = held.lease in in_work
 
     def _return(self, doubtful: Client | None = None, unseen: Given | None = None) -> bool:
         """The clients register again with what they hold; `unseen`: what the manager was handing

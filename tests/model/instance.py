@@ -19,6 +19,7 @@ from omq.base.errors import OmqError, from_status
 from omq.base.event_log import EventLog
 from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
+from omq.core.engine.noted import read
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.relocation import relocate
 from omq.core.engine.state import Core, Party, QueueRules
@@ -31,11 +32,11 @@ from omq.core.redo.redo import Redo
 from omq.format.index import COUNTERS_AT, TABLES_AT, Counter, ReaderFlag
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.poolctrl import Answered
-from omq.format.wire import GIVEN, REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
+from omq.format.wire import GIVEN, NOTE_BYTES, REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
 from omq.ipc.serving.doors import Door
 from omq.ipc.serving.objects import ServerChannel
 from omq.ipc.serving.server import RequestServer
-from omq.ipc.serving.sessions import Session, Sessions
+from omq.ipc.serving.sessions import Session, Sessions, split_channel
 from omq.services.manager import parts as manager_parts
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.live_index import LiveIndex
@@ -55,7 +56,7 @@ SETTINGS = replace(
     checkpoint_journal_bytes_max=1 << 20, disk_reserve_bytes=0, reconnect_grace_s=30,
     dedupe_clients_max=64, batch_messages_max=50)
 MESSAGES, ENTRIES, QUEUES = 60, 110, 64
-CHANNEL = 256 * 1024
+CHANNEL = 256 * 1024 + NOTE_BYTES
 
 
 class _Semaphore:
@@ -244,12 +245,11 @@ class Instance:
             self._tokens += 1
             client.token = self._tokens.to_bytes(16, "little")
         row, channel = self.sessions.claim_row(), _Channel()
-        half = CHANNEL // 2
         party = Party(self.sessions.next_id(), row, 4000 + client.number, 0,
                       int.from_bytes(client.token[:8], "little"))
         session = Session(party, client.token, f"client{client.number}", frozenset(),
                           Door(cast(socket.socket, None)), cast(ServerChannel, channel),
-                          channel.view[:half], channel.view[half:], trusted=True)
+                          *split_channel(channel.view), trusted=True)
         session.sequence = max(0, in_doubt - 1, known.sequence if known else 0)
         session.queue, session.auxiliary = client.queue, client.auxiliary
         client.session = session
@@ -273,7 +273,9 @@ class Instance:
     def end(self, session: Session, *, died: bool) -> None:
         """As ControlPlane.end, inside a group."""
         waiters = [session.waiter] if session.waiter is not None else []
-        self.engine.forget(session.party, waiters, {"reader": session.name}, orderly=not died)
+        noted = read(session.note) if session.prompt else None
+        self.engine.forget(session.party, waiters, {"reader": session.name}, orderly=not died,
+                           noted=noted)
         self.core.t.r_flags[session.party.slot] = 0
         self.sessions.remove(session)
 

@@ -43,6 +43,7 @@ class Place:
     lease_due: int = 0
     disk_until: int = 0  # seconds: what a restart finds, 0 = not deferred
     tied: bool = False
+    fate: Verdict | bool | None = None  # in limbo, by a note: settled; was it in work?
     suspect: bool = False  # it may be why a manager died: it is handed out alone
 
 
@@ -324,13 +325,16 @@ class Reference:
     def wait(self, wish: Wish) -> None:
         self.wishes.append(wish)
 
-    def leave(self, client: int, *, died: bool) -> None:
-        """A client is gone."""
+    def leave(self, client: int, *, died: bool, said: Sequence[Verdict] = (),
+              in_work: Sequence[int] | None = None) -> None:
+        """A client is gone. What it noted: settlements, and the leases that it had in work (None:
+        it had all of them)."""
         self._turn += 1
         self.wishes = [wish for wish in self.wishes if wish.client != client]
+        self.settle(client, said)
         for item, place in self.places():
             if place.state is ACTIVE and place.client == client:
-                if died:
+                if died and (in_work is None or place.lease in in_work):
                     self._fail(item, place)
                 else:
                     self.give_back(place)
@@ -347,8 +351,21 @@ class Reference:
         if self.limbo_until <= self.mono:
             for item, place in self.places():
                 if place.state is ACTIVE and place.client is None:
-                    place.suspect = True
-                    self._fail(item, place, 0)
+                    self._end_of_limbo(item, place)
+
+    def _end_of_limbo(self, item: Item, place: Place) -> None:
+        """Its reader did not come back, but may have left a note."""
+        fate, place.fate = place.fate, None
+        if isinstance(fate, Verdict):
+            place.client = -1
+            lost = self.settle(-1, [fate])
+            assert not lost
+            return
+        place.suspect = True
+        if fate is False:
+            self.give_back(place)
+        else:
+            self._fail(item, place, 0)
 
     def dispatch(self) -> dict[int, list[tuple[Item, Place]]]:
         """Messages for those who wait: main readers first, and a fair share of a backlog to
@@ -366,10 +383,11 @@ class Reference:
                 self.wishes.remove(wish)
                 share = max(1, -(-len(ready) // len(line)))
                 chosen = ready[: min(wish.want, share)]
-                if chosen[0][1].suspect:
-                    suspect_given, chosen = True, chosen[:1]
+                suspect_given |= chosen[0][1].suspect
+                if self._alone(chosen[0][1]):
+                    chosen = chosen[:1]
                 else:
-                    chosen = list(takewhile(lambda pair: not pair[1].suspect, chosen))
+                    chosen = list(takewhile(lambda pair: not self._alone(pair[1]), chosen))
                 out[wish.client] = chosen
                 for _, place in chosen:
                     self._give(place, wish.client)
@@ -379,7 +397,13 @@ class Reference:
             out[wish.client] = []
         return out
 
+    @staticmethod
+    def _alone(place: Place) -> bool:
+        """Whether nothing else is handed out with it."""
+        return place.suspect or (place.attempts > 0 and place.queue not in (IDEL, POISON))
+
     def _give(self, place: Place, client: int) -> None:
+        place.fate = None
         lease = self.rules[place.queue].lease_ns
         place.state, place.client, place.suspect = ACTIVE, client, False
         place.lease_due = self.mono + lease if lease else 0
@@ -490,7 +514,7 @@ class Reference:
         for _, place in self.places():
             if clean and place.state is ACTIVE and place.client is not None:
                 self.give_back(place)
-            place.client, place.lease_due, place.suspect = None, 0, False
+            place.client, place.lease_due, place.suspect, place.fate = None, 0, False, None
             if place.queue == IDEL:
                 place.attempts = place.retries = 0
             if place.state is HELD or (place.state is ACTIVE and place.queue != IDEL):

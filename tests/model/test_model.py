@@ -188,6 +188,25 @@ class Machine(RuleBasedStateMachine):
     def leave(self, number: int, died: bool) -> None:  # noqa: FBT001
         self.world.leave(self.world.clients[number], died=died)
 
+    @rule(number=clients, picks=st.lists(st.tuples(numbers, kinds, delays), max_size=4),
+          work=st.lists(numbers, max_size=2), listed=st.booleans(),
+          how=st.sampled_from(["reader", "reader", "both"]))
+    def die_noted(self, number: int, picks: list[tuple[int, Settlement, int]], work: list[int],
+                  listed: bool, how: str) -> None:  # noqa: FBT001
+        """A reader dies, by itself or with its manager, and has noted what it was doing."""
+        client = self._holder(number)
+        if client is None or client.queue == IDEL:
+            return
+        said = {(v.qpool, v.queue): v for v in self._verdicts(client, picks)}
+        leases = [each.lease for key, each in client.held.items() if key not in said]
+        in_work = [leases[pick % len(leases)] for pick in work if leases]
+        if how == "reader":
+            self.world.leave(client, died=True, said=list(said.values()), in_work=in_work,
+                             listed=listed)
+        else:
+            self.world.crash(lambda count: count, survive=False,
+                             noted=(client, list(said.values()), in_work))
+
     # operators
 
     @precondition(lambda self: self.world.model.items)

@@ -13,6 +13,7 @@ from pathlib import Path
 import omq
 from omq.base.checksum import crc32c
 from omq.base.errors import OmqError
+from omq.ipc.client import Client
 from omq.ipc.outgoing import Outgoing
 from omqtest.history import HistoryFile, Line
 
@@ -55,7 +56,7 @@ def submit(work: Work, producer: str, count: int) -> int:
     return 0
 
 
-def _put(c: omq.Connection, queue: str, messages: list[Outgoing], *, single: bool) -> list[str]:
+def _put(c: Client, queue: str, messages: list[Outgoing], *, single: bool) -> list[str]:
     if single:
         return [c.put(queue, outgoing=messages[0])]
     plain = all(not m.properties and m.priority == 4 for m in messages)

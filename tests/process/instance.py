@@ -17,6 +17,7 @@ from typing import Any
 
 import omq
 from omq.base.errors import ManagerUnavailable
+from omq.ipc.client import Client
 from omq.storage.spool import create_spool
 from tests.process.consistency import check_index
 from tests.process.ipc_space import IpcSpace, ipc_space
@@ -118,7 +119,7 @@ class Instance:
                 code = child.wait()
                 assert code in (0, -signal.SIGTERM), f"{program}: {code}\n{self.said()}"
 
-    def connect(self, name: str = "test", timeout_s: float = WAIT_S) -> omq.Connection:
+    def connect(self, name: str = "test", timeout_s: float = WAIT_S) -> Client:
         return omq.connect(self.root, name=name, timeout_s=timeout_s)
 
     def ready(self) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import omq
 from omq.cli import launch
 from omq.core.index.view import IndexView
+from omq.ipc.client import Client
 from omq.storage import spool
 from omq.storage.segment import read_ids
 from omqtest.child import Child
@@ -82,7 +83,7 @@ class Instance:
     def arguments(self) -> list[str]:
         return ["--spool", str(self.root), "--conf", str(self.conf)]
 
-    def connect(self, name: str = "test") -> omq.Connection:
+    def connect(self, name: str = "test") -> Client:
         return omq.connect(self.root, name=name, timeout_s=WAIT_S)
 
     def put(self, queue: str | Sequence[str], *bodies: bytes, priority: int = 4) -> list[int]:

@@ -6,8 +6,8 @@ import signal
 import time
 from collections.abc import Callable
 
-import omq
 from omq.base import events
+from omq.ipc.client import Client
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S
 
@@ -37,7 +37,7 @@ def test_clients_are_slowed_down_until_pool_writer_has_caught_up(omq_instance: I
     assert len(instance.drain("A")) == 4001
 
 
-def ask_until(c: omq.Connection, condition: Callable[[dict[str, int]], bool]) -> None:
+def ask_until(c: Client, condition: Callable[[dict[str, int]], bool]) -> None:
     """Ask the manager again and again; each answer is a group of its own."""
     deadline = time.monotonic() + WAIT_S
     while not condition(c.control({"op": "status"})["counters"]):

@@ -267,7 +267,7 @@ def test_what_a_member_puts_is_looked_at(served: Instance) -> None:
             rows = [c.encode(omq.Outgoing(body=b"bad"), ("A",)) for _ in range(20)]
             rows[19] = replace(rows[19], crc=1)
             with contextlib.suppress(BadRequest):
-                c._put_batch(number, rows, [b""] * 20)
+                c._wire.put_batch(number, rows, [b""] * 20)
                 return 2
         return 0
 

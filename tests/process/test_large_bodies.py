@@ -26,6 +26,7 @@ from omq.base.errors import (
 )
 from omq.format.wire import Operation
 from omq.ipc import sealed_body
+from omq.ipc.client import Client
 from omq.ipc.outgoing import Outgoing, encode_outgoing
 from tests.process.instance import MANAGER, WRITER
 from tests.process.processes import WAIT_S
@@ -55,11 +56,11 @@ def until_gone(made: TrustInstance) -> None:
             c.control({"op": "status"})
 
 
-def contain(c: omq.Connection, size: int, descriptor: int, queue: str = "A") -> dict[str, Any]:
+def contain(c: Client, size: int, descriptor: int, queue: str = "A") -> dict[str, Any]:
     return c._link.control({"op": "contain", "queue": queue, "size": size}, descriptor)
 
 
-def put(c: omq.Connection, reference: str, size: int = LARGE, body: bytes = BODY,
+def put(c: Client, reference: str, size: int = LARGE, body: bytes = BODY,
         times: int = 1, crc: int | None = None) -> None:
     """Put a message that names a container, whatever that is."""
     encoded = encode_outgoing(

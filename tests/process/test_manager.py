@@ -15,6 +15,7 @@ import sysv_ipc
 
 import omq
 from omq.base.errors import BadRequest, Exit, MessageTooLong, QueueFull, UnknownQueue
+from omq.ipc.client import Client
 from omq.ipc.operator import Operator
 from omq.storage import spool
 from omq.storage.segment import read_ids
@@ -54,7 +55,7 @@ class Manager:
         self.process.terminate()
         return self.process.wait(WAIT_S)
 
-    def connect(self, name: str = "test") -> omq.Connection:
+    def connect(self, name: str = "test") -> Client:
         return omq.connect(self.root, name=name, timeout_s=WAIT_S)
 
 

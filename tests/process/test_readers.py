@@ -79,7 +79,7 @@ def test_a_reader_killed_with_a_batch_gives_all_of_it_back(omq_instance: Instanc
         assert [m.body for m in rest] == [b"%d" % i for i in range(held, 20)]
         rows = list(c.browse("A"))
         assert [(row.state.name, row.attempts) for row in rows] == [("DEFERRED", 1)] * held
-        ahead_s = [(row.until_ns - row.submitted_ns) / 1e9 for row in rows]
+        ahead_s = [(row.due_ns - row.put_time_ns) / 1e9 for row in rows]
         assert all(30 <= seconds < 30 + WAIT_S for seconds in ahead_s)
     omq_instance.kill()
     omq_instance.start()

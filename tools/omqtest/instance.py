@@ -18,6 +18,7 @@ from typing import Any
 import omq
 from omq.base.errors import ManagerUnavailable, OmqError
 from omq.cli import launch
+from omq.ipc.client import Client
 from omq.ipc.serving.objects import ObjectList
 from omq.storage import durable, segment
 from omq.storage.disk import Disk
@@ -113,7 +114,7 @@ class Instance:
                 if time.monotonic() > deadline:
                     raise RunError(f"queue.manager does not answer:\n{self.said()}") from None
 
-    def connect(self, timeout_s: float = WAIT_S) -> omq.Connection:
+    def connect(self, timeout_s: float = WAIT_S) -> Client:
         return omq.connect(self.spool, name="omqtest", timeout_s=timeout_s)
 
     def kill(self, *names: str) -> None:

@@ -55,6 +55,13 @@ class BadRequest(OmqError):
     exit_code = Exit.USAGE
 
 
+class BadArgument(BadRequest):
+    """argument {argument} cannot be {value}: {rule}"""
+
+    status = 175
+    exit_code = Exit.USAGE
+
+
 class NotRegistered(OmqError):
     """the queue manager does not know this client (wrong token or an old epoch); connect again"""
 
@@ -535,6 +542,27 @@ class ConnectionForked(OmqError):
     """a connection of process {maker} cannot be used in its child {child}: connect again there"""
 
     status = 162
+    exit_code = Exit.USAGE
+
+
+class ConnectionBusy(OmqError):
+    """the connection is in use by thread {holder}: one connection a thread, connect again in {thread}"""
+
+    status = 176
+    exit_code = Exit.USAGE
+
+
+class ConnectionClosed(OmqError):
+    """the connection {name} was closed: connect again"""
+
+    status = 177
+    exit_code = Exit.USAGE
+
+
+class ReaderClosed(OmqError):
+    """the reader of queue {queue} was closed: make another, connection.reader(...)"""
+
+    status = 178
     exit_code = Exit.USAGE
 
 

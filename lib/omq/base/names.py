@@ -32,6 +32,7 @@ QUEUE_RULE: Final = "1 to 16 of A-Z, 0-9, '_' and '.', not dots alone"
 SERVICE_RULE: Final = "1 to 16 of a-z, 0-9, '_', '.' and '-', not dots alone, no '-' first"
 INSTANCE_RULE: Final = "1 to 16 of a-z, 0-9 and '-', no '-' first"
 CLIENT_RULE: Final = "1 to 16 printable ASCII characters without space"
+ID_RULE: Final = "up to 24 bytes, as bytes, as text, or as 48 hexadecimal digits"
 PROPERTY_RULE: Final = "1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-', a letter or digit first"
 
 _QUEUE = re.compile(r"(?!\.+\Z)[A-Z0-9_.]{1,16}")
@@ -40,6 +41,7 @@ _INSTANCE = re.compile(r"[a-z0-9][a-z0-9-]{0,15}")
 _CLIENT = re.compile(r"[!-~]{1,16}")
 _PROPERTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _MESSAGE_ID = re.compile(r"[0-9a-fA-F]{48}")
+_TEXT_ID = re.compile(rb"(?![0-9]+\Z)[!-~]{1,24}")  # digits alone would be a QPoolId
 
 _PRIORITY_WORDS: Final = {
     "urgent": limits.PRIORITY_URGENT,
@@ -101,16 +103,29 @@ def parse_priority(text: str) -> int:
 
 
 def message_id_text(message_id: bytes) -> str:
-    """The 48 hexadecimal digits of a 24-byte message id."""
+    """A 24-byte message id for people: the text that it is (printable ASCII without space, filled
+    with zeros), else 48 hexadecimal digits. `parse_message_id` makes the same id of it."""
     assert len(message_id) == limits.MESSAGE_ID_BYTES
-    return message_id.hex()
+    raw = message_id.rstrip(b"\0")
+    return raw.decode() if _TEXT_ID.fullmatch(raw) else message_id.hex()
+
+
+def id_bytes(text: str) -> bytes | None:
+    """The bytes (24 or fewer) of an id as text, see `message_id_text`; None: it is too long."""
+    if _MESSAGE_ID.fullmatch(text):
+        return bytes.fromhex(text)
+    raw = text.encode()
+    return raw if len(raw) <= limits.MESSAGE_ID_BYTES else None
 
 
 def parse_message_id(text: str) -> bytes:
-    """The 24 bytes of a message id written as 48 hexadecimal digits, or BadRequest."""
-    if _MESSAGE_ID.fullmatch(text) is None:
-        raise BadRequest(reason=f"message id {escape(text, 64)!r} is not 48 hexadecimal digits")
-    return bytes.fromhex(text)
+    """The 24 bytes of a message id written as 48 hexadecimal digits or as the text that it is, or
+    BadRequest."""
+    raw = id_bytes(text)
+    if raw is None or not (_MESSAGE_ID.fullmatch(text) or _TEXT_ID.fullmatch(raw)):
+        raise BadRequest(reason=f"message id {escape(text, 64)!r} is neither 48 hexadecimal "
+                         "digits nor a text of 1 to 24 characters")
+    return raw.ljust(limits.MESSAGE_ID_BYTES, b"\0")
 
 
 def escape(text: str | bytes, limit: int = 256) -> str:

@@ -8,13 +8,16 @@ Three ways, each with its own layout:
     line over `qmgr.sock` (ADR 0020), and all else is the same;
   * replies: REPLY (64 bytes) at the start of the channel's reply half, then one semaphore release.
 
-Channel segment: [ reply half | request half ], each `half` bytes. A client has one request under
-way. Request half by operation:
+Channel segment: [ reply half | request half | note ], the halves of the same size. A client has one
+request under way. Request half by operation:
     PUT        payload                       PUT_MANY  FRAME * count, then payloads
     SETTLE     SETTLE * count, then reasons  MOVE      SETTLE, part * parts, FRAME * new, payloads
     NEXT       as SETTLE (count may be 0); `lease` = how many messages are wanted
 Reply half behind REPLY: GIVEN * count (then bodies for readers that may not read the spool), or the
 JSON fields of an error.
+
+The note is a reader's: what its program has in work, and settlements that no request has carried
+yet. The manager reads it when the reader has died, or is silent (ADR 0035).
 
 Foreign bytes: sizes and counts are checked against the channel before anything is read; a request
 of another size or version is refused and counted.
@@ -26,7 +29,7 @@ from enum import IntEnum, IntFlag
 
 from omq.format.layout import Layout
 
-VERSION = 2  # 2: requests (ADR 0020) and bodies (ADR 0021) of other users over qmgr.sock
+VERSION = 3  # 2: requests and bodies of other users over qmgr.sock (ADR 0020, 0021); 3: notes
 REQUEST_MAGIC = 0x4F51
 REQUEST = Layout(
     "operation:B priority:B flags:H queue:H count:H client:I length:I token:16s sequence:Q size:Q "
@@ -45,6 +48,13 @@ GIVEN = Layout(
     64,
 )
 MOVED = Layout("qpool:Q location:I offset:I record:I file:I slot:I spare:I", 32)
+NOTE = Layout("magic:Q count:I text:I current:Q listed:Q token:Q spare:24s", 64)
+NOTE_MAGIC = int.from_bytes(b"OMQNOTE1", "little")
+NOTE_ROWS = 1000  # as many as a batch has messages
+NOTE_TEXT_AT = NOTE.size + NOTE_ROWS * SETTLE.size
+NOTE_TEXT_BYTES = 4096
+NOTE_BYTES = NOTE_TEXT_AT + NOTE_TEXT_BYTES
+IN_WORK = 0  # a row's kind in a note that is no settlement
 REQUEST_TYPE = 1  # System V message type of requests
 WAKE_TYPE = 2  # the manager's own wake-up call
 REQUEST_MARK = b"="  # begins a line that is a request: no JSON text begins so
@@ -104,6 +114,7 @@ def payload_bytes(raw: bytes) -> int:
     return int.from_bytes(raw[12:16], "little")
 
 
-def halves(channel_bytes: int) -> tuple[int, int]:
-    """(offset of the reply half, offset of the request half) of a channel segment."""
-    return 0, channel_bytes // 2
+def halves(segment_bytes: int) -> tuple[int, int, int]:
+    """Where the reply half, the request half and the note of a channel segment begin."""
+    half = (segment_bytes - NOTE_BYTES) // 2
+    return 0, half, 2 * half

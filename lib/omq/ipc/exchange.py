@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from omq.ipc.note import Note
+
 
 @dataclass(slots=True)
 class Answer:
@@ -23,4 +25,7 @@ class Held:
 
     queue: str = ""
     auxiliary: bool = False
+    prompt: bool = False  # it keeps a note
     messages: Callable[[], list[tuple[int, int]]] = field(default=list)
+    note: Note = field(default_factory=Note)
+    say_again: Callable[[], None] = field(default=lambda: None)  # into the note of a new channel

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from omq.core.engine.operate import ITEMS_MAX, Action
-from omq.ipc.client import Connection
+from omq.ipc.client import Client
 
 Target = tuple[int, str, int]  # QPoolId, queue, LSN (0: whatever it is now)
 
@@ -45,7 +45,7 @@ class Report:
 class Operator:
     """See the module. `command` is what the journal keeps as typed."""
 
-    def __init__(self, connection: Connection, command: str,
+    def __init__(self, connection: Client, command: str,
                  progress: Callable[[int], None] = lambda done: None) -> None:
         self._connection = connection
         self._command = command

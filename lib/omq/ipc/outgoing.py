@@ -15,12 +15,12 @@ from functools import partial
 from omq.base.checksum import crc32c
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest
-from omq.base.names import check_priority
 from omq.base.paths import SpoolPaths
 from omq.format import message as message_format
 from omq.format.journal import FRAME, FrameType
 from omq.format.message import DESCRIPTOR, NO_ID, Descriptor, Part
 from omq.format.wire import PutFlag
+from omq.ipc import arguments
 from omq.storage import containers
 
 CHUNK_BYTES = 1 << 20
@@ -30,18 +30,46 @@ Contain = Callable[[bytes], tuple[str, int, int]]
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """A message to put. `queues` may be empty where the operation names the queue. What is None is
-    as queues.conf has it for the (first) queue."""
+    as queues.conf has it for the (first) queue. BadArgument names what cannot be."""
 
     body: bytes = b""
     queues: tuple[str, ...] = ()
-    priority: int | None = None
+    priority: int | None = None  # 0 to 9
     properties: Mapping[str, str] = field(default_factory=dict)
     persistent: bool | None = None
-    correlation_id: bytes = b""  # up to 24 bytes
-    message_id: bytes = b""  # up to 24 bytes; empty = the manager's
+    correlation_id: bytes | str = b""  # up to 24 bytes, a text, or what `put` returned
+    message_id: bytes | str = b""  # the same; empty = the manager's
     expiry_s: float | None = None  # seconds from now; kept with the message, not acted on yet
     reply_to: str = ""
     delay_s: float = 0.0  # not handed out before that time has passed
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        if type(self.body) is not bytes:
+            set_(self, "body", arguments.body(self.body))
+        if self.queues != ():
+            set_(self, "queues", arguments.queues(self.queues))
+        if self.priority is not None:
+            set_(self, "priority", arguments.priority(self.priority))
+        if self.properties != {}:
+            arguments.properties(self.properties)
+        if self.persistent is not None:
+            arguments.flag(self.persistent, "persistent")
+        if self.correlation_id != b"":
+            arguments.identifier(self.correlation_id, "correlation_id")
+        if self.message_id != b"":
+            arguments.identifier(self.message_id, "message_id")
+        if self.expiry_s is not None:
+            arguments.seconds(self.expiry_s, "expiry_s")
+        if self.reply_to != "":
+            arguments.queue(self.reply_to, "reply_to")
+        if self.delay_s != 0.0:
+            arguments.seconds(self.delay_s, "delay_s")
+
+    @property
+    def given_id(self) -> bytes:
+        """The bytes of `message_id`."""
+        return arguments.identifier(self.message_id, "message_id")
 
 
 @dataclass(slots=True)
@@ -113,7 +141,8 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
     if not queues:
         raise BadRequest(reason="a message needs a queue")
     priority = _checked_priority(message)
-    correlation, given = _identifier(message.correlation_id), _identifier(message.message_id)
+    correlation = _identifier(message.correlation_id, "correlation_id")
+    given = _identifier(message.message_id, "message_id")
     now = time.time_ns()
     expiry = now + int(message.expiry_s * NS) if message.expiry_s is not None else 0
     until = -(-(now + int(message.delay_s * NS)) // NS) if message.delay_s > 0 else 0
@@ -150,10 +179,8 @@ def with_defaults(message: Outgoing, priority: int, *, persistent: bool) -> Outg
 
 
 def _checked_priority(message: Outgoing) -> int:
-    return check_priority(_NORMAL if message.priority is None else message.priority)
+    return _NORMAL if message.priority is None else arguments.priority(message.priority)
 
 
-def _identifier(raw: bytes) -> bytes:
-    if len(raw) > len(NO_ID):
-        raise BadRequest(reason=f"an id has at most {len(NO_ID)} bytes")
-    return raw.ljust(len(NO_ID), b"\0")
+def _identifier(said: bytes | str, argument: str) -> bytes:
+    return arguments.identifier(said, argument).ljust(len(NO_ID), b"\0")

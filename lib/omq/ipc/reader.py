@@ -1,15 +1,26 @@
 """Readers: messages handed out by the queue manager, and how the work on each of them ends.
 
-A disposition (done, defer, fail, release) is recorded and travels with the next request for
-messages, so that "done with these and give me more" is one request; `flush` sends what is recorded.
-`move` is sent at once: it is one atomic operation of its own.
+When a settlement (done, defer, fail, release) travels is the reader's `ack`:
+
+    prompt   (default) at once when the last request is 30 ms or longer ago; else it is noted
+             where the manager sees it (ipc.note), and travels with the next request, or when the
+             manager looks, which it does 50 ms after its last answer. If this process dies, what
+             was noted holds, and only what the program had in work has failed
+    batch    with the next request for messages, kept in this process until then. If it dies,
+             everything that it held has failed
+
+`flush` sends what is recorded. `move` is always sent at once: it is one atomic operation.
+
+In work is what the iteration gave last, and what of a list (`next`) the program has looked into
+(body, properties, ids), until it is settled. A program that dies with a list of which it has
+neither looked into nor settled one had all of them in work.
 
 Leaving the reader (the end of its `with`, `close`) sends what is recorded and gives back what is
 still held, to its old place and no attempt counted. Leaving it by an exception does the same, but
 the message that the iteration has in hand, if nothing was said of it, has failed: one attempt, so
 that a message whose handling always raises ends on POISON and not in a circle. KeyboardInterrupt
-and its like are nobody's failure. If the manager is away it is not waited for; when it comes back
-what was handed out counts as a dead reader's.
+and its like are nobody's failure, nor is a manager that stops or is away. One that is away is not
+waited for; when it comes back what was handed out counts as a dead reader's.
 
 A message that comes again after its reader died is flagged `redelivered`: at least once for
 whatever the reader does outside, exactly once for what happens on queues.
@@ -17,84 +28,97 @@ whatever the reader does outside, exactly once for what happens on queues.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from omq.base import limits
 from omq.base.errors import (
-    BadRequest,
     LeaseLost,
     ManagerUnavailable,
     MessageTooLong,
     OmqError,
+    ReaderClosed,
+    ShuttingDown,
     TimedOut,
 )
 from omq.format.message import Part, pack_parts
 from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag, Operation, Settlement
-from omq.ipc.bodies import Bodies
-from omq.ipc.link import Link
+from omq.ipc import arguments
 from omq.ipc.message import Copied, Extent, Message
 from omq.ipc.outgoing import Encoded, Outgoing
+from omq.ipc.settling import Settling
 
 if TYPE_CHECKING:
-    from omq.ipc.client import Connection
+    from omq.ipc.client_wire import Wire
 
-EXTENT_BYTES_MAX = 1 << 20  # payloads read at once
+EXTENT_BYTES_MAX: Final = 1 << 20  # payloads read at once
+PROMPT: Final = "prompt"
+BATCH: Final = "batch"
 _INLINE = int(GivenFlag.INLINE)
 _NEXT = int(Operation.NEXT)
+_NOBODYS_FAULT: Final = (ManagerUnavailable, TimedOut, ShuttingDown)
 
 
-class Reader:
-    """A registered reader of one queue: a context manager and an iterator over messages."""
+class Reader(Settling):
+    """A registered reader of one queue: a context manager and an iterator over messages.
 
-    def __init__(self, connection: Connection, link: Link, queue: str, *, batch: int,
-                 auxiliary: bool) -> None:
-        if not 1 <= batch <= limits.BATCH_MAX:
-            raise BadRequest(reason=f"a batch is 1 to {limits.BATCH_MAX} messages")
-        self._connection = connection
-        self._link = link
+        with connection.reader("ORDERS", batch=10) as reader:
+            for message in reader:
+                work(message.body)
+                message.done()
+
+    `lost` counts settlements that came too late: the manager had taken the message back."""
+
+    def __init__(self, wire: Wire, queue: str, *, batch: int, auxiliary: bool, ack: str) -> None:
+        if ack not in (PROMPT, BATCH):
+            raise arguments.wrong("ack", ack, f"it is {PROMPT!r} or {BATCH!r}")
+        super().__init__(wire.link, wire.link.reader.note if ack == PROMPT else None)
         self.queue = queue
-        self.paths = connection.paths
-        self.batch = batch
+        self.batch = arguments.whole(batch, "batch", 1, limits.BATCH_MAX)
+        self._wire = wire
         self._ended = False  # interrupted: an iteration ends
-        self.lost = 0  # dispositions that came too late: the manager had taken the message back
-        self._held: dict[int, Message] = {}
+        self._closed = False
+        self._ahead: deque[Message] = deque()  # handed out, and not given by the iteration yet
         self._current: Message | None = None  # what the iteration has given last
-        self._records: list[tuple[Settlement, Message, int, bytes]] = []
-        self._sending: list[tuple[Settlement, Message, int, bytes]] = []  # not answered yet
-        link.control({"op": "reader", "queue": queue, "auxiliary": auxiliary})
-        link.reader.queue, link.reader.auxiliary = queue, auxiliary
-        link.reader.messages = self._holding
+        prompt = self._note is not None
+        self._link.control({"op": "reader", "queue": queue, "auxiliary": auxiliary,
+                            "prompt": prompt})
+        held = self._link.reader
+        held.queue, held.auxiliary, held.prompt = queue, auxiliary, prompt
+        held.messages, held.say_again = self._holding, self._say_again
 
-    @property
-    def id_prefix(self) -> str:
-        return self._link.id_prefix
-
-    def _holding(self) -> list[tuple[int, int]]:
-        recorded = [(m.qpool_id, m.lease) for _, m, _, _ in (*self._records, *self._sending)]
-        return [(m.qpool_id, m.lease) for m in self._held.values()] + recorded
+    # taking
 
     def next(self, n: int = 0, timeout_s: float | None = None) -> list[Message]:
         """Up to `n` messages (default: the batch), after sending what is recorded. Waits up to
-        `timeout_s` (None: for ever); an empty list when the time is over or on `interrupt`."""
+        `timeout_s` for messages (None: for ever), and besides for a manager that is away as the
+        connection does; an empty list when the time is over or on `interrupt`."""
+        if n != 0:
+            n = arguments.whole(n, "n", 1, limits.BATCH_MAX)
+        if timeout_s is not None:
+            timeout_s = arguments.seconds(timeout_s, "timeout_s")
         n = n or self.batch
+        ahead = [self._ahead.popleft() for _ in range(min(n, len(self._ahead)))]
+        messages = [each for each in ahead if self._holds(each)] or self._take(n, timeout_s)
+        if messages and self._note is not None:
+            self._list = messages[-1].lease
+            self._note.listed(self._list)
+        return messages
+
+    def _take(self, n: int, timeout_s: float | None) -> list[Message]:
+        if self._closed:
+            raise ReaderClosed(queue=self.queue)
         if self._link.interrupted:
             self._link.interrupted = False
             self._ended = True
             self.flush()
             return []
         wait = -1.0 if timeout_s is None else timeout_s
-        data, count, length = self._take_records()
-        try:
-            answer = self._link.request(
-                _NEXT, data, count=count, length=length, want=n, wait_s=wait,
-                argument=-1 if wait < 0 else int(wait * 1000))
-        finally:
-            self._sending = []
+        answer = self._request(_NEXT, n, wait, -1 if wait < 0 else int(wait * 1000))
         if answer.recovered:  # the settlements were carried out; what was handed out is free again
-            return self.next(n, timeout_s)
-        self.lost += answer.lost
+            return self._take(n, timeout_s)
         return self._rows(answer.count)
 
     def _rows(self, count: int) -> list[Message]:
@@ -104,7 +128,7 @@ class Reader:
             out.append(self._message(GIVEN.unpack_from(reply, REPLY.size), None))
             return out
         extent: Extent | None = None
-        by_files = self._connection.bodies.by_files
+        by_files = self._wire.bodies.by_files
         word = -1
         end = REPLY.size + count * GIVEN.size
         for row in GIVEN.iter_unpack(reply[REPLY.size : end]):
@@ -117,64 +141,46 @@ class Reader:
                 extent.end += length
             else:
                 word = row[6]
-                extent = Extent(self, word, offset, offset + length)
+                extent = Extent(self._wire.bodies, word, offset, offset + length)
             out.append(self._message(row, extent))
         return out
 
     def _message(self, row: tuple[int, ...], extent: Extent | None) -> Message:
         pieces = extent if not row[3] & _INLINE else Copied(
             bytes(self._link.reply[row[14] : row[14] + row[8]]))
-        message = Message(self, row, pieces)
+        message = Message(self, self._wire, row, pieces)
         self._held[message.qpool_id] = message
         return message
 
-    @property
-    def bodies(self) -> Bodies:
-        return self._connection.bodies
+    def __iter__(self) -> Iterator[Message]:
+        note, ahead = self._note, self._ahead
+        while True:
+            while ahead:
+                message = ahead.popleft()
+                if message.qpool_id not in self._held:
+                    continue  # settled before its turn
+                self._current = message
+                if note is not None:
+                    self._work = message
+                    note.current(message.lease)
+                yield message
+            self._current = None
+            batch = self._take(self.batch, None)
+            if not batch and (self._link.interrupted or self._ended):
+                return
+            ahead.extend(batch)
 
-    def record(self, kind: Settlement, message: Message, argument: int = 0, reason: str = ""
-               ) -> None:
-        """Note how the work on a message ended. LeaseLost when it is not held."""
-        if self._held.pop(message.qpool_id, None) is None:
-            raise LeaseLost(qpool_id=message.qpool_id)
-        text = reason.encode()[: limits.REASON_BYTES_MAX] if reason else b""
-        self._records.append((kind, message, argument, text))
-
-    def _take_records(self) -> tuple[bytes, int, int]:
-        records, self._records = self._records, []
-        self._sending = records
-        if not records:
-            return b"", 0, 0
-        at, heads, texts = 0, [], []
-        for kind, message, argument, text in records:
-            heads.append(SETTLE.pack(kind, 0, len(text), message.entry, message.qpool_id,
-                                     message.lease, argument, at, 0))
-            if text:
-                texts.append(text)
-                at += len(text)
-        return b"".join((*heads, *texts)), len(records), at
-
-    def flush(self) -> None:
-        """Send what is recorded; what came too late is counted in `lost`."""
-        data, count, length = self._take_records()
-        if count:
-            try:
-                answer = self._link.request(Operation.SETTLE, data, count=count, length=length)
-            finally:
-                self._sending = []
-            self.lost += answer.lost
-
-    def move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]) -> None:
+    def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]) -> None:
         """See Message.move."""
         if message.qpool_id not in self._held:
             raise LeaseLost(qpool_id=message.qpool_id)
-        numbers = [self._connection.queue_number(name) for name in queues]
+        numbers = [self._wire.queue_number(name) for name in queues]
         parts = pack_parts([Part(number, message.priority) for number in numbers])
-        self._connection.with_bodies(
-            new, (), lambda encoded: self._move(message, len(numbers), parts, encoded))
+        self._wire.with_bodies(
+            new, (), lambda encoded: self._moved(message, len(numbers), parts, encoded))
         self._held.pop(message.qpool_id, None)
 
-    def _move(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded]) -> None:
+    def _moved(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded]) -> None:
         heads, at = [], 0
         for item in encoded:
             heads.append(item.head(at))
@@ -185,33 +191,30 @@ class Reader:
             raise MessageTooLong(size=len(data), queue=self.queue, limit=self._link.room)
         self._link.request(Operation.MOVE, data, count=len(encoded), parts=queues, length=at)
 
-    def holds(self, message: Message) -> bool:
-        """Whether nothing has been said of this message yet."""
-        return self._held.get(message.qpool_id) is message
+    # the end
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
 
     def interrupt(self) -> None:
-        """Callable from a signal handler: the wait under way ends, and the next call of `next`
-        returns at once; an iteration ends."""
+        """Callable from a signal handler and from another thread: the wait under way ends, and the
+        next call of `next` returns at once; an iteration ends."""
         self._link.interrupt()
 
-    def __iter__(self) -> Iterator[Message]:
-        while True:
-            batch = self.next()
-            if not batch and (self._link.interrupted or self._ended):
-                return
-            for message in batch:
-                self._current = message
-                yield message
-            self._current = None
-
     def close(self) -> None:
-        """Send what is recorded and give back what is held."""
+        """Send what is recorded and give back what is held. A closed reader is closed for ever; the
+        connection may make another."""
+        if self._closed:
+            return
         for message in list(self._held.values()):
-            message.release()
+            self._record(Settlement.RELEASE, message, later=True)
         self.flush()
-        self._link.reader.messages = list
-        self._link.reader.queue = ""
         self._link.control({"op": "unread"})
+        self._closed = True
+        held = self._link.reader
+        held.messages, held.queue, held.prompt, held.say_again = list, "", False, _nothing
 
     def __enter__(self) -> Self:
         return self
@@ -222,12 +225,18 @@ class Reader:
             self.close()
             return
         current = self._current
-        if isinstance(error, Exception) and current is not None and self.holds(current):
-            current.fail(f"{type(error).__name__}: {error}")
-        if isinstance(error, ManagerUnavailable | TimedOut):
-            return
+        if (isinstance(error, Exception) and not isinstance(error, _NOBODYS_FAULT)
+                and current is not None and self._holds(current)):
+            self._record(Settlement.FAIL, current, 0, f"{type(error).__name__}: {error}",
+                         later=True)
         try:
-            self.close()
+            if not isinstance(error, ManagerUnavailable | TimedOut):
+                self.close()
         except OmqError as second:
             error.add_note(f"omq: what was said of the messages could not be sent: {second}")
+        finally:
+            self._closed = True  # the connection does not try once more
 
+
+def _nothing() -> None:
+    return None

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import ref
 
-PERIOD_MIN_S: Final = 1.0
+PERIOD_MIN_S: Final = 0.1
 PERIOD_MAX_S: Final = 10.0
 NAME: Final = "omq-watcher"
 

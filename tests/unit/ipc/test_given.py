@@ -57,6 +57,7 @@ def test_a_message_is_handed_out_whether_it_can_be_copied_or_not(
 
 def test_damage_of_a_copy_is_met_when_the_body_is_asked_for() -> None:
     row = (0, 0, 4, int(GivenFlag.INLINE), 7, 8, 0, 0, 7, crc32c(b"payload"), 7, 0, 0, 0, 0)
-    message = Message(cast(Any, None), row, Copied(b"spoiled"))
+    nobody = cast(Any, SimpleNamespace(_looked_into=lambda _message: None))
+    message = Message(nobody, nobody, row, Copied(b"spoiled"))
     with pytest.raises(BodyDamaged, match="7"):
         message.body  # noqa: B018

@@ -39,7 +39,7 @@ from omq.core.index.view import IndexView
 from omq.core.look.stored import Stored, StoredMessages
 from omq.format.message import Descriptor
 from omq.ipc.absence import hung_error
-from omq.ipc.client import Connection, Outgoing
+from omq.ipc.client import Client, Outgoing
 from omq.ipc.operator import Operator, Refusal, Report
 from omq.services.daemon.options import Location
 
@@ -60,7 +60,7 @@ def confirm(location: Location, change: Change, count: int, ask: Ask, *, yes: bo
         raise NotConfirmed(count=count, action=change.text())
 
 
-def connect(location: Location, name: str) -> Connection:
+def connect(location: Location, name: str) -> Client:
     """A connection for an operator: a manager that is gone or hangs is told soon."""
     with IndexView.attach(location.paths) as view:
         if not view.alive:
@@ -140,7 +140,7 @@ def copy(location: Location, command: str, change: Change, rows: Sequence[EntryR
     return report
 
 
-def _put(connection: Connection, goal: str, batch: list[tuple[int, Outgoing]], report: Report
+def _put(connection: Client, goal: str, batch: list[tuple[int, Outgoing]], report: Report
          ) -> None:
     """One batch; if it is refused for what one of its messages is, or for want of room, each half
     by itself."""

@@ -43,7 +43,7 @@ from omq.core.index.view import IndexView
 from omq.format.findings import Finding
 from omq.format.message import id_hash
 from omq.format.old_queue import OldMessage, decode_header, decode_record
-from omq.ipc.client import Connection, Outgoing
+from omq.ipc.client import Client, Outgoing
 from omq.ipc.operator import Operator
 from omq.storage import containers
 from omq.storage.files import read_file, write_new_file
@@ -193,7 +193,7 @@ def _copy(path: Path, old: Old) -> tuple[bytes, int]:
     return data, count
 
 
-def _convert(connection: Connection, source: SpoolPaths, folder: Path, olds: list[Old],
+def _convert(connection: Client, source: SpoolPaths, folder: Path, olds: list[Old],
              log: ConversionLog) -> int:
     """All queues; how many messages were left."""
     queues: dict[str, list[str]] = {}
@@ -220,7 +220,7 @@ def _convert(connection: Connection, source: SpoolPaths, folder: Path, olds: lis
     return left
 
 
-def _queue(connection: Connection, source: SpoolPaths, old: Old, queues: dict[str, list[str]],
+def _queue(connection: Client, source: SpoolPaths, old: Old, queues: dict[str, list[str]],
            log: ConversionLog) -> tuple[list[str], int]:
     lines, failed = [], 0
     for message in old.messages:
@@ -253,7 +253,7 @@ def _line(ref: str, queues: list[str]) -> str:
     return json.dumps({"item_ref": ref, "queues": queues})
 
 
-def _put(connection: Connection, source: SpoolPaths, message: OldMessage, queues: list[str]
+def _put(connection: Client, source: SpoolPaths, message: OldMessage, queues: list[str]
          ) -> None:
     identity = _identity(message.item_ref)
     with IndexView.attach(connection.paths) as view:

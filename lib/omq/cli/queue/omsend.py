@@ -42,6 +42,7 @@ from omq.base.paths import existing_spool
 from omq.base.settings import Settings
 from omq.cli.common import locate, say, seconds, tool_parser
 from omq.cli.queue.mail_submission import submission
+from omq.ipc.client import Client
 
 NAME: Final = "omsend"
 STDIN: Final = "-"
@@ -91,7 +92,7 @@ def _outline(options: argparse.Namespace) -> omq.Outgoing:
     return found
 
 
-def _bodies(options: argparse.Namespace, connection: omq.Connection) -> Iterator[bytes]:
+def _bodies(options: argparse.Namespace, connection: Client) -> Iterator[bytes]:
     """Each read when the one before it is put, and no further than the first queue takes it."""
     queue = str(options.words[0]).partition(",")[0]
     limit = connection.length_max(queue)

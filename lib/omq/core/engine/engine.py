@@ -28,6 +28,7 @@ from omq.core.engine.books import Books
 from omq.core.engine.clients import Clients
 from omq.core.engine.gives import give
 from omq.core.engine.limbo import adopt
+from omq.core.engine.noted import Noted, OldNotes, left
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Core, Party, Poisoned, QueueRules
@@ -64,6 +65,7 @@ class Engine:
         self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
         self.limbo_until = FOREVER
         self.limbo_delay_ns = 0
+        self.old_notes = OldNotes()
         self.poisoned: list[Poisoned] = []
         self.back = TakingBack(core, self.poisoned.append)
         self.clients = Clients(core)
@@ -81,6 +83,11 @@ class Engine:
     def now_ns(self) -> int:
         """Wall clock of this group."""
         return self.core.now_ns
+
+    @property
+    def mono_ns(self) -> int:
+        """The same by the monotonic clock."""
+        return self.core.mono_ns
 
     @property
     def space_left(self) -> bool:
@@ -203,11 +210,10 @@ class Engine:
             if t.e_state[entry] == _ACTIVE and t.e_lease[entry] == lease:
                 holder = self.parties.get(t.e_reader[entry] - 1)
                 self.back.take([Returning(entry, lease, Reason.LEASE, holder)])
-        if self.limbo and self.limbo_until <= now:
-            limbo, self.limbo = self.limbo, {}
-            core.suspects.update(limbo)
-            self.back.take(Returning(entry, lease, Reason.DIED, None, self.limbo_delay_ns)
-                           for entry, lease in limbo.items())
+        if self.limbo_until <= now:
+            limbo, self.limbo, self.limbo_until = self.limbo, {}, FOREVER
+            self.back.take(self.old_notes.judge(core, limbo, self.limbo_delay_ns,
+                                                self.poisoned.append))
         self.back.retry()
         self.statistics.sample(now, core.now_ns)
 
@@ -271,27 +277,24 @@ class Engine:
             self.timeouts.add(0, waiter)
 
     def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object], *,
-               orderly: bool, freed: bool = False) -> int:
+               orderly: bool, freed: bool = False, noted: Noted | None = None) -> int:
         """A client is gone. How many of its messages came back: to their old place if it left in
-        order (or an operator released it: `freed`), else deferred with the attempt counted."""
+        order, was `freed`, or by its note had not begun with them; else a failed attempt."""
         for waiter in waiters:
             if waiter.waiting:
                 self.waiters[waiter.queue].drop(waiter)
         self.parties.pop(party.slot, None)
         if not party.active:
             return 0
-        v, high = self.core.t.v, self.core.t.entries.high
-        entries = np.flatnonzero((v["e_reader"][:high] == party.slot + 1)
-                                 & (v["e_state"][:high] == _ACTIVE)).tolist()
         reason = Reason.OPERATOR if freed else Reason.RETURNED if orderly else Reason.DIED
-        leases = self.core.t.e_lease
-        self.back.take(Returning(entry, leases[entry], reason, party, None, evidence)
-                       for entry in entries)
+        self.back.take(back := left(self.core, party, evidence, None if orderly else noted,
+                                    self.poisoned.append, reason))
         party.active = 0
-        return len(entries)
+        return len(back)
 
     def adopt(self, party: Party, queue: int, held: Sequence[tuple[int, int]],
               given: tuple[int, int]) -> int:
         """A reader has outlived its manager; see core.engine.limbo. How many messages it keeps."""
         self.parties[party.slot] = party
+        self.old_notes.drop(party.token)
         return adopt(self.core, self.limbo, party, queue, held, given, self.poisoned.append)

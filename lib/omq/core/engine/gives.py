@@ -3,9 +3,12 @@
 Order: priority, then sequence (the order of submission); entries that came back take their old
 place through the return lane. The lease of a hand-out is the LSN of its GIVE frame: unique for
 ever, it must come back with the settlement. IDEL is a pseudo-queue: nothing is journaled for it but
-the DELETE; its attempts count until the manager ends. A suspect (core.engine.suspects) is handed
-out alone; being one that came back, it stands in the return lane, which the vector form does not
-know.
+the DELETE; its attempts count until the manager ends.
+
+A suspect (core.engine.suspects) is handed out alone, and so is a message that has failed, so that
+its next death charges nobody else (ADR 0035; not on IDEL and POISON, where nothing follows from
+it). Being ones that came back, they stand in the return lane, also after a restart; the vector form
+does not know it.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from heapq import heappush
 import numpy as np
 
 from omq.base import limits
-from omq.core.engine.state import IDEL, PERSISTENT, PRIORITIES, Core, Party, QueueRules
+from omq.core.engine.state import IDEL, PERSISTENT, POISON, PRIORITIES, Core, Party, QueueRules
 from omq.format.index import EntryState
 from omq.format.journal import FrameType
 
@@ -69,8 +72,11 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
     given: list[int] = []
     for _ in range(want):
         entry = next_ready(core, queue)
+        if entry < 0:
+            break
         suspect = entry in core.suspects
-        if entry < 0 or (suspect and (given or core.suspect_given)):
+        alone = suspect or (t.e_attempts[entry] > 0 and queue > POISON)
+        if (alone and given) or (suspect and core.suspect_given):
             break
         take_ready(core, entry)
         slot = t.e_message[entry]
@@ -95,6 +101,7 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
         if suspect:
             core.suspects.remove(entry)
             core.suspect_given = True
+        if alone:
             break
     _count(core, party, queue, len(given))
     return given

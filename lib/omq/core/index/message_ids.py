@@ -1,4 +1,5 @@
-"""Which message an operator means: a QPoolId in decimal, or a message id of 48 hexadecimal digits.
+"""Which message an operator means: a QPoolId in decimal, or a message id: 48 hexadecimal digits, or
+the text that a submitter gave (digits alone are a QPoolId).
 
 An id that the queue manager made has the QPoolId in it. One that the submitter gave is found by its
 hash in the index, then compared with the descriptor of each message that has this hash.
@@ -30,8 +31,11 @@ def known_qpool(text: str, uuid: bytes) -> int | None:
             return qpool
     elif len(text) == _ID_DIGITS:
         return message_format.qpool_of(parse_message_id(text), uuid) or None
+    else:
+        parse_message_id(text)  # a text that a submitter gave, or BadRequest
+        return None
     raise BadRequest(reason=f"{escape(text, 64)!r} is no QPoolId (a number) and no message id "
-                     "(48 hexadecimal digits)")
+                     "(48 hexadecimal digits or a text)")
 
 
 def find_qpool(text: str, uuid: bytes, view: IndexView, paths: SpoolPaths) -> int | None:

@@ -43,10 +43,10 @@ __all__ = ["EntryRow", "IndexView", "MessageRow", "QueueRow", "ReaderRow"]
 CHUNK_ROWS: Final = 4096
 """Rows copied at a time: bounds the memory of a listing of any length."""
 
-_MESSAGE: Final = (
+MESSAGE_COLUMNS: Final = (
     "m_qpool", "m_file", "m_record", "m_parts", "m_flags", "m_size", "m_time", "m_pid",
     "m_location", "m_offset", "m_length", "m_lsn", "m_crc", "m_expiry", "m_origin")
-_ENTRY: Final = (
+ENTRY_COLUMNS: Final = (
     "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
     "e_until", "e_lease", "e_reader")
 RawEntry = tuple[int, tuple[int, ...], int, tuple[int, ...]]
@@ -186,7 +186,7 @@ class IndexView:
     def messages_where(self, test: Test) -> list[MessageRow]:
         """The messages that `test` picks: it gets a column by its name, and gives a mask."""
         slots = self.copies.slots_where(test)
-        rows = zip(slots.tolist(), self.copies.rows(_MESSAGE, slots), strict=True)
+        rows = zip(slots.tolist(), self.copies.rows(MESSAGE_COLUMNS, slots), strict=True)
         return [self._message(slot, values) for slot, values in rows if values[0]]
 
     def ages(self, queue: int, states: Sequence[EntryState]) -> Vector:
@@ -204,7 +204,8 @@ class IndexView:
         for first in range(0, high, CHUNK_ROWS):
             numbers = np.arange(first, min(first + CHUNK_ROWS, high))
             before = self.copies.rows(("m_qpool",), numbers)
-            rows = zip(numbers.tolist(), self.copies.rows(_MESSAGE, numbers), before, strict=True)
+            found = self.copies.rows(MESSAGE_COLUMNS, numbers)
+            rows = zip(numbers.tolist(), found, before, strict=True)
             yield from (self._message(number, values) for number, values, (qpool,) in rows
                         if values[0] and values[0] == qpool)
 
@@ -221,10 +222,10 @@ class IndexView:
             yield from self._raw_chunk(numbers[some], sequences[some])
 
     def _raw_chunk(self, numbers: Vector, sequences: Vector) -> Iterator[RawEntry]:
-        entries = self.copies.rows(_ENTRY, numbers)
+        entries = self.copies.rows(ENTRY_COLUMNS, numbers)
         slots = np.array(self.copies.rows(("e_message",), numbers), dtype=np.int64)[:, 0]
         inside = slots < self._layout.messages
-        messages = self.copies.rows(_MESSAGE, np.where(inside, slots, 0))
+        messages = self.copies.rows(MESSAGE_COLUMNS, np.where(inside, slots, 0))
         whole = self.copies.same(numbers, sequences)  # read last: see invariant 2
         rows = zip(numbers.tolist(), entries, slots.tolist(), messages, inside.tolist(), whole,
                    strict=True)

@@ -6,9 +6,10 @@ every table, chain and hash bucket is built by numpy; only what is rare is looke
 a second on one core.
 
 Invariants: 1. order: READY entries of a queue and priority are chained by their sequence, which is
-that of their submission; 2. attempts, retries, defer times and holds are those of the pool; 3. a
-message that was handed out when the manager ended is ACTIVE without a reader ("limbo"): its reader
-may come back and finish it, else it counts as dead. What can be read of the pool is loaded.
+that of their submission; those that have failed stand in the return lane; 2. attempts, retries,
+defer times and holds are those of the pool; 3. a message that was handed out when the manager ended
+is ACTIVE without a reader ("limbo"): its reader may come back and finish it, else it counts as
+dead. What can be read of the pool is loaded.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ import numpy as np
 from omq.base.arrays import Vector
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import IndexFull
-from omq.core.engine.state import HAS_ID, IDEL, PRIORITIES, REPLAYED, Core
+from omq.core.engine.state import HAS_ID, IDEL, POISON, PRIORITIES, REPLAYED, Core
 from omq.core.load.pool_columns import COPIED, Loaded, Rows, gather, without_duplicates
 from omq.format import message as message_format
-from omq.format.index import EntryState
+from omq.format.index import Counter, EntryState
 from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
 from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator
@@ -127,7 +128,12 @@ def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
     v["e_submitted"][:count] = parts["submitted"].astype(np.int64) * NS
     v["e_until"][:count] = np.where(deferred, until * NS, 0)
     v["e_lease"][:count] = np.where(active, until, 0)
-    _chain(core, parts["queue"].astype(np.int64) * PRIORITIES + priority, state == EntryState.READY)
+    ready = state == EntryState.READY
+    failed = ready & (parts["attempts"] > 0) & (parts["queue"] > POISON)
+    _chain(core, parts["queue"].astype(np.int64) * PRIORITIES + priority, ready & ~failed)
+    for e in np.flatnonzero(failed).tolist():  # handed out alone: core.engine.gives
+        core.lanes.setdefault(t.e_queue[e], []).append((-t.e_priority[e], t.e_sequence[e], e))
+        t.counters[Counter.RETURNED] += 1
     _siblings(core, parts["row"])
     messages, high = len(rows.messages["qpool"]), t.layout.queues
     v["m_parts"][:messages] = np.bincount(parts["row"], minlength=messages)

@@ -2,6 +2,7 @@
 
     register  a new client, or one that lost its manager: its token, channel, and what became of its
               request under way          open    number of a queue
+    name      name of a queue number
     reader    register as a reader      unread  no longer one      cancel  end the wait for messages
     bye       good-bye                  checkpoint  pool.writer took one
     locate, fetch, container, contain, discard    bodies: see body_plane
@@ -33,6 +34,7 @@ from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
 from omq.base.rated_log import RatedLog
 from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
+from omq.core.engine.noted import read as read_note
 from omq.format.index import Counter
 from omq.format.wire import REQUEST_MARK, is_of, payload_bytes
 from omq.ipc.serving.body_plane import BodyPlane
@@ -64,7 +66,7 @@ class ControlPlane:
         self.renumber()
         self.bodies = BodyPlane(server, doorkeeper, self._number, self._refuse)
         self._operations: dict[str, Callable[[Session, Question], Question]] = {
-            "open": self._open, "reader": self._reader, "unread": self._unread,
+            "open": self._open, "name": self._name, "reader": self._reader, "unread": self._unread,
             "cancel": self._cancel, "bye": self._bye, "checkpoint": self._checkpoint,
             "status": self._status, **self.bodies.operations}
         self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free)
@@ -200,12 +202,20 @@ class ControlPlane:
         return {"queue": number, "max_length": rules.max_length, "max_depth": rules.max_depth,
                 "priority": rules.priority, "persistent": rules.persistent}
 
+    def _name(self, session: Session, question: Question) -> Question:
+        number = int(question["queue"])
+        rules = self._engine.rules.get(number)
+        if rules is None:
+            raise UnknownQueue(queue=f"number {number}")
+        return {"name": rules.name}
+
     def _reader(self, session: Session, question: Question) -> Question:
         number = self._number(str(question["queue"]))
         self._sessions.check(session, "get", number)
         if session.queue and session.queue != number:
             raise BadRequest(reason="one reader a connection; it reads another queue already")
         session.queue, session.auxiliary = number, bool(question.get("auxiliary"))
+        session.prompt = bool(question.get("prompt"))
         self._engine.clients.reads(session.party, session.name, number,
                                    auxiliary=session.auxiliary)
         return {"queue": number}
@@ -247,8 +257,9 @@ class ControlPlane:
         self.bodies.large.forget(session)
         waiters = [session.waiter] if session.waiter is not None else []
         evidence: dict[str, object] = {"reader": session.name}
+        noted = read_note(session.note) if session.prompt else None
         returned = self._engine.forget(session.party, waiters, evidence, orderly=not died,
-                                       freed=freed)
+                                       freed=freed, noted=noted)
         self._engine.clients.gone(session.party, session.name, session.queue)
         self._sessions.remove(session)
         self._engine.clients.count(len(self._sessions.by_id), self._sessions.rows_high)

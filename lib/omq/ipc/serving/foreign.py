@@ -17,7 +17,7 @@ from omq.base.errors import BadRequest
 from omq.core.engine.state import Party
 from omq.format.findings import Finding
 from omq.format.journal import FRAME
-from omq.format.message import decode, decode_properties, id_hash
+from omq.format.message import PART, Part, decode, decode_properties, id_hash
 from omq.format.wire import PutFlag
 
 _NAMES = ("flags", "size", "crc", "correlation", "lease", "argument", "parts", "length", "offset")
@@ -69,3 +69,10 @@ def _check(payload: bytes, parts: int, said: tuple[int, int, int, int, int], key
         raise BadRequest(reason="the message is not what the request says about it")
     if crc32c(payload) != crc:
         raise BadRequest(reason="the message does not have the checksum that it came with")
+
+
+def read_parts(area: bytes | memoryview, at: int, count: int) -> list[Part]:
+    """Queue parts of a request. BadRequest."""
+    if at + count * PART.size > len(area):
+        raise BadRequest(reason="queue parts do not fit the request")
+    return [Part(*PART.unpack_from(area, at + i * PART.size)) for i in range(count)]

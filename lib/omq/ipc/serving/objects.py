@@ -37,6 +37,7 @@ KEY_MAX = 2**31 - 1
 MADE, STRUCK = "made", "struck"
 Kind = Literal["shm", "sem", "msg"]
 T = TypeVar("T")
+Keep = Callable[[sysv_ipc.SharedMemory], bool]
 _OPEN: dict[str, Callable[[int], Any]] = {
     "shm": sysv_ipc.SharedMemory, "sem": sysv_ipc.Semaphore, "msg": sysv_ipc.MessageQueue}
 
@@ -109,8 +110,9 @@ class ObjectList:
             side_files.replace(self._path, lines)
             self._bytes = len(lines)
 
-    def clear_left_overs(self, owner: int) -> int:
-        """Remove what a dead manager of this spool left; how many objects."""
+    def clear_left_overs(self, owner: int, keep: Keep = lambda _segment: False) -> int:
+        """Remove what a dead manager of this spool left; how many objects. `keep`: whether to stay
+        attached to a segment."""
         try:
             # Not synced: after a power cut there may be anything in it.
             lines = self._path.read_bytes().decode("ascii", "replace").splitlines()
@@ -128,7 +130,7 @@ class ObjectList:
                 made[what] = None
             else:
                 made.pop(what, None)
-        removed = sum(_remove(kind, key, owner) for kind, key in made)
+        removed = sum(_remove(kind, key, owner, keep) for kind, key in made)
         side_files.remove(self._path)
         return removed
 
@@ -137,7 +139,8 @@ def _line(word: str, kind: str, key: int) -> str:
     return f"{clock.boot_id().hex()} {word} {kind} {key}\n"
 
 
-def _remove(kind: str, key: int, owner: int) -> bool:
+def _remove(kind: str, key: int, owner: int, keep: Keep) -> bool:
+    kept = False
     try:
         thing = _OPEN[kind](key)
     except (*GONE, OSError, ValueError):
@@ -145,12 +148,13 @@ def _remove(kind: str, key: int, owner: int) -> bool:
     try:
         if thing.cuid != owner:
             return False
+        kept = kind == "shm" and keep(thing)
         thing.remove()
         return True
     except GONE:
         return False
     finally:
-        if kind == "shm":
+        if kind == "shm" and not kept:
             thing.detach()
 
 

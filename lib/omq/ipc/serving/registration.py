@@ -20,7 +20,7 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.state import Party
 from omq.format.message import ID_PREFIX
 from omq.format.poolctrl import Answered
-from omq.format.wire import VERSION
+from omq.format.wire import NOTE_BYTES, VERSION
 from omq.ipc.serving.doorkeeper import Doorkeeper
 from omq.ipc.serving.doors import Door
 from omq.ipc.serving.objects import ObjectList, make_channel
@@ -92,7 +92,7 @@ class Registrar:
         row = self._sessions.claim_row()
         try:
             self._doors.watch(door, peer.pid)
-            channel = make_channel(self._listed, self._channel_bytes, peer.uid)
+            channel = make_channel(self._listed, self._channel_bytes + NOTE_BYTES, peer.uid)
         except ProcessLookupError as error:
             self._sessions.return_row(row)
             raise NotRegistered from error
@@ -103,11 +103,11 @@ class Registrar:
             self._sessions.return_row(row)
             raise
         self._doors.registered(door)
-        reply, request = split_channel(channel.view)
+        reply, request, note = split_channel(channel.view)
         party = Party(self._sessions.next_id(), row, peer.pid, peer.uid,
                       int.from_bytes(token[:8], "little"),
                       owns=peer.uid in (self._owner, os.geteuid()))
-        session = Session(party, token, name, peer.gids, door, channel, reply, request,
+        session = Session(party, token, name, peer.gids, door, channel, reply, request, note,
                           party.owns or peer.uid == 0, self._epoch)
         self._sessions.add(session)
         clients = self._engine.clients

@@ -21,7 +21,7 @@ from omq.core.engine.settle import Verdict
 from omq.core.engine.state import CONTAINER, IDEL, POISON
 from omq.core.engine.waiting import Waiter
 from omq.format.journal import FRAME
-from omq.format.message import DESCRIPTOR, PART, Part
+from omq.format.message import DESCRIPTOR, PART
 from omq.format.wire import (
     GIVEN,
     REPLY,
@@ -32,9 +32,10 @@ from omq.format.wire import (
     Operation,
     PutFlag,
 )
-from omq.ipc.serving.foreign import taken, taken_batch
+from omq.ipc.serving.foreign import read_parts, taken, taken_batch
 from omq.ipc.serving.given import write_given
 from omq.ipc.serving.large_bodies import named
+from omq.ipc.serving.notes import Looks
 from omq.ipc.serving.recent import RecentRequests
 from omq.ipc.serving.sessions import Session, Sessions
 from omq.storage.payloads import PayloadReader
@@ -75,6 +76,7 @@ class RequestServer:
         self._batch_max = batch_max
         self.bodies, self._epoch, self._relocate = bodies, epoch, relocate
         self.recent = RecentRequests()
+        self.looks = Looks(engine)
         # Replies that wait for the commit: session, request, count, QPoolId.
         self._ok: list[tuple[Session, int, int, int]] = []
         self._refused: list[tuple[Session, int, OmqError]] = []
@@ -118,7 +120,7 @@ class RequestServer:
     # operations
 
     def may_put(self, session: Session, queue: int) -> None:
-        if self.stopping:
+        if self.stopping and not session.party.active:  # who holds a message may finish with it
             raise ShuttingDown
         if queue not in self.engine.rules or queue in (IDEL, POISON):
             raise BadRequest(reason=f"queue {queue} takes no messages from clients")
@@ -139,7 +141,7 @@ class RequestServer:
         self._ok.append((session, r.sequence, 1, qpool))
 
     def _check_parts(self, session: Session, payload: bytes | memoryview, count: int) -> None:
-        for part in _read_parts(payload, DESCRIPTOR.size, count):
+        for part in read_parts(payload, DESCRIPTOR.size, count):
             self.may_put(session, part.queue)
 
     def _put_many(self, session: Session, r: Request) -> None:
@@ -157,14 +159,15 @@ class RequestServer:
     def _settle(self, session: Session, r: Request) -> None:
         self._settle_batch(session, r)
         self._ok.append((session, r.sequence, r.count, 0))
+        self.looks.after(session)
 
     def _settle_batch(self, session: Session, r: Request) -> None:
         if r.count * SETTLE.size + r.length > len(session.request):
             raise BadRequest(reason=f"{r.count} settlements do not fit")
         if done_many(self.engine, session.party, session.request, r.count, r.sequence):
             return
-        session.lost = self.engine.settle(session.party, self._verdicts(session.request, r),
-                                          r.sequence)
+        verdicts = self.looks.without(session, self._verdicts(session.request, r))
+        session.lost = self.engine.settle(session.party, verdicts, r.sequence)
 
     @staticmethod
     def _verdicts(area: memoryview, r: Request) -> list[Verdict]:
@@ -201,7 +204,7 @@ class RequestServer:
         if frames + r.length > len(area):
             raise BadRequest(reason="the disposition does not fit the request")
         kind, _, _, entry, qpool, lease, argument, _, _ = SETTLE.unpack_from(area, 0)
-        queues = _read_parts(area, SETTLE.size, r.parts)
+        queues = read_parts(area, SETTLE.size, r.parts)
         for part in queues:
             self.may_put(session, part.queue)
         payloads = area[frames : frames + r.length]
@@ -253,8 +256,10 @@ class RequestServer:
     def dispatch(self) -> None:
         """Messages to waiting readers; empty answers to those whose time is over."""
         self.recent.under_way = b""
+        self.looks.look()
         self.engine.tick()
-        self._given += [*self.engine.dispatch(), *((waiter, []) for waiter in self.engine.expire())]
+        given = [] if self.stopping else self.engine.dispatch()  # who waits has the next manager's
+        self._given += [*given, *((waiter, []) for waiter in self.engine.expire())]
 
     def release(self) -> None:
         """After the commit: all replies of the group are written, then all are announced. The
@@ -276,6 +281,7 @@ class RequestServer:
             session_of = self.sessions.by_id.get(waiter.party.client)
             if session_of is not None:
                 session_of.waiter = None
+                self.looks.after(session_of)
                 engine.clients.answered(waiter.party)
                 write_given(engine.index, session_of, waiter.sequence, entries, self.bodies, lsn)
                 answered.append(session_of)
@@ -286,9 +292,3 @@ class RequestServer:
         self._refused.clear()
         self._given.clear()
         self.sessions.close_gone()
-
-
-def _read_parts(area: bytes | memoryview, at: int, count: int) -> list[Part]:
-    if at + count * PART.size > len(area):
-        raise BadRequest(reason="queue parts do not fit the request")
-    return [Part(*PART.unpack_from(area, at + i * PART.size)) for i in range(count)]

@@ -51,11 +51,15 @@ class Session:
     channel: ServerChannel
     reply: memoryview
     request: memoryview
+    note: memoryview
     trusted: bool  # may read the spool's files itself: the owner and root
     epoch: int = 0  # of this manager
     sequence: int = 0  # last request taken
     queue: int = 0  # read by this client, 0 = none
     auxiliary: bool = False
+    prompt: bool = False  # it keeps a note (ipc.serving.notes)
+    look_ns: int = 0  # when the manager looks at it, 0 = it does not
+    noted: set[tuple[int, int]] = field(default_factory=set)  # carried out by a look
     waiter: Waiter | None = None
     rights: dict[tuple[str, int], bool] = field(default_factory=dict)
     last: tuple[int, int, int, int] = (0, 0, 0, 0)  # carried out: sequence, count, QPoolId, LSN
@@ -170,6 +174,7 @@ class Sessions:
             self._rows.append(session.party.slot)
             session.reply.release()
             session.request.release()
+            session.note.release()
             session.channel.close()
         self._gone.clear()
 
@@ -220,10 +225,10 @@ def new_token(old: bytes | None) -> bytes:
             return token
 
 
-def split_channel(view: memoryview) -> tuple[memoryview, memoryview]:
-    """(reply half, request half)."""
-    reply, request = halves(len(view))
-    return view[reply:request], view[request:]
+def split_channel(view: memoryview) -> tuple[memoryview, memoryview, memoryview]:
+    """(reply half, request half, note)."""
+    reply, request, note = halves(len(view))
+    return view[reply:request], view[request:note], view[note:]
 
 
 def say(door: Door, answer: dict[str, Any], descriptor: int = -1) -> None:

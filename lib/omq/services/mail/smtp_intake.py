@@ -61,7 +61,7 @@ class Stored:
 
 
 class Connection(Protocol):
-    """What is used of omq.Connection."""
+    """What is used of Client."""
 
     def put_many(self, queue: str, messages: Sequence[Outgoing]) -> list[str]: ...
     def close(self) -> None: ...

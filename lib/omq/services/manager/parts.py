@@ -39,6 +39,7 @@ from omq.format.journal import FrameFlag
 from omq.ipc.serving.admission import Admission, Limits
 from omq.ipc.serving.control_plane import ControlPlane
 from omq.ipc.serving.doorkeeper import Doorkeeper
+from omq.ipc.serving.notes import LeftNote, left_note, notes_of
 from omq.ipc.serving.objects import ObjectList, make_requests
 from omq.ipc.serving.registration import Registrar
 from omq.ipc.serving.requests import Requests
@@ -88,6 +89,7 @@ class Parts:
             self.control.end(session, died=False)
         said = engine.books.stop()
         self.control.bodies.stop()
+        engine.old_notes.close()
         engine.commit(sync=True)
         self.sessions.close_gone()
         self.writer.close()
@@ -113,7 +115,8 @@ def build(context: DaemonContext) -> Parts:
     lock = spool.lock(paths.manager_lock, "queue.manager")
     restrict_access(paths, context.log)
     listed = ObjectList(paths)
-    if left := _clear_dead_manager(paths, listed):
+    old_notes: list[LeftNote] = []
+    if left := _clear_dead_manager(paths, listed, old_notes):
         context.log.event(events.LEFT_OVERS, WARNING, objects=left)
     progress = StartProgress(context.notifier, settings.start_timeout_s)
     progress.step("waiting for the message pool")
@@ -135,6 +138,7 @@ def build(context: DaemonContext) -> Parts:
     _define(engine, core, rules_from(queues, known, settings))
     _list_queues(paths, core)
     engine.limbo = loaded.limbo
+    engine.old_notes.by_token = notes_of(old_notes, recovered.clients)
     engine.limbo_until = core.mono_ns + settings.reconnect_grace_s * clock.NS_PER_S
     report(context, recovered, loaded, engine.books)
     parts = _wire(context, engine, core, writer, memory, authority, listed, recovered, lock,
@@ -143,14 +147,20 @@ def build(context: DaemonContext) -> Parts:
     return parts
 
 
-def _clear_dead_manager(paths: SpoolPaths, listed: ObjectList) -> int:
-    """Segment and IPC objects of a manager that was killed."""
+def _clear_dead_manager(paths: SpoolPaths, listed: ObjectList, notes: list[LeftNote]) -> int:
+    """Segment and IPC objects of a manager that was killed; `notes` gets those of its readers."""
     removed = 0
     ids = segment.read_ids(paths)
     if ids is not None and ids.boot == clock.boot_id().hex():
         removed += segment.remove(ids.segment, os.geteuid())
     side_files.remove(paths.ids)
-    return removed + listed.clear_left_overs(os.geteuid())
+
+    def keep(memory: sysv_ipc.SharedMemory) -> bool:
+        note = left_note(memory)
+        notes.extend([note] if note else [])
+        return note is not None
+
+    return removed + listed.clear_left_overs(os.geteuid(), keep)
 
 
 def _wait_for_pool(context: DaemonContext) -> File:

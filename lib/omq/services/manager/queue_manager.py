@@ -76,7 +76,7 @@ class QueueManager:
     def _group(self) -> None:
         parts = self._parts
         engine, server = parts.engine, parts.server
-        deadline = engine.next_deadline()
+        deadline = min(engine.next_deadline(), server.looks.due)
         if self._watchdog_due:
             deadline = min(deadline, self._watchdog_due)
         if self._draining_until:
@@ -200,7 +200,7 @@ class QueueManager:
         self._parts.server.stopping = True
         self._draining_until = now + self._context.settings.drain_timeout_s * clock.NS_PER_S
         for session in self._parts.sessions.by_id.values():
-            if session.waiter is not None:
+            if session.waiter is not None and session.party.active:
                 self._parts.engine.cancel(session.waiter)
 
     def _finished(self) -> bool:

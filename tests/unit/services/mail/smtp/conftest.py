@@ -91,7 +91,8 @@ class Manager:
             assert each.persistent, "mail is acknowledged when it is durable"
             assert each.priority is not None
             self.puts.append((queue, each.body, each.priority, dict(each.properties)))
-        return [each.message_id.hex() for each in messages]
+        ids = [each.message_id for each in messages]
+        return [each.hex() if isinstance(each, bytes) else each for each in ids]
 
 
 class Connection:

@@ -1,0 +1,149 @@
+"""Browsing: messages on a queue, looked at without touching them.
+
+The rows come from the index in shared memory, in pieces, so that a queue of any length costs no
+memory; what only the payload knows (ids, properties, body) is read when it is asked for.
+
+Errors: NotOperator, UnknownQueue; BodyUnavailable, BodyDamaged of what is asked for: a message that
+was finished meanwhile may have no payload any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from omq.base.errors import BodyUnavailable
+from omq.core.index.rows import EntryRow, MessageRow
+from omq.core.index.view import ENTRY_COLUMNS, MESSAGE_COLUMNS, IndexView, RawEntry
+from omq.format.index import EntryState
+from omq.format.pool import RecordFlag
+from omq.ipc.payload_facts import PayloadFacts
+
+if TYPE_CHECKING:
+    from omq.ipc.client_wire import Wire
+
+_STATE: Final = ENTRY_COLUMNS.index("e_state")
+_PRIORITY: Final = ENTRY_COLUMNS.index("e_priority")
+_ATTEMPTS: Final = ENTRY_COLUMNS.index("e_attempts")
+_DEFERS: Final = ENTRY_COLUMNS.index("e_retries")
+_SUBMITTED: Final = ENTRY_COLUMNS.index("e_submitted")
+_UNTIL: Final = ENTRY_COLUMNS.index("e_until")
+_QPOOL, _FLAGS = MESSAGE_COLUMNS.index("m_qpool"), MESSAGE_COLUMNS.index("m_flags")
+_SIZE, _CRC = MESSAGE_COLUMNS.index("m_size"), MESSAGE_COLUMNS.index("m_crc")
+_WORD, _OFFSET = MESSAGE_COLUMNS.index("m_location"), MESSAGE_COLUMNS.index("m_offset")
+_LENGTH: Final = MESSAGE_COLUMNS.index("m_length")
+
+
+class Browsed(PayloadFacts):
+    """A message on a queue as it was when it was looked at. `qpool_id`, `size`: as in Message."""
+
+    __slots__ = ("_entry", "_names", "_row", "_view")
+
+    def __init__(self, wire: Wire, view: IndexView, names: list[str], row: RawEntry) -> None:
+        entry, message = row[1], row[3]
+        self._wire, self._view, self._names, self._row = wire, view, names, row
+        self._entry = entry
+        self.qpool_id, self._flags = message[_QPOOL], message[_FLAGS]
+        self.size, self._crc = message[_SIZE], message[_CRC]
+        self._raw = None
+        self._bounds = (0, 0)
+
+    def __repr__(self) -> str:
+        return f"<Browsed {self.qpool_id} on {self.queue}, {self.state.name}>"
+
+    @property
+    def row(self) -> EntryRow:
+        """All that the index says of it, for tools."""
+        row = self._view.entry_of(self._row, self._names)
+        if self._view.header is None:  # closed: so is what it has opened for this
+            self._view.close()
+        return row
+
+    @property
+    def message(self) -> MessageRow:
+        """The part of `row` about the message, whatever queue it is on."""
+        return self.row.message
+
+    @property
+    def queue(self) -> str:
+        """The queue that was browsed."""
+        return self._names[self._entry[0]]
+
+    @property
+    def state(self) -> EntryState:
+        """READY, ACTIVE (in a reader's hands), DEFERRED or HELD."""
+        return EntryState(self._entry[_STATE])
+
+    @property
+    def priority(self) -> int:
+        """0 to 9 on this queue."""
+        return self._entry[_PRIORITY]
+
+    @property
+    def attempts(self) -> int:
+        """Hand-outs that failed; one under way is not counted."""
+        attempts = self._entry[_ATTEMPTS]
+        return attempts - (attempts > 0 and self._entry[_STATE] == EntryState.ACTIVE)
+
+    @property
+    def defers(self) -> int:
+        """How often a reader deferred it."""
+        return self._entry[_DEFERS]
+
+    @property
+    def put_time_ns(self) -> int:
+        """When it came on this queue, wall clock."""
+        return self._entry[_SUBMITTED]
+
+    @property
+    def due_ns(self) -> int:
+        """When it is handed out again, wall clock; 0 unless it is DEFERRED."""
+        return self._entry[_UNTIL] if self.state is EntryState.DEFERRED else 0
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it survives a restart of the manager."""
+        return bool(self._flags & RecordFlag.PERSISTENT)
+
+    @property
+    def message_id(self) -> str:
+        """As `put` returned it; read from the payload only if the submitter gave it."""
+        if self._flags & RecordFlag.HAS_ID:
+            return super().message_id
+        return self._wire.link.id_prefix + f"{self.qpool_id:016x}"
+
+    def _place(self) -> tuple[int, int, int]:
+        message = self._row[3]
+        return message[_WORD], message[_OFFSET], message[_LENGTH]
+
+    def _read(self) -> bytes:
+        word, offset, length = self._place()
+        bodies = self._wire.bodies
+        if not bodies.by_files:
+            return bodies.fetch(self.qpool_id)[0]
+        try:
+            return bodies.files.read(word, offset, length, self.qpool_id)
+        except BodyUnavailable:  # it has moved, or is gone
+            return bodies.fetch(self.qpool_id)[0]
+
+    def _where(self) -> str:
+        return self._view.item_ref(*self._place(), 0)
+
+
+def browse(wire: Wire, queue: str, limit: int) -> Iterator[Browsed]:
+    """See Connection.browse. NotOperator and UnknownQueue at once, not at the first row."""
+    view = IndexView.attach(wire.paths)
+    try:
+        names = view.queue_names()
+        rows = view.raw_entries(queue, limit)
+    except BaseException:
+        view.close()
+        raise
+    return _rows(wire, view, names, rows)
+
+
+def _rows(wire: Wire, view: IndexView, names: list[str], rows: Iterator[RawEntry]
+          ) -> Iterator[Browsed]:
+    with view:
+        for row in rows:
+            yield Browsed(wire, view, names, row)

@@ -1,0 +1,153 @@
+"""What a connection is made of: its link, what it knows of queues, its bodies, and messages as the
+wire carries them. Tools and the other modules of the client use it; programs use omq.Connection.
+
+Errors: those of the link; UnknownQueue, MessageTooLong, ContainerUnknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from omq.base import names
+from omq.base.checksum import crc32c
+from omq.base.errors import ContainerUnknown, MessageTooLong, OmqError
+from omq.base.paths import SpoolPaths
+from omq.format.wire import Operation, PutFlag
+from omq.ipc.absence import Waiting
+from omq.ipc.bodies import Bodies
+from omq.ipc.exchange import Answer
+from omq.ipc.link import Link
+from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing, plain_payload, with_defaults
+from omq.ipc.queue_facts import QueueFacts
+
+_RESTARTS_MAX: Final = 3  # of the manager between a large body and its put
+T = TypeVar("T")
+_PUT, _PERSISTENT = int(Operation.PUT), int(PutFlag.PERSISTENT)
+
+
+class Wire:
+    """See the module. Of one connection."""
+
+    def __init__(self, paths: SpoolPaths, name: str, timeout_s: float,
+                 waiting: Waiting | None = None) -> None:
+        self.paths = paths
+        self.name = name
+        self.link = Link(paths, name, timeout_s, waiting)
+        self.queues: dict[str, QueueFacts] = {}
+        self._names: dict[int, str] = {}
+        self.bodies = Bodies(paths, self.link)
+
+    # queues
+
+    def facts(self, queue: str) -> QueueFacts:
+        """Asked once a connection, with the defaults of queues.conf. UnknownQueue."""
+        known = self.queues.get(queue)
+        if known is None:
+            names.check_queue_name(queue)
+            facts = self.link.control({"op": "open", "queue": queue})
+            known = self.queues[queue] = QueueFacts(
+                int(facts["queue"]), int(facts["priority"]), bool(facts["persistent"]),
+                int(facts["max_length"]))
+        return known
+
+    def queue_number(self, queue: str) -> int:
+        """UnknownQueue."""
+        return self.facts(queue).number
+
+    def queue_name(self, number: int) -> str:
+        """The name of a queue by its number, asked once a connection; UnknownQueue."""
+        known = self._names.get(number)
+        if known is None:
+            known = str(self.link.control({"op": "name", "queue": number})["name"])
+            self._names[number] = known
+        return known
+
+    # putting
+
+    def put_plain(self, queue: str, body: bytes, priority: int | None, *, persistent: bool | None
+                  ) -> str:
+        """A message that has nothing but a body, by the shortest way; its id."""
+        facts = self.queues.get(queue) or self.facts(queue)
+        link = self.link
+        payload = plain_payload(body)
+        if len(payload) > link.room:
+            raise MessageTooLong(size=len(body), queue=queue, limit=link.room)
+        if persistent is None:
+            persistent = facts.persistent
+        answer = link.request(
+            _PUT, payload, facts.priority if priority is None else names.check_priority(priority),
+            _PERSISTENT if persistent else 0, facts.number, 1, len(payload), len(body),
+            crc32c(payload))
+        return link.id_prefix + f"{answer.qpool:016x}"
+
+    def put_one(self, encoded: Encoded, queue: str) -> Answer:
+        """Any message."""
+        if len(encoded.payload) > self.link.room:
+            raise MessageTooLong(size=encoded.size, queue=queue, limit=self.link.room)
+        return self.link.request(
+            Operation.PUT, encoded.payload, priority=encoded.priority, flags=encoded.flags,
+            queue=encoded.queue, count=1, length=len(encoded.payload), size=encoded.size,
+            crc=encoded.crc, correlation=encoded.correlation, want=encoded.key,
+            parts=encoded.parts, expiry=encoded.expiry)
+
+    def put_batch(self, queue: int, rows: list[Encoded], messages: Sequence[Outgoing | bytes]
+                  ) -> list[str]:
+        """`rows` are `messages` encoded, on one queue; their ids."""
+        if not rows:
+            return []
+        heads = [row.head() for row in rows]
+        payloads = [row.payload for row in rows]
+        try:
+            answer = self.link.request(
+                Operation.PUT_MANY, b"".join([*heads, *payloads]), queue=queue, count=len(rows),
+                length=sum(map(len, payloads)))
+        except OmqError as error:
+            self.bodies.refused(error, *rows)
+            raise
+        first = answer.qpool
+        return [self.id_text(first + i, message) for i, message in enumerate(messages)]
+
+    def with_bodies(self, messages: Sequence[Outgoing], queues: Sequence[str],
+                    request: Callable[[list[Encoded]], T]) -> T:
+        """Encode, ask, and tidy up what a refusal leaves. A manager that was started in between
+        does not know its predecessor's containers (ContainerUnknown): then all of it again."""
+        for left in reversed(range(_RESTARTS_MAX)):
+            encoded: list[Encoded] = []
+            try:
+                for message in messages:
+                    encoded.append(self.encode(message, queues))
+                return request(encoded)
+            except OmqError as error:
+                self.bodies.refused(error, *encoded)
+                if not left or not isinstance(error, ContainerUnknown):
+                    raise
+        raise AssertionError("the last round returns or raises")
+
+    def encode(self, message: Outgoing, queues: Sequence[str] = ()) -> Encoded:
+        """A message as the wire carries it, for `queues` unless it names its own."""
+        listed = message.queues or tuple(queues)
+        numbers = [self.queue_number(name) for name in listed]
+        reply_to = self.queue_number(message.reply_to) if message.reply_to else 0
+        if listed and (message.priority is None or message.persistent is None):
+            first = self.queues[listed[0]]
+            message = with_defaults(message, first.priority, persistent=first.persistent)
+        return encode_outgoing(message, numbers, reply_to, self.paths, self.link.threshold,
+                               self.name, lambda body: self.bodies.contain(listed[0], body))
+
+    def id_text(self, qpool: int, message: Outgoing | bytes) -> str:
+        """The id of a message that was put."""
+        if isinstance(message, Outgoing) and message.message_id:
+            return names.message_id_text(message.given_id.ljust(24, b"\0"))
+        return self.link.id_prefix + f"{qpool:016x}"
+
+    # for tools
+
+    def control(self, question: dict[str, Any]) -> dict[str, Any]:
+        """One question over the control connection; the answer."""
+        return self.link.control(question)
+
+    def close(self) -> None:
+        """Say good-bye."""
+        self.link.close()
+        self.bodies.close()

@@ -1,0 +1,99 @@
+"""A reader's note: what its program has in work, and how it ended the work on messages before a
+request carries that to the manager. It lies in the reader's channel; the manager reads it when the
+reader has died, and looks at it when the reader is silent (ADR 0035).
+
+In the middle of a kill -9: a row counts from when `count` names it, which is one store behind the
+row; `current` is one store. So a note is always what the program had said up to some instruction.
+Without a channel (the manager is away) nothing is noted; it is said again in the next
+channel.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from omq.format.wire import (
+    IN_WORK,
+    NOTE,
+    NOTE_MAGIC,
+    NOTE_ROWS,
+    NOTE_TEXT_AT,
+    NOTE_TEXT_BYTES,
+    SETTLE,
+)
+
+_MAGIC: Final = NOTE.offset("magic") // 8
+_CURRENT: Final = NOTE.offset("current") // 8
+_LISTED: Final = NOTE.offset("listed") // 8
+_TOKEN: Final = NOTE.offset("token") // 8
+_COUNT: Final = NOTE.offset("count") // 4
+_TEXT: Final = NOTE.offset("text") // 4
+_ROWS_AT: Final = NOTE.size
+_ROW: Final = SETTLE.size
+
+
+class Note:
+    """See the module. Of one reader; it goes from channel to channel."""
+
+    __slots__ = ("_area", "_ints", "_longs", "_rows", "_text")
+
+    def __init__(self) -> None:
+        self._area: memoryview | None = None
+        self._longs = self._ints = memoryview(b"")
+        self._rows = self._text = 0
+
+    def attach(self, area: memoryview, token: int) -> None:
+        """The note of a new channel, empty. `token`: the name half of the client's."""
+        head = area[: NOTE.size]
+        self._area, self._longs, self._ints = area, head.cast("Q"), head.cast("I")
+        head.release()
+        self._rows = self._text = 0
+        self._longs[_TOKEN] = token
+        self._longs[_MAGIC] = NOTE_MAGIC
+
+    def detach(self) -> None:
+        """Before the channel goes."""
+        if self._area is not None:
+            self._longs.release()
+            self._ints.release()
+            self._area.release()
+            self._area = None
+
+    def current(self, lease: int) -> None:
+        """The message of this lease is in work now (0: none)."""
+        if self._area is not None:
+            self._longs[_CURRENT] = lease
+
+    def listed(self, lease: int) -> None:
+        """The program got a list; this is its highest lease. 0: it works on them one by one."""
+        if self._area is not None:
+            self._longs[_LISTED] = lease
+
+    def settled(self, row: bytes, text: bytes = b"") -> bool:
+        """A settlement, as the request will say it; its reason is at `text` so far. False: the note
+        is full, so the request must go now."""
+        area = self._area
+        if area is None:
+            return True
+        rows, at = self._rows, self._text
+        if rows >= NOTE_ROWS or at + len(text) > NOTE_TEXT_BYTES:
+            return False
+        begin = _ROWS_AT + rows * _ROW
+        area[begin : begin + _ROW] = row
+        if text:
+            begin = NOTE_TEXT_AT + at
+            area[begin : begin + len(text)] = text
+            self._ints[_TEXT] = self._text = at + len(text)
+        self._ints[_COUNT] = self._rows = rows + 1
+        return True
+
+    def also_in_work(self, entry: int, qpool: int, lease: int) -> bool:
+        """One more beside the current one. False: the note is full."""
+        return self.settled(SETTLE.pack(IN_WORK, 0, 0, entry, qpool, lease, 0, 0, 0))
+
+    def clear(self) -> None:
+        """A request has carried the settlements."""
+        self._rows = self._text = 0
+        if self._area is not None:
+            self._ints[_COUNT] = 0
+            self._ints[_TEXT] = 0
