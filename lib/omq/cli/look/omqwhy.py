@@ -63,11 +63,11 @@ def main(argv: list[str] | None = None) -> int:
                 else:
                     sys.stdout.write("\n".join((*queue_lines(whole), "")))
                 continue
-            if not _is_id(text):
-                raise UnknownQueue(queue=escape(text.upper()))
             qpool = find_qpool(text, uuid, seen.view, location.paths)
             answers = list(explain(location, seen, qpool or 0))
             found |= bool(answers)
+            if not answers and not _is_id(text):  # a text of its submitter's names a message too
+                raise UnknownQueue(queue=escape(text.upper()))
             if not answers:
                 lost = f", or it is one of {len(seen.findings)} damaged places" if (
                     seen.findings) else ""
