@@ -1,6 +1,7 @@
 # omq: `make run` shows the whole at work, `make test` proves it. See README.md.
 #
-#   make setup              the environment in .venv, at the versions of constraints.txt
+#   make setup              the environment in .venv, at the versions of constraints.txt; compiles
+#                           the fast path if there is a C compiler (gcc, python3-dev)
 #   make setup-dev          the same and what tests and lint need; make test does it
 #   make run                real mail through an instance of its own; N=2000 CRASH=1, and
 #                           OMQ_DEMO_MAIL=path (MAIL is the login shell's)
@@ -19,7 +20,8 @@
 #   make sdist              dist/omq_base-*.tar.gz (all of this) and omq_suite-*.tar.gz
 #   make sbom               dist/omq-VERSION.cdx.json: what is in an installation (CycloneDX)
 #   make hashes             requirements.txt anew from constraints.txt, with hashes from the index
-#   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python
+#   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python; compiled
+#                           where make setup could
 #   make manual             manual pages and completions in share/, anew from the parsers
 #   make clean              takes away what these made
 
@@ -29,6 +31,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 DEV_STAMP := $(VENV)/.setup-dev-done
 SPARK_STAMP := $(VENV)/.setup-spark-done
+FAST_STAMP := $(VENV)/.setup-fast-done
 PEERS_STAMP := build/peers/.setup-done
 ANALYTICS ?= build/analytics
 TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
@@ -36,7 +39,7 @@ PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
 .PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-aims run test check crash analytics manual bench bench-spark wheel sdist release-tools sbom hashes deb clean
 
-setup: $(STAMP)
+setup: $(STAMP) $(FAST_STAMP)
 
 # A package folder that appears later must be made known, hence the __init__ files.
 # setuptools comes first and builds without isolation: then its version is pinned like all others.
@@ -50,8 +53,15 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard tools/*/__init__.py
 	$(BIN)/python -W error -c 'import omq.base.checksum'
 	touch $@
 
+# The fast path as C where there is a compiler (Debian: gcc, python3-dev); else it runs interpreted,
+# which is said. Neither Cython nor a compiler is needed for anything.
+$(FAST_STAMP): $(STAMP) setup_compiled.py lib/omq/base/shim.py $(wildcard lib/omq/fast/*.py lib/omq/fast/*.pxd)
+	-$(BIN)/python -m pip install --quiet --constraint constraints.txt cython
+	$(BIN)/python setup_compiled.py
+	touch $@
+
 # What tests and lint need besides.
-setup-dev: $(DEV_STAMP)
+setup-dev: $(DEV_STAMP) $(FAST_STAMP)
 
 $(DEV_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
@@ -59,7 +69,7 @@ $(DEV_STAMP): $(STAMP)
 	touch $@
 
 # What only the analytics of the archive needs: pyspark and what draws, about 1 GB.
-setup-spark: $(SPARK_STAMP)
+setup-spark: $(SPARK_STAMP) $(FAST_STAMP)
 
 $(SPARK_STAMP): $(DEV_STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
@@ -101,6 +111,8 @@ ifdef REPLAY
 else
 	$(BIN)/python -m tests.crash.sim.run --hours $(HOURS)
 	$(BIN)/python -m tests.model.mutants
+	$(BIN)/python -m tests.forms.mutants
+	$(BIN)/python -m tests.forms.sanitized 10000000
 	OMQ_CRASH_LONG=1 $(BIN)/python -m pytest -s tests/crash/daemons $(ARGS)
 endif
 
@@ -111,7 +123,7 @@ bench: setup-dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)
 
 # Debian's packages are unpacked, not installed: no service starts, and root is not needed.
-setup-peers: $(PEERS_STAMP)
+setup-peers: $(PEERS_STAMP) $(FAST_STAMP)
 
 $(PEERS_STAMP): $(DEV_STAMP) tests/bench/peers/software.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
@@ -156,5 +168,5 @@ deb: wheel
 	tools/debian/build $(BIN)/pip requirements.txt dist dist/omq_*.whl
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/*.egg-info *.egg-info tools/suite/*.egg-info tools/suite/build
+	rm -rf $(VENV) lib/omq/compiled build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/*.egg-info *.egg-info tools/suite/*.egg-info tools/suite/build
 	find lib tools tests recovery spark -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

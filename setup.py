@@ -40,6 +40,6 @@ setup(
         "omqspark": ["conf/*"],
         "omq.units": ["*.target", "*.service", "*.timer", "include/*", "*.d/*.conf",
                       "logrotate.d/*"],
-        "omq": ["docs/*.md", "docs/adr/*.md", "py.typed"],
+        "omq": ["docs/*.md", "docs/adr/*.md", "py.typed", "fast/*.pxd"],
     },
 )

@@ -34,8 +34,8 @@ from omq.format.journal import FrameFlag, FrameType
 from omq.format.poolctrl import Answered
 from omq.format.wire import GIVEN, NOTE_BYTES, REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
 from omq.ipc.serving.doors import Door
+from omq.ipc.serving.make_server import make_server
 from omq.ipc.serving.objects import ServerChannel
-from omq.ipc.serving.server import RequestServer
 from omq.ipc.serving.sessions import Session, Sessions, split_channel
 from omq.services.manager import parts as manager_parts
 from omq.services.pool.bodies import BodyKeeper
@@ -50,6 +50,7 @@ from omq.storage.spool import create_spool
 from omq.storage.volatile import VolatileBodies
 
 NS = 1_000_000_000
+UUID = b"a model instance"
 SETTINGS = replace(
     Settings(), journal_file_bytes=32 * 1024, block_bytes_max=24 * 1024, block_frames_max=200,
     store_file_bytes=32 * 1024, volatile_file_bytes=4096, journal_files_kept=1, archive="delete",
@@ -156,7 +157,7 @@ class Instance:
     """See the module. `start` first; then groups; `stop` or `die`, and `start` again."""
 
     def __init__(self, root: Path, rules: list[QueueRules]) -> None:
-        self.info = create_spool(root)
+        self.info = create_spool(root, UUID)
         self.paths, self.uuid, self.settings = self.info.paths, self.info.uuid, SETTINGS
         self.log = cast(EventLog, SimpleNamespace(event=self._event))
         self.events: list[tuple[object, dict[str, object]]] = []
@@ -193,9 +194,10 @@ class Instance:
         self.engine.limbo_until = self.mono + self.settings.reconnect_grace_s * NS
         self.sessions = Sessions(16, Authority(0, {}), lambda number: self.rules[number].name)
         self.payloads = PayloadReader(self.paths)
-        self.server = RequestServer(
+        self.server, problem = make_server(
             self.engine, self.sessions, self.payloads, found.epoch,
             lambda rows: relocate(core, rows), self.settings.batch_messages_max)
+        assert not problem
         self.keeper: _Writer | None = None
         return found
 

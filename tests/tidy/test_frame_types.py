@@ -21,6 +21,9 @@ WRITERS = {
     "lib/omq/core/engine/moves.py": {"MOVE"},
     "lib/omq/core/engine/settle.py": {"DONE", "DELETE", "DEFER", "RELEASE_GIVEN", "POISON"},
     "lib/omq/core/engine/suspects.py": {"RELEASE_GIVEN"},
+    "lib/omq/fast/done.py": {"DONE"},
+    "lib/omq/fast/give.py": {"GIVE"},
+    "lib/omq/fast/put.py": {"PUT"},
     "lib/omq/ipc/outgoing.py": {"PUT"},  # the head that a submitter fills in
     # It makes archives of its own for the analytics' tests.
     "spark/omqspark/generate.py": {"QUEUE", "DONE", "PUT", "CHECKPOINT"},
@@ -45,7 +48,7 @@ def test_a_frame_type_is_named_by_who_writes_it() -> None:
     named = {source.path: found for source in product()
              if source.path != TABLE and (found := _named(source))}
     assert named == WRITERS
-    assert sum("PUT" in found for found in named.values()) <= 5
+    assert sum("PUT" in found for found in named.values()) <= 6
 
 
 def test_no_name_is_given_to_the_number_of_a_type() -> None:

@@ -1,4 +1,4 @@
-"""Imports point left: base, format, storage, core, ipc, services, cli; who may use what else."""
+"""Imports point left, from cli down to base; who may use what else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from tests.tidy.tree import ROOT, dotted, imports, product
 
-LAYERS = ("base", "format", "storage", "core", "ipc", "services", "cli")
+LAYERS = ("base", "format", "storage", "core", "fast", "ipc", "services", "cli")
 
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "core": {
@@ -140,8 +140,10 @@ def test_offline_tools_do_not_need_the_daemons() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-INDEX_WRITERS = ("lib/omq/core/engine/", "lib/omq/core/load/", "lib/omq/core/index/")
-"""Those who may store into the tables of an index. core.load fills the index that a start makes."""
+INDEX_WRITERS = ("lib/omq/core/engine/", "lib/omq/core/load/", "lib/omq/core/index/",
+                 "lib/omq/fast/")
+"""Those who may store into the tables of an index. core.load fills the index that a start
+makes, omq.fast stands in front of the engine."""
 TABLES = ("t", "index", "tables", "v", "counters")
 HANDS = ("core", "block")
 """What an engine has that changes the index, or the journal that the index follows."""

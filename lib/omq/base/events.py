@@ -91,6 +91,7 @@ FOREIGN_FILES = _event(1266, "Files in the spool belong to another user: daemons
 # 1280, 1300: recovery
 POOL_DIFFERS = _event(1281, "A pool file is not what was written into it")
 SPOOL_UPGRADED = _event(1282, "Files of an earlier version were upgraded")
+NOT_COMPILED = _event(1300, "The compiled fast path cannot be used; it runs interpreted")
 RECOVERY_FINISHED = _event(1304, "Recovery finished")
 LEFT_OVERS = _event(1307, "IPC objects of a dead queue manager removed")
 BLOCK_QUARANTINED = _event(1312, "Damaged journal block set aside in quarantine")

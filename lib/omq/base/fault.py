@@ -110,6 +110,11 @@ def point(name: str) -> None:
         _hit(name)
 
 
+def armed() -> bool:
+    """Whether any point may act: whoever leaves them out asks first."""
+    return bool(_armed)
+
+
 def arm(specification: str) -> None:
     """Replace what is armed by `specification` (the form of OMQ_FAULT); '' disarms. ConfigError."""
     armed: dict[str, list[_Armed]] = {}

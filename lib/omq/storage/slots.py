@@ -23,7 +23,7 @@ from omq.base.limits import POOL_FILES_MAX
 
 
 @dataclass(slots=True)
-class _FileSlots:
+class FileSlots:
     """The slots of one pool file."""
 
     used: bytearray = field(default_factory=bytearray)  # its length is the high-water mark
@@ -82,7 +82,7 @@ class SlotAllocator:
 
     def __init__(self) -> None:
         self._excluded: set[int] = set()
-        self._files: dict[int, _FileSlots] = {}
+        self._files: dict[int, FileSlots] = {}
 
     def load(self, file: int, used: Iterable[int] | np.ndarray[Any, np.dtype[Any]]) -> None:
         """Take over a file with these slots in use (an empty one, too); replaces what was known."""
@@ -94,12 +94,16 @@ class SlotAllocator:
         flags[numbers] = 1
         # The lowest free slot comes up first: files stay dense after a restart.
         freed = np.flatnonzero(flags == 0)[::-1].tolist()
-        self._files[file] = _FileSlots(bytearray(flags.tobytes()), freed, int(flags.sum()))
+        self._files[file] = FileSlots(bytearray(flags.tobytes()), freed, int(flags.sum()))
 
     def exclude(self, file: int) -> None:
         """Never choose this file: what lies there under its name is not ours or cannot be read."""
         self._excluded.add(file)
         self._files.pop(file, None)
+
+    def file(self, file: int) -> FileSlots:
+        """The slots of a pool file, for who takes and gives many."""
+        return self._files[file]
 
     def alloc(self, file: int, run: int = 1) -> int:
         """A free slot of a pool file, now in use; the first of `run` slots in a row."""
@@ -151,5 +155,5 @@ class SlotAllocator:
             around = ((wanted + step) % POOL_FILES_MAX for step in range(POOL_FILES_MAX))
             number = next(n for n in around if n not in self._excluded)
         if number not in self._files:
-            self._files[number] = _FileSlots()
+            self._files[number] = FileSlots()
         return number

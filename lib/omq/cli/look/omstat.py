@@ -2,7 +2,8 @@
 
 Columns as in the original: title, state, since when (the time if it was today, else month.day.year)
 or NON-STOP, number of auxiliary readers that run. Below: what to do about a daemon that is stopped
-by a signal or hangs, and low disk space. Needs no running daemon.
+by a signal or hangs, low disk space, and in which form the manager's fast path runs. Needs no
+running daemon.
 
 Exit code 0: what should run runs. 1: it does not. What should run is the NON-STOP daemons, and each
 enabled service that nobody turned off (omoff, omrc -n); with -p their auxiliary readers too.
@@ -26,7 +27,9 @@ from omq.cli.look.service_status import Status, Word, all_status, is_service
 from omq.core.look.look import Origin, Source, look
 from omq.core.look.space import UNKNOWN
 from omq.format.index import IndexHeader
+from omq.services.daemon.options import Location
 from omq.services.supervise.daemon_plan import is_core
+from omq.storage import segment
 
 NAME = "omstat"
 _TITLE_WIDTH = 25
@@ -49,12 +52,16 @@ def main(argv: list[str] | None = None) -> int:
         Exit.NO)
     if options.quiet:
         return code
+    form = _form(location)
     if options.json:
         for each in found:
-            print_json(record(each) | told.record())
+            known = form if each.conf.kind is ServiceKind.MANAGER else None
+            print_json(record(each) | {"form": known} | told.record())
     else:
         sys.stdout.write(listing(found, auxiliaries=options.auxiliaries, now=time.time()))
-        for line in filter(None, (*map(advice, found), told.note)):
+        manager = next((each for each in found if each.conf.kind is ServiceKind.MANAGER), None)
+        fast = f"{manager.conf.title}: the fast path is {form}" if manager and form else ""
+        for line in filter(None, (fast, *map(advice, found), told.note)):
             sys.stdout.write(line + "\n")
     return code
 
@@ -69,6 +76,15 @@ def runs(status: Status, *, auxiliaries: bool = False) -> bool:
     states = {status.state, status.auxiliary_state if auxiliaries and status.auxiliaries
               else Word.STARTED}
     return states == {Word.STARTED}
+
+
+def _form(location: Location) -> str | None:
+    """In which form the fast path of the running manager is (omq.base.form); None: none runs."""
+    with suppress(AccessDenied):
+        ids = segment.read_ids(location.paths)
+        if ids is not None and clock.process_start_ticks(ids.pid) == ids.started:
+            return str(ids.extra.get("form", "")) or None
+    return None
 
 
 def _hung(status: Status, header: IndexHeader | None) -> Status:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 import omq
+from omq.base import form
 from omq.cli.operate import flush
 from omq.cli.setup import omq_conf, omq_drain, omq_package, omq_service, omq_setup
 
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"commands:\n{shown}\n\nexamples:\n  omq setup --dry-run\n  omq conf\n"
         "  omq flush UNIX\n  omq setup --help",
     )  # fmt: skip
-    parser.add_argument("--version", action="version", version=f"{NAME} {omq.__version__}")
+    parser.add_argument("--version", action="version", version=(
+        f"{NAME} {omq.__version__}, fast path {form.told()}"))
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND")
     return parser

@@ -60,14 +60,14 @@ class Block:
         self.put_vectors: list[np.ndarray[Any, np.dtype[Any]]] = []
         self.time_ns = 0
         self.next_qpool = 1
-        self._frames_max = frames_max
+        self.frames_max = frames_max
         self._bytes_max = bytes_max
         self._unsynced_max = unsynced_frames_max
         self._unsynced = 0
         self.on_flush: Callable[[Block, int], None] = lambda block, base: None
         self.on_rotate: Callable[[], None] = lambda: None
         self.journal_word = location(LocationKind.JOURNAL, writer.file_number)
-        self._room = 0  # bytes for frames and payloads of this block
+        self.left = 0  # bytes for frames and payloads of this block
         self._measure()
 
     @property
@@ -78,20 +78,20 @@ class Block:
     def reserve(self, frames: int, payload_bytes: int) -> None:
         """Make room for a whole request; may flush what was collected and rotate the file."""
         count = self.count + frames
-        if (count <= self._frames_max
-                and count * _SIZE + self.payload_bytes + payload_bytes <= self._room):
+        if (count <= self.frames_max
+                and count * _SIZE + self.payload_bytes + payload_bytes <= self.left):
             return
         self.flush()
         if BLOCK.size + frames * _SIZE + payload_bytes > self.writer.room():
             self.rotate()
             count = self.count + frames
-            if (count > self._frames_max
-                    or count * _SIZE + self.payload_bytes + payload_bytes > self._room):
+            if (count > self.frames_max
+                    or count * _SIZE + self.payload_bytes + payload_bytes > self.left):
                 self.flush()  # the names, in a block of their own
 
     def _measure(self) -> None:
         """The file has another size left."""
-        self._room = min(self._bytes_max, self.writer.room()) - BLOCK.size
+        self.left = min(self._bytes_max, self.writer.room()) - BLOCK.size
 
     def rotate(self) -> None:
         """Next journal file; it starts with the names, so that it reads alone."""

@@ -24,14 +24,12 @@ from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag
 from omq.format.location import number_of
 from omq.format.pool import NO_RECORD, RecordFlag
+from omq.storage.slots import FileSlots
 
-IDEL = 1
-POISON = 2
+IDEL, POISON = 1, 2
 SPECIAL_QUEUES = {IDEL: IDEL_NAME, POISON: POISON_NAME}
-FIRST_QUEUE = 3
-PRIORITIES = 10
-PERSISTENT = int(FrameFlag.PERSISTENT)
-CONTAINER = int(FrameFlag.CONTAINER)
+FIRST_QUEUE, PRIORITIES = 3, 10
+PERSISTENT, CONTAINER = int(FrameFlag.PERSISTENT), int(FrameFlag.CONTAINER)
 HAS_ID, REPLAYED = int(RecordFlag.HAS_ID), int(RecordFlag.REPLAYED)  # in m_flags
 
 _DONES, _RETURNED = int(Counter.DONES), int(Counter.RETURNED)
@@ -45,12 +43,15 @@ class PoolSlots(Protocol):
     def choose_file(self, pid: int) -> int: ...
     def alloc(self, file: int, run: int = 1) -> int: ...
     def alloc_many(self, file: int, count: int) -> list[int]: ...
+    def file(self, file: int) -> FileSlots: ...
     def free(self, file: int, record: int, run: int = 1) -> None: ...
     def free_many(self, files: Vector, records: Vector) -> None: ...
 
 
 class VolatileBodies(Protocol):
-    """Bodies of non-persistent messages (storage.volatile)."""
+    """Bodies of non-persistent messages (storage.volatile). `number`: of the file in use."""
+
+    number: int
 
     def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]: ...
     def release(self, number: int, count: int = 1) -> None: ...

@@ -173,6 +173,8 @@ def _fill(pool: OverlaidPool, uuid: bytes, now_ns: int, findings: list[Finding])
 class _NoBodies:
     """Non-persistent messages are not on the disk, so a load has none."""
 
+    number = 0
+
     def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]:
         raise AssertionError("nothing is put here")
 

@@ -35,6 +35,10 @@ MSG_NOERROR: Final = 0o10000
 IPC_NOWAIT: Final = 0o4000  # linux/ipc.h
 
 
+TakeAll = Callable[[int, list[bytes], int], bool]
+"""omq.fast.intake.take_all"""
+
+
 class Company:
     """How many requests a group should wait for. `most`: above it, for none."""
 
@@ -71,10 +75,12 @@ class Company:
 class Requests:
     """The request queue, taken in batches."""
 
-    def __init__(self, queue: sysv_ipc.MessageQueue, garbage: Callable[[], None]) -> None:
+    def __init__(self, queue: sysv_ipc.MessageQueue, garbage: Callable[[], None],
+                 take_all: TakeAll | None = None) -> None:
         self.queue = queue
         self._garbage = garbage
         self._receive = queue.receive
+        self._take_all = take_all
         self._company = Company(len(os.sched_getaffinity(0)))
 
     def take(self, limit: int) -> list[bytes]:
@@ -101,6 +107,8 @@ class Requests:
 
     def _drain(self, out: list[bytes], limit: int) -> None:
         """All that are there."""
+        if self._take_all is not None and self._take_all(self.queue.id, out, limit):
+            return
         receive, add = self._receive, out.append
         try:
             while len(out) < limit:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from omq.base import limits
+from omq.base import form, limits
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
 from omq.base.fault import point
 from omq.core.engine.bulk import done_many, put_many
@@ -37,11 +37,11 @@ from omq.ipc.serving.given import write_given
 from omq.ipc.serving.large_bodies import named
 from omq.ipc.serving.notes import Looks
 from omq.ipc.serving.recent import RecentRequests
+from omq.ipc.serving.requests import TakeAll
 from omq.ipc.serving.sessions import Session, Sessions
 from omq.storage.payloads import PayloadReader
 
-_PUT_FLAGS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.GIVEN_ID)
-_MS = 1_000_000
+_PUT_FLAGS, _MS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.GIVEN_ID), 1_000_000
 _PUT_NAMES = ("queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument",
               "parts", "length", "offset")
 _PUT_AT = tuple(FRAME.names.index(name) for name in _PUT_NAMES)
@@ -81,7 +81,8 @@ class RequestServer:
         self._ok: list[tuple[Session, int, int, int]] = []
         self._refused: list[tuple[Session, int, OmqError]] = []
         self._given: list[tuple[Waiter, list[int]]] = []
-        self.stopping = False
+        self.stopping, self.form = False, form.OFF
+        self.take_all: TakeAll | None = None
         handlers: dict[Operation, Callable[[Session, Request], None]] = {
             Operation.PUT: self._put, Operation.PUT_MANY: self._put_many,
             Operation.NEXT: self._next, Operation.SETTLE: self._settle,
@@ -116,8 +117,6 @@ class RequestServer:
         except OmqError as error:
             self.engine.books.refused()
             self._refused.append((session, sequence, error))
-
-    # operations
 
     def may_put(self, session: Session, queue: int) -> None:
         if self.stopping and not session.party.active:  # who holds a message may finish with it
@@ -244,8 +243,6 @@ class RequestServer:
         self.sessions.check(session, "admin", POISON)
         self._ok.append((session, r.sequence, self._relocate(session.request[: r.length]), 0))
 
-    # the end of a group
-
     def carry_out(self, session: Session) -> None:
         """A client is gone and may ask at once what became of its request of this group."""
         for asked, sequence, count, qpool in self._ok:
@@ -292,3 +289,6 @@ class RequestServer:
         self._refused.clear()
         self._given.clear()
         self.sessions.close_gone()
+
+    def close(self) -> None:
+        """Nothing holds a view of the tables any more."""

@@ -69,9 +69,11 @@ class Session:
     descriptor: int = -1  # that came with the question under way; the doorkeeper closes it
     containing: bool = False  # a large body is being copied
     containers: dict[str, tuple[int, int]] = field(default_factory=dict)  # not put yet: size, CRC
+    semaphore: int = field(init=False)  # its id, -1: none
     _release: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.semaphore = getattr(self.channel.semaphore, "id", -1)
         self._release = self.channel.semaphore.release
 
     def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,

@@ -39,6 +39,7 @@ from omq.format.journal import FrameFlag
 from omq.ipc.serving.admission import Admission, Limits
 from omq.ipc.serving.control_plane import ControlPlane
 from omq.ipc.serving.doorkeeper import Doorkeeper
+from omq.ipc.serving.make_server import make_server
 from omq.ipc.serving.notes import LeftNote, left_note, notes_of
 from omq.ipc.serving.objects import ObjectList, make_requests
 from omq.ipc.serving.registration import Registrar
@@ -94,6 +95,7 @@ class Parts:
         self.sessions.close_gone()
         self.writer.close()
         side_files.remove(self.paths.ids)
+        self.server.close()
         engine.release()
         with contextlib.suppress(sysv_ipc.ExistentialError):
             self.index.remove()
@@ -249,8 +251,10 @@ def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWri
     queue = make_requests(listed, settings.request_queue_bytes)
     sessions = Sessions(settings.clients_max, authority,  # type: ignore[arg-type]
                         lambda number: core.rules[number].name if number in core.rules else "?")
-    server = RequestServer(engine, sessions, PayloadReader(paths), recovered.epoch,
-                           lambda rows: relocate(core, rows), settings.batch_messages_max)
+    server, problem = make_server(engine, sessions, PayloadReader(paths), recovered.epoch,
+                                  lambda rows: relocate(core, rows), settings.batch_messages_max)
+    if problem:
+        context.log.event(events.NOT_COMPILED, WARNING, reason=problem)
     rated = RatedLog(context.log, settings.event_burst, settings.event_period_s)
     admission = Admission(limits, (0, owner, os.geteuid()))
     doorkeeper = Doorkeeper(paths.socket, queue, groups.clients, admission,
@@ -265,7 +269,9 @@ def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWri
     pid = os.getpid()
     ids = segment.RuntimeIds(
         recovered.epoch, clock.boot_id().hex(), uuid.hex(), pid,
-        clock.process_start_ticks(pid) or 0, memory.id, (queue.key, queue.id), clock.wall_ns())
+        clock.process_start_ticks(pid) or 0, memory.id, (queue.key, queue.id), clock.wall_ns(),
+        {"form": server.form})
     side_files.replace(paths.ids, ids.text(), modes.PUBLIC)
     return Parts(paths, lock, engine, writer, sessions, server, control, doorkeeper,
-                 Requests(queue, control.garbage), memory, listed, rated, recovered.epoch)
+                 Requests(queue, control.garbage, server.take_all), memory, listed, rated,
+                 recovered.epoch)

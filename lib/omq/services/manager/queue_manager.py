@@ -24,6 +24,7 @@ from omq.base.config import load_authority, load_queues, load_settings
 from omq.base.errors import DiskError, OmqError, SpoolFull
 from omq.base.event_log import ERROR, FATAL, REPORT, WARNING
 from omq.base.fault import point
+from omq.core.engine.waiting import FOREVER
 from omq.format.index import Counter
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
 from omq.services.manager.back_pressure import BackPressure, lag_limit
@@ -34,6 +35,7 @@ from omq.storage import durable
 
 REQUESTS_PER_GROUP = 1024
 _LAST, _CHECKPOINT = int(Counter.LAST_LSN), int(Counter.CHECKPOINT_LSN)
+CHORES_NS = clock.NS_PER_S  # seldom things are looked at this often at least
 CLOSE_S = 30.0  # behind the drain: the last block, its sync on a busy disk, the IPC objects
 
 
@@ -52,6 +54,8 @@ class QueueManager:
         self._watchdog_due = 0
         self._draining_until = 0
         self._status_due = 0
+        self._chores_due = 0
+        self._ease_above = 0  # no need to look at the back pressure up to this LSN
 
     def run(self) -> int:
         """Until SIGTERM and drained."""
@@ -96,8 +100,13 @@ class QueueManager:
         parts.control.operators.release()
         if engine.poisoned or engine.back.ended:
             self._report_taken_back()
-        self._chores(now)
-        self._ease(now)
+        signals = self._context.signals
+        if (now >= self._chores_due or now >= parts.rated.due or signals.stopping
+                or signals.reload_wanted or parts.writer.file_number != self._space_file):
+            self._chores(now)
+            self._ease(now)
+        elif self._pressure.active or engine.index.counters[_LAST] > self._ease_above:
+            self._ease(now)
 
     def _ease(self, began_ns: int) -> None:
         """Behind a group that began then: let pool.writer catch up if it is far behind."""
@@ -109,6 +118,7 @@ class QueueManager:
             self._log.event(event, level, frames=counters[_LAST] - counters[_CHECKPOINT],
                             limit=pressure.limit, paused_ms=pressure.paused_ms)
         self._parts.engine.books.paused(pressure.paused_ms)
+        self._ease_above = counters[_CHECKPOINT] + pressure.limit if pressure.limit else FOREVER
 
     def _chores(self, now: int) -> None:
         """Seldom things: watchdog, disk space, signals."""
@@ -132,6 +142,8 @@ class QueueManager:
             self._say_status(now)
         if now >= parts.rated.due:
             parts.rated.flush(now)
+        self._chores_due = min(self._space_due, self._status_due, now + CHORES_NS,
+                               self._watchdog_due or FOREVER)
 
     def _note_space(self, *, free: bool) -> None:
         """New messages are taken or refused; each change is one event."""

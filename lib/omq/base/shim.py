@@ -1,0 +1,27 @@
+"""What Python itself needs of Cython's pure Python mode: names for types.
+
+The modules of omq.fast say `from omq.base import shim as cython`; setup_compiled.py gives Cython
+copies of them that say `import cython`. So they run interpreted without Cython being installed, and
+mypy knows what they mean: every C integer is an int.
+"""
+
+from __future__ import annotations
+
+compiled: bool = False
+"""Whether the module runs compiled. A compiled module sees True in the place of this."""
+
+bint = bool
+uint = int
+longlong = int
+ulonglong = int
+Py_ssize_t = int
+
+
+def release(semaphore: int) -> bool:
+    """As sysv.pxd has it for compiled modules; here nobody calls semop(2) by itself."""
+    return False
+
+
+def take_off(queue: int, kind: int, out: list[bytes], limit: int) -> bool:
+    """The same: nobody calls msgrcv(2) by itself."""
+    return False

@@ -1,0 +1,51 @@
+"""The fast path: what is plain, from the bytes of a request to those of its reply.
+
+It stands in front of the engine. Each of its entries looks at columns of the index and at bytes
+that it has copied, and says no (False) as long as nothing has changed; the request then goes the
+engine's way with untouched bytes. Once it begins to change something nothing can fail any more. So
+the engine stays the reference, and both may take turns with each request: the room keeps no state
+of its own, all numbers lie in the engine's objects and in the tables.
+
+    request   the numbers of a request           columns   the tables, as C sees them
+    put       one message, a batch               frames    frames of the block under construction
+    done      settlements, and the wait behind   records   pool slots of a message
+    give      hand-outs to waiting readers       reply     replies, and their announcement
+    journal   a block sealed and written         intake    requests off the queue
+
+The modules are written in Cython's pure Python mode (omq.base.shim): one source, which runs
+interpreted or compiled; `*.pxd` beside them say what C types their classes have. What one module of
+the room imports from another must be declared there.
+
+Invariants: 1. frames, their order, the index and the replies are those of the engine, byte for byte
+(tests/forms); 2. what a client can write is copied before it is judged; 3. every index into a table
+or buffer is checked, also where it is compiled, so a wrong one is an IndexError that ends the
+manager, and not a foreign byte.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from omq.base import form
+
+
+def _load() -> tuple[str, str]:
+    """The form, and why it is not the compiled one though there is a build."""
+    said = form.wanted()
+    found = form.build() if said in (form.AUTO, form.COMPILED) else None
+    if found is None:
+        return form.INTERPRETED, "there is no build of these sources" * (said == form.COMPILED)
+    __path__.insert(0, str(found))
+    try:
+        for name in form.modules():
+            import_module(f"{__name__}.{name}")
+    except ImportError as error:  # a build of another machine, say
+        __path__.remove(str(found))
+        for name in form.modules():
+            sys.modules.pop(f"{__name__}.{name}", None)
+        return form.INTERPRETED, str(error)
+    return form.COMPILED, ""
+
+
+FORM, PROBLEM = _load()

@@ -1,0 +1,40 @@
+"""The tables of the index as C sees them: the columns that plain requests touch.
+
+A column is the memoryview of core.index.tables; compiled, a typed view over the same bytes, which
+must be gone before the tables can let go of the segment: its owner drops the object.
+"""
+
+from __future__ import annotations
+
+from omq.core.index.tables import Tables
+
+
+class Columns:
+    """See the module."""
+
+    def __init__(self, t: Tables) -> None:
+        self.m_qpool, self.m_lsn, self.m_time, self.m_key = t.m_qpool, t.m_lsn, t.m_time, t.m_key
+        self.m_corr, self.m_expiry = t.m_corr, t.m_expiry
+        self.m_location, self.m_offset = t.m_location, t.m_offset
+        self.m_length, self.m_crc, self.m_size = t.m_length, t.m_crc, t.m_size
+        self.m_pid, self.m_record, self.m_first = t.m_pid, t.m_record, t.m_first
+        self.m_idnext, self.m_corrnext = t.m_idnext, t.m_corrnext
+        self.m_flags, self.m_parts = t.m_flags, t.m_parts
+        self.m_origin, self.m_file = t.m_origin, t.m_file
+        self.e_sequence, self.e_submitted = t.e_sequence, t.e_submitted
+        self.e_until, self.e_lease, self.e_message = t.e_until, t.e_lease, t.e_message
+        self.e_next, self.e_prev, self.e_sibling = t.e_next, t.e_prev, t.e_sibling
+        self.e_reader, self.e_queue = t.e_reader, t.e_queue
+        self.e_attempts, self.e_retries = t.e_attempts, t.e_retries
+        self.e_priority, self.e_state = t.e_priority, t.e_state
+        self.q_ever, self.q_processed, self.q_hour = t.q_ever, t.q_processed, t.q_hour
+        self.q_flags, self.q_depth, self.q_ready = t.q_flags, t.q_depth, t.q_ready
+        self.q_active, self.q_head, self.q_tail = t.q_active, t.q_head, t.q_tail
+        self.q_max_depth, self.q_max_length = t.q_max_depth, t.q_max_length
+        self.r_request, self.r_response = t.r_request, t.r_response
+        self.r_processed, self.r_timeout = t.r_processed, t.r_timeout
+        self.b_id, self.b_corr = t.b_id, t.b_corr
+        self.counters = t.counters
+        self.free_messages, self.free_entries = t.messages.stack, t.entries.stack
+        self.mask = t.mask
+        self.queues = t.layout.queues

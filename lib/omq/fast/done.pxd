@@ -1,0 +1,23 @@
+from omq.fast.columns cimport Columns
+from omq.fast.frames cimport Frames
+from omq.fast.request cimport Request
+
+cdef unsigned int _DONE, _WORD, _ACTIVE, _LAST, _END, _CONTAINER, _IDEL
+cdef Py_ssize_t _DONES, _MANY, _COUNT_MAX, _EVIDENCE
+
+cdef class Dones:
+    cdef object _core, _messages, _entries, _said
+    cdef Columns _c
+    cdef Frames _frames
+    cdef unsigned char[::1] _s8, _seen, _first
+    cdef unsigned short[::1] _s16
+    cdef unsigned int[::1] _s32, _picked
+    cdef unsigned long long[::1] _s64
+    cdef bint settle(self, Request r, object session, object party) except -1
+    cdef Py_ssize_t _pick(self, Py_ssize_t count, object party) except -1
+    cdef bint _stays(self, Py_ssize_t slot) except -1
+    cdef bint _alike(self, Py_ssize_t count) except -1
+    cdef int _frame(self, Py_ssize_t entry, unsigned long long sequence, unsigned int flags,
+                    bint bulk) except -1
+    cdef int _unindex(self, Py_ssize_t count, bint bulk) except -1
+    cdef int _drop(self, Py_ssize_t entry) except -1

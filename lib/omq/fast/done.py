@@ -1,0 +1,196 @@
+"""Settlements, when all of a request are plain: DONE of messages that this reader holds under these
+leases and that are on no other queue, are no containers and take one pool record. As
+core.engine.settle and bulk.
+
+They are copied out of the channel before they are judged. From MANY on the engine takes them as a
+batch, if all are persistent and of one queue; what differs then, in bytes that do not count, is
+done here as there. Interpreted, such a batch is left to its numpy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import shim as cython
+from omq.core.engine.bulk import MANY as BULK
+from omq.core.engine.settle import EVIDENCE_BYTES
+from omq.core.engine.state import CONTAINER, IDEL, Core, Party
+from omq.fast.columns import Columns
+from omq.fast.frames import Frames
+from omq.fast.records import give_record
+from omq.fast.request import Request
+from omq.format.index import Counter, EntryState
+from omq.format.journal import FrameFlag, FrameType
+from omq.format.location import number_of
+from omq.format.wire import SETTLE, Settlement
+
+_NAMES = ("kind", "spare", "reason", "entry", "qpool", "lease", "argument", "reason_at", "spare2")
+assert SETTLE.size == 40 and SETTLE.names == _NAMES
+assert tuple(map(SETTLE.offset, _NAMES)) == (0, 1, 2, 4, 8, 16, 24, 32, 36)
+_DONE, _WORD, _ACTIVE = int(FrameType.DONE), int(Settlement.DONE), int(EntryState.ACTIVE)
+_LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
+_CONTAINER, _IDEL = CONTAINER, IDEL
+_DONES, _MANY, _COUNT_MAX, _EVIDENCE = int(Counter.DONES), BULK, 1024, EVIDENCE_BYTES
+
+
+class Dones:
+    """See the module."""
+
+    def __init__(self, core: Core, columns: Columns, frames: Frames) -> None:
+        self._core, self._c, self._frames = core, columns, frames
+        self._messages, self._entries = core.t.messages, core.t.entries
+        said = memoryview(bytearray(_COUNT_MAX * 40))
+        self._said, self._s8, self._s16 = said, said, said.cast("H")
+        self._s32, self._s64 = said.cast("I"), said.cast("Q")
+        self._picked = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
+        self._seen = memoryview(bytearray(core.t.layout.entries))
+        self._first = memoryview(bytearray(_COUNT_MAX))
+
+    def settle(self, r: Request, session: Any, party: Party) -> cython.bint:
+        """All settlements of a SETTLE or NEXT."""
+        core = self._core
+        count: cython.Py_ssize_t = r.count
+        bulk: cython.bint = count >= _MANY
+        room: cython.Py_ssize_t = 0 if bulk else count * _EVIDENCE
+        if (not count or count > _COUNT_MAX or r.length or (bulk and not cython.compiled)
+                or core.runs or core.suspects or count * 40 > len(session.request)):
+            return False
+        self._said[: count * 40] = session.request[: count * 40]
+        found: cython.Py_ssize_t = self._pick(count, party)
+        i: cython.Py_ssize_t
+        for i in range(found):
+            self._seen[self._picked[i]] = 0
+        if found < count or (bulk and not self._alike(count)) \
+                or not self._frames.fits(count, room):
+            return False
+        # from here on nothing can fail
+        session.sequence = r.sequence
+        self._frames.open(party)
+        for i in range(count):
+            self._frame(self._picked[i], r.sequence, _END if i == count - 1 else 0, bulk)
+        self._frames.close()
+        self._unindex(count, bulk)
+        for i in range(count):
+            self._drop(self._picked[i])
+        party.active -= count
+        core.active -= count
+        self._c.r_processed[party.slot] += count
+        self._c.counters[_DONES] += count
+        return True
+
+    def _pick(self, count: cython.Py_ssize_t, party: Party) -> cython.Py_ssize_t:
+        """The entries that they mean, up to the first that is not plain; how many."""
+        c = self._c
+        high: cython.Py_ssize_t = self._entries.high
+        row: cython.uint = party.slot + 1
+        i: cython.Py_ssize_t
+        entry: cython.Py_ssize_t
+        slot: cython.Py_ssize_t
+        for i in range(count):
+            entry = self._s32[10 * i + 1]
+            if (self._s8[40 * i] != _WORD or self._s16[20 * i + 1] or self._s32[10 * i + 8]
+                    or entry >= high or self._seen[entry] or c.e_state[entry] != _ACTIVE
+                    or c.e_reader[entry] != row or c.e_lease[entry] != self._s64[5 * i + 2]
+                    or c.e_queue[entry] == _IDEL):
+                return i
+            slot = c.e_message[entry]
+            if (c.m_qpool[slot] != self._s64[5 * i + 1] or c.m_parts[slot] != 1
+                    or c.m_flags[slot] & _CONTAINER
+                    or not (c.m_flags[slot] & 1 or self._stays(slot))):
+                return i
+            self._picked[i] = entry
+            self._seen[entry] = 1
+        return count
+
+    def _stays(self, slot: cython.Py_ssize_t) -> cython.bint:
+        """The volatile file of a message that is not persistent is in use: none will go with it."""
+        return bool(number_of(self._c.m_location[slot]) == self._core.volatile.number)
+
+    def _alike(self, count: cython.Py_ssize_t) -> cython.bint:
+        """All are persistent and of one queue."""
+        c = self._c
+        queue: cython.uint = c.e_queue[self._picked[0]]
+        i: cython.Py_ssize_t
+        for i in range(count):
+            if (c.e_queue[self._picked[i]] != queue
+                    or not c.m_flags[c.e_message[self._picked[i]]] & 1):
+                return False
+        return True
+
+    def _frame(self, entry: cython.Py_ssize_t, sequence: cython.ulonglong, flags: cython.uint,
+               bulk: cython.bint) -> None:
+        c = self._c
+        slot: cython.Py_ssize_t = c.e_message[entry]
+        lsn: cython.ulonglong = self._frames.frame(
+            _DONE, c.e_priority[entry], flags | _LAST | (c.m_flags[slot] & 1), c.e_queue[entry],
+            c.e_attempts[entry], c.m_qpool[slot], c.m_size[slot], 0, 0,
+            0 if bulk else self._frames.payload_bytes, c.m_file[slot],
+            c.m_record[slot], 1, c.e_lease[entry], sequence, 0, 0)
+        if not bulk:
+            c.m_lsn[slot] = lsn
+
+    def _unindex(self, count: cython.Py_ssize_t, bulk: cython.bint) -> None:
+        """Out of the hash chains. In bulk those go first that head their chain by now."""
+        c = self._c
+        i: cython.Py_ssize_t
+        slot: cython.Py_ssize_t
+        bucket: cython.Py_ssize_t
+        for i in range(count):
+            self._first[i] = 0
+            if bulk:
+                slot = c.e_message[self._picked[i]]
+                self._first[i] = c.b_id[c.m_key[slot] & c.mask] == slot + 1
+        for i in range(count):
+            if self._first[i]:
+                slot = c.e_message[self._picked[i]]
+                c.b_id[c.m_key[slot] & c.mask] = c.m_idnext[slot]
+        at: cython.uint
+        for i in range(count):
+            slot = c.e_message[self._picked[i]]
+            if not self._first[i]:
+                bucket = c.m_key[slot] & c.mask
+                at = c.b_id[bucket]
+                if at == slot + 1:
+                    c.b_id[bucket] = c.m_idnext[slot]
+                else:
+                    while c.m_idnext[at - 1] != slot + 1:
+                        at = c.m_idnext[at - 1]
+                    c.m_idnext[at - 1] = c.m_idnext[slot]
+            if c.m_corr[slot]:
+                bucket = c.m_corr[slot] & c.mask
+                at = c.b_corr[bucket]
+                if at == slot + 1:
+                    c.b_corr[bucket] = c.m_corrnext[slot]
+                else:
+                    while c.m_corrnext[at - 1] != slot + 1:
+                        at = c.m_corrnext[at - 1]
+                    c.m_corrnext[at - 1] = c.m_corrnext[slot]
+
+    def _drop(self, entry: cython.Py_ssize_t) -> None:
+        """Entry and message are free, and all that they had."""
+        c, messages, entries, core = self._c, self._messages, self._entries, self._core
+        slot: cython.Py_ssize_t = c.e_message[entry]
+        queue: cython.uint = c.e_queue[entry]
+        top: cython.Py_ssize_t
+        c.q_processed[queue] += 1
+        c.q_hour[queue] += 1
+        c.q_active[queue] -= 1
+        c.q_depth[queue] -= 1
+        c.q_ever[_IDEL] += 1
+        c.q_processed[_IDEL] += 1
+        c.q_hour[_IDEL] += 1
+        c.e_reader[entry] = c.e_state[entry] = 0
+        c.e_sequence[entry] = 0
+        c.m_first[slot] = c.e_sibling[entry]
+        c.m_parts[slot] = 0
+        top = entries.top
+        c.free_entries[top] = entry
+        entries.top = top + 1
+        if c.m_flags[slot] & 1:
+            give_record(core.slots.file(c.m_file[slot]), c.m_record[slot])
+        else:
+            core.volatile.release(number_of(c.m_location[slot]))
+        c.m_qpool[slot] = 0
+        top = messages.top
+        c.free_messages[top] = slot
+        messages.top = top + 1

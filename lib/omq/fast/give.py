@@ -1,0 +1,155 @@
+"""Hand-outs to waiting readers, where a queue has nothing but its chains: no message that came back
+(return lane), no suspect, no lease time. As Engine.wait, Engine.dispatch and core.engine.gives.
+Every other queue is the engine's, in its turn: the order of queues is the order of frames.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import limits
+from omq.base import shim as cython
+from omq.core.engine.engine import TIMEOUT_MAX_NS, Engine
+from omq.core.engine.gives import MANY as BULK
+from omq.core.engine.state import FIRST_QUEUE, Party
+from omq.core.engine.waiting import FOREVER, Waiter, Waiters
+from omq.fast.columns import Columns
+from omq.fast.frames import Frames
+from omq.fast.request import Request
+from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.journal import FrameType
+from omq.format.wire import GIVEN, REPLY
+
+_GIVE, _ACTIVE, _FIRST, _PRIORITIES, _SUSPENDED = (
+    int(FrameType.GIVE), int(EntryState.ACTIVE), FIRST_QUEUE, limits.PRIORITIES,
+    int(QueueFlag.SUSPENDED))
+_ATTEMPTS_MAX, _GIVES, _MANY = limits.ATTEMPTS_MAX, int(Counter.GIVES), BULK
+_FOREVER, _TIMEOUT_MAX, _HEAD, _ROW = FOREVER, TIMEOUT_MAX_NS, REPLY.size, GIVEN.size
+_MS, _S, _TIMEOUT_MS_MAX = 1_000_000, 1_000_000_000, 1_000_000_000
+
+
+class Gives:
+    """See the module."""
+
+    def __init__(self, engine: Engine, columns: Columns, frames: Frames) -> None:
+        self._engine, self._core = engine, engine.core
+        self._c, self._frames = columns, frames
+
+    def plain(self, r: Request, session: Any, batch_max: cython.Py_ssize_t) -> cython.bint:
+        """Can the wait of this NEXT be taken by `wait`?"""
+        return bool(session.queue and r.want and r.argument <= _TIMEOUT_MS_MAX and batch_max > 0
+                    and session.waiter is None and len(session.reply) >= _HEAD + _ROW)
+
+    def wait(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t) -> None:
+        """As Engine.wait, of a request that is `plain`."""
+        engine, core = self._engine, self._core
+        queue: cython.uint = session.queue
+        want: cython.Py_ssize_t = (len(session.reply) - _HEAD) // _ROW
+        timeout: cython.longlong = r.argument * _MS if r.argument >= 0 else -1
+        want = min(want, batch_max)
+        wished: cython.ulonglong = want
+        if r.want < wished:
+            want = r.want
+        session.sequence = r.sequence
+        engine.parties[party.slot] = party
+        deadline = core.mono_ns + timeout if timeout >= 0 else _FOREVER
+        waiter = Waiter(party, queue, want, r.sequence, deadline, session.auxiliary)
+        line = engine.waiters.get(queue)
+        if line is None:
+            line = engine.waiters.setdefault(queue, Waiters())
+        (line.auxiliary if session.auxiliary else line.main).append(waiter)
+        if timeout >= 0:
+            engine.timeouts.add(deadline, waiter)
+        self._c.r_timeout[party.slot] = max(0, min(timeout, _TIMEOUT_MAX)) // _S
+        core.runnable.add(queue)
+        session.waiter = waiter
+
+    def dispatch(self, given: list[Any]) -> None:
+        """All hand-outs of a group: (waiter, entries) each."""
+        engine, core, c = self._engine, self._core, self._c
+        runnable, core.runnable = core.runnable, set()
+        again: set[int] = set()
+        queue: cython.Py_ssize_t
+        for queue in sorted(runnable) if len(runnable) > 1 else runnable:
+            line = engine.waiters.get(queue)
+            if not line or c.q_flags[queue] & _SUSPENDED:
+                continue
+            if not self._chains_only(queue) or not self._hand_out(queue, line, given):
+                core.runnable = {queue}
+                given += engine.dispatch()
+                again |= core.runnable
+        core.runnable = again
+
+    def _chains_only(self, queue: cython.Py_ssize_t) -> cython.bint:
+        core = self._core
+        return bool(queue >= _FIRST and not core.suspects and not core.suspect_given
+                    and not core.lanes.get(queue) and not core.rules[queue].lease_ns)
+
+    def _hand_out(self, queue: cython.Py_ssize_t, line: Waiters, given: list[Any]) -> cython.bint:
+        """Its messages to its readers, to each its share; False: the engine must go on."""
+        c, main, auxiliary = self._c, line.main, line.auxiliary
+        ready: cython.Py_ssize_t = c.q_ready[queue]
+        waiting: cython.Py_ssize_t
+        share: cython.Py_ssize_t
+        want: cython.Py_ssize_t
+        while ready and (main or auxiliary):
+            first = main or auxiliary
+            waiter = first[0]
+            waiting = len(main)
+            waiting += len(auxiliary)
+            share = (ready + waiting - 1) // waiting
+            want = waiter.want
+            share = min(share, want)
+            if (share >= _MANY and not cython.compiled) or not self._frames.fits(share, 0):
+                return False
+            # from here on nothing can fail
+            first.popleft()
+            entries = self._give(waiter.party, queue, share, waiter.sequence)
+            waiter.waiting = False
+            given.append((waiter, entries))
+            c.counters[_GIVES] += share
+            ready -= share
+        return True
+
+    def _give(self, party: Party, queue: cython.Py_ssize_t, want: cython.Py_ssize_t,
+              sequence: cython.ulonglong) -> list[int]:
+        """The first `want` entries of its chains, which hold as many."""
+        c, core, frames = self._c, self._core, self._frames
+        out: list[int] = []
+        chain: cython.Py_ssize_t = queue * _PRIORITIES + _PRIORITIES - 1
+        reader: cython.uint = party.slot + 1
+        bulk: cython.bint = want >= _MANY
+        now: cython.longlong = core.now_ns
+        entry: cython.Py_ssize_t
+        slot: cython.Py_ssize_t
+        after: cython.uint
+        attempts: cython.uint
+        lease: cython.ulonglong
+        frames.open(party)
+        for _ in range(want):
+            while not c.q_head[chain]:
+                chain -= 1
+            entry = c.q_head[chain] - 1
+            after = c.e_next[entry]
+            c.q_head[chain] = after
+            if after:
+                c.e_prev[after - 1] = 0
+            else:
+                c.q_tail[chain] = 0
+            c.e_next[entry] = c.e_prev[entry] = 0
+            slot = c.e_message[entry]
+            attempts = min(c.e_attempts[entry] + 1, _ATTEMPTS_MAX)
+            lease = frames.frame(
+                _GIVE, c.e_priority[entry], c.m_flags[slot] & 1, queue, attempts, c.m_qpool[slot],
+                c.m_size[slot], 0, 0, 0 if bulk else frames.payload_bytes, c.m_file[slot],
+                c.m_record[slot], 0, 0, sequence, 0, 0)
+            c.m_lsn[slot] = c.e_lease[entry] = lease
+            c.e_attempts[entry], c.e_reader[entry] = attempts, reader
+            c.e_until[entry], c.e_state[entry] = now, _ACTIVE
+            out.append(entry)
+        frames.close()
+        c.q_ready[queue] -= want
+        c.q_active[queue] += want
+        core.active += want
+        party.active += want
+        return out

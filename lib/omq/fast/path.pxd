@@ -1,0 +1,31 @@
+from omq.fast.columns cimport Columns
+from omq.fast.done cimport Dones
+from omq.fast.frames cimport Frames
+from omq.fast.give cimport Gives
+from omq.fast.put cimport Puts
+from omq.fast.reply cimport Replies
+from omq.fast.request cimport Request
+
+cdef unsigned int _PUT, _PUT_MANY, _NEXT, _SETTLE
+
+cdef class Path:
+    cdef object _core
+    cdef dict _sessions
+    cdef list _done
+    cdef object _looks
+    cdef Py_ssize_t _batch_max
+    cdef Columns _c
+    cdef Frames _frames
+    cdef Request _request
+    cdef Puts _puts
+    cdef Dones _dones
+    cdef Gives _gives
+    cdef Replies _replies
+    cdef public Py_ssize_t taken
+    cpdef bint handle(self, bytes raw) except -1
+    cdef bint _next(self, Request r, object session, object party) except -1
+    cpdef int dispatch(self, list given) except -1
+    cpdef int answer(self, list answered, unsigned long long lsn) except -1
+    cpdef int give(self, object session, unsigned long long sequence, list entries,
+                   unsigned long long lsn) except -1
+    cpdef int announce(self, list answered) except -1

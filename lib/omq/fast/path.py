@@ -1,0 +1,112 @@
+"""One request after the other: which of the plain ones it is, if it is one, and the replies behind
+the commit. As RequestServer.handle and release, on the same lists of replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import shim as cython
+from omq.core.engine.engine import Engine
+from omq.fast.columns import Columns
+from omq.fast.done import Dones
+from omq.fast.frames import Frames
+from omq.fast.give import Gives
+from omq.fast.put import Puts
+from omq.fast.reply import Replies
+from omq.fast.request import Request
+from omq.format.wire import Operation
+
+_PUT, _PUT_MANY, _NEXT, _SETTLE = (int(Operation.PUT), int(Operation.PUT_MANY),
+                                   int(Operation.NEXT), int(Operation.SETTLE))
+
+
+class Path:
+    """See the module. `sessions`: the registered ones by their id; `looks`: at their notes
+    (ipc.serving.notes); `done`: answers that wait for the commit, (session, request, count,
+    QPoolId) each; `taken`: requests so far."""
+
+    def __init__(self, engine: Engine, sessions: dict[int, Any], looks: Any, done: list[Any],
+                 epoch: int, batch_max: int) -> None:
+        core = engine.core
+        self._core, self._sessions, self._done, self._batch_max = core, sessions, done, batch_max
+        self._looks = looks
+        self._c, self._frames = Columns(core.t), Frames(core.block)
+        self._request = Request()
+        self._puts = Puts(core, self._c, self._frames)
+        self._dones = Dones(core, self._c, self._frames)
+        self._gives = Gives(engine, self._c, self._frames)
+        self._replies = Replies(self._c, epoch)
+        self.taken = 0
+
+    def handle(self, raw: bytes) -> cython.bint:
+        """Carry out a plain request. False: it is none, and nothing has changed. SpoolFull,
+        DiskError: it is refused, as the engine would, and nothing but its number was taken."""
+        r = self._request
+        if not r.read(raw):
+            return False
+        session = self._sessions.get(r.client)
+        if session is None:
+            return False
+        party = session.party
+        if (r.token != session.token or r.sequence <= session.sequence or not party.owns
+                or r.length > len(session.request)):
+            return False
+        self._c.r_request[party.slot] = self._core.now_ns
+        qpool: cython.ulonglong = 0
+        count: cython.uint = r.count
+        if r.operation == _NEXT:
+            if not self._next(r, session, party):
+                return False
+            if r.want:
+                self.taken += 1
+                return True
+            count = 0
+        elif r.operation == _SETTLE:
+            if session.noted or not self._dones.settle(r, session, party):
+                return False
+            self._looks.after(session)
+        else:
+            qpool = self._core.next_qpool
+            if r.operation == _PUT:
+                count = 1
+                if not self._puts.one(r, session, party):
+                    return False
+            elif r.operation != _PUT_MANY or not self._puts.many(r, session, party,
+                                                                 self._batch_max):
+                return False
+        self.taken += 1
+        self._done.append((session, r.sequence, count, qpool))
+        return True
+
+    def _next(self, r: Request, session: Any, party: Any) -> cython.bint:
+        """Settlements, and the wait behind them."""
+        if session.noted:  # a look has carried out some of it
+            return False
+        if r.want and not self._gives.plain(r, session, self._batch_max):
+            return False
+        if (r.count or not r.want) and not self._dones.settle(r, session, party):
+            return False
+        if r.want:
+            self._gives.wait(r, session, party, self._batch_max)
+        return True
+
+    def dispatch(self, given: list[Any]) -> None:
+        """Messages to waiting readers; (waiter, entries) each is added to `given`."""
+        self._gives.dispatch(given)
+
+    def answer(self, answered: list[Any], lsn: cython.ulonglong) -> None:
+        """Replies to what was carried out and needs no rows; who got one is added to `answered`."""
+        now: cython.longlong = self._core.now_ns
+        for session, sequence, count, qpool in self._done:
+            if not session.gone:
+                self._replies.answer(session, sequence, count, qpool, lsn, now)
+                answered.append(session)
+
+    def give(self, session: Any, sequence: cython.ulonglong, entries: list[Any],
+             lsn: cython.ulonglong) -> None:
+        """The reply with these hand-outs, for one that reads the spool's files itself."""
+        self._replies.given(session, sequence, entries, lsn, self._core.now_ns)
+
+    def announce(self, answered: list[Any]) -> None:
+        """Wake them."""
+        self._replies.announce(answered)

@@ -1,0 +1,274 @@
+"""Put, when it is plain: on one queue, without a given id, not a container, from the spool's owner.
+One message, or a batch of which all are persistent or none is. As core.engine.puts and bulk.
+
+A batch from MANY on takes its slots in the order in which core.engine.bulk takes them; interpreted
+it is left to that module, whose numpy is quicker then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import limits
+from omq.base import shim as cython
+from omq.core.engine.bulk import MANY as BULK
+from omq.core.engine.state import FIRST_QUEUE, PERSISTENT, Core, Party
+from omq.fast.columns import Columns
+from omq.fast.frames import Frames
+from omq.fast.records import take_record
+from omq.fast.request import Request
+from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.journal import FrameFlag, FrameType
+from omq.format.location import LocationKind, location
+from omq.format.pool import NO_RECORD
+
+_PUT, _READY, _FIRST, _PRIORITIES = (
+    int(FrameType.PUT), int(EntryState.READY), FIRST_QUEUE, limits.PRIORITIES)
+_IN_USE, _INHIBITED = int(QueueFlag.IN_USE), int(QueueFlag.PUT_INHIBITED)
+_RESULT, _END = int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
+_PUTS, _MANY, _BATCH_MAX, _NO_RECORD = int(Counter.PUTS), BULK, 1024, NO_RECORD
+assert PERSISTENT == 1
+
+
+class Puts:
+    """See the module."""
+
+    def __init__(self, core: Core, columns: Columns, frames: Frames) -> None:
+        self._core, self._c, self._frames = core, columns, frames
+        self._messages, self._entries = core.t.messages, core.t.entries
+        heads = memoryview(bytearray(_BATCH_MAX * 128))
+        self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
+        self._h32, self._h64, self._q64 = heads.cast("I"), heads.cast("Q"), heads.cast("q")
+        self._file = self._word = self._offset = self._journal = 0
+        self._now = 0
+
+    def one(self, r: Request, session: Any, party: Party) -> cython.bint:
+        """A PUT; its QPoolId is the answer."""
+        queue: cython.uint = r.queue
+        length: cython.Py_ssize_t = r.length
+        persistent: cython.uint = r.flags
+        if (persistent > 1 or r.parts or r.want or r.priority >= _PRIORITIES or not length
+                or not r.crc or not self._takes(session, queue, 1, r.size)
+                or not self._frames.fits(1, length)):
+            return False
+        core, messages, entries, c = self._core, self._messages, self._entries, self._c
+        session.sequence = r.sequence
+        payload = session.request[:length]
+        self._place(party, persistent, [payload])
+        # from here on nothing can fail
+        slot: cython.Py_ssize_t = messages.top
+        if slot:
+            slot -= 1
+            messages.top = slot
+            slot = c.free_messages[slot]
+        else:
+            slot = messages.high
+            messages.high = slot + 1
+        entry: cython.Py_ssize_t = entries.top
+        if entry:
+            entry -= 1
+            entries.top = entry
+            entry = c.free_entries[entry]
+        else:
+            entry = entries.high
+            entries.high = entry + 1
+        qpool: cython.ulonglong = core.next_qpool
+        self._frames.open(party)
+        self._born(slot, entry, qpool, queue, r.priority, _RESULT | _END | persistent, r.size,
+                   length, r.crc, r.correlation, r.expiry, r.sequence, party)
+        self._frames.close()
+        if persistent:
+            core.block.payloads.append(payload)
+        core.next_qpool = core.block.next_qpool = qpool + 1
+        core.runnable.add(queue)
+        c.counters[_PUTS] += 1
+        return True
+
+    def many(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t
+             ) -> cython.bint:
+        """A PUT_MANY; its first QPoolId is the answer."""
+        queue: cython.uint = r.queue
+        count: cython.Py_ssize_t = r.count
+        area = session.request
+        heads: cython.Py_ssize_t = 128 * count
+        if (not count or count > batch_max or count > _BATCH_MAX
+                or (not cython.compiled and count >= _MANY) or heads + r.length > len(area)):
+            return False
+        self._heads[:heads] = area[:heads]
+        persistent: cython.uint = self._h16[1]
+        total: cython.Py_ssize_t = self._plain(count, persistent, r.length)
+        if total < 0 or not self._takes(session, queue, count, self._longest(count)) \
+                or not self._frames.fits(count, total):
+            return False
+        core = self._core
+        session.sequence = r.sequence
+        payloads = area[heads : heads + total]
+        if persistent:
+            self._place(party, 1, [])
+        else:
+            self._place(party, 0, self._split(count, payloads))
+        # from here on nothing can fail
+        first: cython.ulonglong = core.next_qpool
+        self._born_many(r, party, count, first, persistent)
+        if persistent:
+            core.block.payloads.append(payloads)
+        core.next_qpool = core.block.next_qpool = first + count
+        core.runnable.add(queue)
+        self._c.counters[_PUTS] += count
+        return True
+
+    def _takes(self, session: Any, queue: cython.uint, count: cython.Py_ssize_t,
+               size: cython.ulonglong) -> cython.bint:
+        """May this client put `count` messages of up to `size` bytes there, and is there room?"""
+        core, c, messages, entries = self._core, self._c, self._messages, self._entries
+        if (queue < _FIRST or queue >= c.queues
+                or (c.q_flags[queue] & (_IN_USE | _INHIBITED)) != _IN_USE
+                or size > c.q_max_length[queue] or not core.space_left
+                or c.q_depth[queue] + count > c.q_max_depth[queue]
+                or session.rights.get(("put", queue)) is not True):
+            return False
+        used: cython.Py_ssize_t = messages.high
+        used -= messages.top
+        spare: cython.Py_ssize_t = entries.capacity
+        spare -= entries.high
+        spare += entries.top
+        return bool(spare >= count and used + count <= messages.capacity
+                    and used + count <= core.messages_total_max)
+
+    def _place(self, party: Party, persistent: cython.uint, bodies: list[Any]) -> None:
+        """Where bodies and pool records are to be. SpoolFull, DiskError: nothing has changed."""
+        core = self._core
+        self._now, self._journal = core.now_ns, core.block.journal_word
+        if persistent:
+            if party.pool_file < 0:
+                party.pool_file = core.slots.choose_file(party.pid)
+            self._file = party.pool_file
+            self._slots = core.slots.file(party.pool_file)
+        else:
+            number, self._offsets = core.volatile.append(bodies)
+            self._word, self._offset = location(LocationKind.VOLATILE, number), 0
+
+    def _plain(self, count: cython.Py_ssize_t, persistent: cython.uint,
+               length: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Bytes of the payloads of a batch; -1: one of it is not plain."""
+        i: cython.Py_ssize_t
+        total: cython.Py_ssize_t = 0
+        if persistent > 1:
+            return -1
+        for i in range(count):
+            if (self._h16[64 * i + 1] != persistent or self._h16[64 * i + 31]
+                    or self._h8[128 * i + 1] >= _PRIORITIES or not self._h32[32 * i + 10]
+                    or not self._h32[32 * i + 11] or self._h64[16 * i + 9]):
+                return -1
+            total += self._h32[32 * i + 10]
+        return total if total <= length else -1
+
+    def _longest(self, count: cython.Py_ssize_t) -> cython.ulonglong:
+        i: cython.Py_ssize_t
+        longest: cython.ulonglong = 0
+        for i in range(count):
+            if self._h64[16 * i + 4] > longest:
+                longest = self._h64[16 * i + 4]
+        return longest
+
+    def _split(self, count: cython.Py_ssize_t, payloads: Any) -> list[Any]:
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t = 0
+        out = []
+        for i in range(count):
+            out.append(payloads[at : at + self._h32[32 * i + 10]])
+            at += self._h32[32 * i + 10]
+        return out
+
+    def _born_many(self, r: Request, party: Party, count: cython.Py_ssize_t,
+                   first: cython.ulonglong, persistent: cython.uint) -> None:
+        """All of a batch that was checked."""
+        messages, entries, c, frames = self._messages, self._entries, self._c, self._frames
+        top: cython.Py_ssize_t = messages.top
+        high: cython.Py_ssize_t = messages.high
+        reused: cython.Py_ssize_t = min(count, top)
+        entry_top: cython.Py_ssize_t = entries.top
+        entry_high: cython.Py_ssize_t = entries.high
+        entry_reused: cython.Py_ssize_t = min(count, entry_top)
+        bulk: cython.bint = bool(count >= _MANY and persistent)
+        i: cython.Py_ssize_t
+        slot: cython.Py_ssize_t
+        entry: cython.Py_ssize_t
+        flags: cython.uint
+        messages.top, messages.high = top - reused, high + count - reused
+        entries.top, entries.high = entry_top - entry_reused, entry_high + count - entry_reused
+        frames.open(party)
+        for i in range(count):
+            if i >= reused:
+                slot = high + i - reused
+            else:
+                slot = c.free_messages[top - reused + i if bulk else top - 1 - i]
+            if i >= entry_reused:
+                entry = entry_high + i - entry_reused
+            else:
+                entry = c.free_entries[entry_top - entry_reused + i if bulk else entry_top - 1 - i]
+            flags = persistent
+            if i == 0:
+                flags |= _RESULT
+            if i == count - 1:
+                flags |= _END
+            self._born(slot, entry, first + i, r.queue, self._h8[128 * i + 1], flags,
+                       self._h64[16 * i + 4], self._h32[32 * i + 10], self._h32[32 * i + 11],
+                       self._h64[16 * i + 12], self._q64[16 * i + 13], r.sequence, party)
+        frames.close()
+
+    def _born(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, qpool: cython.ulonglong,
+              queue: cython.uint, priority: cython.uint, flags: cython.uint,
+              size: cython.ulonglong, length: cython.uint, crc: cython.uint,
+              correlation: cython.ulonglong, expiry: cython.longlong,
+              sequence: cython.ulonglong, party: Party) -> None:
+        """Frame, message and entry; all was checked."""
+        c, frames = self._c, self._frames
+        record: cython.uint = _NO_RECORD
+        lsn: cython.ulonglong
+        if flags & 1:
+            record = take_record(self._slots)
+            c.m_location[slot], c.m_offset[slot] = self._journal, frames.payload_bytes
+            c.m_file[slot] = self._file
+            lsn = frames.frame(_PUT, priority, flags, queue, 0, qpool, size, length, crc,
+                               frames.payload_bytes, self._file, record, 0, 0, sequence,
+                               correlation, expiry)
+            frames.payload_bytes += length
+            self._core.block.puts.append(slot)
+        else:
+            c.m_location[slot], c.m_offset[slot] = self._word, self._offsets[self._offset]
+            self._offset += 1
+            c.m_file[slot] = 0
+            lsn = frames.frame(_PUT, priority, flags, queue, 0, qpool, size, 0, crc,
+                               frames.payload_bytes, 0, record, 0, 0, sequence, correlation,
+                               expiry)
+        c.m_qpool[slot], c.m_lsn[slot], c.m_time[slot], c.m_key[slot] = qpool, lsn, self._now, qpool
+        bucket: cython.Py_ssize_t = qpool & c.mask
+        c.m_idnext[slot] = c.b_id[bucket]
+        c.b_id[bucket] = slot + 1
+        c.m_corr[slot] = correlation
+        if correlation:
+            bucket = correlation & c.mask
+            c.m_corrnext[slot] = c.b_corr[bucket]
+            c.b_corr[bucket] = slot + 1
+        c.m_expiry[slot], c.m_length[slot], c.m_crc[slot] = expiry, length, crc
+        c.m_size[slot], c.m_pid[slot], c.m_record[slot] = size, party.pid, record
+        c.m_flags[slot], c.m_parts[slot], c.m_origin[slot] = flags & 1, 1, 0
+        c.m_first[slot] = entry + 1
+        c.e_message[entry], c.e_queue[entry], c.e_priority[entry] = slot, queue, priority
+        c.e_sequence[entry], c.e_submitted[entry] = lsn, self._now
+        c.e_until[entry] = c.e_lease[entry] = 0
+        c.e_attempts[entry] = c.e_retries[entry] = 0
+        c.e_reader[entry] = c.e_sibling[entry] = 0
+        c.e_state[entry] = _READY
+        c.q_ever[queue] += 1
+        c.q_depth[queue] += 1
+        c.q_ready[queue] += 1
+        chain: cython.Py_ssize_t = queue * _PRIORITIES + priority
+        tail: cython.uint = c.q_tail[chain]
+        c.e_prev[entry], c.e_next[entry] = tail, 0
+        if tail:
+            c.e_next[tail - 1] = entry + 1
+        else:
+            c.q_head[chain] = entry + 1
+        c.q_tail[chain] = entry + 1

@@ -1,0 +1,165 @@
+"""Does the comparison of the forms notice a broken fast path? Each mutant is one line of omq.fast
+changed by hand, run interpreted beside the engine's own way.
+
+    python -m tests.forms.mutants             all of them (a minute or two)
+    python -m tests.forms.mutants NAME ...    these
+
+Exit code 0: each was caught.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from omq.base import form
+from tests.forms.running import ROOT, Run, begin, end, parting
+from tests.model.mutants import Mutant, mutate
+
+GROUPS: Final = "500"
+SEEDS: Final = ("1", "2", "4", "6", "5 fuzz")
+
+
+def _mutant(name: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, f"fast/{file}.py", old, new)
+
+
+MUTANTS: Final = (
+    _mutant("a used number is taken again", "path", "or r.sequence <= session.sequence", ""),
+    _mutant("any token will do", "path", "r.token != session.token or ", ""),
+    _mutant("members are believed", "path", " or not party.owns\n", "\n"),
+    _mutant("a long payload is read past its end", "path",
+            "\n                or r.length > len(session.request)):", "):"),
+    _mutant("an asked time is not noted", "path",
+            "self._c.r_request[party.slot] = self._core.now_ns", "pass"),
+    _mutant("the count of a put is the client's", "path", "                count = 1\n", ""),
+    _mutant("a settlement is not answered", "path",
+            "self._done.append((session, r.sequence, count, qpool))",
+            "if r.operation != _SETTLE: self._done.append((session, r.sequence, count, qpool))"),
+    _mutant("version is not looked at", "request", " and version == _VERSION", ""),
+    _mutant("a given id is lost", "put", "r.parts or r.want or r.priority",
+            "r.parts or r.priority"),
+    _mutant("several queues become one", "put", "persistent > 1 or r.parts or r.want",
+            "persistent > 1 or r.want"),
+    _mutant("a container is plain", "put", "(persistent > 1 or r.parts or r.want",
+            "(persistent > 3 or r.parts or r.want"),
+    _mutant("any priority", "put", " or r.priority >= _PRIORITIES", ""),
+    _mutant("no right is needed", "put",
+            '\n                or session.rights.get(("put", queue)) is not True):', "):"),
+    _mutant("a full queue takes one more", "put", "c.q_depth[queue] + count > ",
+            "c.q_depth[queue] + count - 1 > "),
+    _mutant("a message too long", "put", "size > c.q_max_length[queue] or ", ""),
+    _mutant("an inhibited queue takes messages", "put",
+            "(c.q_flags[queue] & (_IN_USE | _INHIBITED)) != _IN_USE",
+            "not c.q_flags[queue] & _IN_USE"),
+    _mutant("the reserve of the disk is used up", "put", " or not core.space_left", ""),
+    _mutant("the total limit is forgotten", "put",
+            "\n                    and used + count <= core.messages_total_max)", ")"),
+    _mutant("a part of a batch is not plain", "put",
+            "or self._h16[64 * i + 31]\n", "\n"),
+    _mutant("a batch with a given id", "put", " or self._h64[16 * i + 9]):", "):"),
+    _mutant("payloads of a batch reach too far", "put", "return total if total <= length else -1",
+            "return total"),
+    _mutant("a batch has no result frame", "put", "            if i == 0:\n",
+            "            if i < 0:\n"),
+    _mutant("a batch has no end", "put", "if i == count - 1:", "if i == count:"),
+    _mutant("slots of a batch in another order", "put",
+            "top - reused + i if bulk else top - 1 - i]\n            if i >= entry",
+            "top - reused + i]\n            if i >= entry"),
+    _mutant("wrong priority chain", "put", "queue * _PRIORITIES + priority",
+            "queue * _PRIORITIES + 4"),
+    _mutant("correlation is not indexed", "put", "        if correlation:\n",
+            "        if correlation and lsn < 9:\n"),
+    _mutant("the place of a payload is lost", "put", "frames.payload_bytes += length", "pass"),
+    _mutant("the queue is not run", "put", "        core.runnable.add(queue)\n        c.counters",
+            "        c.counters"),
+    _mutant("a settled lease is not compared", "done",
+            " or c.e_lease[entry] != self._s64[5 * i + 2]", ""),
+    _mutant("any reader may settle", "done", "c.e_reader[entry] != row or ", ""),
+    _mutant("the id of a settlement is not compared", "done",
+            "c.m_qpool[slot] != self._s64[5 * i + 1] or ", ""),
+    _mutant("any settlement is done", "done", "self._s8[40 * i] != _WORD or ", ""),
+    _mutant("settled twice in one request", "done", "self._seen[entry] = 1", "pass"),
+    _mutant("marks stay", "done", "self._seen[self._picked[i]] = 0", "pass"),
+    _mutant("a reason is lost", "done", " or self._s16[20 * i + 1]", ""),
+    _mutant("room for evidence is not kept", "done", "0 if bulk else count * _EVIDENCE", "0"),
+    _mutant("depth is not decremented", "done", "c.q_depth[queue] -= 1", "pass"),
+    _mutant("a reader's count stays", "done", "party.active -= count", "pass"),
+    _mutant("the chain of ids is cut", "done", "c.m_idnext[at - 1] = c.m_idnext[slot]",
+            "c.m_idnext[at - 1] = 0"),
+    _mutant("a pool slot is not freed", "done",
+            "give_record(core.slots.file(c.m_file[slot]), c.m_record[slot])", "pass"),
+    _mutant("the last frame does not end the request", "done", "_END if i == count - 1 else 0",
+            "0"),
+    _mutant("the lowest priority first", "give", "queue * _PRIORITIES + _PRIORITIES - 1",
+            "queue * _PRIORITIES"),
+    _mutant("one reader takes all", "give", "share = min(share, want)", "share = min(ready, want)"),
+    _mutant("auxiliary readers go first", "give", "first = main or auxiliary",
+            "first = auxiliary or main"),
+    _mutant("a suspended queue gives", "give", " or c.q_flags[queue] & _SUSPENDED", ""),
+    _mutant("who came back stands behind", "give", "not core.lanes.get(queue) and ", ""),
+    _mutant("no lease runs", "give", " and not core.rules[queue].lease_ns)", ")"),
+    _mutant("an attempt is not counted", "give", "c.e_attempts[entry] + 1, _ATTEMPTS_MAX",
+            "c.e_attempts[entry], _ATTEMPTS_MAX"),
+    _mutant("queues in any order", "give", "sorted(runnable) if len(runnable) > 1 else runnable",
+            "sorted(runnable, reverse=True)"),
+    _mutant("a wait without end", "give", "if timeout >= 0:\n            engine",
+            "if False:\n            engine"),
+    _mutant("a reader gets more than it has room for", "give", "want = min(want, batch_max)",
+            "want = max(want, batch_max)"),
+    _mutant("a chain is left half", "give", "c.e_prev[after - 1] = 0", "pass"),
+    _mutant("frames beyond the block", "frames",
+            "count <= block.frames_max\n                    and",
+            "True\n                    and"),
+    _mutant("bytes beyond the block", "frames",
+            "count * 128 + collected + payload_bytes <= block.left", "True"),
+    _mutant("a block is not synced", "frames", "block.persistent = True", "pass"),
+    _mutant("redelivered is not said", "reply", "flags |= _REDELIVERED", "pass"),
+    _mutant("the last answer is not kept", "reply",
+            "session.last = (sequence, count, qpool, lsn)", "pass"),
+    _mutant("a slot is given that is in use", "records", "if slot < high and not used[slot]:",
+            "if slot < high:"),
+    _mutant("the high-water mark stays", "records", "del used[high:]", "pass"),
+)  # fmt: skip
+
+
+def run(mutant: Mutant | None, folder: Path, seed: str) -> Run:
+    """A workload with the mutant, interpreted; None: the engine's own way."""
+    if mutant is None:
+        return end(begin(folder, form.OFF, *seed.split()[:1], GROUPS, *seed.split()[1:]))
+    library = folder / "lib"
+    shutil.copytree(ROOT / "lib" / "omq", library / "omq",
+                    ignore=shutil.ignore_patterns("__pycache__", "compiled"))
+    mutate(library, mutant)
+    return end(begin(folder / "work", form.INTERPRETED, *seed.split()[:1], GROUPS,
+                     *seed.split()[1:], library=library))
+
+
+def main(names: list[str]) -> int:
+    """Run the mutants named, or all."""
+    missed = []
+    with tempfile.TemporaryDirectory(prefix="omq-forms-") as folder:
+        root = Path(folder)
+        off = {seed: run(None, root / f"off {seed}", seed) for seed in SEEDS}
+        for number, mutant in enumerate(MUTANTS):
+            if names and mutant.name not in names:
+                continue
+            words = ""
+            for seed in SEEDS:
+                found = run(mutant, root / f"{number} {seed}", seed)
+                words = words or parting(off[seed], found)
+                shutil.rmtree(root / f"{number} {seed}")
+                if words:
+                    break
+            print(f"{'caught' if words else 'MISSED'}  {mutant.name}: {words[:100]}", flush=True)
+            if not words:
+                missed.append(mutant.name)
+    print(f"{len(missed)} missed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

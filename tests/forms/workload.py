@@ -1,0 +1,415 @@
+"""Random requests of all kinds on one instance, and a line of digests after every group: what the
+index says, what was written, what was answered, and what the engine keeps in memory.
+
+    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz] [until]
+
+The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
+test_forms.py compares them. `fuzz`: most requests are mutilated. Clocks and the uuid are fixed, so
+nothing depends on the run.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from omq.base import clock
+from omq.base.checksum import crc32c
+from omq.core.engine.operate import Action, Item, Order
+from omq.core.engine.state import IDEL, POISON, SPECIAL_QUEUES, QueueRules
+from omq.format.index import EntryState
+from omq.format.message import Part, pack_parts
+from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Operation, Settlement
+from omq.ipc.outgoing import Encoded
+from omq.ipc.serving.fast_server import FastServer
+from omq.storage import durable
+from omq.storage.disk import Buffer, Disk
+from tests.model.driver import draft, encoded
+from tests.model.instance import MESSAGES, NS, Client, Given, Instance
+from tests.model.reference import Draft
+
+A, B, C, D = 3, 4, 5, 6
+READERS = (A, A, A, B, C, D, D, POISON, IDEL, 0)
+AUXILIARY, MEMBER, STRANGER = 2, 6, 9  # by number of the client
+GUEST, NARROW = 5, 1  # the spool's owner without rights; a channel of few bytes
+
+
+class _Recorder(Disk):
+    """The real disk without its syncs; `crc` and `count` are of all that was written."""
+
+    crc = count = 0
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
+        for buffer in buffers:
+            self.crc = crc32c(buffer, self.crc)
+        self.crc = crc32c(offset.to_bytes(8, "little"), self.crc)
+        self.count += 1
+        return super().pwritev(fd, buffers, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        self.crc = crc32c(b"fdatasync", self.crc)
+
+    def fsync(self, fd: int) -> None:
+        self.crc = crc32c(b"fsync", self.crc)
+
+    def sync_directory(self, path: str) -> None:
+        self.crc = crc32c(b"directory", self.crc)
+
+
+class _Bell:
+    """Counts the announcements of a client."""
+
+    def __init__(self) -> None:
+        self.rung = 0
+
+    def release(self) -> None:
+        self.rung += 1
+
+
+def rules() -> list[QueueRules]:
+    """Roomy, with a lease, narrow, and one that is held up now and then."""
+    special = [QueueRules(queue, name, 1 << 32, 1 << 20) for queue, name in SPECIAL_QUEUES.items()]
+    return [*special, QueueRules(A, "A", 1 << 20, 1 << 20),
+            QueueRules(B, "B", 1 << 20, 1 << 20, attempts_max=2, death_delay_ns=5 * NS,
+                       lease_ns=20 * NS),
+            QueueRules(C, "C", 8, 900, attempts_max=1, death_delay_ns=0),
+            QueueRules(D, "D", 9, 2000)]
+
+
+class Workload:
+    """See the module."""
+
+    def __init__(self, root: Path, seed: int, *, fuzz: bool) -> None:
+        self.disk = _Recorder()
+        durable.use(self.disk)
+        self.instance = Instance(root, rules())
+        self.instance.settings = replace(self.instance.settings, block_frames_max=120)
+        self.random = random.Random(seed)
+        self.fuzz = fuzz
+        self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
+        self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
+        self.requests = 0
+        self.fast = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.instance.start()
+        for client in self.clients:
+            client.sequence = 0
+            self._register(client)
+
+    def _register(self, client: Client) -> None:
+        client.session, client.token = None, b""
+        client.sequence, client.held = 0, {}
+        self.instance.register(client)
+        session, party = client.live, client.live.party
+        cast(Any, session.channel).semaphore = bell = _Bell()
+        session._release = bell.release
+        assert self.instance.recovered is not None
+        session.epoch = self.instance.recovered.epoch
+        if client.number in (MEMBER, STRANGER):
+            party.owns = session.trusted = False
+            party.uid = 0 if client.number == MEMBER else 1000
+        if client.number == GUEST:
+            party.uid = 1000
+        # A journal file of the model takes no request larger than this.
+        session.request = session.request[: 700 if client.number == NARROW else 20_000]
+
+    # what a client does
+
+    def _drafts(self, count: int, queue: int) -> list[Draft]:
+        r, out = self.random, []
+        lasting = r.random() < 0.8
+        for _ in range(count):
+            sizes = (0, 1, 9, 200, 200, 850, 950, 3000)[: 8 if count < 5 else 5]
+            body = r.randbytes(r.choice(sizes))
+            out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
+                             body, persistent=lasting if r.random() < 0.97 else not lasting))
+        return out
+
+    def _put(self, client: Client) -> bytes:
+        r = self.random
+        odd = r.random() < self.odd
+        queue = r.choice((B, B, C, D, D, POISON, 7, IDEL) if odd else (A, A, D))
+        correlation = r.choice((b"", b"", b"", b"first", b"second"))
+        if not odd or r.random() < 0.5:
+            (one,) = self._drafts(1, queue)
+            said = encoded(one, correlation=correlation,
+                           given=r.randbytes(4) if r.random() < 0.1 else b"")
+        else:
+            until = self.instance.wall // NS + r.randrange(60) if r.random() < 0.4 else 0
+            queues = r.sample((A, B, C, D), r.choice((1, 1, 2, 3)))
+            said = encoded(draft([Part(queue, 4, 0, until) for queue in queues], r.randbytes(50),
+                                 container=r.random() < 0.5))
+        return self._packed(client, Operation.PUT, said.payload, queue=said.queue,
+                            priority=said.priority, flags=said.flags, length=len(said.payload),
+                            size=said.size, crc=said.crc,
+                            want=said.key or 99 * (r.random() < self.odd / 3),
+                            correlation=said.correlation, parts=said.parts,
+                            expiry=r.choice((0, 0, 0, -1, 1 << 40)))
+
+    def _put_many(self, client: Client) -> bytes:
+        r = self.random
+        queue = r.choice((B, C, D) if r.random() < self.odd else (A, A, D))
+        count = r.choice((0, 1, 1, 2, 2, 3, 3, 5, 11, 12, 13, 20, 50, 51))
+        said: list[Encoded] = [encoded(one) for one in self._drafts(count, queue)]
+        if said and r.random() < 0.1:
+            said[-1].correlation, said[-1].expiry = r.randrange(9), -5
+        if said and r.random() < self.odd:
+            one = r.choice(said)
+            one.parts, one.key = r.choice(((1, 0), (0, 77), (0, 78)))
+        heads, at = [], 0
+        for each in said:
+            heads.append(each.head(at))
+            at += len(each.payload)
+        area = b"".join([*heads, *(each.payload for each in said)])
+        length = max(0, at - (r.random() < self.odd / 2))
+        return self._packed(client, Operation.PUT_MANY, area, queue=queue, count=count,
+                            length=length)
+
+    def _settlements(self, client: Client) -> list[bytes]:
+        r, rows = self.random, []
+        held = list(client.held.values())
+        if r.random() < 0.2:
+            r.shuffle(held)
+        if r.random() < self.odd:  # what somebody else holds
+            held += list(r.choice(self.clients).held.values())[:2]
+        plain = r.random() > self.odd
+        for each in held:
+            if r.random() < self.odd / 8:
+                continue
+            kind = Settlement.DONE if plain or r.random() < 0.4 else r.choice(list(Settlement))
+            spoilt = r.random() < self.odd / 9
+            rows.append(SETTLE.pack(
+                kind, 0, 0, each.entry + 3 * (r.random() < self.odd / 20), each.qpool,
+                each.lease + (r.choice((1, 1 << 32)) if spoilt else 0), r.randrange(40) * NS,
+                r.random() < self.odd / 20, 0))
+        if rows and r.random() < self.odd / 9:
+            rows.append(rows[0])
+        client.held = {}
+        return rows
+
+    def _next(self, client: Client) -> bytes:
+        r = self.random
+        rows = self._settlements(client)
+        operation = Operation.NEXT if r.random() < 0.85 else Operation.SETTLE
+        return self._packed(
+            client, operation, b"".join(rows), count=len(rows),
+            want=r.choice((1, 1, 2, 5, 12, 20, 50, 0, 1 << 60)),
+            argument=r.choice((0, 0, 1, 1, 1, 5, 1 << 62 if r.random() < self.odd else -1)))
+
+    def _move(self, client: Client) -> bytes:
+        r = self.random
+        if not client.held:
+            return self._packed(client, Operation.PING, b"")
+        key = r.choice(sorted(client.held))
+        each = client.held.pop(key)
+        (one,) = self._drafts(1, A)
+        said = encoded(one)
+        part = Part(r.choice((A, B, D)), 4)
+        area = b"".join([SETTLE.pack(0, 0, 0, each.entry, each.qpool, each.lease, 0, 0, 0),
+                         pack_parts([part]), said.head(0), said.payload])
+        return self._packed(client, Operation.MOVE, area, parts=1, count=1,
+                            length=len(said.payload))
+
+    def _packed(self, client: Client, operation: int, area: bytes, **fields: Any) -> bytes:
+        client.sequence += 1
+        area = area[: len(client.live.request)]
+        client.live.request[: len(area)] = area
+        r = self.random
+        if r.random() < self.odd / 5:
+            fields["token"] = r.randbytes(16)
+        raw = self.instance.packed(client, Operation(operation), **fields)
+        if self.fuzz and r.random() < 0.7:
+            raw = self._mutilated(client, raw)
+        return raw
+
+    def _mutilated(self, client: Client, raw: bytes) -> bytes:
+        """Wrong bytes in a request and in the channel; the token often stays right."""
+        r, made = self.random, bytearray(raw)
+        for _ in range(r.choice((0, 1, 1, 2, 5))):
+            name = r.choice([name for name in REQUEST.names if r.random() < 0.2
+                             or name not in ("token", "client", "magic", "version", "sequence")])
+            at = REQUEST.offset(name)
+            made[at : at + 8] = r.choice((
+                r.randbytes(1) + made[at + 1 : at + 8], r.randbytes(2) + made[at + 2 : at + 8],
+                b"\xff" + made[at + 1 : at + 8], b"\xff" * 4 + made[at + 4 : at + 8],
+                b"\0" * 4 + made[at + 4 : at + 8]))[: len(made) - at]
+        area = client.live.request
+        for _ in range(r.choice((0, 1, 1, 3))):
+            at = r.randrange(min(r.choice((40, 128, 2000)), len(area) - 2))
+            area[at : at + 2] = r.choice((r.randbytes(2), b"\xff\xff", b"\0\0"))
+        if r.random() < 0.02:
+            return bytes(made[: r.randrange(len(made) + 1)])
+        if r.random() < 0.01:
+            return bytes(made) + b"\0"
+        return bytes(made)
+
+    # a group
+
+    def group(self) -> str:
+        """One turn of the manager's loop with random work; the line that says what came of it."""
+        r, instance = self.random, self.instance
+        idle = [client for client in self.clients if client.live.waiter is None]
+        batch = []
+        for client in r.sample(idle, r.randrange(len(idle) + 1)):
+            kind = r.choices((self._put, self._put_many, self._next, self._move),
+                             (4, 2, 0 if client.number == STRANGER else 9, self.odd))[0]
+            batch.append(kind(client))
+        self.requests += len(batch)
+        instance.wall += r.choice((0, 1, 1000, 10**6))
+        instance.mono += r.choice((0, 1, 1000, 10**6, 10**6))
+        instance.begin()
+        for raw in batch:
+            instance.server.handle(raw)
+        self._happen()
+        instance.server.dispatch()
+        instance.engine.commit()
+        instance.server.release()
+        instance.engine.poisoned.clear()
+        for client in self.clients:
+            self._took(client)
+        line = self.line()
+        if r.random() < 0.1:
+            self._seldom()
+        return line
+
+    def _took(self, client: Client) -> None:
+        """What the last reply handed to it: rows that the tables confirm (others are not rows)."""
+        session, t = client.live, self.instance.core.t
+        if session.gone or session.waiter is not None:
+            return
+        count = REPLY.unpack_from(session.reply)[4]
+        for i in range(min(count, 60)):
+            row = dict(zip(GIVEN.names, GIVEN.unpack_from(
+                session.reply, REPLY.size + i * GIVEN.size), strict=True))
+            entry = row["entry"]
+            if entry < t.entries.high and t.e_reader[entry] == session.party.slot + 1 \
+                    and t.e_lease[entry] == row["lease"] and t.e_state[entry] == EntryState.ACTIVE:
+                client.held[row["qpool"], row["queue"]] = Given(
+                    entry, row["queue"], row["qpool"], row["lease"], 0, 0, b"")
+
+    def _happen(self) -> None:
+        """Between the requests and the hand-outs: somebody leaves, dies or comes."""
+        r, instance = self.random, self.instance
+        if r.random() > 0.04:
+            return
+        client = r.choice(self.clients)
+        session = client.live
+        instance.server.carry_out(session)
+        instance.end(session, died=r.random() < 0.6)
+        self._gone = client
+
+    _gone: Client | None = None
+
+    def _seldom(self) -> None:
+        """What changes the world around, between two groups."""
+        r, instance = self.random, self.instance
+        instance.core.space_left, instance.server.stopping = True, False
+        instance.core.messages_total_max = MESSAGES
+        what = r.randrange(11)
+        if what == 0:
+            seconds = r.choice((1, 30, 3600))
+            instance.wall += seconds * NS
+            instance.mono += seconds * NS
+        elif what in (1, 8):
+            queue = r.choice((A, D))
+            known = instance.rules[queue]
+            instance.rules[queue] = replace(known, get_allowed=not known.get_allowed,
+                                            put_allowed=known.get_allowed or r.random() < 0.5)
+            instance.group(lambda: instance.engine.books.define_queues(
+                [instance.rules[queue]]))
+        elif what in (2, 9):
+            instance.core.space_left = False
+        elif what in (3, 10):
+            instance.core.messages_total_max = r.choice((5, 20))
+        elif what == 4:
+            instance.server.stopping = True
+        elif what == 5 and not self.fuzz:  # a fuzzer who owns the spool puts damage into it
+            self.fast += _fast(instance)
+            instance.stop()
+            instance.server.close()
+            self._start()
+        elif what in (6, 7):
+            self._order()
+
+    def _order(self) -> None:
+        r, t = self.random, self.instance.core.t
+        entries = [e for e in range(t.entries.high) if t.e_state[e]]
+        if not entries:
+            return
+        entry = r.choice(entries)
+        action = r.choice((Action.HOLD, Action.RELEASE, Action.DELETE, Action.MOVE))
+        targets = (r.choice((A, D)),) if action is Action.MOVE else ()
+        self.instance.order(Order(
+            action, (Item(t.m_qpool[t.e_message[entry]], t.e_queue[entry]),), b"{}",
+            targets=targets, force=t.e_state[entry] != EntryState.ACTIVE))
+
+    def settle_down(self) -> None:
+        """Who left comes again."""
+        if self._gone is not None:
+            client, self._gone = self._gone, None
+            self._register(client)
+
+    # what came of it
+
+    def line(self) -> str:
+        """Digests of tables, writes, replies, memory."""
+        replies = 0
+        for client in self.clients:
+            session = client.live
+            if not session.gone:
+                replies = crc32c(session.reply, replies)
+                replies = crc32c(repr((
+                    session.sequence, session.last, session.lost, session.waiter is None,
+                    session.party.active, session.party.pool_file,
+                    cast(Any, session.channel).semaphore.rung)).encode(), replies)
+        tables = crc32c(self.instance.core.t.buffer)
+        memory = crc32c(repr(self.memory()).encode())
+        return f"{tables:08x} {self.disk.crc:08x} {replies:08x} {memory:08x}"
+
+    def memory(self) -> tuple[object, ...]:
+        """What the engine keeps beside the tables."""
+        engine, core = self.instance.engine, self.instance.core
+        t, block, slots = core.t, core.block, cast(Any, core.slots)
+        return (
+            core.next_qpool, core.active, sorted(core.runnable), sorted(core.due),
+            sorted(core.leases), sorted(core.lanes.items()), sorted(core.runs.items()),
+            sorted(core.suspects), t.messages.high, t.messages.top, t.entries.high, t.entries.top,
+            t.messages.v_stack[: t.messages.top].tolist(),
+            t.entries.v_stack[: t.entries.top].tolist(), t.given,
+            [(n, bytes(f.used), f.freed, f.live) for n, f in sorted(slots._files.items())],
+            block.first_lsn, block.count, block.payload_bytes, block.next_qpool, block.persistent,
+            len(block.payloads), len(block.puts), block.left, block._unsynced,
+            sorted((due, turn, w.waiting) for due, turn, w in engine.timeouts.heap),
+            [(q, [w.sequence for w in line.main], [w.sequence for w in line.auxiliary])
+             for q, line in sorted(engine.waiters.items())],
+            sorted(engine.parties), sorted(engine.limbo.items()),
+            sorted(cast(Any, core.volatile).live.items()),
+        )
+
+
+def _fast(instance: Instance) -> int:
+    return instance.server.fast if isinstance(instance.server, FastServer) else 0
+
+
+def main(arguments: list[str]) -> int:
+    """Print a line a group, then how many requests there were."""
+    folder, seed, groups, *rest = arguments
+    clock.wall_ns = lambda: 1_700_000_000 * NS
+    work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest)
+    for _ in range(int(groups)):
+        print(work.group())
+        work.settle_down()
+    fast = work.fast + _fast(work.instance)
+    print(f"requests {work.requests}", file=sys.stderr)
+    print(f"form {work.instance.server.form} fast {fast} of {work.requests}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
