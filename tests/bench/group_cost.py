@@ -143,9 +143,9 @@ class World:
         for n in range(clients):
             channel = SimpleNamespace(semaphore=SimpleNamespace(release=lambda: None),
                                       view=memoryview(bytearray(1 << 20)))
-            reply, request = split_channel(channel.view)
+            halves = split_channel(channel.view)
             session = Session(Party(n + 1, n, 1000 + n, 0, 77 + n), bytes([n]) * 16, f"c{n}",
-                              frozenset(), cast(Any, object()), cast(Any, channel), reply, request,
+                              frozenset(), cast(Any, object()), cast(Any, channel), *halves,
                               trusted=True)
             session.queue, session.epoch = QUEUE * (n % 2), 1
             sessions.add(session)

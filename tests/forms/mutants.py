@@ -28,6 +28,10 @@ def _mutant(name: str, file: str, old: str, new: str) -> Mutant:
 
 
 MUTANTS: Final = (
+    _mutant("what a look carried out is judged again", "path",
+            "        if session.noted:  # a look has carried out some of it\n"
+            "            return False\n", ""),
+    _mutant("no look behind a settlement", "path", "            self._looks.after(session)\n", ""),
     _mutant("a used number is taken again", "path", "or r.sequence <= session.sequence", ""),
     _mutant("any token will do", "path", "r.token != session.token or ", ""),
     _mutant("members are believed", "path", " or not party.owns\n", "\n"),

@@ -24,6 +24,7 @@ from omq.core.engine.state import IDEL, POISON, SPECIAL_QUEUES, QueueRules
 from omq.format.index import EntryState
 from omq.format.message import Part, pack_parts
 from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Operation, Settlement
+from omq.ipc.note import Note
 from omq.ipc.outgoing import Encoded
 from omq.ipc.serving.fast_server import FastServer
 from omq.storage import durable
@@ -36,6 +37,7 @@ A, B, C, D = 3, 4, 5, 6
 READERS = (A, A, A, B, C, D, D, POISON, IDEL, 0)
 AUXILIARY, MEMBER, STRANGER = 2, 6, 9  # by number of the client
 GUEST, NARROW = 5, 1  # the spool's owner without rights; a channel of few bytes
+PROMPT = (0, 3, 5, 7)  # these keep a note (ADR 0035)
 
 
 class _Recorder(Disk):
@@ -92,6 +94,7 @@ class Workload:
         self.fuzz = fuzz
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
         self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
+        self.notes = {number: Note() for number in PROMPT}
         self.requests = 0
         self.fast = 0
         self._start()
@@ -116,6 +119,9 @@ class Workload:
             party.uid = 0 if client.number == MEMBER else 1000
         if client.number == GUEST:
             party.uid = 1000
+        if client.number in PROMPT:
+            session.prompt = True
+            self.notes[client.number].attach(session.note, party.token)
         # A journal file of the model takes no request larger than this.
         session.request = session.request[: 700 if client.number == NARROW else 20_000]
 
@@ -191,7 +197,20 @@ class Workload:
         if rows and r.random() < self.odd / 9:
             rows.append(rows[0])
         client.held = {}
+        if client.number in PROMPT:
+            self.notes[client.number].clear()
         return rows
+
+    def _note(self, client: Client) -> None:
+        """It notes how some of its messages ended; the next request says it once more, or not."""
+        r, note = self.random, self.notes[client.number]
+        note.clear()
+        for each in client.held.values():
+            if r.random() < 0.7:
+                kind = Settlement.DONE if r.random() < 0.8 else r.choice(list(Settlement))
+                assert note.settled(SETTLE.pack(
+                    kind, 0, 0, each.entry, each.qpool, each.lease + (r.random() < self.odd / 9),
+                    r.randrange(40) * NS, 0, 0))
 
     def _next(self, client: Client) -> bytes:
         r = self.random
@@ -255,6 +274,9 @@ class Workload:
         """One turn of the manager's loop with random work; the line that says what came of it."""
         r, instance = self.random, self.instance
         idle = [client for client in self.clients if client.live.waiter is None]
+        for client in idle:
+            if client.number in PROMPT and client.held and r.random() < 0.3:
+                self._note(client)
         batch = []
         for client in r.sample(idle, r.randrange(len(idle) + 1)):
             kind = r.choices((self._put, self._put_many, self._next, self._move),
@@ -262,7 +284,7 @@ class Workload:
             batch.append(kind(client))
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))
-        instance.mono += r.choice((0, 1, 1000, 10**6, 10**6))
+        instance.mono += r.choice((0, 1, 1000, 10**6, 10**6, 6 * 10**7))
         instance.begin()
         for raw in batch:
             instance.server.handle(raw)
@@ -366,6 +388,7 @@ class Workload:
                 replies = crc32c(session.reply, replies)
                 replies = crc32c(repr((
                     session.sequence, session.last, session.lost, session.waiter is None,
+                    session.look_ns, sorted(session.noted),
                     session.party.active, session.party.pool_file,
                     cast(Any, session.channel).semaphore.rung)).encode(), replies)
         tables = crc32c(self.instance.core.t.buffer)

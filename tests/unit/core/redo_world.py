@@ -79,6 +79,8 @@ class CutDisk(QuietDisk):
 class NoBodies:
     """Bodies of non-persistent messages: nowhere."""
 
+    number = 1
+
     def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]:
         return 1, [0] * len(payloads)
 
