@@ -180,6 +180,8 @@ class Workload:
     def _settlements(self, client: Client) -> list[bytes]:
         r, rows = self.random, []
         held = list(client.held.values())
+        if r.random() < 0.5:  # it forgets those that the manager has from its note
+            held = [each for each in held if (each.qpool, each.lease) not in client.live.noted]
         if r.random() < 0.2:
             r.shuffle(held)
         if r.random() < self.odd:  # what somebody else holds
