@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from omq.base import limits, names
 from omq.base.errors import BadRequest, ManagerUnavailable, MessageTooLong, OmqError, TimedOut
@@ -27,13 +27,15 @@ from omq.format.wire import Operation
 from omq.ipc import arguments
 from omq.ipc.absence import Waiting
 from omq.ipc.bodies import Bodies
-from omq.ipc.browsed import Browsed, browse
 from omq.ipc.client_wire import Wire
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing, encode_plain
 from omq.ipc.reader import PROMPT, Reader
 
-__all__ = ["Browsed", "Client", "Connection", "Message", "Outgoing", "Reader", "connect"]
+if TYPE_CHECKING:
+    from omq.ipc.browsed import Browsed
+
+__all__ = ["Client", "Connection", "Message", "Outgoing", "Reader", "connect"]
 
 TIMEOUT_S = 60.0
 
@@ -180,6 +182,8 @@ class Connection:
         them; at most `limit` (0: all). For operators: NotOperator. UnknownQueue."""
         arguments.queue(queue)
         arguments.whole(limit, "limit", 0, limits.BROWSE_MAX)
+        from omq.ipc.browsed import browse  # who never browses needs no numpy
+
         return browse(self._wire, queue, limit or limits.BROWSE_MAX)
 
     def body(self, message: int | str) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 
 from omqdemo.feed import Feed
 from omqdemo.generator import generate
-from omqdemo.mails import Sent, store
+from omqdemo.mails import Sent, is_unknown, store
 from omqdemo.sink import sink_process
 from omqdemo.transaction import double_dots
 
@@ -187,6 +187,8 @@ def test_all_kinds_of_mail_reach_a_real_server_unaltered(tmp_path: Path) -> None
         feed.start()
         feed.join()
     counts = feed.counts()
-    assert counts.accepted == 60 and counts.postponed > 0 and counts.in_doubt == 0
+    known = [item for item in sent if not all(map(is_unknown, item.recipients))]
+    assert counts.accepted == len(known) > 50
+    assert counts.postponed > 0 and counts.in_doubt == 0
     received = [path.read_bytes().partition(b"\n")[2] for path in (tmp_path / "sink").iterdir()]
-    assert sorted(received) == sorted(item.read() for item in sent)
+    assert sorted(received) == sorted(item.read() for item in known)
