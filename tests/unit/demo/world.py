@@ -52,16 +52,16 @@ class World:
 
     def deliver(self, mail: Mail) -> None:
         data = b"Received: from here by there\r\n\twith test\r\n" + without_bcc(mail.data)
-        remote = [name for name in mail.recipients if not is_local(name)]
+        known = [name for name in mail.recipients if not is_unknown(name)]
+        remote = [name for name in known if not is_local(name)]
         visible = tuple(name for name in remote if name not in mail.hidden)
         for group in (visible, *((name,) for name in remote if name in mail.hidden)):
             if group:
                 self.to_sink(group, data)
-        for name in filter(is_local, mail.recipients):
-            if not is_unknown(name):
-                self.to_mailbox(name, data)
-            elif mail.sender:
-                self.reports.append(self.report(mail, name, mail.sender))
+        for name in filter(is_local, known):
+            self.to_mailbox(name, data)
+        for name in filter(is_unknown, mail.recipients if mail.sender else ()):
+            self.reports.append(self.report(mail, name, mail.sender))
 
     def report(self, mail: Mail, failed: str, receiver: str) -> Path:
         """Deliver a report about a recipient."""
