@@ -11,6 +11,7 @@ nothing depends on the run.
 from __future__ import annotations
 
 import random
+import resource
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,6 +39,7 @@ READERS = (A, A, A, B, C, D, D, POISON, IDEL, 0)
 AUXILIARY, MEMBER, STRANGER = 2, 6, 9  # by number of the client
 GUEST, NARROW = 5, 1  # the spool's owner without rights; a channel of few bytes
 PROMPT = (0, 3, 5, 7)  # these keep a note (ADR 0035)
+GROUP_CPU_S = 0.5  # many times what a group costs: a broken chain may be a ring
 
 
 class _Recorder(Disk):
@@ -426,6 +428,8 @@ def main(arguments: list[str]) -> int:
     """Print a line a group, then how many requests there were."""
     folder, seed, groups, *rest = arguments
     clock.wall_ns = lambda: 1_700_000_000 * NS
+    most = 30 + int(int(groups) * GROUP_CPU_S)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest)
     for _ in range(int(groups)):
         print(work.group())
