@@ -215,6 +215,10 @@ class Workload:
                 assert note.settled(SETTLE.pack(
                     kind, 0, 0, each.entry, each.qpool, each.lease + (r.random() < self.odd / 9),
                     r.randrange(40) * NS, 0, 0))
+        area = client.live.note
+        for _ in range(r.randrange(4) if self.fuzz else 0):
+            at = r.randrange(r.choice((64, 200, len(area) - 8)))
+            area[at : at + 8] = r.choice((r.randbytes(8), b"\xff" * 8, bytes(8)))
 
     def _next(self, client: Client) -> bytes:
         r = self.random
