@@ -31,7 +31,7 @@ from omq.core.engine.operate import Action, Item, Order, operate
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.relocation import relocate
 from omq.core.engine.settle import Verdict
-from omq.core.engine.state import IDEL, Core, Party, QueueRules
+from omq.core.engine.state import IDEL, POISON, Core, Party, QueueRules
 from omq.core.engine.statistics import Statistics
 from omq.core.index.tables import Tables
 from omq.core.load.pool_columns import Loaded
@@ -388,7 +388,14 @@ class Life:
         state = self.state()
         ready = sorted((-place.priority, place.order, qpool) for qpool, message in state.items()
                        if (place := message.on(queue)) and place.state == EntryState.READY)
-        wanted = [qpool for _, _, qpool in ready[:want]]
+        wanted: list[int] = []
+        for _, _, qpool in ready[:want]:
+            place = state[qpool].on(queue)
+            alone = place is not None and place.attempts > 0 and queue > POISON  # it has failed
+            if not (alone and wanted):
+                wanted.append(qpool)
+            if alone:
+                break
         # What is handed out from IDEL is not journaled, so nothing of it is asked after a crash.
         effect: Effect = {} if queue == IDEL else {q: state[q].given(queue) for q in wanted}
         sequence = self._ask(effect, self.reader)

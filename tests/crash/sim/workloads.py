@@ -167,7 +167,7 @@ def poison(life: Life, random: Random) -> None:
     life.put(A, B)
     life.commit()
     for turn in range(3):
-        given = life.give(A, 2)
+        given = [*life.give(A, 2), *life.give(A, 2)]  # alone, once they have failed
         life.commit()
         if random.random() < 0.5:
             life.reader_dies()
