@@ -67,12 +67,14 @@ def test_a_stop_goes_on(world: World) -> None:
     end = SimpleNamespace
     parts = Parts(
         world.info.paths, end(close=note("lock")), world.engine, world.writer,  # type: ignore[arg-type]
-        end(by_id={}, close_gone=note("sessions")), end(),  # type: ignore[arg-type]
+        end(by_id={}, close_gone=note("sessions")),  # type: ignore[arg-type]
+        end(close=note("server")),  # type: ignore[arg-type]
         end(bodies=end(stop=note("large bodies"))),  # type: ignore[arg-type]
         end(stop=note("doorkeeper")), end(queue=end(remove=note("requests"))),  # type: ignore[arg-type]
         end(remove=note("index")), end(clear_left_overs=note("listed")), end(), 1)  # type: ignore[arg-type]
     world.info.paths.ids.parent.mkdir(exist_ok=True)
     world.info.paths.ids.write_text(json.dumps({}))
     assert not parts.close_in_order(world.wall, world.mono)
-    assert done == ["doorkeeper", "large bodies", "sessions", "index", "requests", "listed", "lock"]
+    assert done == ["doorkeeper", "large bodies", "sessions", "server", "index", "requests",
+                    "listed", "lock"]
     assert not world.info.paths.ids.exists()
