@@ -22,6 +22,7 @@ BATCH_MAX = 20
 QUEUES = ("A", "B", "C")
 PRIORITIES = (1, 4, 7)
 EMPTY_WAIT_S = 0.2
+DONE_SHARE = 0.9
 TIMEOUT_S = 60.0
 
 
@@ -84,20 +85,28 @@ def read(work: Work, who: str, queue: str, batch: int, *, auxiliary: bool) -> in
     history = HistoryFile(work.histories / who)
     with omq.connect(work.spool, name=who[:16], timeout_s=TIMEOUT_S) as c, \
             c.reader(queue, batch=batch, auxiliary=auxiliary) as reader:
-        ended: list[Line] = []
+        said: list[Line] = []
         lost = 0
         while True:
             stopping = work.stop.exists()
             messages = reader.next(timeout_s=0 if stopping else EMPTY_WAIT_S)
             if reader.lost == lost:  # else nobody knows which of them counted
-                history.say(*({**line, "op": "done"} for line in ended))
+                history.say(*({**line, "op": "done"} for line in said))
             lost = reader.lost
             if not messages and stopping:
                 break
             history.say(*(_got(m, who) for m in messages))
-            ended = [line for m in messages for line in _decide(m, rng, gentle=work.gentle)]
-            history.say(*ended)
-            ended = [line for line in ended if line["op"] == "ending"]
+            ended: list[tuple[omq.Message, float]] = []
+            others: list[tuple[omq.Message, float]] = []
+            for message in messages:
+                what = 0.0 if work.gentle else rng.random()
+                (ended if what < DONE_SHARE else others).append((message, what))
+            # Said first: a settlement holds from when it is made, however the process ends then.
+            said = [{"op": "ending", **_place(message)} for message, _ in ended]
+            history.say(*said)
+            for message, _ in ended:
+                message.done()
+            history.say(*(line for message, what in others for line in _not_done(message, what)))
     history.close()
     return 0
 
@@ -108,17 +117,16 @@ def _got(message: omq.Message, who: str) -> Line:
             "flag": message.redelivered, "who": who}
 
 
-def _decide(message: omq.Message, rng: random.Random, *, gentle: bool) -> list[Line]:
-    """End the work on a message in one of the ways; what is to be written down."""
-    place: Line = {"key": _key(message.properties, message.body), "queue": message.queue,
-                   "lease": message.lease}
-    what = 0.0 if gentle else rng.random()
-    if what < 0.9:
-        message.done()
-        return [{"op": "ending", **place}]
+def _place(message: omq.Message) -> Line:
+    return {"key": _key(message.properties, message.body), "queue": message.queue,
+            "lease": message.lease}
+
+
+def _not_done(message: omq.Message, what: float) -> list[Line]:
+    """End the work on a message in one of the other ways; what is to be written down."""
     if what < 0.94:
         message.release()
-        return [{"op": "back", **place}]
+        return [{"op": "back", **_place(message)}]
     if what < 0.97:
         message.defer(0.0, "soak")
     else:
