@@ -104,24 +104,25 @@ class _Watcher:
             watched = self._watched
             shortest_s = min((each.timeout_s for each in watched), default=0.0)
             period_s = min(max(shortest_s / 10, PERIOD_MIN_S), PERIOD_MAX_S)
-            rung, ended = self._wait(period_s, [each.connection for each in watched])
-            if ended or not rung:
+            found = self._wait(period_s, [each.connection for each in watched])
+            # Of those that are still watched: one that was discarded may be closed by now.
+            ended = any(each.connection in found for each in self._watched)
+            if ended or not found:
                 self._nudge_all()  # whose variables end with it: a link is kept by its user only
             if ended:  # and stays so until its link looks: it may be busy elsewhere
                 self._wait(PERIOD_MIN_S, [])
 
-    def _wait(self, timeout_s: float, connections: list[int]) -> tuple[bool, bool]:
-        """Did the bell ring, has a connection ended?"""
+    def _wait(self, timeout_s: float, connections: list[int]) -> list[int]:
+        """The bell if it rang, and the connections that have ended; empty: the time is over."""
         poll = select.poll()
         for descriptor in connections:
             poll.register(descriptor, select.POLLRDHUP)
         poll.register(self._bell, select.POLLIN)
         found = [descriptor for descriptor, _ in poll.poll(timeout_s * 1000)]
-        rung = self._bell in found
-        if rung:
+        if self._bell in found:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._bell)
-        return rung, len(found) > rung
+        return found
 
     def _nudge_all(self) -> None:
         for each in self._watched:
