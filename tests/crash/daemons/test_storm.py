@@ -109,7 +109,7 @@ def test_many_kills_leave_no_object(tmp_path: Path) -> None:
                 c.put("A", b"x")
                 counts.add(ipc_objects())
             run.instance.kill(MANAGER)
-        assert len(counts) == 1
+        assert max(counts) - min(counts) <= 1  # the channel of the one before (ADR 0035)
         run.start()
         run.instance.stop()
         assert ipc_objects() == 0

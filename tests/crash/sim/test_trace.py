@@ -21,7 +21,7 @@ from tests.crash.sim.traced import PLANTED
 from tests.process.test_manager import WAIT_S
 
 NOT_DURABLE = ("logs/", "run/ids.json", "run/ipc.list", "run/qmgr.sock", "run/qmgr.pid",
-               "run/pool.pid", "run/idel", "run/.")
+               "run/pool.pid", "run/qmgr.stack", "run/pool.stack", "run/idel", "run/.")
 """Past the seam on purpose: the event log, and what of run/ describes living processes (side files,
 which are made as .NAME.PID and renamed)."""
 ROOT = Path(__file__).resolve().parents[3]
