@@ -177,8 +177,8 @@ def _rows(desk: Desk, selection: Selection, view: IndexView, queue: str | None
           ) -> Iterator[EntryRow]:
     rows = selection.rows(view, desk.sources.paths, desk.sources.uuid, clock.wall_ns(), queue)
     yield from (row for row in rows if queue == IDEL_NAME or row.queue != IDEL_NAME)
-    for missing in selection.missing:
-        desk.note(f"there is no message {missing}")
+    for note in selection.notes():
+        desk.note(note)
 
 
 def _by_position(desk: Desk, view: IndexView, queue: str) -> Iterator[EntryRow]:

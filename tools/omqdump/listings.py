@@ -86,8 +86,8 @@ def _browse_chosen(desk: Desk, view: IndexView, queue: str | None, limit: int | 
             desk.record(render.entry_record(row))
     else:
         desk.print(render.entry_table(rows))
-    for missing in selection.missing:
-        desk.note(f"there is no message {missing}")
+    for note in selection.notes():
+        desk.note(note)
 
 
 def _browse_mail(desk: Desk, rows: Iterator[EntryRow]) -> None:

@@ -135,10 +135,12 @@ def test_a_payload_that_cannot_be_read_matches_nothing_and_hides_nobody(world: W
     raw[at] ^= 0xFF
     file.write_bytes(raw)
     with IndexView.of(world.core.t, world.info.paths) as view:
-        for terms, count in (("property:customer", 0), ("property:kind", 0),
-                             ("property:none!=x", 5), ("priority>=0", 6)):
-            found = parse(terms).rows(view, world.info.paths, world.info.uuid, world.wall)
+        for terms, count, unread in (("property:customer", 0, 0), ("property:kind", 0, 1),
+                                     ("property:none!=x", 5, 1), ("priority>=0", 6, 0)):
+            selection = parse(terms)
+            found = selection.rows(view, world.info.paths, world.info.uuid, world.wall)
             assert len(list(found)) == count, terms
+            assert len(selection.unreadable) == len(list(selection.notes())) == unread, terms
 
 
 def test_states(world: World) -> None:

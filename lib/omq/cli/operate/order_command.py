@@ -98,16 +98,18 @@ def _run(name: str, options: argparse.Namespace, change: Change, queue: str | No
         found = (row for row in selection.rows(seen.view, location.paths, uuid, clock.wall_ns(),
                                                queue) if may(row))
         rows: Iterator[EntryRow] = islice(found, limit)
+        items: list[tuple[int, str, int]] = []
         if options.count:
             sys.stdout.write(f"{sum(1 for _ in rows)}\n")
-            return Exit.OK
-        if options.dry_run:
+        elif options.dry_run:
             lines = plan_lines(change, rows, uuid, seen.view.counters()["last_lsn"])
             _write_plan(options.dry_run, lines)
-            return Exit.OK
-        items = [target(row) for row in rows]
-    for missing in selection.missing:
-        say(name, f"there is no message {missing}")
+        else:
+            items = [target(row) for row in rows]
+    for note in selection.notes():
+        say(name, note)
+    if options.count or options.dry_run:
+        return Exit.OK
     if not items:
         raise NothingMeant(action=f"{change.text()}{f' from {queue}' if queue else ''}")
     say(name, f"{change.text()}: {counted(len(items))}")

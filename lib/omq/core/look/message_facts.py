@@ -26,10 +26,12 @@ HEAD_BYTES_MAX: Final = 1 << 16
 
 
 class MessageFacts:
-    """See the module; for as long as `messages` is open."""
+    """See the module; for as long as `messages` is open. `unreadable`: why it could not be read,
+    which whoever met the error notes."""
 
     def __init__(self, messages: StoredMessages, row: MessageRow) -> None:
         self._messages, self._row = messages, row
+        self.unreadable = ""
         self._stored: Stored | None = None
         self._head: Message | None = None
 

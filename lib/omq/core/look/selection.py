@@ -20,8 +20,10 @@ value; commas in the value of `=` and `!=` name alternatives.
     header:NAME                 = != ~ !~  a field of a mail's header, decoded
 
 Terms on the payload cost reading it: see core.look.terms. A message whose payload cannot be read
-matches none of them. Errors: BadRequest (what is wrong with the words), InputUnreadable,
-UnknownQueue, AccessDenied.
+matches none of them, and `notes` names it. Damage among bytes that need not be decoded to say that
+a message is not meant stays unseen: omqcheck looks for damage.
+
+Errors: BadRequest (what is wrong with the words), InputUnreadable, UnknownQueue, AccessDenied.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import shlex
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -45,16 +48,28 @@ from omq.core.look.terms import AllOf, AnyOf, Columns, Node, columns_of
 from omq.core.look.where_words import Ids, QueueIs, term, wrong
 
 __all__ = ["Selection", "parse"]
+UNREADABLE_SHOWN: Final = 5
 
 
 @dataclass(slots=True)
 class Selection:
-    """Parsed words. `missing`: ids that no message has, filled by `rows`."""
+    """Parsed words. `missing`: ids that no message has; `unreadable`: QPoolId -> why its payload
+    cannot be read. `rows` fills both."""
 
     text: str = ""
     root: AllOf = field(default_factory=lambda: AllOf(()))
     ids: list[Ids] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    unreadable: dict[int, str] = field(default_factory=dict)
+
+    def notes(self) -> Iterator[str]:
+        """What the user should know of the rows, once they have been taken."""
+        for text in self.missing:
+            yield f"there is no message {text}"
+        for qpool, why in list(self.unreadable.items())[:UNREADABLE_SHOWN]:
+            yield f"whether message {qpool} is meant cannot be said: {why}"
+        if len(self.unreadable) > UNREADABLE_SHOWN:
+            yield f"... and {len(self.unreadable) - UNREADABLE_SHOWN} more that cannot be read"
 
     @property
     def queue(self) -> str | None:
@@ -91,9 +106,11 @@ class Selection:
             row_of = dict(zip(numbers.tolist(), some.tolist(), strict=True))
             for raw in view.raw_at((numbers, columns.sequences[some])):
                 entry = view.entry_of(raw, names)
-                if not deep or self.root.holds(columns, row_of[raw[0]],
-                                               MessageFacts(messages, entry.message)):
+                facts = MessageFacts(messages, entry.message)
+                if not deep or self.root.holds(columns, row_of[raw[0]], facts):
                     yield entry
+                elif facts.unreadable:
+                    self.unreadable[entry.message.qpool] = facts.unreadable
 
     def _resolve(self, ids: Ids, view: IndexView, paths: SpoolPaths, uuid: bytes) -> None:
         wanted = {}

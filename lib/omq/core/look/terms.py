@@ -128,8 +128,9 @@ class PayloadTerm:
             return self.test(facts)
         except AccessDenied:
             raise  # "it does not hold" would be a guess
-        except OmqError:
-            return False  # what cannot be read matches no such term
+        except OmqError as error:
+            facts.unreadable = str(error)
+            return False
 
 
 def _holding(columns: Columns, rows: Vector, needles: Sequence[bytes]) -> Vector:
