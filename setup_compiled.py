@@ -29,6 +29,7 @@ DIRECTIVES = {
     "cdivision": True,  # nothing negative is divided
     "initializedcheck": False,  # views are made by the constructors and stay
     "freethreading_compatible": False,
+    "show_performance_hints": False,  # those that remain are of Python objects
 }
 SHARED = "omq.fast.shared_views"
 """What all compiled modules need of Cython's memory views, compiled once."""
@@ -61,6 +62,7 @@ def build(library: Path, work: Path, *, sanitize: bool) -> Path:
     try:
         from Cython import __version__
         from Cython.Build import cythonize
+        from Cython.Compiler.Errors import CompileError as SourceError
         from setuptools import Distribution, Extension
         from setuptools.errors import BaseError, CompileError, LinkError
     except ImportError as error:
@@ -96,7 +98,8 @@ def build(library: Path, work: Path, *, sanitize: bool) -> Path:
         command.build_temp = str(work / "temporary")
         command.ensure_finalized()
         command.run()
-    except (BaseError, CompileError, LinkError, OSError, subprocess.CalledProcessError) as error:
+    except (BaseError, CompileError, LinkError, OSError, SourceError,
+            subprocess.CalledProcessError) as error:
         raise Missing(str(error)) from error
     finally:
         os.chdir(before)

@@ -81,7 +81,7 @@ def test_a_build_that_cannot_be_loaded_is_left(library: Path) -> None:
     assert form.SUFFIX in problem
 
 
-@pytest.mark.parametrize("absent", ["Cython", "compiler"])
+@pytest.mark.parametrize("absent", ["Cython", "compiler", "sense"])
 def test_what_a_build_needs_may_be_absent(tmp_path: Path, library: Path, absent: str) -> None:
     if absent == "Cython":
         fake = tmp_path / "absent" / "Cython"
@@ -90,6 +90,9 @@ def test_what_a_build_needs_may_be_absent(tmp_path: Path, library: Path, absent:
         variables = {"PYTHONPATH": str(fake.parent)}
     else:
         pytest.importorskip("Cython", reason="no Cython: make setup")
+        if absent == "sense":  # to this Cython
+            with (library / "fast/records.pxd").open("a") as file:
+                file.write("cdef what is this\n")
         variables = {"CC": str(tmp_path / "no-such-compiler")}
     done = _compile(library, **variables)
     assert done.returncode == 0, done.stderr

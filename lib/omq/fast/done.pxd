@@ -20,4 +20,6 @@ cdef class Dones:
     cdef int _frame(self, Py_ssize_t entry, unsigned long long sequence, unsigned int flags,
                     bint bulk) except -1
     cdef int _unindex(self, Py_ssize_t count, bint bulk) except -1
+    cdef int _unchain(self, unsigned int[::1] heads, unsigned int[::1] following,
+                      Py_ssize_t bucket, Py_ssize_t slot) except -1
     cdef int _drop(self, Py_ssize_t entry) except -1

@@ -17,7 +17,7 @@ from omq.core.engine.settle import EVIDENCE_BYTES
 from omq.core.engine.state import CONTAINER, IDEL, Core, Party
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
-from omq.fast.records import give_record
+from omq.fast.records import give_record, give_row
 from omq.fast.request import Request
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FrameFlag, FrameType
@@ -134,7 +134,6 @@ class Dones:
         c = self._c
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
-        bucket: cython.Py_ssize_t
         for i in range(count):
             self._first[i] = 0
             if bulk:
@@ -144,34 +143,29 @@ class Dones:
             if self._first[i]:
                 slot = c.e_message[self._picked[i]]
                 c.b_id[c.m_key[slot] & c.mask] = c.m_idnext[slot]
-        at: cython.uint
         for i in range(count):
             slot = c.e_message[self._picked[i]]
             if not self._first[i]:
-                bucket = c.m_key[slot] & c.mask
-                at = c.b_id[bucket]
-                if at == slot + 1:
-                    c.b_id[bucket] = c.m_idnext[slot]
-                else:
-                    while c.m_idnext[at - 1] != slot + 1:
-                        at = c.m_idnext[at - 1]
-                    c.m_idnext[at - 1] = c.m_idnext[slot]
+                self._unchain(c.b_id, c.m_idnext, c.m_key[slot] & c.mask, slot)
             if c.m_corr[slot]:
-                bucket = c.m_corr[slot] & c.mask
-                at = c.b_corr[bucket]
-                if at == slot + 1:
-                    c.b_corr[bucket] = c.m_corrnext[slot]
-                else:
-                    while c.m_corrnext[at - 1] != slot + 1:
-                        at = c.m_corrnext[at - 1]
-                    c.m_corrnext[at - 1] = c.m_corrnext[slot]
+                self._unchain(c.b_corr, c.m_corrnext, c.m_corr[slot] & c.mask, slot)
+
+    def _unchain(self, heads: Any, following: Any, bucket: cython.Py_ssize_t,
+                 slot: cython.Py_ssize_t) -> None:
+        """Out of one chain, which it is on."""
+        at: cython.uint = heads[bucket]
+        if at == slot + 1:
+            heads[bucket] = following[slot]
+        else:
+            while following[at - 1] != slot + 1:
+                at = following[at - 1]
+            following[at - 1] = following[slot]
 
     def _drop(self, entry: cython.Py_ssize_t) -> None:
         """Entry and message are free, and all that they had."""
         c, messages, entries, core = self._c, self._messages, self._entries, self._core
         slot: cython.Py_ssize_t = c.e_message[entry]
         queue: cython.uint = c.e_queue[entry]
-        top: cython.Py_ssize_t
         c.q_processed[queue] += 1
         c.q_hour[queue] += 1
         c.q_active[queue] -= 1
@@ -183,14 +177,10 @@ class Dones:
         c.e_sequence[entry] = 0
         c.m_first[slot] = c.e_sibling[entry]
         c.m_parts[slot] = 0
-        top = entries.top
-        c.free_entries[top] = entry
-        entries.top = top + 1
+        give_row(entries, c.free_entries, entry)
         if c.m_flags[slot] & 1:
             give_record(core.slots.file(c.m_file[slot]), c.m_record[slot])
         else:
             core.volatile.release(number_of(c.m_location[slot]))
         c.m_qpool[slot] = 0
-        top = messages.top
-        c.free_messages[top] = slot
-        messages.top = top + 1
+        give_row(messages, c.free_messages, slot)

@@ -15,7 +15,7 @@ from omq.core.engine.bulk import MANY as BULK
 from omq.core.engine.state import FIRST_QUEUE, PERSISTENT, Core, Party
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
-from omq.fast.records import take_record
+from omq.fast.records import take_record, take_row
 from omq.fast.request import Request
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag, FrameType
@@ -56,22 +56,8 @@ class Puts:
         payload = session.request[:length]
         self._place(party, persistent, [payload])
         # from here on nothing can fail
-        slot: cython.Py_ssize_t = messages.top
-        if slot:
-            slot -= 1
-            messages.top = slot
-            slot = c.free_messages[slot]
-        else:
-            slot = messages.high
-            messages.high = slot + 1
-        entry: cython.Py_ssize_t = entries.top
-        if entry:
-            entry -= 1
-            entries.top = entry
-            entry = c.free_entries[entry]
-        else:
-            entry = entries.high
-            entries.high = entry + 1
+        slot: cython.Py_ssize_t = take_row(messages, c.free_messages)
+        entry: cython.Py_ssize_t = take_row(entries, c.free_entries)
         qpool: cython.ulonglong = core.next_qpool
         self._frames.open(party)
         self._born(slot, entry, qpool, queue, r.priority, _RESULT | _END | persistent, r.size,

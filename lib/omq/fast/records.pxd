@@ -1,2 +1,4 @@
+cdef Py_ssize_t take_row(object rows, unsigned int[::1] free) except -1
+cdef int give_row(object rows, unsigned int[::1] free, Py_ssize_t row) except -1
 cdef Py_ssize_t take_record(object slots) except -1
 cdef int give_record(object slots, Py_ssize_t slot) except -1

@@ -1,9 +1,32 @@
-"""Pool slots of single messages: as storage.slots takes and gives them, without its calls."""
+"""Rows of the index and pool slots, one at a time: as core.index.slots and storage.slots take and
+give them, without their calls."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from omq.base import shim as cython
+from omq.core.index.slots import Slots
 from omq.storage.slots import FileSlots
+
+
+def take_row(rows: Slots, free: Any) -> cython.Py_ssize_t:
+    """As Slots.take; there must be one. `free`: the stack of `rows`."""
+    row: cython.Py_ssize_t = rows.top
+    if row:
+        row -= 1
+        rows.top = row
+        return free[row]  # type: ignore[no-any-return]
+    row = rows.high
+    rows.high = row + 1
+    return row
+
+
+def give_row(rows: Slots, free: Any, row: cython.Py_ssize_t) -> None:
+    """As Slots.give."""
+    top: cython.Py_ssize_t = rows.top
+    free[top] = row
+    rows.top = top + 1
 
 
 def take_record(slots: FileSlots) -> cython.Py_ssize_t:
