@@ -7,7 +7,6 @@ marked the pages clean, a second sync would say "ok" for bytes that are gone.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from omq.base.errors import Exit, SpoolFull
 from tests.process.instance import MANAGER, WRITER, Instance, instance
 from tests.process.load import Load
+from tests.process.small_disk import mounted
 
 MANAGERS = ["journal.before_write", "journal.after_write", "journal.before_sync",
             "journal.after_sync"]
@@ -66,15 +66,8 @@ def test_pool_writer_ends_at_the_first_disk_error(omq_instance: Instance, tmp_pa
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 24 MiB; left out where mounting is not allowed."""
-    root = tmp_path / "disk"
-    root.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=0755", "tmpfs",
-                              str(root)], check=False, capture_output=True)
-    if mounted.returncode:
-        pytest.skip("mounting needs root")
-    yield root
-    subprocess.run(["umount", str(root)], check=True)
+    with mounted(tmp_path / "disk", 24) as root:
+        yield root
 
 
 def test_a_full_disk_refuses_puts_and_takes_done(small_disk: Path) -> None:

@@ -22,6 +22,7 @@ from omq.services.supervise.control_client import ControlConnection
 from tests.process.instance import CORE_SERVICES
 from tests.process.ipc_space import ipc_space
 from tests.process.operator_world import Instance, Said
+from tests.process.small_disk import mounted
 
 WAIT_S = 30.0
 SERVICES = CORE_SERVICES + """
@@ -38,14 +39,8 @@ SETTINGS = ("[index]\nmessages_max = 20000\nqueue_entries_max = 25000\n"
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    root = tmp_path / "disk"
-    root.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=0755", "tmpfs",
-                              str(root)], check=False, capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"mount: {mounted.stderr.decode().strip()}")
-    yield root
-    subprocess.run(["umount", str(root)], check=True)
+    with mounted(tmp_path / "disk", 32) as root:
+        yield root
 
 
 def test_a_full_disk_ends_nothing_and_all_comes_back(small_disk: Path, tmp_path: Path) -> None:

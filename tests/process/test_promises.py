@@ -53,6 +53,15 @@ def moving(row: omq.Browsed) -> bool:
         row.state is EntryState.DEFERRED and row.due_ns <= time.time_ns())
 
 
+def begin_with_ten(instance: Instance) -> None:
+    """It runs, with TEN on A."""
+    instance.queues(QUEUES)
+    instance.start()
+    instance.ready()
+    with instance.connect() as c:
+        c.put_many("A", TEN)
+
+
 def rows(c: Client, queue: str = "A") -> list[tuple[bytes, str, int]]:
     """A queue when the deaths of its readers have been noticed."""
     until(lambda: not any(moving(row) for row in c.browse(queue)))
@@ -187,11 +196,7 @@ def test_a_note_outlives_the_manager(omq_instance: Instance) -> None:
                 signal.raise_signal(signal.SIGSTOP)
             message.done()
 
-    omq_instance.queues(QUEUES)
-    omq_instance.start()
-    omq_instance.ready()
-    with omq_instance.connect() as c:
-        c.put_many("A", TEN)
+    begin_with_ten(omq_instance)
     reader = worker(omq_instance, work)
     reader.wait_stopped()
     omq_instance.kill()
@@ -212,11 +217,7 @@ def test_a_reader_that_outlives_the_manager_says_it_again(omq_instance: Instance
             message.done()
 
     omq_instance.settings(reconnect_grace_s=60)
-    omq_instance.queues(QUEUES)
-    omq_instance.start()
-    omq_instance.ready()
-    with omq_instance.connect() as c:
-        c.put_many("A", TEN)
+    begin_with_ten(omq_instance)
     reader = worker(omq_instance, work)
     reader.wait_stopped()
     omq_instance.kill()
