@@ -106,7 +106,8 @@ def read(work: Work, who: str, queue: str, batch: int, *, auxiliary: bool) -> in
             history.say(*said)
             for message, _ in ended:
                 message.done()
-            history.say(*(line for message, what in others for line in _not_done(message, what)))
+            for message, what in others:
+                _not_done(history, message, what)
     history.close()
     return 0
 
@@ -122,16 +123,15 @@ def _place(message: omq.Message) -> Line:
             "lease": message.lease}
 
 
-def _not_done(message: omq.Message, what: float) -> list[Line]:
-    """End the work on a message in one of the other ways; what is to be written down."""
+def _not_done(history: HistoryFile, message: omq.Message, what: float) -> None:
+    """End the work on a message in one of the other ways."""
     if what < 0.94:
+        history.say({"op": "back", **_place(message)})
         message.release()
-        return [{"op": "back", **_place(message)}]
-    if what < 0.97:
+    elif what < 0.97:
         message.defer(0.0, "soak")
     else:
         message.fail("soak")
-    return []
 
 
 def left(spool: Path) -> int:

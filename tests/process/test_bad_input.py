@@ -96,24 +96,32 @@ def test_a_flood_of_garbage_is_thrown_away(omq_instance: Instance) -> None:
     assert [m.body for m in omq_instance.drain("A")] == [*(b"%d" % i for i in range(50)), b"last"]
 
 
-LINES = [b"", b"{}", b"[]", b"nonsense", b'{"op": 7}', b'{"op": "register"}', b"\xff\xfe" * 50,
-         b'{"op": "register", "version": 99, "name": "x"}',
-         b'{"op": "register", "version": 2, "name": "x", "token": "zz"}',
-         b'{"op": "status"}', b'{"op": "open", "queue": "A"}', b"[" * 5000,
-         json.dumps({"op": "register", "version": 2, "name": "x", "held": "1"}).encode()]
+JSON, VERSION_SAID = "malformed question", f"this manager speaks {VERSION}"
+LINES = [  # what is said, the status of the answer, a part of its reason
+    (b"", 2, JSON), (b"[]", 2, "a question is a JSON object"), (b"nonsense", 2, JSON),
+    (b"\xff\xfe" * 50, 2, JSON), (b"[" * 5000, 2, "recursion depth"),
+    (b"{}", 3, ""), (b'{"op": 7}', 3, ""), (b'{"op": "status"}', 3, ""),
+    (b'{"op": "open", "queue": "A"}', 3, ""),
+    (b'{"op": "register"}', 2, VERSION_SAID),
+    (b'{"op": "register", "version": 99, "name": "x"}', 2, VERSION_SAID),
+    (b'{"op": "register", "version": %d, "name": "x", "token": "zz"}' % VERSION, 2, "fromhex"),
+    (b'{"op": "register", "version": %d, "name": "x", "held": "1"}' % VERSION, 2, "unpack"),
+]
 
 
 def test_malformed_questions_are_refused(omq_instance: Instance) -> None:
+    """Each for its own reason."""
     omq_instance.start()
     omq_instance.ready()
-    for line in LINES:
+    for line, status, reason in LINES:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
             stranger.settimeout(30)
             stranger.connect(str(omq_instance.paths.socket))
             stranger.sendall(line + b"\n")
             with stranger.makefile() as answers:
                 answer = json.loads(answers.readline())
-        assert answer["status"] in (2, 3, 6), line
+        assert answer["status"] == status, line
+        assert reason in answer["fields"].get("reason", ""), line
     omq_instance.ready()
 
 

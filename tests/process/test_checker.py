@@ -102,6 +102,11 @@ def test_order_is_that_of_the_leases() -> None:
     assert faults(*puts, *swapped) == {"disordered": ["p:0"]}
     assert faults(*puts, {"op": "death", "ns": 15}, *swapped) == {}
     assert faults(*puts, {"op": "death", "ns": 25}, *swapped) == {"disordered": ["p:0"]}
+    assert faults(*puts, {"op": "death", "ns": 25, "since": 15}, *swapped) == {}
+    assert faults(*puts, {"op": "death", "ns": 25, "since": 22}, *swapped) == {
+        "disordered": ["p:0"]}
+    assert faults(*puts, {"op": "death", "ns": 0, "since": 0}, *swapped) == {
+        "disordered": ["p:0"]}
     late = [*handled("p:0", 20, 100), *handled("p:1", 10, 101)]  # seen late, given first
     assert faults(*puts, *late) == {}
 

@@ -118,7 +118,10 @@ def test_nothing_is_lost_while_processes_are_killed(omq_instance: Instance, tmp_
             soak.add_submitter(MESSAGES // SUBMITTERS)
         else:
             number = soak.rng.randrange(READERS)
+            since = time.monotonic_ns()
             soak.readers.pop(number).kill()
+            deaths.say({"op": "death", "since": since})
             soak.add_reader(number)
+    deaths.close()
     soak.end()
     soak.check()

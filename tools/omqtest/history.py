@@ -9,8 +9,9 @@ One JSON line for each step, written so that a SIGKILL loses no line before it:
                                               body was not the one that was put
     ending {"op": "ending", "key"}            "done" was decided, not yet asked
     done   {"op": "done", "key"}              "done" was acknowledged
-    back   {"op": "back", "key"}              given back on purpose
-    death  {"op": "death"}                    a manager ended without an orderly stop
+    back   {"op": "back", "key"}              before it is given back on purpose
+    death  {"op": "death", "since"}           a manager or a reader ended without an orderly stop;
+                                              since: when it still lived (default: just now)
 
 Each line also has `ns`, CLOCK_MONOTONIC. A key is `producer:number`; what was asked and not
 answered is in doubt and may have happened or not.
@@ -18,9 +19,9 @@ answered is in doubt and may have happened or not.
 Where messages are put on several queues, `queue` is in every line but ok, no and death, and each
 queue is a promise of its own. Where try and got have `priority` or `crc`, they must agree; order is
 that of one producer, queue and priority. The order of hand-outs is that of their leases, which are
-log sequence numbers. A hand-out that died with its manager before any reader saw it is taken back
-unflagged when that reader comes back: of a message that lived through a manager's death the order
-of first sights says nothing, it is not judged.
+log sequence numbers. What a reader had not begun when it died goes back unflagged, and so does a
+hand-out that died with its manager before any reader saw it: of a message that lived through a
+death the order of first sights says nothing, it is not judged.
 
     lost         a put was acknowledged, but no reader ever had it in hand and ended it
     resurrected  it was handed out after its done had been acknowledged
@@ -190,21 +191,23 @@ def _as_put(got: Line, tried: Line | None) -> bool:
         got.get(name) == tried.get(name) for name in ("priority", "crc"))
 
 
-def _tells_order(first: Line, message: _Known, deaths: list[int]) -> bool:
+def _tells_order(first: Line, message: _Known, deaths: list[tuple[int, int]]) -> bool:
     """A hand-out that died with its manager, or whose reader did not live to tell of it, says
     nothing about order: nobody saw it."""
     tried_ns = message.tried["ns"] if message.tried else 0
-    return not first["flag"] and not any(tried_ns <= ns <= first["ns"] for ns in deaths)
+    return not first["flag"] and not any(tried_ns <= dead_ns and since_ns <= first["ns"]
+                                         for since_ns, dead_ns in deaths)
 
 
-def _collect(lines: Iterable[Line]) -> tuple[dict[tuple[str, str], _Known], list[int]]:
-    """What is known of each message on each queue, and when managers died."""
+def _collect(lines: Iterable[Line]
+             ) -> tuple[dict[tuple[str, str], _Known], list[tuple[int, int]]]:
+    """What is known of each message on each queue, and the deaths: (still lived, was dead)."""
     known: dict[tuple[str, str], _Known] = defaultdict(_Known)
     answers: list[Line] = []
-    deaths: list[int] = []
+    deaths: list[tuple[int, int]] = []
     for line in lines:
         if line["op"] == "death":
-            deaths.append(line["ns"])
+            deaths.append((int(line.get("since", line["ns"])), int(line["ns"])))
             continue
         if line["op"] in ("ok", "no"):
             answers.append(line)

@@ -38,11 +38,16 @@ class Load:
         self.histories = place / "histories"
         self.histories.mkdir(parents=True)
         self.until = place / "until"
+        self.deaths = HistoryFile(self.histories / "deaths")
+        self._looked_ns = time.monotonic_ns()
         self._number = 0
         self.clients: dict[str, list[Child]] = {"reader": [], "putter": []}
 
     def keep(self, readers: int = 2, putters: int = 2) -> None:
         """As many as wanted, alive."""
+        since, self._looked_ns = self._looked_ns, time.monotonic_ns()
+        if any(reader.poll() is not None for reader in self.clients["reader"]):
+            self.deaths.say({"op": "death", "since": since})
         for kind, wanted in (("reader", readers), ("putter", putters)):
             alive = [client for client in self.clients[kind] if client.poll() is None]
             self.clients[kind] = alive + [self._new(kind) for _ in range(wanted - len(alive))]
@@ -56,8 +61,11 @@ class Load:
 
     def kill(self, kind: str) -> None:
         victim = self.clients[kind].pop(0)
+        since = time.monotonic_ns()
         victim.kill()
         victim.wait()
+        if kind == "reader":
+            self.deaths.say({"op": "death", "since": since})
 
     def finish(self) -> Verdict:
         """Submitters end, readers empty the queues; the judgement."""
@@ -97,7 +105,6 @@ def kill_loop(target: Path, scratch: Path, count: int, seed: int) -> Kills:
     spool.mkdir(mode=0o750)
     with instance(spool, scratch / "kills") as run:
         load = Load(run, scratch / "kills")
-        deaths = HistoryFile(load.histories / "deaths")
         try:
             run.start()
             run.ready()
@@ -111,7 +118,7 @@ def kill_loop(target: Path, scratch: Path, count: int, seed: int) -> Kills:
                     else:
                         run.kill(victim)
                 if MANAGER in victims:
-                    deaths.say({"op": "death"})
+                    load.deaths.say({"op": "death"})
                 missing = [name for name in (MANAGER, WRITER) if name not in run.running]
                 if missing:
                     run.start(*missing)

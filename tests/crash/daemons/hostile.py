@@ -145,10 +145,9 @@ LINES: tuple[bytes, ...] = (
         {"token": "zz"}, {"token": "00"}, {"token": 7}, {"name": "x" * 1000}, {"name": None},
         {"held": 5}, {"held": [[1]]}, {"held": [["a", "b"]]}, {"held": [[1 << 80, -1]]},
         {"in_doubt": "x"}, {"in_doubt": -5}, {"in_doubt": 1 << 90}, {"queue": "NOWHERE"},
-        {"queue": ["A"]}, {"version": 2}, {"auxiliary": {"x": 1}})),
-    b'{"op": "register", "version": 2, "name": "x", "in_doubt": Infinity}',
-    b'{"op": "register", "version": 2, "name": "x", "held": [[Infinity, 1]]}',
-    b'{"op": "register", "version": 2, "name": "x", "in_doubt": 1e999}',
+        {"queue": ["A"]}, {"version": VERSION - 1}, {"auxiliary": {"x": 1}})),
+    *(b'{"op": "register", "version": %d, "name": "x", %s}' % (VERSION, more) for more in (
+        b'"in_doubt": Infinity', b'"held": [[Infinity, 1]]', b'"in_doubt": 1e999')),
 )
 QUESTIONS: tuple[bytes, ...] = (
     b'{"op": "locate", "qpool": Infinity}', b'{"op": "locate", "qpool": -1}',

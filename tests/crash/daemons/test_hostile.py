@@ -197,8 +197,12 @@ def test_forged_done() -> None:
     def forge(spool: Path, held: list[tuple[int, int, int]]) -> int:
         link = RawLink(spool)
         _settle_all(link, held)
-        for client in range(20):
+        link.close()
+        for client in range(20):  # each over its own connection: a few bad lines close one
+            link = RawLink(spool)
             link.raw(operation=Operation.SETTLE, count=1, client=client, token=bytes(16))
+            link.control({"op": "status"})
+            link.close()
         return 0
 
     with shared_spool() as run, run.instance.connect() as c:

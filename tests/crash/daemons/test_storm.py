@@ -34,7 +34,9 @@ class Storm:
         self._chance = random.Random(seed)
         self.thrown: dict[tuple[str, str], int] = {}
         self.daemon_deaths = 0
-        self._doomed: list[Child] = []  # a stopped process dies of SIGSEGV when it goes on
+        # A stopped process dies of SIGSEGV when it goes on; one that waits for the disk or for its
+        # turn dies of SIGKILL a while later.
+        self._doomed: list[Child] = []
 
     def blow(self, seconds: float) -> None:
         """Every 50 ms a signal; what has died is started again."""
@@ -45,7 +47,7 @@ class Storm:
             name, victim = self._chance.choice(self._alive())
             number = self._chance.choice(SIGNALS)
             victim.send_signal(number)
-            if number == signal.SIGSEGV:
+            if number in (signal.SIGSEGV, signal.SIGKILL):
                 self._doomed.append(victim)
             key = (name, number.name)
             self.thrown[key] = self.thrown.get(key, 0) + 1
@@ -74,7 +76,7 @@ class Storm:
                       *clients["putter"]):
             child.send_signal(signal.SIGCONT)
         for child in self._doomed:
-            assert child.wait(WAIT_S) is not None, "a process outlives a SIGSEGV"
+            assert child.wait(WAIT_S) is not None, "a process outlives its death"
         # A manager that starts may still wait for the pool lock of a writer that was stopped.
         self._run.instance.running[MANAGER].wait(1.0)
         self._restart()

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from omqtest.history import HistoryFile, Verdict, judge, read_histories
+from omqtest.history import Verdict, judge, read_histories
 from omqtest.instance import MANAGER, Instance
 from omqtest.kills import Load
 from tests.tidy.tree import ROOT
@@ -139,7 +139,6 @@ class Run:
         spool.mkdir(mode=0o750)
         self.instance = Instance(spool, place / "run", reserve)
         self.load = Load(self.instance, place / "load")
-        self.deaths = HistoryFile(self.load.histories / "deaths")
 
     def start(self) -> None:
         self.instance.start()
@@ -157,7 +156,7 @@ class Run:
 
     def died(self) -> None:
         """Note the end of a manager."""
-        self.deaths.say({"op": "death"})
+        self.load.deaths.say({"op": "death"})
 
     def crash(self) -> None:
         """No process of omq is left."""
