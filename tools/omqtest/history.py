@@ -207,7 +207,7 @@ def _collect(lines: Iterable[Line]
     deaths: list[tuple[int, int]] = []
     for line in lines:
         if line["op"] == "death":
-            deaths.append((int(line.get("since", line["ns"])), int(line["ns"])))
+            deaths.append((int(line.get("since") or line["ns"]), int(line["ns"])))
             continue
         if line["op"] in ("ok", "no"):
             answers.append(line)
