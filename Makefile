@@ -34,7 +34,9 @@ SPARK_STAMP := $(VENV)/.setup-spark-done
 FAST_STAMP := $(VENV)/.setup-fast-done
 PEERS_STAMP := build/peers/.setup-done
 ANALYTICS ?= build/analytics
-TYPED := lib/omq $(wildcard tools/omqdemo tools/omqdump tools/omqtest recovery/omqrecover spark/omqspark) tests
+# mypy takes the name of a module from its folder: it sees omqtools as it is installed.
+TOOLS := build/typed/omqtools
+TYPED := lib/omq $(TOOLS) tests
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
 .PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-aims run test check crash analytics manual bench bench-spark wheel sdist release-tools sbom hashes deb clean
@@ -81,13 +83,15 @@ $(error your own mail is named by OMQ_DEMO_MAIL=$(MAIL): login shells set MAIL)
 endif
 
 run: setup
-	$(BIN)/python -m omqdemo
+	$(BIN)/python -m omqtools.omqdemo
 
 test: setup-spark
 	$(BIN)/python -m pytest $(ARGS)
 
 check: setup-spark
 	$(BIN)/ruff check .
+	rm -rf $(TOOLS) && mkdir -p $(TOOLS)
+	ln -s $(abspath lib/omqtools/__init__.py $(wildcard tools/omq* recovery/omq* spark/omq*)) $(TOOLS)
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/python -m pytest --quiet tests/tidy
 
@@ -99,7 +103,7 @@ analytics: setup-spark
 	$(BIN)/omq-spark run --archive $(ANALYTICS)/made/archive --out $(ANALYTICS)/tables
 	$(BIN)/omq-spark audit --archive $(ANALYTICS)/made/archive --out $(ANALYTICS)/tables \
 		--pool $(ANALYTICS)/made; test $$? -eq 1
-	$(BIN)/python -m omqspark.truth $(ANALYTICS)/made/truth.json $(ANALYTICS)/tables/audit.json
+	$(BIN)/python -m omqtools.omqspark.truth $(ANALYTICS)/made/truth.json $(ANALYTICS)/tables/audit.json
 	$(BIN)/omq-spark report --out $(ANALYTICS)/tables
 
 HOURS ?= 0.1

@@ -9,11 +9,12 @@ from setuptools import find_packages, setup
 
 FOLDERS = {
     "omq": "lib/omq",
-    "omqdump": "tools/omqdump",
-    "omqdemo": "tools/omqdemo",
-    "omqtest": "tools/omqtest",
-    "omqrecover": "recovery/omqrecover",
-    "omqspark": "spark/omqspark",
+    "omqtools": "lib/omqtools",
+    "omqtools.omqdump": "tools/omqdump",
+    "omqtools.omqdemo": "tools/omqdemo",
+    "omqtools.omqtest": "tools/omqtest",
+    "omqtools.omqrecover": "recovery/omqrecover",
+    "omqtools.omqspark": "spark/omqspark",
 }
 DATA = {  # inside the package once installed: the shipped configuration, templates of the units
     "omq.conf": "conf",
@@ -37,7 +38,7 @@ setup(
     package_dir={**present, **DATA},
     package_data={
         "omq.conf": ["*.conf"],
-        "omqspark": ["conf/*"],
+        "omqtools.omqspark": ["conf/*"],
         "omq.units": ["*.target", "*.service", "*.timer", "include/*", "*.d/*.conf",
                       "logrotate.d/*"],
         "omq": ["docs/*.md", "docs/adr/*.md", "py.typed", "fast/*.pxd"],

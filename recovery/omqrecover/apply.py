@@ -22,14 +22,14 @@ from omq.base.errors import LossNotAccepted, NotRepairable
 from omq.base.paths import SpoolPaths
 from omq.storage import durable
 from omq.storage.pool import PoolFiles
-from omqrecover.cases import Action, Verdict
-from omqrecover.control_survey import read_control
-from omqrecover.history import Progress
-from omqrecover.model import Found
-from omqrecover.originals import Originals
-from omqrecover.plan import Plan, Stamp, check_stamp
-from omqrecover.records import RecordRepair, Result
-from omqrecover.repairs import (
+from omqtools.omqrecover.cases import Action, Verdict
+from omqtools.omqrecover.control_survey import read_control
+from omqtools.omqrecover.history import Progress
+from omqtools.omqrecover.model import Found
+from omqtools.omqrecover.originals import Originals
+from omqtools.omqrecover.plan import Plan, Stamp, check_stamp
+from omqtools.omqrecover.records import RecordRepair, Result
+from omqtools.omqrecover.repairs import (
     REPAIRS,
     Workshop,
     go_on,

@@ -25,7 +25,7 @@ from omq.storage.files import open_file, read_file, write_new_file
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import load_file
 from omq.storage.journal_scan import FileScan
-from omqrecover.originals import copy_file
+from omqtools.omqrecover.originals import copy_file
 
 
 @dataclass(frozen=True, slots=True)

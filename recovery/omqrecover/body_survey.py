@@ -35,8 +35,8 @@ from omq.storage.journal import file_name as journal_name
 from omq.storage.journal_scan import Block
 from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.store import file_name, scan_store_file, store_numbers
-from omqrecover.cases import Case, Source
-from omqrecover.model import Found
+from omqtools.omqrecover.cases import Case, Source
+from omqtools.omqrecover.model import Found
 
 REPORT_EVERY: Final = 50_000
 _CHUNK: Final = 1 << 20

@@ -14,9 +14,9 @@ from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode
 from omq.storage.files import open_file, read_salvaged
 from omq.storage.pool import DOUBLE_WRITE
 from omq.storage.poolctrl import NAME
-from omqrecover.cases import Case
-from omqrecover.model import Found
-from omqrecover.pending import PendingPool
+from omqtools.omqrecover.cases import Case
+from omqtools.omqrecover.model import Found
+from omqtools.omqrecover.pending import PendingPool
 
 _PAGE: Final = 4096
 _FILE: Final = f"msgpool/{NAME}"

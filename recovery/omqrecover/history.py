@@ -18,7 +18,7 @@ from pathlib import Path
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FileHeader
 from omq.storage.journal_scan import Block
-from omqrecover.archive import ArchivedFile, list_archived
+from omqtools.omqrecover.archive import ArchivedFile, list_archived
 
 Progress = Callable[[str], None]
 

@@ -23,7 +23,7 @@ from omq.storage import durable
 from omq.storage import poolctrl as control
 from omq.storage.files import read_file, write_new_file
 from omq.storage.spool import SpoolInfo, identity_command, write_identity
-from omqrecover.archive import all_numbers, open_archived
+from omqtools.omqrecover.archive import all_numbers, open_archived
 
 _POOL_FILE: Final = re.compile(r"([0-9]{1,2})QP")
 _INSTANCE_BYTES_MAX: Final = 4096

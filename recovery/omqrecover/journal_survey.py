@@ -1,6 +1,6 @@
 """Every journal file: whose it is, how it ends, what is damaged, missing, or lies in archive/.
 
-Files are judged by their headers first; then the history is read once (omqrecover.survey feeds
+Files are judged by their headers first; then the history is read once (survey.py feeds
 ledger and redo from the same pass), and what it found is judged here by the checkpoint's position:
 frames at or below the checkpoint are in the pool already.
 
@@ -20,10 +20,10 @@ from omq.format.journal import FileHeader
 from omq.format.poolctrl import PoolControl
 from omq.storage import durable, journal_newest
 from omq.storage.journal import file_name, numbers_in
-from omqrecover.archive import ArchivedFile, all_numbers, open_archived
-from omqrecover.cases import Case, Place, Source
-from omqrecover.history import History
-from omqrecover.model import Found
+from omqtools.omqrecover.archive import ArchivedFile, all_numbers, open_archived
+from omqtools.omqrecover.cases import Case, Place, Source
+from omqtools.omqrecover.history import History
+from omqtools.omqrecover.model import Found
 
 
 def read_headers(paths: SpoolPaths, uuid: bytes) -> list[Found]:

@@ -26,14 +26,14 @@ from omq.cli.common import add_json, print_json, say, tool_parser
 from omq.storage import durable, spool
 from omq.storage.files import write_new_file
 from omq.storage.spool import SpoolInfo, create_spool, open_spool
-from omqrecover import identity
-from omqrecover.apply import apply
-from omqrecover.archive import list_archived
-from omqrecover.extract import extract
-from omqrecover.model import worst
-from omqrecover.plan import Plan, load_plan
-from omqrecover.rebuild import Wanted, rebuild
-from omqrecover.render import (
+from omqtools.omqrecover import identity
+from omqtools.omqrecover.apply import apply
+from omqtools.omqrecover.archive import list_archived
+from omqtools.omqrecover.extract import extract
+from omqtools.omqrecover.model import worst
+from omqtools.omqrecover.plan import Plan, load_plan
+from omqtools.omqrecover.rebuild import Wanted, rebuild
+from omqtools.omqrecover.render import (
     EXITS,
     finding_lines,
     finding_record,
@@ -41,8 +41,8 @@ from omqrecover.render import (
     text_lines,
     verdict_record,
 )
-from omqrecover.survey import Survey, survey
-from omqrecover.where import parse, time_ns
+from omqtools.omqrecover.survey import Survey, survey
+from omqtools.omqrecover.where import parse, time_ns
 
 NAME = "omqrecover"
 PROGRESS_PERIOD_S = 2.0

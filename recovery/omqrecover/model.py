@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from omq.format.findings import Finding
-from omqrecover.cases import Case, Place, Row, Source, Verdict, decide
+from omqtools.omqrecover.cases import Case, Place, Row, Source, Verdict, decide
 
 
 @dataclass(frozen=True, slots=True)

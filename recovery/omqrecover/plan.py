@@ -5,7 +5,7 @@
 The header has the spool's uuid and its stamp: checkpoint and end of the journal when the plan was
 made. A manager that starts opens a new journal file, so a spool that has been used since is
 noticed. The decisions themselves are not in the file: they are those of the table in
-omqrecover.cases, so a plan cannot ask for anything that the table would not do.
+cases.py, so a plan cannot ask for anything that the table would not do.
 
 Errors: Damaged for a file that is no plan, NewerFormat, PlanOutdated, InputUnreadable.
 """
@@ -21,11 +21,11 @@ from typing import Any, Final
 from omq.base.errors import Damaged, DiskError, InputUnreadable, NewerFormat, PlanOutdated
 from omq.base.paths import SpoolPaths
 from omq.storage.files import read_file
-from omqrecover.archive import all_numbers, open_archived
-from omqrecover.control_survey import read_control
-from omqrecover.journal_survey import noted
-from omqrecover.model import Found
-from omqrecover.survey import Survey
+from omqtools.omqrecover.archive import all_numbers, open_archived
+from omqtools.omqrecover.control_survey import read_control
+from omqtools.omqrecover.journal_survey import noted
+from omqtools.omqrecover.model import Found
+from omqtools.omqrecover.survey import Survey
 
 FORMAT: Final = 1
 PLAN_BYTES_MAX: Final = 1 << 30

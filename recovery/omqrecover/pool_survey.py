@@ -24,11 +24,11 @@ from omq.format.poolctrl import PoolControl
 from omq.storage.pool import possible_contents
 from omq.storage.pool_check import check_contents
 from omq.storage.pool_scan import PoolChunk
-from omqrecover.cases import Case, Place, Source
-from omqrecover.history import History
-from omqrecover.ledger import Ledger
-from omqrecover.model import Found
-from omqrecover.pending import PendingPool
+from omqtools.omqrecover.cases import Case, Place, Source
+from omqtools.omqrecover.history import History
+from omqtools.omqrecover.ledger import Ledger
+from omqtools.omqrecover.model import Found
+from omqtools.omqrecover.pending import PendingPool
 
 COLUMNS: Final = ("qpool", "lsn", "file", "record", "location", "offset", "length", "body_crc",
                   "size", "flags", "parts", "next")  # fmt: skip

@@ -21,13 +21,13 @@ from omq.format.location import LocationKind, kind_of, number_of
 from omq.format.pool import RECORD_BYTES, Message, Record, decode_record
 from omq.storage.files import open_file, read_salvaged
 from omq.storage.pool import PoolFiles
-from omqrecover.archive import readable
-from omqrecover.cases import Action, Case
-from omqrecover.history import History, Progress
-from omqrecover.ledger import Ledger
-from omqrecover.model import Found
-from omqrecover.originals import Originals
-from omqrecover.shadow import Shadow, images_of
+from omqtools.omqrecover.archive import readable
+from omqtools.omqrecover.cases import Action, Case
+from omqtools.omqrecover.history import History, Progress
+from omqtools.omqrecover.ledger import Ledger
+from omqtools.omqrecover.model import Found
+from omqtools.omqrecover.originals import Originals
+from omqtools.omqrecover.shadow import Shadow, images_of
 
 Slot = tuple[int, int]
 Changes = dict[Slot, bytes | None]

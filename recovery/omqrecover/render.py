@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from omq.base.errors import Exit
 from omq.base.names import escape
-from omqrecover.cases import Case, Verdict
-from omqrecover.model import Found, worst
-from omqrecover.survey import Survey
+from omqtools.omqrecover.cases import Case, Verdict
+from omqtools.omqrecover.model import Found, worst
+from omqtools.omqrecover.survey import Survey
 
 SHOWN_MAX: Final = 5
 """Findings of one case shown as text; JSON and a saved plan have all."""

@@ -28,14 +28,14 @@ from omq.storage.files import open_file, write_new_file
 from omq.storage.journal import file_name
 from omq.storage.pool import PoolFiles
 from omq.storage.quarantine import save_found
-from omqrecover.archive import fetch, names_of
-from omqrecover.cases import Action
-from omqrecover.control_survey import read_control
-from omqrecover.history import History, Progress
-from omqrecover.model import Found
-from omqrecover.originals import Originals
-from omqrecover.plan import Plan
-from omqrecover.shadow import Shadow
+from omqtools.omqrecover.archive import fetch, names_of
+from omqtools.omqrecover.cases import Action
+from omqtools.omqrecover.control_survey import read_control
+from omqtools.omqrecover.history import History, Progress
+from omqtools.omqrecover.model import Found
+from omqtools.omqrecover.originals import Originals
+from omqtools.omqrecover.plan import Plan
+from omqtools.omqrecover.shadow import Shadow
 
 SKIPPED: Final = 1 << 24
 """LSNs and QPoolIds left out when a journal goes on after a loss: more than a manager gives between
@@ -235,6 +235,6 @@ REPAIRS: dict[Action, Callable[[Workshop, Found], None]] = {
     Action.RENAME: _rename, Action.FETCH: _fetch, Action.HEADER: _header, Action.CUT: _cut,
     Action.COUNT: _leave,
 }  # fmt: skip
-"""By action; those of pool records are in omqrecover.records, GO_ON, CONTROL and NEXT come last.
+"""By action; those of pool records are in records.py, GO_ON, CONTROL and NEXT come last.
 Everything is counted anew in the end, whatever the plan was."""
 

@@ -31,7 +31,7 @@ from omq.format.pool_contents import Contents
 from omq.storage.journal_scan import Block
 from omq.storage.pool import PoolFiles
 from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE
-from omqrecover.ledger import Ledger, places
+from omqtools.omqrecover.ledger import Ledger, places
 
 CHUNK: Final = 4096
 """Records made at once: 2 MiB, so that the columns stay in the processor's cache."""

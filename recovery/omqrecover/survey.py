@@ -22,14 +22,14 @@ from omq.core.redo.redo import Redo
 from omq.core.redo.windows import Windows
 from omq.format.findings import Kind
 from omq.format.pool import Message, Record, decode_record
-from omqrecover import body_survey, journal_survey
-from omqrecover.cases import Case, Source
-from omqrecover.control_survey import ControlState, read_control, read_double_write
-from omqrecover.history import History
-from omqrecover.ledger import Ledger
-from omqrecover.model import Found
-from omqrecover.pending import PendingPool
-from omqrecover.pool_survey import COLUMNS, PoolState, compare, differing, read_pool
+from omqtools.omqrecover import body_survey, journal_survey
+from omqtools.omqrecover.cases import Case, Source
+from omqtools.omqrecover.control_survey import ControlState, read_control, read_double_write
+from omqtools.omqrecover.history import History
+from omqtools.omqrecover.ledger import Ledger
+from omqtools.omqrecover.model import Found
+from omqtools.omqrecover.pending import PendingPool
+from omqtools.omqrecover.pool_survey import COLUMNS, PoolState, compare, differing, read_pool
 
 Progress = Callable[[str], None]
 """Journal for one step of ledger and redo: bounds memory."""

@@ -33,10 +33,10 @@ from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
 from omq.format.archive import ArchiveHeader
-from omqspark import plan
-from omqspark.lake import Lake, all_messages, all_stays
-from omqspark.manifest import Manifest, missing
-from omqspark.pool import Beside, beside
+from omqtools.omqspark import plan
+from omqtools.omqspark.lake import Lake, all_messages, all_stays
+from omqtools.omqspark.manifest import Manifest, missing
+from omqtools.omqspark.pool import Beside, beside
 
 KINDS: Final = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
                 "attempts")

@@ -27,8 +27,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from omqspark import columns, decode, plan
-from omqspark.source import Task, Work
+from omqtools.omqspark import columns, decode, plan
+from omqtools.omqspark.source import Task, Work
 
 GROUP_ROWS: Final = 256 * 1024
 """Rows of a row group: about 60 MB of memory for each day that a task has open."""

@@ -31,8 +31,8 @@ from omq.format.findings import Finding, Kind
 from omq.format.journal import BLOCK, CRC_FROM, FRAME
 from omq.storage.archive_file import ArchiveFile
 from omq.storage.archive_names import texts
-from omqspark.columns import LISTS, Parts, arrow_schema, bad_batch, event_batch, fields_of
-from omqspark.plan import Split, bad_text, filesystem, opened
+from omqtools.omqspark.columns import LISTS, Parts, arrow_schema, bad_batch, event_batch, fields_of
+from omqtools.omqspark.plan import Split, bad_text, filesystem, opened
 
 _TEST: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,

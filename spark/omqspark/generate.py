@@ -36,8 +36,8 @@ from omq.storage import durable
 from omq.storage.archive import Pieces, archive_name, encode
 from omq.storage.archive_names import text_rows
 from omq.storage.files import write_new_file
-from omqspark.generator import POISON, PRODUCERS, QUEUES, READERS, Load, Traffic
-from omqspark.spoil import spoiled
+from omqtools.omqspark.generator import POISON, PRODUCERS, QUEUES, READERS, Load, Traffic
+from omqtools.omqspark.spoil import spoiled
 
 UUID: Final = bytes.fromhex("0a" * 16)
 PAGE: Final = 4096

@@ -18,7 +18,7 @@ from omq.base.arrays import Vector
 from omq.base.clock import NS_PER_S as NS
 from omq.format.frame_rules import Reason
 from omq.format.journal import FRAME, FrameFlag, FrameType
-from omqspark.replay import replay
+from omqtools.omqspark.replay import replay
 
 IDEL, POISON, ROUTER, LOCAL, INTERNET = 1, 2, 3, 4, 5
 QUEUES: Final = {IDEL: "IDEL", POISON: "POISON", ROUTER: "ROUTER", LOCAL: "LOCAL",

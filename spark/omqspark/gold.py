@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from omq.format.frame_rules import About, By, Comes, Reason
 from omq.format.journal import FrameType
-from omqspark.answers import SKETCH_K, Answer, Basis
-from omqspark.lifecycle import DIED, NS_PER_S, is_type, poisoned
+from omqtools.omqspark.answers import SKETCH_K, Answer, Basis
+from omqtools.omqspark.lifecycle import DIED, NS_PER_S, is_type, poisoned
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from omq.base.errors import BadRequest, NoArchive
-from omqspark import columns, plan
-from omqspark.manifest import Manifest
+from omqtools.omqspark import columns, plan
+from omqtools.omqspark.manifest import Manifest
 
 TABLES: Final = ("bronze", "names", "messages", "stays", "open", "known", "gold", "report")
 CURRENT: Final = "current.json"

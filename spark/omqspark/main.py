@@ -18,7 +18,7 @@ import omq
 from omq.base.errors import BadRequest, Exit
 
 if TYPE_CHECKING:
-    from omqspark.lake import Lake
+    from omqtools.omqspark.lake import Lake
 
 NAME = "omq-spark"
 FAIL_ON = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
@@ -30,9 +30,9 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if options.command == "generate":
         return _generate(options)
-    from omqspark.failures import told
-    from omqspark.lake import Lake
-    from omqspark.session import session
+    from omqtools.omqspark.failures import told
+    from omqtools.omqspark.lake import Lake
+    from omqtools.omqspark.session import session
 
     spark = session()
     try:
@@ -45,8 +45,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    from omqspark.generate import generate
-    from omqspark.generator import Load
+    from omqtools.omqspark.generate import generate
+    from omqtools.omqspark.generator import Load
 
     load = Load(seed=options.seed, rate=options.rate)
     truth = generate(options.to, options.messages, faults=options.faults, load=load,
@@ -57,7 +57,7 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _run(lake: Lake, options: argparse.Namespace) -> int:
-    from omqspark.pipeline import run
+    from omqtools.omqspark.pipeline import run
 
     _print(run(lake.spark, options.archive, options.out,
                incremental=options.incremental or bool(options.again),
@@ -66,7 +66,7 @@ def _run(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _audit(lake: Lake, options: argparse.Namespace) -> int:
-    from omqspark.audit import audit
+    from omqtools.omqspark.audit import audit
 
     wanted = FAIL_ON if options.fail_on == "any" else tuple(
         word for word in options.fail_on.split(",") if word and word != "none")
@@ -81,7 +81,7 @@ def _audit(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _state(lake: Lake, options: argparse.Namespace) -> int:
-    from omqspark.state import queue_names, state_at
+    from omqtools.omqspark.state import queue_names, state_at
 
     lsn, time_ns = at_instant(options.at)
     names = queue_names(lake)
@@ -93,7 +93,7 @@ def _state(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _biography(lake: Lake, options: argparse.Namespace) -> int:
-    from omqspark.state import biography, queue_names, told
+    from omqtools.omqspark.state import biography, queue_names, told
 
     condition = f"qpool = {options.qpool}" if options.qpool is not None else options.where
     if not condition:
@@ -109,9 +109,9 @@ def _biography(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _whatif(lake: Lake, options: argparse.Namespace) -> int:
-    from omqspark.lake import all_stays
-    from omqspark.state import queue_names
-    from omqspark.whatif import whatif
+    from omqtools.omqspark.lake import all_stays
+    from omqtools.omqspark.state import queue_names
+    from omqtools.omqspark.whatif import whatif
 
     names = queue_names(lake)
     numbers = {text.lower(): number for number, text in names.items()}
@@ -135,8 +135,8 @@ def _whatif(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _report(lake: Lake, options: argparse.Namespace) -> int:
-    from omqspark import plan
-    from omqspark.report import make
+    from omqtools.omqspark import plan
+    from omqtools.omqspark.report import make
 
     fs, where = plan.filesystem(lake.path("audit.json"))
     verdict = None

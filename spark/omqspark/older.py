@@ -13,8 +13,8 @@ import json
 from pyspark.sql import functions as F
 
 from omq.base.errors import BadRequest
-from omqspark.lake import CURRENT, Lake, event_schema
-from omqspark.manifest import FileRecord, Manifest
+from omqtools.omqspark.lake import CURRENT, Lake, event_schema
+from omqtools.omqspark.manifest import FileRecord, Manifest
 
 
 def upgraded(lake: Lake) -> Manifest:

@@ -36,14 +36,14 @@ from pyspark.sql import functions as F
 
 from omq.base.errors import BadRequest
 from omq.format.archive import ArchiveHeader
-from omqspark import bronze, columns, gold, plan
-from omqspark.answers import Basis
-from omqspark.lake import Lake, event_schema
-from omqspark.lifecycle import Ends, lifecycle, stays, with_work
-from omqspark.manifest import Batch, FileRecord, Manifest, missing
-from omqspark.older import upgraded
-from omqspark.plan import Listed
-from omqspark.source import Task, Work
+from omqtools.omqspark import bronze, columns, gold, plan
+from omqtools.omqspark.answers import Basis
+from omqtools.omqspark.lake import Lake, event_schema
+from omqtools.omqspark.lifecycle import Ends, lifecycle, stays, with_work
+from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
+from omqtools.omqspark.older import upgraded
+from omqtools.omqspark.plan import Listed
+from omqtools.omqspark.source import Task, Work
 
 FILES_PER_BATCH = 200
 EXAMPLES_MAX = 100

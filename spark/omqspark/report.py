@@ -15,9 +15,9 @@ from typing import Any, Final
 import pandas as pd
 from matplotlib.figure import Figure
 
-from omqspark import charts
-from omqspark.lake import Lake
-from omqspark.state import queue_names
+from omqtools.omqspark import charts
+from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.state import queue_names
 
 SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = (
     ("throughput", "Throughput", "queue_minute", charts.throughput,

@@ -59,7 +59,7 @@ def session(extra: dict[str, str] | None = None) -> SparkSession:
         if not known.contains(key):
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    from omqspark.source import OmqjSource
+    from omqtools.omqspark.source import OmqjSource
 
     spark.dataSource.register(OmqjSource)
     return spark

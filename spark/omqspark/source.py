@@ -52,10 +52,10 @@ from pyspark.sql.types import StructType
 from omq.base.errors import ArchivePruned, BadRequest, NoArchive
 from omq.format.archive import ArchiveHeader
 from omq.format.findings import Finding, Kind
-from omqspark import columns, decode, plan
-from omqspark.decode import FIELDS, Filter
-from omqspark.manifest import missing
-from omqspark.plan import Listed, Split
+from omqtools.omqspark import columns, decode, plan
+from omqtools.omqspark.decode import FIELDS, Filter
+from omqtools.omqspark.manifest import missing
+from omqtools.omqspark.plan import Listed, Split
 
 _TESTS = {EqualTo: "=", GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<",
           LessThanOrEqual: "<=", In: "in"}

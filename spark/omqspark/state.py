@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from omq.format.journal import FrameType
 from omq.format.pool import PartState
-from omqspark.lake import Lake, all_messages
-from omqspark.lifecycle import NS_PER_S, Ends, is_type, stays
+from omqtools.omqspark.lake import Lake, all_messages
+from omqtools.omqspark.lifecycle import NS_PER_S, Ends, is_type, stays
 
 READY, DEFERRED = PartState.READY.name, PartState.DEFERRED.name
 

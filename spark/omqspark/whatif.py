@@ -19,7 +19,7 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from omqspark.replay import percentiles, replay
+from omqtools.omqspark.replay import percentiles, replay
 
 COLUMNS = ("queue int, readers int, batch int, kind string, messages bigint, p50_s double, "
            "p90_s double, p99_s double, mean_s double, busy double, error_s double, "

@@ -21,9 +21,9 @@ from typing import Any
 
 from omq.format.archive import ArchiveHeader, Section
 from omq.format.findings import Finding
-from omqspark import columns, decode, plan
-from omqspark.generate import generate
-from omqspark.generator import Load
+from omqtools.omqspark import columns, decode, plan
+from omqtools.omqspark.generate import generate
+from omqtools.omqspark.generator import Load
 from tests.bench.machine import describe
 
 HERE = Path(__file__).resolve()

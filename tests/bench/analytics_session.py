@@ -19,11 +19,11 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from omqspark import bronze, columns, decode, plan
-from omqspark.lake import event_schema
-from omqspark.lifecycle import lifecycle
-from omqspark.session import session
-from omqspark.source import Work
+from omqtools.omqspark import bronze, columns, decode, plan
+from omqtools.omqspark.lake import event_schema
+from omqtools.omqspark.lifecycle import lifecycle
+from omqtools.omqspark.session import session
+from omqtools.omqspark.source import Work
 
 RUNS = int(os.environ.get("RUNS", "2"))
 FEW = ["lsn", "time_ns", "type", "queue", "qpool"]

@@ -15,7 +15,7 @@ from omq.base.checksum import crc32c
 from omq.base.errors import OmqError
 from omq.ipc.client import Client
 from omq.ipc.outgoing import Outgoing
-from omqtest.history import HistoryFile, Line
+from omqtools.omqtest.history import HistoryFile, Line
 
 BODY_MAX = 64 * 1024
 BATCH_MAX = 20

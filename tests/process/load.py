@@ -6,7 +6,7 @@ import select
 from collections.abc import Sequence
 from pathlib import Path
 
-from omqtest.history import HistoryFile, Verdict, judge, read_histories
+from omqtools.omqtest.history import HistoryFile, Verdict, judge, read_histories
 from tests.process.clients import Work, left, read, submit
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S, Child, start

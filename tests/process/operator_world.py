@@ -19,7 +19,7 @@ from omq.core.index.view import IndexView
 from omq.ipc.client import Client
 from omq.storage import spool
 from omq.storage.segment import read_ids
-from omqtest.child import Child
+from omqtools.omqtest.child import Child
 from tests.process.processes import popen
 
 WAIT_S = 30.0

@@ -18,7 +18,7 @@ from pathlib import Path
 from omq.base import fault
 from omq.cli import launch
 from omq.ipc import watcher
-from omqtest import child
+from omqtools.omqtest import child
 
 WAIT_S = 30.0
 _CRASHED = 99  # exit code of a child whose function raised

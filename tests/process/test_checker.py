@@ -1,5 +1,5 @@
-"""The checker (omqtest.history) must find each planted fault, and nothing in a history without
-one."""
+"""The checker (omqtest/history.py) must find each planted fault, and nothing in a history
+without one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omqtest.history import HistoryFile, Line, Verdict, judge, read_histories
+from omqtools.omqtest.history import HistoryFile, Line, Verdict, judge, read_histories
 
 
 def put(key: str, ns: int, *, queue: str = "A", crc: int = 7, answer: str = "ok") -> list[Line]:

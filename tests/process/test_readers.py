@@ -15,7 +15,7 @@ from omq.base.checksum import crc32c
 from omq.format.journal import FrameFlag, FrameType
 from omq.storage.journal_reader import scan_journal
 from omq.storage.spool import open_spool
-from omqtest.history import HistoryFile, judge, read_histories
+from omqtools.omqtest.history import HistoryFile, judge, read_histories
 from tests.process.clients import Work, submit
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from omqtest.history import HistoryFile, judge, read_histories
+from omqtools.omqtest.history import HistoryFile, judge, read_histories
 from tests.process.clients import PRIORITIES, QUEUES, Work, left, read, submit
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import Child, start

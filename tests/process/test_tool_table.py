@@ -15,7 +15,7 @@ from omq.format.pool import RECORD_BYTES, Record, decode_record
 from omq.format.poolctrl import SLOT_BYTES
 from omq.storage import poolctrl as control
 from omq.storage.segment import read_ids
-from omqdump.options import OPTIONS
+from omqtools.omqdump.options import OPTIONS
 from tests.process.operator_world import Instance
 from tests.process.tool_table import STATES, TABLE, lines
 from tests.tidy.tree import ROOT

@@ -85,7 +85,8 @@ def world() -> Iterator[Instance]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
 @pytest.mark.parametrize("mode", [0o750, modes.PASSAGE])
 def test_without_rights_it_is_77_and_who_may(world: Instance, mode: int) -> None:
-    for package in ("omq", "omqdump", "omqrecover"):  # the user may not read the code either
+    # The user may not read the code either.
+    for package in ("omq", "omqtools.omqdump", "omqtools.omqrecover"):
         for each in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
             importlib.import_module(each.name)
     for codec in ("ascii", "utf-8", "latin-1"):

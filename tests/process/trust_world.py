@@ -32,7 +32,8 @@ def preload() -> None:
     """The interpreter may lie where other users do not come to: all is imported before the fork."""
     for name in PROGRAMS:
         launch._target(name)
-    for module in ("omq.ipc.client", "omq.core.look.look", "omqdump.main", "omqdump.listings"):
+    for module in ("omq.ipc.client", "omq.core.look.look",
+                   "omqtools.omqdump.main", "omqtools.omqdump.listings"):
         importlib.import_module(module)
     for codec in ("ascii", "utf-8", "latin-1", "idna"):
         codecs.lookup(codec)

@@ -12,9 +12,9 @@ import pytest
 from omq.base.paths import SpoolPaths
 from omq.storage import durable
 from omq.storage.disk import Buffer
-from omqrecover.apply import apply
-from omqrecover.plan import load_plan
-from omqrecover.rebuild import Wanted, rebuild
+from omqtools.omqrecover.apply import apply
+from omqtools.omqrecover.plan import load_plan
+from omqtools.omqrecover.rebuild import Wanted, rebuild
 from tests.recovery import test_repair as damages
 from tests.recovery.conftest import Dead
 from tests.recovery.spool import SMALL, run, scan, start

@@ -10,7 +10,7 @@ import pytest
 from omq.base.errors import NeedsRepair
 from omq.format.poolctrl import SLOT_BYTES
 from omq.storage.journal import numbers_in
-from omqrecover.repairs import SKIPPED
+from omqtools.omqrecover.repairs import SKIPPED
 from tests.recovery import test_repair as damages
 from tests.recovery.conftest import Dead
 from tests.recovery.spool import (

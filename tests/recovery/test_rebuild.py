@@ -16,7 +16,7 @@ from omq.core.redo.windows import Windows
 from omq.format.location import number_of
 from omq.storage.archiver import convert
 from omq.storage.journal import file_name, numbers_in
-from omqrecover import rebuild as rebuild_module
+from omqtools.omqrecover import rebuild as rebuild_module
 from tests.recovery.conftest import Dead
 from tests.recovery.spool import Spool, damaged, overwrite, repair, run, scan, start
 from tests.unit.core.redo_world import TIME_NS, Known

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from omqrecover.apply import BEHIND, LAST, ORDER, RECORDS
-from omqrecover.cases import (
+from omqtools.omqrecover.apply import BEHIND, LAST, ORDER, RECORDS
+from omqtools.omqrecover.cases import (
     TABLE,
     Action,
     Case,
@@ -14,7 +14,7 @@ from omqrecover.cases import (
     decide,
     table_lines,
 )
-from omqrecover.repairs import REPAIRS
+from omqtools.omqrecover.repairs import REPAIRS
 from tests.tidy.tree import ROOT
 
 

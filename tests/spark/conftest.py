@@ -17,12 +17,12 @@ from omq.storage.disk import Disk
 
 pytest.importorskip("pyspark", reason="make setup-spark installs it")
 
-from omqspark.generate import generate
-from omqspark.generator import Load
-from omqspark.lake import Lake
-from omqspark.manifest import Manifest
-from omqspark.pipeline import run
-from omqspark.session import session
+from omqtools.omqspark.generate import generate
+from omqtools.omqspark.generator import Load
+from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.manifest import Manifest
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import session
 
 FAST = {
     "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false",

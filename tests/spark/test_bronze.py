@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from omq.base.errors import BadRequest, SparkFailed
-from omqspark import bronze, columns, decode, failures, plan
-from omqspark.source import Work
+from omqtools.omqspark import bronze, columns, decode, failures, plan
+from omqtools.omqspark.source import Work
 from tests.spark.conftest import generated
 
 NAMES = list(columns.EVENTS)

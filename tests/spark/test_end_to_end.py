@@ -17,10 +17,10 @@ from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in
 from omq.storage.retire import retire
-from omqspark.audit import audit
-from omqspark.lake import Lake, all_messages
-from omqspark.pipeline import run
-from omqspark.state import queue_names
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.lake import Lake, all_messages
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.state import queue_names
 
 MAILS = 80
 END_S = 240
@@ -31,7 +31,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[SpoolPaths, int]:
     """The spool of a demo with kills that ended well, all of its journal archived; how many mails
     it accepted."""
     base = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, "-m", "omqdemo", "--count", str(MAILS), "--crash"]
+    command = [sys.executable, "-m", "omqtools.omqdemo", "--count", str(MAILS), "--crash"]
     done = subprocess.run(command, env=os.environ | {"TMPDIR": str(base)}, timeout=END_S,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]

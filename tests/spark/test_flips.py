@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from omqspark import columns, decode, plan
-from omqspark.plan import Listed
+from omqtools.omqspark import columns, decode, plan
+from omqtools.omqspark.plan import Listed
 from tests.spark.conftest import generated
 
 TABLES: dict[str, Callable[..., Iterator[pa.RecordBatch]]] = {

@@ -28,14 +28,14 @@ from omq.format.wire import Settlement
 from omq.storage import archive as archive_files
 from omq.storage import durable
 from omq.storage.disk import Disk
-from omqspark import columns, decode, plan
-from omqspark.answers import Basis
-from omqspark.audit import lost, message_findings, out_of_order
-from omqspark.gold import _minutes, _routes
-from omqspark.lifecycle import Ends, lifecycle, stays
-from omqspark.manifest import FileRecord, Manifest
-from omqspark.pool import Beside, beside
-from omqspark.state import state_of
+from omqtools.omqspark import columns, decode, plan
+from omqtools.omqspark.answers import Basis
+from omqtools.omqspark.audit import lost, message_findings, out_of_order
+from omqtools.omqspark.gold import _minutes, _routes
+from omqtools.omqspark.lifecycle import Ends, lifecycle, stays
+from omqtools.omqspark.manifest import FileRecord, Manifest
+from omqtools.omqspark.pool import Beside, beside
+from omqtools.omqspark.state import state_of
 from tests.model import instance as model_instance
 from tests.model.driver import A, B
 from tests.model.test_model import Machine

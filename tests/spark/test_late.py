@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from omq.base.errors import BadRequest
-from omqspark.audit import audit
-from omqspark.gold import ANSWERS
-from omqspark.lake import CURRENT, Lake, all_messages, all_stays
-from omqspark.manifest import Batch, FileRecord, Manifest, missing
-from omqspark.pipeline import run
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.gold import ANSWERS
+from omqtools.omqspark.lake import CURRENT, Lake, all_messages, all_stays
+from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
+from omqtools.omqspark.pipeline import run
 from tests.spark.test_spark import rows_of
 
 Made = tuple[Path, dict[str, Any]]

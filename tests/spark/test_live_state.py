@@ -15,11 +15,11 @@ from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in
 from omq.storage.retire import retire
-from omqspark.audit import audit
-from omqspark.lake import Lake, all_messages, all_stays
-from omqspark.lifecycle import DIED
-from omqspark.pipeline import run
-from omqspark.state import queue_names, state_at
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.lake import Lake, all_messages, all_stays
+from omqtools.omqspark.lifecycle import DIED
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.state import queue_names, state_at
 from tests.process.operator_world import WAIT_S, Instance
 
 Entry = tuple[str, int, str, int]  # queue, QPoolId, state, priority

@@ -22,17 +22,17 @@ from omq.format.journal import FrameType
 from omq.storage import durable
 from omq.storage.archive_file import ArchiveFile
 from omq.storage.disk import Disk
-from omqspark import columns, decode, plan
-from omqspark.audit import file_findings
-from omqspark.decode import Filter
-from omqspark.generate import UUID, generate
-from omqspark.generator import Load, Traffic
-from omqspark.main import at_instant
-from omqspark.manifest import FileRecord, Manifest
-from omqspark.replay import percentiles, replay
-from omqspark.source import StreamReader, Work
-from omqspark.truth import differences
-from omqspark.whatif import queue_rows, readers_seen
+from omqtools.omqspark import columns, decode, plan
+from omqtools.omqspark.audit import file_findings
+from omqtools.omqspark.decode import Filter
+from omqtools.omqspark.generate import UUID, generate
+from omqtools.omqspark.generator import Load, Traffic
+from omqtools.omqspark.main import at_instant
+from omqtools.omqspark.manifest import FileRecord, Manifest
+from omqtools.omqspark.replay import percentiles, replay
+from omqtools.omqspark.source import StreamReader, Work
+from omqtools.omqspark.truth import differences
+from omqtools.omqspark.whatif import queue_rows, readers_seen
 from tests.spark.conftest import generated
 
 NAMES = list(columns.EVENTS)
@@ -198,7 +198,7 @@ def test_no_archive(tmp_path: Path) -> None:
 
 def test_archives_of_two_instances(clean: Path, tmp_path: Path,
                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omqspark.generate.UUID", bytes(16))
+    monkeypatch.setattr("omqtools.omqspark.generate.UUID", bytes(16))
     generate(tmp_path / "other", 10, faults=0, load=Load(), file_frames=1000)
     where = copied(clean, tmp_path)
     shutil.copy(tmp_path / "other" / "archive" / "0000000001.oma", where / "0000000001.oma")

@@ -14,19 +14,19 @@ from pyspark.sql import functions as F
 from omq.base.errors import BadRequest, MixedArchives, NoArchive
 from omq.format.frame_rules import RULES, Rule
 from omq.format.journal import FrameType
-from omqspark.audit import audit
-from omqspark.failures import told
-from omqspark.generate import UUID
-from omqspark.gold import ANSWERS
-from omqspark.lake import Lake, all_messages, all_stays
-from omqspark.lifecycle import LEAVES, STAYS, roles
-from omqspark.pipeline import run
-from omqspark.pool import pool_messages
-from omqspark.report import make
-from omqspark.state import biography, queue_names, state_at
-from omqspark.state import told as line
-from omqspark.truth import differences
-from omqspark.whatif import whatif
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.failures import told
+from omqtools.omqspark.generate import UUID
+from omqtools.omqspark.gold import ANSWERS
+from omqtools.omqspark.lake import Lake, all_messages, all_stays
+from omqtools.omqspark.lifecycle import LEAVES, STAYS, roles
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.pool import pool_messages
+from omqtools.omqspark.report import make
+from omqtools.omqspark.state import biography, queue_names, state_at
+from omqtools.omqspark.state import told as line
+from omqtools.omqspark.truth import differences
+from omqtools.omqspark.whatif import whatif
 from tests.spark.conftest import MESSAGES
 from tests.unit.format.new_row import ROW
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import omqspark.main
-from omqspark.lake import Lake
+import omqtools.omqspark.main
+from omqtools.omqspark.lake import Lake
 
 END_S = 240
 MADE_HERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET",
@@ -21,7 +21,7 @@ def submitted(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]",
          "--driver-java-options", "-XX:TieredStopAtLevel=1",
-         "--conf", "spark.ui.enabled=false", omqspark.main.__file__, *arguments],
+         "--conf", "spark.ui.enabled=false", omqtools.omqspark.main.__file__, *arguments],
         env=environment | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True, text=True, timeout=END_S, check=False)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import Exit
-from omqtest.child import Child
+from omqtools.omqtest.child import Child
 from tests.process.processes import popen
 from tests.system.conftest import SYSTEM_PYTHON
 from tests.tidy.tree import ROOT
@@ -87,7 +87,8 @@ def test_the_suite_brings_the_rest(wheels: Path, tmp_path: Path) -> None:
     for name in ("omqdump", "queue.manager", "smtp.server", "omqrecover", "omq-archive", "omstat"):
         assert "usage" in _run(programs / name, "--help")
     _run(programs / "python", "-W", "error", "-c", "import omq.services.mail.smtp_session,"
-         " omq.storage.archive, omq.core.load.rebuild, omqdump.main, omqtest.main")
+         " omq.storage.archive, omq.core.load.rebuild, omqtools.omqdump.main,"
+         " omqtools.omqtest.main")
     said = _run(programs / "python", "-c", "from importlib.metadata import metadata\n"
                 "for name in 'omq-suite', 'omq-base': print(metadata(name)['License-Expression'])")
     assert said.split() == ["Apache-2.0", "Apache-2.0"]

@@ -19,12 +19,12 @@ from types import FrameType
 
 from omq.base.errors import Exit
 from omq.core.index.view import IndexView
-from omqdemo.corpus import CorpusError
-from omqdemo.instance import InstanceError
-from omqdemo.live import Screen
-from omqdemo.result import as_lines
-from omqdemo.session import DEFAULT_COUNT, Options, Session
-from omqdemo.sink import SinkError
+from omqtools.omqdemo.corpus import CorpusError
+from omqtools.omqdemo.instance import InstanceError
+from omqtools.omqdemo.live import Screen
+from omqtools.omqdemo.result import as_lines
+from omqtools.omqdemo.session import DEFAULT_COUNT, Options, Session
+from omqtools.omqdemo.sink import SinkError
 
 _INTERRUPTED = 130  # what a shell gives for a process that SIGINT ended
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

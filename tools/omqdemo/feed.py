@@ -1,6 +1,6 @@
 """Feeds mail by real SMTP: several connections at once, each a thread with the standard smtplib.
 
-A feeder is a patient client: what omqdemo.transaction says to try again it does again after a
+A feeder is a patient client: what transaction.py says to try again it does again after a
 short wait, on a new connection. A transaction in doubt is counted and sent again under the same id,
 so the check can tell the duplicate that may come of it from a fault.
 
@@ -22,8 +22,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from omqdemo.mails import Sent
-from omqdemo.transaction import InDoubt, Outcome, TryLater, transact
+from omqtools.omqdemo.mails import Sent
+from omqtools.omqdemo.transaction import InDoubt, Outcome, TryLater, transact
 
 _REPLY_WAIT_S = 60.0  # RFC 5321 4.5.3.2 asks for minutes; on loopback a minute is a dead server
 _RETRY_FIRST_S = 0.05

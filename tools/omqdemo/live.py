@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 from omq.base.errors import OmqError
-from omqdemo.feed import FeedCounts
+from omqtools.omqdemo.feed import FeedCounts
 
 LINE_EVERY_S = 2.0
 # Queues whose messages wait for nobody: finished ones, and what only an operator moves on.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omqdemo.feed import FeedCounts
-from omqdemo.live import Queues, queue_table
-from omqdemo.verify import Findings
+from omqtools.omqdemo.feed import FeedCounts
+from omqtools.omqdemo.live import Queues, queue_table
+from omqtools.omqdemo.verify import Findings
 
 _LISTED_MAX = 20  # of each kind of fault: a screenful
 

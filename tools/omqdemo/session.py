@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omq.base.paths import SpoolPaths
-from omqdemo import corpus
-from omqdemo.arrivals import Arrival, count_arrivals, maildir_arrivals, sink_arrivals
-from omqdemo.crash import Crasher, CrashError
-from omqdemo.feed import Feed
-from omqdemo.generator import generate
-from omqdemo.instance import Instance, InstanceError, running_instance
-from omqdemo.live import Picture, Screen, View, take_look
-from omqdemo.mails import Mail, Sent, store
-from omqdemo.refusals import Refusals
-from omqdemo.result import Result
-from omqdemo.sink import Sink, sink_process
-from omqdemo.verify import expected_count, verify
-from omqdemo.watch import Sources, StalledError, Watch
+from omqtools.omqdemo import corpus
+from omqtools.omqdemo.arrivals import Arrival, count_arrivals, maildir_arrivals, sink_arrivals
+from omqtools.omqdemo.crash import Crasher, CrashError
+from omqtools.omqdemo.feed import Feed
+from omqtools.omqdemo.generator import generate
+from omqtools.omqdemo.instance import Instance, InstanceError, running_instance
+from omqtools.omqdemo.live import Picture, Screen, View, take_look
+from omqtools.omqdemo.mails import Mail, Sent, store
+from omqtools.omqdemo.refusals import Refusals
+from omqtools.omqdemo.result import Result
+from omqtools.omqdemo.sink import Sink, sink_process
+from omqtools.omqdemo.verify import expected_count, verify
+from omqtools.omqdemo.watch import Sources, StalledError, Watch
 
 DEFAULT_COUNT = 2000
 _SKIPPED_LISTED_MAX = 5

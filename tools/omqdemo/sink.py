@@ -28,7 +28,7 @@ from pathlib import Path
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from omq.base.settings import DEFAULTS
-from omqdemo.mails import is_unknown
+from omqtools.omqdemo.mails import is_unknown
 
 LATER_SHARE = 0.01  # of recipients, and again of messages: seldom enough to stay a demo of speed
 _START_WAIT_S = 30.0  # a new Python process with aiosmtpd; a loaded machine takes seconds

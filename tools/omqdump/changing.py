@@ -25,10 +25,10 @@ from omq.core.look.selection import Selection, parse
 from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState
 from omq.ipc.operator import Operator, Report
-from omqdump import message_text
-from omqdump.desk import Desk
-from omqdump.handles import Opened
-from omqdump.text_file import dump_path, write_lines
+from omqtools.omqdump import message_text
+from omqtools.omqdump.desk import Desk
+from omqtools.omqdump.handles import Opened
+from omqtools.omqdump.text_file import dump_path, write_lines
 
 ANY: Final = "*"
 

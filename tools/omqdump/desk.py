@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any, Final, TextIO
 
 from omq.services.daemon.options import Location
-from omqdump.answers import Answers
-from omqdump.handles import Handles, Opened
-from omqdump.sources import Sources
+from omqtools.omqdump.answers import Answers
+from omqtools.omqdump.handles import Handles, Opened
+from omqtools.omqdump.sources import Sources
 
 _CHUNK_LINES: Final = 2048
 

@@ -32,10 +32,10 @@ from omq.format.message import Descriptor
 from omq.format.pool import RecordFlag
 from omq.storage import containers
 from omq.storage.files import read_file
-from omqdump import message_text
-from omqdump.desk import Desk
-from omqdump.handles import Opened
-from omqdump.text_file import dump_path, write_bytes
+from omqtools.omqdump import message_text
+from omqtools.omqdump.desk import Desk
+from omqtools.omqdump.handles import Opened
+from omqtools.omqdump.text_file import dump_path, write_bytes
 
 VERSION: Final = 1
 _DEFAULT: Final = "/tmp/omqmsg"

@@ -19,7 +19,7 @@ from omq.core.index.view import IndexView, RawEntry
 from omq.core.look.pool_plain import Made
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
-from omqdump import render
+from omqtools.omqdump import render
 
 _STATES: Final = {int(state): f"{state.name.lower():<8}" for state in EntryState}
 _ACTIVE: Final = int(EntryState.ACTIVE)

@@ -18,10 +18,10 @@ from omq.core.index.view import IndexView
 from omq.core.look.message_facts import MessageFacts
 from omq.core.look.selection import parse
 from omq.core.look.stored import StoredMessages
-from omqdump import dump_json, render
-from omqdump.desk import Desk
-from omqdump.fast_list import json_lines, table_lines
-from omqdump.text_file import default_reference, dump_path, write_lines
+from omqtools.omqdump import dump_json, render
+from omqtools.omqdump.desk import Desk
+from omqtools.omqdump.fast_list import json_lines, table_lines
+from omqtools.omqdump.text_file import default_reference, dump_path, write_lines
 
 _POOL_FILE: Final = "/tmp/omqmsg"
 

@@ -15,10 +15,10 @@ import sys
 
 from omq.cli.common import add_json, existing, say, tool_parser
 from omq.core.look.look import Source
-from omqdump.answers import Answers
-from omqdump.desk import Desk, Orders
-from omqdump.session import Session
-from omqdump.sources import Choice, Sources
+from omqtools.omqdump.answers import Answers
+from omqtools.omqdump.desk import Desk, Orders
+from omqtools.omqdump.session import Session
+from omqtools.omqdump.sources import Choice, Sources
 
 NAME = "omqdump"
 

@@ -32,7 +32,7 @@ from omq.core.look.stored import StoredMessages, message_id
 from omq.format.index import EntryState
 from omq.services.mail.mail_message import FROM as _FROM
 from omq.services.mail.mail_message import TO as _TO
-from omqdump.handles import Opened
+from omqtools.omqdump.handles import Opened
 
 _WIDTH: Final = 17
 _VALUE_CHARACTERS_MAX: Final = 4096

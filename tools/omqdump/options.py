@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from omqdump import changing, exchange, listings, walking
-from omqdump.desk import Desk
+from omqtools.omqdump import changing, exchange, listings, walking
+from omqtools.omqdump.desk import Desk
 
 QUIT: Final = "q"
 

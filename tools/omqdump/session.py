@@ -15,8 +15,8 @@ from typing import Final, NoReturn
 from omq.base.errors import BadRequest, OmqError
 from omq.base.names import escape
 from omq.cli.common import say
-from omqdump.desk import Desk
-from omqdump.options import MENU, MORE, OPTIONS, QUIT, Option, Takes
+from omqtools.omqdump.desk import Desk
+from omqtools.omqdump.options import MENU, MORE, OPTIONS, QUIT, Option, Takes
 
 _MENU_WIDTH: Final = 35
 _MENU_ROWS: Final = 11  # of two options; Quit stands alone below

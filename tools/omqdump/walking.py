@@ -14,9 +14,9 @@ from omq.core.index.message_ids import find_qpool
 from omq.core.index.view import IndexView, RawEntry
 from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState
-from omqdump import message_text, render
-from omqdump.desk import Desk
-from omqdump.handles import Opened, position
+from omqtools.omqdump import message_text, render
+from omqtools.omqdump.desk import Desk
+from omqtools.omqdump.handles import Opened, position
 
 TIME_OUT: Final = "TIME_OUT"
 

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omq.base.errors import OmqError
-from omqtest import tree
-from omqtest.child import Child
-from omqtest.history import Found, Verdict, judge_state
-from omqtest.image import load, store
-from omqtest.instance import Instance, RunError, instance
-from omqtest.offline import contents
-from omqtest.record import Player, Step, read_log
-from omqtest.work import BATCH_MAX, OTHER, QUEUE, key_of
+from omqtools.omqtest import tree
+from omqtools.omqtest.child import Child
+from omqtools.omqtest.history import Found, Verdict, judge_state
+from omqtools.omqtest.image import load, store
+from omqtools.omqtest.instance import Instance, RunError, instance
+from omqtools.omqtest.offline import contents
+from omqtools.omqtest.record import Player, Step, read_log
+from omqtools.omqtest.work import BATCH_MAX, OTHER, QUEUE, key_of
 
 LIVE_EVERY = 50
 FATES = ("synced", "all", "chance", "chance")

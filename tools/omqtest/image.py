@@ -1,4 +1,4 @@
-"""Trees of omqtest.tree to and from a real directory.
+"""Trees of tree.py to and from a real directory.
 
 Sockets and the like are left out: a reboot makes them anew. Errors: OSError.
 """
@@ -10,7 +10,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from omqtest import tree
+from omqtools.omqtest import tree
 
 
 def store(root: tree.Node, target: Path) -> None:

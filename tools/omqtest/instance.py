@@ -1,6 +1,6 @@
 """The daemons of a run: queue.manager and pool.writer on a spool, started, killed and stopped here.
 
-With a `log` they run on a recording disk (omqtest.record). What they print is in `output`.
+With a `log` they run on a recording disk (record.py). What they print is in `output`.
 
 Errors: RunError with the last lines of what they said.
 """
@@ -23,10 +23,10 @@ from omq.ipc.serving.objects import ObjectList
 from omq.storage import durable, segment
 from omq.storage.disk import Disk
 from omq.storage.spool import create_spool
-from omqtest.child import Child
-from omqtest.history import HistoryFile
-from omqtest.record import RecordingDisk
-from omqtest.work import put, read
+from omqtools.omqtest.child import Child
+from omqtools.omqtest.history import HistoryFile
+from omqtools.omqtest.record import RecordingDisk
+from omqtools.omqtest.work import put, read
 
 MANAGER, WRITER = "queue.manager", "pool.writer"
 WAIT_S = 60.0
@@ -91,7 +91,7 @@ class Instance:
         return disk
 
     def client(self, what: str, name: str, histories: Path, **options: Any) -> Child:
-        """A client: `put` or `read` of omqtest.work."""
+        """A client: `put` or `read` of work.py."""
         def run() -> int:
             disk = self._disk()
             sink = disk.log if disk is not None else HistoryFile(histories / name)

@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omqtest.child import Child
-from omqtest.history import HistoryFile, Verdict, judge, read_histories
-from omqtest.instance import MANAGER, WRITER, Instance, RunError, instance
-from omqtest.work import OTHER, QUEUE
+from omqtools.omqtest.child import Child
+from omqtools.omqtest.history import HistoryFile, Verdict, judge, read_histories
+from omqtools.omqtest.instance import MANAGER, WRITER, Instance, RunError, instance
+from omqtools.omqtest.work import OTHER, QUEUE
 
 VICTIMS = ((MANAGER,), (WRITER,), (MANAGER, WRITER), ("reader",), ("putter",))
 LOAD = 100_000  # more messages than a putter gets done: it ends by its kill or at the end

@@ -10,8 +10,8 @@ import argparse
 import sys
 
 from omq.base.errors import Exit
-from omqtest.instance import RunError
-from omqtest.powercut import add_options, powercut
+from omqtools.omqtest.instance import RunError
+from omqtools.omqtest.powercut import add_options, powercut
 
 
 def main(argv: list[str] | None = None) -> int:

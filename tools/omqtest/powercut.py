@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from omq.base.errors import Exit
-from omqtest.cuts import Cuts, Cutter, record_run
-from omqtest.kills import Kills, kill_loop
-from omqtest.pull import pull, verify
+from omqtools.omqtest.cuts import Cuts, Cutter, record_run
+from omqtools.omqtest.kills import Kills, kill_loop
+from omqtools.omqtest.pull import pull, verify
 
 DESCRIPTION = """\
 Runs omq on a directory and cuts its power, over and over, without touching your power: real

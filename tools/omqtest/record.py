@@ -7,7 +7,7 @@ acknowledged at a place of the log must survive a power cut at that place.
 
 LOG: a JSON line for each call, behind a write its bytes. Paths are relative to the spool.
 
-`Player` builds the tree (omqtest.tree) as it was at any place of the log, with what was not synced
+`Player` builds the tree (tree.py) as it was at any place of the log, with what was not synced
 then; `tree.cut` decides what of that survives. What daemons write past the shim (sockets, locks and
 lists in run/, event log) is not recorded: nothing depends on it after a reboot.
 """
@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from omq.storage.disk import DIRECTORY_MODE, FILE_MODE, Buffer, Disk
-from omqtest import tree
-from omqtest.history import Line
+from omqtools.omqtest import tree
+from omqtools.omqtest.history import Line
 
 
 class Log:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import omq
 from omq.base.errors import ManagerUnavailable, OmqError, TimedOut
-from omqtest.history import Line, Sink
+from omqtools.omqtest.history import Line, Sink
 
 QUEUE, OTHER = "A", "B"
 BATCH_MAX = 8

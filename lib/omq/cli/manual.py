@@ -99,7 +99,7 @@ def _help(action: argparse.Action) -> str:
 
 def _letters(page: Page) -> None:
     """The table of omqdump's options, from its own table."""
-    from omqdump.options import OPTIONS, Needs
+    from omqtools.omqdump.options import OPTIONS, Needs
 
     page.heading("OPTIONS OF THE MENU")
     for option in OPTIONS.values():

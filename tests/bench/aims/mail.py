@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from omqdemo.instance import Instance, running_instance
+from omqtools.omqdemo.instance import Instance, running_instance
 from tests.bench.aims.finding import Finding, Setting, at_least, said
 from tests.bench.instance import BenchError
 from tests.bench.peers import software

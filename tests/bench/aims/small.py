@@ -9,8 +9,8 @@ import statistics
 import time
 from pathlib import Path
 
-from omqdemo.instance import running_instance
-from omqdemo.processes import main_reader
+from omqtools.omqdemo.instance import running_instance
+from omqtools.omqdemo.processes import main_reader
 from tests.bench.aims.finding import Finding, Setting, at_most
 from tests.bench.aims.mail import configure
 from tests.bench.instance import MANAGER, Instance, memory

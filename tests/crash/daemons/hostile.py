@@ -29,7 +29,7 @@ from omq.format.wire import (
     Operation,
 )
 from omq.ipc.link import Link
-from omqtest.child import Child
+from omqtools.omqtest.child import Child
 
 HOSTILE_UID, VICTIM_UID, GROUP = 64001, 64002, 64003
 EDGES = (0, 1, 2, 3, 7, 8, 9, 10, 15, 16, 17, 255, 256, 1000, 1001, 4096, 65535, 1 << 20,

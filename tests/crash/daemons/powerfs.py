@@ -1,5 +1,5 @@
-"""powerfs: a FUSE file system that keeps its files in memory in two layers (omqtest.tree), so that
-a power cut, a failing sync and a full disk happen on command, under the real daemons.
+"""powerfs: a FUSE file system that keeps its files in memory in two layers (omqtest/tree.py), so
+that a power cut, a failing sync and a full disk happen on command, under the real daemons.
 
     python -m tests.crash.daemons.powerfs MOUNT DISK SOCKET [--quota BYTES]
 
@@ -34,8 +34,8 @@ from typing import Any
 
 import mfusepy as fuse
 
-from omqtest import tree
-from omqtest.image import load, store
+from omqtools.omqtest import tree
+from omqtools.omqtest.image import load, store
 
 BLOCK = 4096
 

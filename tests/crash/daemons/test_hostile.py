@@ -22,8 +22,8 @@ from omq.base.errors import BadRequest, NoAuthority, OmqError
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.outgoing import Encoded, Outgoing
 from omq.storage import segment
-from omqtest.child import Child
-from omqtest.instance import MANAGER
+from omqtools.omqtest.child import Child
+from omqtools.omqtest.instance import MANAGER
 from tests.crash.daemons.hostile import (
     GROUP,
     HOSTILE_UID,

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import Exit
-from omqtest import pull, tree
-from omqtest.cuts import Cuts, Cutter, record_run
-from omqtest.history import Found, Line, judge_state
-from omqtest.image import load, store
-from omqtest.instance import RunError
-from omqtest.main import main
-from omqtest.record import Step
+from omqtools.omqtest import pull, tree
+from omqtools.omqtest.cuts import Cuts, Cutter, record_run
+from omqtools.omqtest.history import Found, Line, judge_state
+from omqtools.omqtest.image import load, store
+from omqtools.omqtest.instance import RunError
+from omqtools.omqtest.main import main
+from omqtools.omqtest.record import Step
 from tests.crash.daemons.world import private_ipc
 
 MESSAGES = 80

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import Exit
-from omqtest.instance import MANAGER, WRITER
+from omqtools.omqtest.instance import MANAGER, WRITER
 from tests.crash.daemons.world import FUSE_LIBRARIES, Power, need_fuse, on_powerfs, until
 
 PUTS = 25

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import Exit
-from omqtest.instance import MANAGER
+from omqtools.omqtest.instance import MANAGER
 from tests.crash.daemons.test_storm import LONG
 from tests.crash.daemons.world import Run, ipc_objects, running, until
 

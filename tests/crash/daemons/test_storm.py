@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from omqtest.child import Child
-from omqtest.instance import MANAGER, WAIT_S, WRITER
+from omqtools.omqtest.child import Child
+from omqtools.omqtest.instance import MANAGER, WAIT_S, WRITER
 from tests.crash.daemons.world import Run, ipc_objects, private_ipc, running
 
 LONG = bool(os.environ.get("OMQ_CRASH_LONG"))

@@ -21,8 +21,8 @@ import sysv_ipc
 import omq
 from omq.base import clock
 from omq.base.errors import TimedOut
-from omqtest.child import Child
-from omqtest.instance import MANAGER
+from omqtools.omqtest.child import Child
+from omqtools.omqtest.instance import MANAGER
 from tests.crash.daemons.world import ipc_objects, running, until
 
 WAIT_S = 60.0

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from omqtest.history import Verdict, judge, read_histories
-from omqtest.instance import MANAGER, Instance
-from omqtest.kills import Load
+from omqtools.omqtest.history import Verdict, judge, read_histories
+from omqtools.omqtest.instance import MANAGER, Instance
+from omqtools.omqtest.kills import Load
 from tests.tidy.tree import ROOT
 
 WAIT_S = 60.0

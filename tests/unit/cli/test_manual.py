@@ -20,7 +20,7 @@ from omq.cli import manual
 from omq.cli.command_table import TITLES, parser_of, section_of, title_of
 from omq.cli.launch import COMMANDS
 from omq.cli.roff import Page, text
-from omqdump.options import OPTIONS
+from omqtools.omqdump.options import OPTIONS
 from tests.tidy.tree import ROOT
 
 SHARE = ROOT / "share"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from omq.base.settings import DEFAULTS
-from omqdemo import corpus
-from omqdemo.corpus import Corpus, CorpusError, RawMail, read_mailbox
-from omqdemo.mails import Mail
+from omqtools.omqdemo import corpus
+from omqtools.omqdemo.corpus import Corpus, CorpusError, RawMail, read_mailbox
+from omqtools.omqdemo.mails import Mail
 
 LINE_BYTES_MAX = DEFAULTS.smtp_line_bytes_max
 ONE = b"From: a@example.org\nTo: b@example.org\nSubject: one\n\nfirst\n"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from omqdemo.feed import Feed
-from omqdemo.generator import generate
-from omqdemo.mails import Sent, is_unknown, store
-from omqdemo.sink import sink_process
-from omqdemo.transaction import double_dots
+from omqtools.omqdemo.feed import Feed
+from omqtools.omqdemo.generator import generate
+from omqtools.omqdemo.mails import Sent, is_unknown, store
+from omqtools.omqdemo.sink import sink_process
+from omqtools.omqdemo.transaction import double_dots
 
 # Given the command word and how often it came so far: the reply, or None to hang up.
 Script = Callable[[str, int], str | None]

@@ -9,8 +9,8 @@ from email.utils import getaddresses
 
 import pytest
 
-from omqdemo.generator import generate, make_mail
-from omqdemo.mails import LINE_MAX, Mail, header_fields, is_local, is_unknown, without_bcc
+from omqtools.omqdemo.generator import generate, make_mail
+from omqtools.omqdemo.mails import LINE_MAX, Mail, header_fields, is_local, is_unknown, without_bcc
 
 COUNT = 900
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omq.base import events
 from omq.base.events import Event
-from omqdemo.refusals import Refusals
+from omqtools.omqdemo.refusals import Refusals
 
 
 def line(event: Event, service: str = "unix.out", **fields: str) -> str:

@@ -16,14 +16,14 @@ import pytest
 
 from omq.base.config import load_queues, load_services, load_settings
 from omq.base.paths import SpoolPaths, shipped_conf
-from omqdemo import session
-from omqdemo.conf import AUXILIARIES, write_conf
-from omqdemo.instance import Instance, InstanceError, running_instance
-from omqdemo.live import QueueRow, Screen
-from omqdemo.mails import is_local
-from omqdemo.result import as_lines
-from omqdemo.session import Options, Session
-from omqdemo.transaction import double_dots
+from omqtools.omqdemo import session
+from omqtools.omqdemo.conf import AUXILIARIES, write_conf
+from omqtools.omqdemo.instance import Instance, InstanceError, running_instance
+from omqtools.omqdemo.live import QueueRow, Screen
+from omqtools.omqdemo.mails import is_local
+from omqtools.omqdemo.result import as_lines
+from omqtools.omqdemo.session import Options, Session
+from omqtools.omqdemo.transaction import double_dots
 
 OPTIONS = Options(mail=None, count=40, seed=11, connections=3, crash=False, kept=True)
 
@@ -138,9 +138,9 @@ def switch(monkeypatch: pytest.MonkeyPatch, lost: int | None) -> None:
 
     monkeypatch.setattr(session, "running_instance", running)
     # A Bcc field is not for this switch to remove, nor unknown users to report: no such messages.
-    monkeypatch.setattr("omqdemo.generator._BCC_FIELD_SHARE", 0.0)
-    monkeypatch.setattr("omqdemo.envelopes._UNKNOWN_RECIPIENT_SHARE", 0.0)
-    monkeypatch.setattr("omqdemo.watch.REDRAW_S", 0.01)
+    monkeypatch.setattr("omqtools.omqdemo.generator._BCC_FIELD_SHARE", 0.0)
+    monkeypatch.setattr("omqtools.omqdemo.envelopes._UNKNOWN_RECIPIENT_SHARE", 0.0)
+    monkeypatch.setattr("omqtools.omqdemo.watch.REDRAW_S", 0.01)
 
 
 def test_a_good_run(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_an_instance_that_does_not_start_shows_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = [sys.executable, "-c", "print('no luck'); raise SystemExit(3)"]
-    monkeypatch.setattr("omqdemo.instance._command", lambda name: failing)
+    monkeypatch.setattr("omqtools.omqdemo.instance._command", lambda name: failing)
     with (
         pytest.raises(InstanceError, match=r"ended at start with code 3[^$]*no luck"),
         running_instance(tmp_path / "spool", tmp_path / "omrc.log", 2525),

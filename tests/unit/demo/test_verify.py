@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from omqdemo.arrivals import count_arrivals
-from omqdemo.generator import generate
-from omqdemo.mails import Mail, is_local, is_unknown, without_bcc
-from omqdemo.transaction import Outcome
-from omqdemo.verify import Findings, expected_count
+from omqtools.omqdemo.arrivals import count_arrivals
+from omqtools.omqdemo.generator import generate
+from omqtools.omqdemo.mails import Mail, is_local, is_unknown, without_bcc
+from omqtools.omqdemo.transaction import Outcome
+from omqtools.omqdemo.verify import Findings, expected_count
 from tests.unit.demo.world import World, has_mailbox
 
 SEED = 5

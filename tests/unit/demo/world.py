@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omqdemo.arrivals import maildir_arrivals, sink_arrivals
-from omqdemo.mails import Mail, Sent, is_local, is_unknown, store, without_bcc
-from omqdemo.transaction import Outcome
-from omqdemo.verify import Findings, verify
+from omqtools.omqdemo.arrivals import maildir_arrivals, sink_arrivals
+from omqtools.omqdemo.mails import Mail, Sent, is_local, is_unknown, store, without_bcc
+from omqtools.omqdemo.transaction import Outcome
+from omqtools.omqdemo.verify import Findings, verify
 
 REPORT = b"""From: postmaster@omq.test
 Content-Type: multipart/report; report-type=delivery-status; boundary="x"

@@ -26,7 +26,7 @@ def main(many: int) -> None:
     from omq.cli.look.omqlog import what
     from omq.core.history.frames import Happening
     from omq.core.redo.redo import Redo
-    from omqrecover.ledger import Ledger
+    from omqtools.omqrecover.ledger import Ledger
     from tests.unit.core.frames import LAST, Frames, MemoryPool, P, save
 
     frames, pool = Frames(), MemoryPool()

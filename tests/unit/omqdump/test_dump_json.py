@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from omqdump.dump_json import json_lines
+from omqtools.omqdump.dump_json import json_lines
 
 DUMPS = Path(__file__).parents[2] / "golden/dumps"
 

@@ -31,9 +31,9 @@ from omq.core.index.tables import Tables
 from omq.storage import poolctrl as control
 from omq.storage.segment import read_ids
 from omq.storage.spool import SpoolInfo
-from omqdump.main import main
-from omqdump.options import MENU, MORE, OPTIONS, Needs
-from omqdump.session import menu
+from omqtools.omqdump.main import main
+from omqtools.omqdump.options import MENU, MORE, OPTIONS, Needs
+from omqtools.omqdump.session import menu
 from tests.unit.omqdump import world
 from tests.unit.omqdump.world import golden
 

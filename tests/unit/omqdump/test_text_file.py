@@ -9,8 +9,8 @@ import pytest
 
 from omq.base.errors import Damaged, FileNotWritten
 from omq.storage.spool import SpoolInfo
-from omqdump import text_file
-from omqdump.text_file import dump_path, write_lines
+from omqtools.omqdump import text_file
+from omqtools.omqdump.text_file import dump_path, write_lines
 
 
 def test_a_text_file_replaces_only_a_regular_file(info: SpoolInfo, tmp_path: Path) -> None:
