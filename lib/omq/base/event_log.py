@@ -8,13 +8,7 @@ Invariants: 1. one event is one write() on an O_APPEND descriptor, so that the l
 processes do not mix; 2. nothing that a field holds can start a new line or reach a terminal
 unescaped; 3. a log that cannot be written never stops the service: the loss is told on stderr, and
 the first line that goes through again is an event with the number of lines that are missing (OM
-1125). The log is a side file (base.side_files), never synced; 4. a log that was renamed is left
-alone and a new one begun, by each process with its next event; 5. with `bytes_max` the log and the
-one before it (`.1`) take no more than twice that, and a line: who finds the log at its bound
-renames it, under a lock on the file itself, so that of several processes one does.
-
-In the middle of a crash: between the rename and the first line of the new file there is only `.1`;
-no line is lost, for one that is written meanwhile goes to the renamed file.
+1125). How the file is followed and bounded: base.log_file.
 
 JSON keys: time (ISO 8601), level, service, pid, event (number), text, then the fields. A field that
 would hide one of these is a bug of ours.
@@ -22,7 +16,6 @@ would hide one of these is a bug of ours.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -33,6 +26,7 @@ from typing import Final
 from omq.base import clock, events, side_files
 from omq.base.events import Event
 from omq.base.journald import Journal, is_journal, message_id
+from omq.base.log_file import LogFile
 from omq.base.names import escape
 
 FIELD_CHARACTERS_MAX: Final = 1024
@@ -72,43 +66,32 @@ class EventLog:
         stderr: bool = True, bytes_max: int = 0,
     ) -> None:
         self.service = service
-        self._bytes_max = bytes_max  # 0: no bound
         self.level = level
         self.lost = 0  # lines, since the log was last written
         self._torn = False  # its last line is cut: the next one begins anew
         self._said = False  # that it is refused
         self._closed = False
         self._path = path
+        self._file = None if path is None else LogFile(path, bytes_max, self._refused)
         self._stderr = stderr
         self._prefix = "JOURNAL_STREAM" in os.environ
         self._journal = Journal() if stderr and is_journal(os.environ) else None
-        self._descriptor = -1
         self.reopen()
 
     def reopen(self) -> None:
         """Open the log again, after a fork into another service or a rotation."""
-        self._close_file()
         self._closed = False
-        if self._path is None:
-            return
-        try:
-            self._descriptor = side_files.calls.open(
-                str(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        except OSError as error:
-            self._refused(f"cannot be opened: {error.strerror}")
+        if self._file is not None:
+            self._file.reopen()
 
     def close(self) -> None:
         """Let go of the file and the journal; what comes later goes to stderr."""
         self._closed = True
-        self._close_file()
+        if self._file is not None:
+            self._file.close()
         if self._journal is not None:
             self._journal.close()
             self._journal = None
-
-    def _close_file(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
     def event(self, event: Event, level: Level = REPORT, /, **fields: FieldValue) -> None:
         """Log `event`; fields that are None are left out."""
@@ -119,12 +102,11 @@ class EventLog:
         if level <= ERROR and "errno" not in shown:
             shown.update(_errno())
         pid = os.getpid()  # asked each time: services fork
-        if self._path is not None and not self._closed:
-            self._follow(self._path)
-        if self._descriptor >= 0:
-            self._append(event, level, pid, shown)
-        elif self._path is not None and not self._closed:
-            self.lost += 1
+        if self._file is not None and not self._closed:
+            if self._file.ready():
+                self._append(self._file, event, level, pid, shown)
+            else:
+                self.lost += 1
         if self._stderr:
             line = human_line(self.service, event, level, pid, shown)
             if self._journal is None or not self._journal.send(
@@ -132,40 +114,12 @@ class EventLog:
             ):
                 self._say(_SYSLOG_PRIORITY[level], line)
 
-    def _follow(self, path: Path) -> None:
-        """Have the file open that has the name, and not beyond its bound. Two system calls."""
-        if self._descriptor >= 0:
-            mine = os.fstat(self._descriptor)
-            if not _is_at(path, mine):
-                self._close_file()
-            elif 0 < self._bytes_max <= mine.st_size:
-                self._rotate(path)
-        if self._descriptor < 0:
-            self.reopen()
-
-    def _rotate(self, path: Path) -> None:
-        """Rename the full log, unless another process was quicker; one that cannot be goes on."""
-        try:
-            # A description of its own: one that came by a fork shares its lock with the parent.
-            own = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(own, fcntl.LOCK_EX)
-                found = os.fstat(own)
-                if found.st_size >= self._bytes_max and _is_at(path, found):
-                    side_files.calls.rename(str(path), f"{path}.1")
-            finally:
-                os.close(own)
-        except OSError as error:
-            self._refused(f"cannot be renamed at its bound: {error.strerror}")
-            return
-        self._close_file()
-
     def side_files(self, event: Event, fields: dict[str, str | float]) -> None:
         """What base.side_files has to tell."""
         self.event(event, REPORT if event is events.SIDE_FILES_WRITTEN else ERROR, **fields)
 
     def _append(
-        self, event: Event, level: Level, pid: int, fields: dict[str, str | float]
+        self, file: LogFile, event: Event, level: Level, pid: int, fields: dict[str, str | float]
     ) -> None:
         """One line; in front of the first after a loss goes the line that tells of it."""
         line = self._line(event, level, pid, fields)
@@ -173,7 +127,7 @@ class EventLog:
             told = self._line(events.EVENTS_LOST, WARNING, pid, {"lines": self.lost})
             line = (b"\n" if self._torn else b"") + told + line
         try:
-            written = side_files.calls.write(self._descriptor, line)
+            written = file.write(line)
         except OSError as error:
             self.lost += 1
             self._refused(f"cannot be written: {error.strerror}")
@@ -207,14 +161,6 @@ class EventLog:
 
     def _say(self, priority: int, line: str) -> None:
         side_files.say((f"<{priority}>" if self._prefix else "") + line)
-
-
-def _is_at(path: Path, file: os.stat_result) -> bool:
-    """Whether this file has this name."""
-    try:
-        return os.path.samestat(os.stat(path), file)
-    except OSError:
-        return False
 
 
 def human_line(

@@ -154,6 +154,8 @@ class Settings(MailSettings):
     event_log_bytes_max: int = _number("daemons", 64 * MIB, 0, 1024 * GIB,
         "logs/events.log is renamed to events.log.1 at this size, in place of the one before; 0: it"
         " grows without end, or logrotate sees to it")
+    mail_log_bytes_max: int = _number("daemons", 64 * MIB, 0, 1024 * GIB,
+        "the same of logs/mail.log")
     event_burst: int = _number("daemons", 10, 1, 100_000,
         "events of one kind and cause told within event_period_s; of more only the number is told")
     event_period_s: int = _number("daemons", 60, 1, 86400,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from omq.base.clock import iso_time
+from omq.cli.look import omqlog
 from omq.cli.look.omqlog import record, what
 from omq.core.history.frames import Command, Happening
 from omq.format.frame_rules import RULES, Reason
@@ -71,3 +73,11 @@ def test_until() -> None:
              if record(replace(PLAIN, kind=kind, argument=NS))["until"] is not None}
     assert timed == {FrameType.DEFER, FrameType.DELETE}
     assert record(replace(PLAIN, kind=FrameType.DELETE))["until"] is None
+
+
+def test_the_mail_log_before_this_one_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "mail.log"
+    assert list(omqlog._logged(log, {"ab"})) == []
+    (tmp_path / "mail.log.1").write_text("t h omq/smtpd[1]: ab: one\nt h omq/smtpd[1]: ac: no\n")
+    log.write_bytes(b"t h omq/smtpd[1]: ab: two\n\xff\n")
+    assert [line[-3:] for line in omqlog._logged(log, {"ab"})] == ["one", "two"]

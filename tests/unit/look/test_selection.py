@@ -191,6 +191,12 @@ def test_what_is_refused(world: World, terms: str) -> None:
         list(parse(terms).rows(view, world.info.paths, world.info.uuid, world.wall))
 
 
+def test_who_forgot_to_quote_a_value_is_told_how() -> None:
+    with pytest.raises(BadRequest, match="quoted within the words: --where \"subject='two words'"):
+        parse("subject=order number 7")
+    assert parse("subject='order number 7'").text
+
+
 def test_a_file_of_ids_that_is_not_there() -> None:
     with pytest.raises(InputUnreadable, match="nowhere"):
         parse("id=@/nowhere/at/all")

@@ -1,7 +1,8 @@
 """Events as they were logged, from the log file (the system's journal: journal_lines).
 
-A line that is no event (cut by a full disk, written by something else) is counted, not shown. The
-file may be rotated while it is followed: a new file of the same name is read from its start.
+The log that was renamed at its bound (base.log_file) comes before the log. A line that is no event
+(cut by a full disk, written by something else) is counted, not shown. The file may be rotated while
+it is followed: a new file of the same name is read from its start.
 Errors: InputUnreadable, AccessDenied.
 """
 
@@ -14,9 +15,9 @@ import select
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
-from omq.base import access, clock
+from omq.base import access, clock, log_file
 from omq.base.errors import InputUnreadable, OmqError
 from omq.base.event_log import Level
 
@@ -56,51 +57,71 @@ def parse(line: str | bytes) -> Logged | None:
 
 
 def from_file(path: Path, lost: Callable[[int], None]) -> Iterator[Logged]:
-    """All events of a log file, in order."""
+    """All events of a log file and of the one before it, in order."""
     bad = 0
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                found = parse(line)
-                if found is not None:
-                    yield found
-                elif line.strip():
-                    bad += 1
-    except PermissionError as error:
-        raise access.denied(path, error) from error
-    except OSError as error:
-        raise InputUnreadable(file=path, reason=error.strerror) from error
+    for line in lines_of(path):
+        found = parse(line)
+        if found is not None:
+            yield found
+        elif line.strip():
+            bad += 1
     if bad:
         lost(bad)
 
 
+def lines_of(path: Path) -> Iterator[bytes]:
+    """All lines of a log file and of the one before it, in order."""
+    try:
+        with contextlib.ExitStack() as stack:
+            for file in [stack.enter_context(each) for each in log_file.opened(path)]:
+                yield from file
+    except PermissionError as error:
+        raise access.denied(path, error) from error
+    except OSError as error:
+        raise InputUnreadable(file=path, reason=error.strerror) from error
+
+
 def follow(path: Path, lost: Callable[[int], None]) -> Iterator[Logged]:
     """The events that are there, then what comes, until it is interrupted."""
-    bad, rest = 0, b""
-    file = None
+    bad = 0
+
+    def events(lines: list[bytes]) -> Iterator[Logged]:
+        nonlocal bad
+        for line in lines:
+            found = parse(line)
+            if found is not None:
+                yield found
+            elif line.strip():
+                bad += 1
+                lost(bad)
+
+    files, rest = _opened(path), b""
     try:
         while True:
-            if file is None:
-                with contextlib.suppress(FileNotFoundError):
-                    file = path.open("rb")
-            data = file.read(1 << 16) if file is not None else b""
-            rest += data
-            *whole, rest = rest.split(b"\n")
-            for line in whole:
-                found = parse(line)
-                if found is not None:
-                    yield found
-                elif line.strip():
-                    bad += 1
-                    lost(bad)
-            if not data:
-                if file is not None and _is_another(path, file.fileno()):
-                    file.close()
-                    file, rest = None, b""
+            # Asked before the read: what was written up to the renaming is read.
+            over = len(files) > 1 or (bool(files) and _is_another(path, files[0].fileno()))
+            data = files[0].read(1 << 16) if files else b""
+            *whole, rest = (rest + data).split(b"\n")
+            yield from events(whole)
+            if data:
+                continue
+            if over:
+                files.pop(0).close()
+                rest = b""
+            else:
                 select.select([], [], [], POLL_S)
+            if not files:
+                with contextlib.suppress(FileNotFoundError):
+                    files.append(path.open("rb"))
     finally:
-        if file is not None:
-            file.close()
+        for each in files:
+            each.close()
+
+
+def _opened(path: Path) -> list[IO[bytes]]:
+    with contextlib.suppress(FileNotFoundError):
+        return log_file.opened(path)
+    return []
 
 
 def _is_another(path: Path, descriptor: int) -> bool:

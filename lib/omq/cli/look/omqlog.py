@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from omq.base.clock import iso_time
 from omq.base.errors import BadRequest, Exit
+from omq.base.log_file import opened
 from omq.base.names import escape, parse_message_id
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.progress import looking, reading_history
@@ -91,15 +93,15 @@ def _tell_mail(location: Location, text: str, *, as_json: bool) -> int:
 
 
 def _logged(path: Path, ids: set[str]) -> Iterator[str]:
-    """The lines of mail.log with one of these ids; none where there is no such file."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as log:
-            for line in log:
-                words = line.rstrip("\n").split("]: ", 1)
+    """The lines of mail.log and of the one before it, with one of these ids; none where there is
+    no such file."""
+    with suppress(FileNotFoundError), ExitStack() as stack:
+        for file in [stack.enter_context(each) for each in opened(path)]:
+            for raw in file:
+                line = raw.decode("utf-8", "replace").rstrip("\n")
+                words = line.split("]: ", 1)
                 if len(words) == 2 and words[1].partition(":")[0] in ids:
-                    yield escape(line.rstrip("\n"), 4096)
-    except FileNotFoundError:
-        return
+                    yield escape(line, 4096)
 
 
 def _qpool(location: Location, text: str) -> int:

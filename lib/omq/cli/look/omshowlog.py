@@ -6,8 +6,8 @@
     Pid of logging process: 15400
 
 Of an instance that systemd runs, from the system's journal if the user may read it; else from
-logs/events.log, which every daemon writes too (--journal and --file choose). Lines that are no
-events are counted and told, never shown raw.
+logs/events.log and the one before it (events.log.1), which every daemon writes too (--journal and
+--file choose). Lines that are no events are counted and told, never shown raw.
 Times are local. Levels are numbers as in the original: 1 fatal, 3 error, 5 warning, 9 report, 15
 trace; -l shows everything up to a level.
 """
@@ -151,6 +151,6 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("-f", dest="follow", action="store_true", help="go on with what comes")
     where = found.add_mutually_exclusive_group()
     where.add_argument("--journal", action="store_true", help="read the system's journal")
-    where.add_argument("--file", action="store_true", help="read logs/events.log")
+    where.add_argument("--file", action="store_true", help="read logs/events.log.1 and events.log")
     add_json(found)
     return found

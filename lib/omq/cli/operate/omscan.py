@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from omq.base import clock
 from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import (
@@ -228,17 +230,19 @@ def _named(view: IndexView) -> tuple[set[str], int]:
 def _unknown(files: OfflineIndex, paths: SpoolPaths, qpools: set[int]) -> Iterator[Orphan]:
     """Records of messages that the running manager does not have: it was told not to read them, or
     they ended between the two looks."""
+    if not qpools:
+        return
     with IndexView.attach(paths) as view:
         later = _qpools(view)
         if view.counters()["last_lsn"] != files.lsn:
             again = read_files(paths, clock.wall_ns())
             with IndexView.of(again.tables, paths) as offline:
-                qpools &= {message.qpool for message in offline.messages()}
+                qpools &= _qpools(offline)
+    unknown = np.array(sorted(qpools - later), dtype=np.uint64)
     with IndexView.of(files.tables, paths) as offline:
-        for message in offline.messages():
-            if message.qpool in qpools - later:
-                yield Orphan("unread", f"{message.file}QP:{message.record} QPoolId "
-                             f"{message.qpool}", message.size, message.created_ns)
+        for message in offline.messages_where(lambda column: np.isin(column("m_qpool"), unknown)):
+            yield Orphan("unread", f"{message.file}QP:{message.record} QPoolId {message.qpool}",
+                         message.size, message.created_ns)
 
 
 def parser() -> argparse.ArgumentParser:

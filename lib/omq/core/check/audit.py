@@ -26,7 +26,9 @@ from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.clock import NS_PER_S as _NS
+from omq.base.names import IDEL_NAME
 from omq.base.paths import SpoolPaths
 from omq.core.engine.state import IDEL
 from omq.core.history.frames import History
@@ -36,11 +38,13 @@ from omq.core.load.offline_index import OfflineIndex
 from omq.core.redo.redo import Redo
 from omq.core.redo.source import NoPool
 from omq.format.index import EntryState
-from omq.format.pool import Message
+from omq.format.pool import Message, RecordFlag
 
 _EVERY: Final = 1 << 62
 Entry = tuple[str, int, int, int, int]  # state, priority, sequence, failed attempts, deferrals
 _WAITING: Final = "waiting"
+_ENTRY: Final = ("e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_until")
+_MESSAGE: Final = ("m_qpool", "m_size", "m_flags")
 
 
 class Wrong(StrEnum):
@@ -78,11 +82,11 @@ class Divergence:
     why: str
 
 
-def sides(view: IndexView) -> dict[int, Side]:
-    """Every persistent message of an index."""
+def sides(view: IndexView, qpools: Vector) -> dict[int, Side]:
+    """The persistent ones of these messages, as an index has them."""
     found: dict[int, Side] = {}
     now_ns = view.counters()["heartbeat"]
-    for row in view.entries():
+    for row in view.of_messages(qpools):
         if not row.message.persistent:
             continue
         side = found.get(row.message.qpool)
@@ -93,24 +97,55 @@ def sides(view: IndexView) -> dict[int, Side]:
 
 
 def _entry(row: EntryRow, now_ns: int) -> Entry:
-    if row.queue == "IDEL" and row.state is not EntryState.DEFERRED:
+    if row.queue == IDEL_NAME and row.state is not EntryState.DEFERRED:
         return (_WAITING, 0, 0, 0, 0)
     over = row.state is EntryState.DEFERRED and row.until_ns <= now_ns + _NS
     state = EntryState.READY if over else row.state
     return (state.name.lower(), row.priority, row.sequence, row.attempts, row.retries)
 
 
+def suspects(index: IndexView, pool: IndexView) -> Vector:
+    """The persistent messages of which the two do not say the same (`sides` as columns), ascending."""
+    names: dict[str, int] = {}
+    one, other = _rows(index, names), _rows(pool, names)
+    if np.array_equal(one, other):
+        return np.zeros(0, dtype=np.uint64)
+    width = np.dtype((np.void, one.dtype.itemsize * one.shape[1]))
+    differ = np.setxor1d(one.view(width), other.view(width))
+    return np.unique(differ.view(np.uint64).reshape(-1, one.shape[1])[:, 0])
+
+
+def _rows(view: IndexView, names: dict[str, int]) -> Vector:
+    """A row for each entry of a persistent message: QPoolId, size, queue, and what `_entry` says.
+    uint64, shape (n, 8), by QPoolId and queue. `names` numbers the queues of both sides."""
+    now_ns = view.counters()["heartbeat"]
+    found = [np.zeros((0, 8), dtype=np.uint64)]
+    for queue in view.queues():
+        number = names.setdefault(queue.name, len(names))
+        for state, priority, sequence, attempts, retries, until, qpool, size, flags in view.columns(
+                queue.number, _ENTRY, _MESSAGE):
+            kept = flags & int(RecordFlag.PERSISTENT) != 0
+            deferred = state == int(EntryState.DEFERRED)
+            ready = deferred & (until <= now_ns + _NS)
+            failed = attempts - ((state == int(EntryState.ACTIVE)) & (attempts > 0))
+            waits = (queue.name == IDEL_NAME) & ~deferred
+            found.append(np.column_stack([
+                qpool, size, np.full(len(qpool), number), *(np.where(waits, 0, column) for column in (
+                    np.where(ready, int(EntryState.READY), state), priority, sequence, failed,
+                    retries))]).astype(np.uint64)[kept])
+    rows = np.concatenate(found)
+    return np.ascontiguousarray(rows[np.lexsort((rows[:, 2], rows[:, 0]))])
+
+
 def audit(paths: SpoolPaths, view: IndexView, files: OfflineIndex) -> list[Divergence]:
     """Compare; `view` is of a copy that was made before the files were read."""
     seen_lsn = view.counters()["last_lsn"]
     with IndexView.of(files.tables, paths) as offline:
-        index, pool = sides(view), sides(offline)
-    suspects = [qpool for qpool in sorted(index.keys() | pool.keys())
-                if not _same(index.get(qpool), pool.get(qpool))]
-    if not suspects:
+        wanted = suspects(view, offline)
+        index, pool = sides(view, wanted), sides(offline, wanted)
+    if not len(wanted):
         return []
     history = History(paths)
-    wanted = np.array(suspects, dtype=np.uint64)
     last: dict[int, int] = {}
     born: set[int] = set()
     moved: set[int] = set()
@@ -120,15 +155,11 @@ def audit(paths: SpoolPaths, view: IndexView, files: OfflineIndex) -> list[Diver
         last[each.qpool] = each.lsn
         if each.rule.makes:
             born.add(each.qpool)
-    truth = _replay(history, [qpool for qpool in suspects if qpool in born])
+    found = wanted.tolist()
+    truth = _replay(history, [qpool for qpool in found if qpool in born])
     return [_judge(qpool, index.get(qpool, Side()), pool.get(qpool, Side()), truth.get(qpool),
                    last.get(qpool, 0), files.lsn)
-            for qpool in suspects if qpool not in moved]
-
-
-def _same(one: Side | None, other: Side | None) -> bool:
-    return one is not None and other is not None and (
-        one.size == other.size and one.queues == other.queues)
+            for qpool in found if qpool not in moved]
 
 
 def _replay(history: History, qpools: Iterable[int]) -> dict[int, Side]:

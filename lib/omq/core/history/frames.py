@@ -100,18 +100,32 @@ class History:
 
     def read(self, choose: Choose) -> Iterator[Happening]:
         """The frames that `choose` picks: it gets frame headers and gives a mask."""
+        for block in self.learned():
+            for row in np.flatnonzero(choose(block.frames)).tolist():
+                found = self._happening(block, block.frames[row].item())
+                if found is not None:
+                    yield found
+
+    def learned(self) -> Iterator[Block]:
+        """The blocks, for who counts by columns: the names that each brings are known."""
         self.findings.clear()
         self.queues = dict(SPECIAL_QUEUES)
         for block in self.blocks():
-            frames = block.frames
-            named = _NAMED[frames["type"]]
+            named = _NAMED[block.frames["type"]]
             if named.any():
                 self._learn(block, np.flatnonzero(named))
-            for row in np.flatnonzero(choose(frames)).tolist():
-                found = self._happening(block, frames[row].item())
-                if found is not None:
-                    yield found
+            yield block
             self.commands.clear()
+
+    def targets_of(self, block: Block, row: int) -> tuple[str, ...]:
+        """The queues that the frame in this row of a block puts its message on."""
+        found = self._happening(block, block.frames[row].item())
+        own = (found.queue,) if found and found.rule.makes and found.queue else ()
+        return (found.targets if found else ()) or own
+
+    def queue_name(self, number: int) -> str:
+        """The name of a queue, `#n` where none was told; 0: none."""
+        return self.queues.get(number, f"#{number}") if number else ""
 
     def of_message(self, qpool: int) -> Iterator[Happening]:
         """Everything that happened to one message."""
@@ -206,7 +220,7 @@ class History:
                 frame[At.PARTS], _TEXT_PARTS)]
         return Happening(
             kind=kind, lsn=frame[At.LSN], time_ns=frame[At.TIME], qpool=frame[At.QPOOL],
-            queue=self._queue(frame[At.QUEUE]), flags=frame[At.FLAGS],
+            queue=self.queue_name(frame[At.QUEUE]), flags=frame[At.FLAGS],
             priority=frame[At.PRIORITY], size=frame[At.SIZE], attempt=frame[At.ATTEMPT],
             reason=frame[At.REASON], argument=frame[At.ARGUMENT], lease=frame[At.LEASE],
             pid=frame[At.PID], uid=frame[At.UID], client=self.clients.get(frame[At.CLIENT], ""),
@@ -217,20 +231,17 @@ class History:
                                       else frame[At.UNIT]),
             file=file_name(block.number))
 
-    def _queue(self, number: int) -> str:
-        return self.queues.get(number, f"#{number}") if number else ""
-
     def _targets(self, rule: Rule, frame: tuple[Any, ...], raw: bytes) -> tuple[str, ...]:
         if rule.comes is Comes.TARGET:
-            return (self._queue(frame[At.TARGET]),)
+            return (self.queue_name(frame[At.TARGET]),)
         at = parts_at(frame[At.TYPE], frame[At.FLAGS])
         if rule.makes and len(raw) >= at + frame[At.PARTS] * PART.size:
             ends = range(at, at + frame[At.PARTS] * PART.size, PART.size)
-            return tuple(self._queue(PART.unpack_from(raw, at)[0]) for at in ends)
+            return tuple(self.queue_name(PART.unpack_from(raw, at)[0]) for at in ends)
         if rule.payload is not Payload.QUEUES:
             return ()
         try:
-            return tuple(self._queue(part[0]) for part in targets(frame, checked(frame, raw)))
+            return tuple(self.queue_name(part[0]) for part in targets(frame, checked(frame, raw)))
         except Unusable:
             return ("(damaged)",)
 

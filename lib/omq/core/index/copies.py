@@ -116,8 +116,16 @@ class IndexCopies:
 
     def of_slot(self, slot: int) -> tuple[Vector, Vector]:
         """(entry numbers, sequences) of a message, by number."""
+        return self.of_slots(np.array([slot]))
+
+    def of_slots(self, slots: Vector) -> tuple[Vector, Vector]:
+        """(entry numbers, sequences) of messages, by number."""
         high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
-        used = (self._vector("e_message")[:high] == slot) & (self._vector("e_state")[:high] != 0)
+        mine = np.zeros(self.layout.messages, dtype=bool)
+        mine[slots] = True
+        of = self._vector("e_message")[:high]
+        inside = of < self.layout.messages
+        used = inside & mine[np.where(inside, of, 0)] & (self._vector("e_state")[:high] != 0)
         numbers = np.flatnonzero(used)
         return numbers, self._vector("e_sequence")[numbers]
 

@@ -174,6 +174,11 @@ class IndexView:
         names = self.copies.queue_names()
         return [self.entry_of(raw, names) for raw in self.raw_of_message(qpool)]
 
+    def of_messages(self, qpools: Vector) -> Iterator[EntryRow]:
+        """The places of these messages on queues, by entry number."""
+        slots = self.copies.slots_where(lambda column: np.isin(column("m_qpool"), qpools))
+        return self._entries(self.copies.of_slots(slots))
+
     def raw_of_message(self, qpool: int) -> list[RawEntry]:
         """The same as plain numbers."""
         return [raw for slot in self.copies.slots_of(qpool)

@@ -6,7 +6,8 @@
 
 Terms stand for themselves or with `and` between them: all must hold; of what stands on the sides
 of `or` one must, and `and` binds closer. Parentheses group. A term is a field, an operator and a
-value; commas in the value of `=` and `!=` name alternatives.
+value; commas in the value of `=` and `!=` name alternatives. A value with blanks is quoted within the
+words: --where "subject='two words'".
 
     queue state                 = !=  and ~ !~ (a pattern with * and ?)
     priority size age attempts  = != < <= > >=
@@ -19,8 +20,8 @@ value; commas in the value of `=` and `!=` name alternatives.
                                 application that put another message; letters as they are written
     header:NAME                 = != ~ !~  a field of a mail's header, decoded
 
-Terms on the payload cost reading it: see core.look.terms. A message whose payload cannot be read
-matches none of them, and `notes` names it. Damage among bytes that need not be decoded to say that
+Terms on the payload cost reading it. A message whose payload cannot be read matches none of them,
+and is named. Damage among bytes that need not be decoded to say that
 a message is not meant stays unseen: omqcheck looks for damage.
 
 Errors: BadRequest (what is wrong with the words), InputUnreadable, UnknownQueue, AccessDenied.

@@ -51,7 +51,6 @@ class ErrorManagerService(Service):
 
     def reload(self) -> None:
         settings = self.context.settings
-        self.mail_log.reopen()
         self.rate = ReportRate(settings.reports_per_minute_max, settings.reports_per_sender_max)
         hostname = mail_hostname(settings)
         postmaster = settings.postmaster

@@ -59,7 +59,6 @@ class LocalDeliveryService(Service):
 
     def reload(self) -> None:
         self._configure()
-        self.mail_log.reopen()
 
     def close(self) -> None:
         self.mail_log.close()

@@ -12,7 +12,8 @@ mail's own: that of the 250 reply, of the Received field and of `omqlog --mail`.
 
 Invariants: 1. one step is one write() on an O_APPEND descriptor; 2. nothing that a stranger sent
 can start a new line or hold a control character; 3. a log that cannot be written stops nothing: the
-lines are counted, and the next one that goes through says how many are missing.
+lines are counted, and the next one that goes through says how many are missing. How it is bounded
+and followed: base.log_file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from omq.base import clock, side_files
+from omq.base import clock
+from omq.base.log_file import LogFile
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_message import ARRIVAL, ID, one_line
 
@@ -38,22 +40,15 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 class MailLog:
     """One process's way to the log."""
 
-    def __init__(self, logs: Path, hostname: str) -> None:
-        self._path = logs / FILE_NAME
+    def __init__(self, logs: Path, hostname: str, bytes_max: int) -> None:
+        self._file = LogFile(logs / FILE_NAME, bytes_max, lambda reason: None)  # lines count it
         self.hostname = hostname
-        self._descriptor = -1
         self._lost = 0
         self._second, self._made = -1, ""
 
-    def reopen(self) -> None:
-        """Follow a rotation that was done from outside."""
-        self.close()
-
     def close(self) -> None:
         """Let go of the file; the next line opens it again."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._file.close()
 
     def write(self, lines: Iterable[tuple[str, str]]) -> None:
         """(program, text) of each line of a step."""
@@ -61,12 +56,9 @@ class MailLog:
         listed = [*told, *lines]
         head = self._head(clock.wall_ns() // clock.NS_PER_S)
         data = "".join(f"{head}{program}[{os.getpid()}]: {text}\n" for program, text in listed)
+        raw = data.encode("utf-8", "replace")
         try:
-            if self._descriptor < 0:
-                self._descriptor = side_files.calls.open(
-                    str(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            raw = data.encode("utf-8", "replace")
-            whole = side_files.calls.write(self._descriptor, raw) == len(raw)
+            whole = self._file.ready() and self._file.write(raw) == len(raw)
         except OSError:
             whole = False
         self._lost = 0 if whole else self._lost + len(listed) - len(told)
@@ -99,7 +91,8 @@ class MailLog:
 
 def mail_log_of(context: ServiceContext) -> MailLog:
     """The log of a reader service."""
-    return MailLog(context.paths.logs, mail_hostname(context.settings))
+    return MailLog(context.paths.logs, mail_hostname(context.settings),
+                   context.settings.mail_log_bytes_max)
 
 
 def delivery(mail_id: str, recipient: str, relay: str, delay_s: float, dsn: str, status: str,

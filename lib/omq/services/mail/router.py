@@ -59,7 +59,6 @@ class RouterService(Service):
 
     def reload(self) -> None:
         self.routes = load_routes(self.context.conf_dir)
-        self.mail_log.reopen()
 
     def close(self) -> None:
         self.mail_log.close()

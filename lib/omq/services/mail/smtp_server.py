@@ -54,7 +54,8 @@ class SmtpServer:
         self._handler = Handler(
             policy, Intake(connect, settings.smtp_workers, settings.smtp_batch_messages_max,
                            settings.channel_bytes // 2),
-            context.log, self._rated, MailLog(context.paths.logs, policy.hostname),
+            context.log, self._rated,
+            MailLog(context.paths.logs, policy.hostname, settings.mail_log_bytes_max),
             Memory(settings.smtp_memory_bytes_max))
         self._live: set[SmtpSession] = set()
         self._draining = False
@@ -153,7 +154,6 @@ class SmtpServer:
             settings = load_settings(context.conf_dir)
             self._handler.policy = load_policy(settings, context.conf_dir, context.paths.root)
             self._handler.memory.limit = settings.smtp_memory_bytes_max
-            self._handler.mail_log.reopen()
             context.log.event(events.SERVICE_RELOADED, REPORT)
         except ConfigError as error:
             context.log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))

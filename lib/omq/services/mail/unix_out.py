@@ -68,7 +68,6 @@ class UnixOutService(Service):
 
     def reload(self) -> None:
         self.idle()
-        self.mail_log.reopen()
         self._configure()
         self._peers.forget()
 

@@ -41,7 +41,7 @@ def calls() -> Iterator[FullCalls]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[MailLog]:
-    made = MailLog(tmp_path, "mx.test")
+    made = MailLog(tmp_path, "mx.test", 400)
     yield made
     made.close()
 
@@ -86,9 +86,17 @@ def test_lines_that_were_lost_are_counted(log: MailLog, tmp_path: Path, calls: F
 def test_a_rotation_is_followed(log: MailLog, tmp_path: Path) -> None:
     log.write([("smtp", "old")])
     (tmp_path / "mail.log").rename(tmp_path / "mail.log.1")
-    log.reopen()
     log.write([("smtp", "new")])
-    assert len(lines(tmp_path)) == 1
+    assert [line.split("]: ")[1] for line in lines(tmp_path)] == ["new"]
+
+
+def test_the_log_and_the_one_before_it_are_bounded(log: MailLog, tmp_path: Path) -> None:
+    for number in range(100):
+        log.write([("smtp", f"line {number}")])
+    sizes = [path.stat().st_size for path in sorted(tmp_path.iterdir())]
+    assert len(sizes) == 2
+    assert all(400 <= size < 500 for size in sizes[1:])
+    assert sizes[0] < 500
 
 
 def test_properties_of_strangers_are_no_ids_and_times() -> None:
