@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from omq.base.errors import BadRequest
+from omq.base.names import escape
 
 
 class Answers:
@@ -46,7 +47,8 @@ class Answers:
         """A number of at least 0."""
         text = self.ask(prompt, "" if default is None else str(default))
         if not text.isascii() or not text.isdigit():
-            raise BadRequest(reason=f"{text[:64]!r} is no number")
+            question = prompt.strip().rstrip(":")
+            raise BadRequest(reason=f"{escape(text[:64])!r} is no number, asked for '{question}'")
         return int(text)
 
     def yes(self, prompt: str) -> bool:

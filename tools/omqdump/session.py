@@ -105,7 +105,8 @@ def parse(text: str) -> tuple[Option, list[str], argparse.Namespace]:
         flags = words_parser(option).parse_intermixed_args(words)
         words = flags.words
     if len(words) > option.answers_max:
-        raise BadRequest(reason=f"option {letter} takes {option.answers_max} answers, "
+        counted = f"{option.answers_max} answer{'' if option.answers_max == 1 else 's'}"
+        raise BadRequest(reason=f"option {letter} ({option.title}) takes {counted}, "
                          f"not {len(words)}")
     return option, words, flags
 

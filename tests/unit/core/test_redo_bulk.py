@@ -150,3 +150,16 @@ def test_what_is_held_is_found_and_taken_out_once() -> None:
     assert popped is not None and popped[1] and popped[0][:2] == (0, 6)
     assert sorted(images.qpools().tolist()) == [
         n for n in range(1, 21) if n not in (5, 6, WIDE, DAMAGED, GONE, TAKEN)]
+
+
+def test_a_long_window_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute of deletions in one call: pool.writer was aborted by its watchdog, over and over."""
+    monkeypatch.setattr("omq.core.redo.redo._PROGRESS_FRAMES", 5)
+    signs: list[None] = []
+    pool, lsn = pool_of_twenty()
+    frames = Frames(lsn)
+    redo = Redo(pool, lsn=lsn, settled=True, many=ONE_BY_ONE,
+                progress=lambda: signs.append(None))
+    given(frames)
+    redo.apply([frames.block()])
+    assert len(signs) == 4

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from omq.base import clock
 from omq.base.errors import DiskError, ManagerUnavailable, NoAuthority, SpoolLocked
+from omq.core.redo.redo import Redo
 from omq.format.poolctrl import ControlFlag
 from omq.services.pool.following import Following
 from omq.services.pool.live_index import LiveIndex
@@ -224,6 +226,29 @@ def test_status_and_signs_of_life(world: ManagerWorld) -> None:
     said = [line for line in world.told.lines if line.startswith("STATUS=")]
     assert f"STATUS=checkpoint at LSN {world.lsn}, 0 frames behind, 1 journal files" in said
     assert world.told.lines.count("WATCHDOG=1") >= 12
+
+
+def test_a_long_redo_gives_signs_of_life(world: ManagerWorld, monkeypatch: pytest.MonkeyPatch
+                                         ) -> None:
+    world.told.watchdog_s = 2.0
+    beats: list[int] = []
+    real = Redo._apply_one
+
+    def slow(self: Redo, *frame: Any) -> None:  # each takes longer than the watchdog waits
+        beats.append(world.told.lines.count("WATCHDOG=1"))
+        world.signals.now_ns += 3_000_000_000
+        real(self, *frame)
+
+    monkeypatch.setattr("omq.core.redo.redo._PROGRESS_FRAMES", 1)
+    monkeypatch.setattr(Redo, "_apply_one", slow)
+    world.put([3, 4])
+    world.put([3, 4])
+    world.follow(*[nothing] * 12)
+    for entry in world.give(3, 2):
+        world.settle(entry)
+    world.commit()
+    world.follow(*[nothing] * 12)
+    assert len(beats) > 1 and beats == sorted(set(beats))
 
 
 # the daemon around it

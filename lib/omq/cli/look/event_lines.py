@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -81,7 +81,7 @@ def lines_of(path: Path) -> Iterator[bytes]:
         raise InputUnreadable(file=path, reason=error.strerror) from error
 
 
-def follow(path: Path, lost: Callable[[int], None]) -> Iterator[Logged]:
+def follow(path: Path, lost: Callable[[int], None]) -> Generator[Logged, None, None]:
     """The events that are there, then what comes, until it is interrupted."""
     bad = 0
 

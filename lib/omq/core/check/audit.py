@@ -105,7 +105,8 @@ def _entry(row: EntryRow, now_ns: int) -> Entry:
 
 
 def suspects(index: IndexView, pool: IndexView) -> Vector:
-    """The persistent messages of which the two do not say the same (`sides` as columns), ascending."""
+    """The persistent messages of which the two do not say the same, ascending; as columns, for a
+    million of them is no reason to wait."""
     names: dict[str, int] = {}
     one, other = _rows(index, names), _rows(pool, names)
     if np.array_equal(one, other):
@@ -129,10 +130,11 @@ def _rows(view: IndexView, names: dict[str, int]) -> Vector:
             ready = deferred & (until <= now_ns + _NS)
             failed = attempts - ((state == int(EntryState.ACTIVE)) & (attempts > 0))
             waits = (queue.name == IDEL_NAME) & ~deferred
+            entry = (np.where(ready, int(EntryState.READY), state), priority, sequence, failed,
+                     retries)
             found.append(np.column_stack([
-                qpool, size, np.full(len(qpool), number), *(np.where(waits, 0, column) for column in (
-                    np.where(ready, int(EntryState.READY), state), priority, sequence, failed,
-                    retries))]).astype(np.uint64)[kept])
+                qpool, size, np.full(len(qpool), number),
+                *(np.where(waits, 0, column) for column in entry)]).astype(np.uint64)[kept])
     rows = np.concatenate(found)
     return np.ascontiguousarray(rows[np.lexsort((rows[:, 2], rows[:, 0]))])
 

@@ -58,7 +58,7 @@ def _older(messages: Vector) -> Vector:
     """The rows of messages that have a newer one; of equal ones the first counts."""
     order = np.lexsort((-np.arange(len(messages)), messages[:, 1], messages[:, 0]))
     ordered = messages[order]
-    return ordered[:-1][ordered[:-1, 0] == ordered[1:, 0]]
+    return np.asarray(ordered[:-1][ordered[:-1, 0] == ordered[1:, 0]])
 
 
 def _finding(kind: Kind, reason: str, file: int, record: int) -> Finding:

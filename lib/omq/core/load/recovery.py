@@ -178,16 +178,20 @@ def _redo_all(redo: Redo, scan: JournalScan, total: int, progress: Progress) -> 
     """Redo in windows; the highest epoch seen."""
     epoch = read = 0
 
+    def say() -> None:
+        progress(f"redoing the journal: {min(100, 100 * read // total)} %, LSN {redo.lsn}")
+
     def told() -> Iterator[Block]:
         nonlocal epoch, read
         for block in scan:
             yield block
             read += block.header.length
-            progress(f"redoing the journal: {min(100, 100 * read // total)} %, LSN {redo.lsn}")
+            say()
             point("recovery.in_redo")
             epoch = max(epoch, block.header.epoch)
             redo.next_qpool = max(redo.next_qpool, block.header.next_qpool)
 
+    redo.progress = say
     windows = Windows(told())
     for window in windows:
         redo.apply(window, windows.durable)

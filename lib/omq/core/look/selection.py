@@ -6,8 +6,8 @@
 
 Terms stand for themselves or with `and` between them: all must hold; of what stands on the sides
 of `or` one must, and `and` binds closer. Parentheses group. A term is a field, an operator and a
-value; commas in the value of `=` and `!=` name alternatives. A value with blanks is quoted within the
-words: --where "subject='two words'".
+value; commas in the value of `=` and `!=` name alternatives. A value with blanks is quoted within
+the words: --where "subject='two words'".
 
     queue state                 = !=  and ~ !~ (a pattern with * and ?)
     priority size age attempts  = != < <= > >=

@@ -32,8 +32,8 @@ _SPANS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _STATES: Final = {state.name.lower(): int(state) for state in EntryState if state}
 _NUMBERS: Final = {"priority": "e_priority", "attempts": "e_attempts", "retries": "e_retries",
                    "queues": "m_parts", "size": "m_size", "pid": "m_pid", "lsn": "m_lsn"}
-_SHORT: Final = ("a term is FIELD OPERATOR VALUE, such as size>1M; a value with blanks is quoted within "
-                 "the words: --where \"subject='two words'\"")
+_SHORT: Final = ("a term is FIELD OPERATOR VALUE, such as size>1M; a value with blanks is quoted "
+                 "within the words: --where \"subject='two words'\"")
 _WILD: Final = re.compile(r"\[[^\]]*\]|[*?]")
 Needles = tuple[tuple[bytes, ...], ...]  # alternatives, each with all its pieces
 _PIECES_MAX: Final = 3  # each costs reading once more who passed those before

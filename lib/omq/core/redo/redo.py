@@ -24,8 +24,9 @@ part (all of a batch or none) nor in the answer that its client gets when it ask
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -50,6 +51,7 @@ from omq.storage.journal import file_name
 ALL = (1 << 63) - 1  # everything was acknowledged
 _LAST_PART = int(FrameFlag.LAST_PART)
 MANY = 8  # messages from which on the bulk forms are cheaper
+_PROGRESS_FRAMES: Final = 1000  # far below a second
 Slot = tuple[int, int]  # pool file, record
 
 
@@ -72,6 +74,7 @@ class Redo:
     settled: bool = False
     homes: dict[int, list[int]] = field(default_factory=dict)  # records that the pool holds it in
     many: int = MANY
+    progress: Callable[[], None] = lambda: None  # called now and then: a window may take a minute
     void: set[int] = field(default_factory=set)  # LSNs condemned in the last call
     _reported: set[Slot] = field(default_factory=set)
 
@@ -95,7 +98,10 @@ class Redo:
         for rows in (end_many(self, window, lone), *change_many(self, window, lone)):
             keep[rows] = False
         blocks_of = window.origin[keep].tolist()
-        for frame, block in zip(window.frames[keep].tolist(), blocks_of, strict=True):
+        for count, (frame, block) in enumerate(
+                zip(window.frames[keep].tolist(), blocks_of, strict=True)):
+            if not count % _PROGRESS_FRAMES:
+                self.progress()
             self._apply_one(frame, window.blocks[block])
 
     def _spread(self, window: Window) -> Window:

@@ -79,7 +79,7 @@ class Following:
         self._index = index
         self._lock = lock
         self._pool = PoolFiles(paths, index.uuid)
-        self._redo = Redo(self._pool)
+        self._redo = Redo(self._pool, progress=pulse.beat)
         self._checkpointer = Checkpointer(self._pool, self._redo, paths, index.uuid, settings,
                                           pulse.beat)
         self._follower = JournalFollower(paths, index.uuid)

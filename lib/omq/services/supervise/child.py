@@ -170,7 +170,7 @@ class Child:
             self._watchdog = None
             os.kill(self.pid, signal.SIGABRT)
             self._deadline = now + self.limits.stop_s
-            self._tell(events.DAEMON_KILLED, event_log.ERROR, "its main loop hangs (watchdog)")
+            self._tell(events.DAEMON_HUNG, event_log.ERROR, f"for {self.limits.watchdog_s:g} s")
         if self._deadline is None or now < self._deadline:
             return
         if self.state is State.STARTING:

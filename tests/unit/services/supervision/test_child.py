@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from omq.base import events
 from omq.base.config import ServiceConf, ServiceKind
 from omq.services.daemon.run_state import State
 from omq.services.supervise.child import Child
@@ -86,6 +87,7 @@ def test_watchdog_counts_from_the_last_ping(watched: Watched, tmp_path: Path) ->
     watched.child.on_time(8.0)
     watched.reap(8.0)
     assert watched.child.exit_code == -6
+    assert events.DAEMON_HUNG.number in watched.told
 
 
 def test_backoff_doubles_and_ends_after_a_good_life(watched: Watched) -> None:
