@@ -45,7 +45,7 @@ setup: $(STAMP) $(FAST_STAMP)
 
 # A package folder that appears later must be made known, hence the __init__ files.
 # setuptools comes first and builds without isolation: then its version is pinned like all others.
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard tools/*/__init__.py recovery/*/__init__.py spark/*/__init__.py)
+$(STAMP): pyproject.toml setup.py lib/omq/cli/programs.py constraints.txt $(wildcard tools/*/__init__.py recovery/*/__init__.py spark/*/__init__.py)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "omq needs Python 3.11 or\
 	 newer, this is " + sys.executable + " " + sys.version.split()[0] + "; say make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)

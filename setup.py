@@ -1,8 +1,10 @@
 """Where the packages lie: the folders are named for what they are to a reader of the repository.
 
-Everything else that setuptools needs to know is in pyproject.toml.
+The scripts are the programs of lib/omq/cli/programs.py. Everything else that setuptools needs to
+know is in pyproject.toml.
 """
 
+import runpy
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -28,11 +30,14 @@ packages = [
     for package in (name, *(f"{name}.{part}" for part in find_packages(folder)))
 ]
 
+PROGRAMS = runpy.run_path("lib/omq/cli/programs.py")["PROGRAMS"]
+
 SHARE = Path("share")  # manual pages and completions, made by python -m omq.cli.manual
 shared = [(str(folder), [str(path) for path in sorted(folder.iterdir()) if path.is_file()])
           for folder in sorted(SHARE.rglob("*")) if folder.is_dir()]
 
 setup(
+    entry_points={"console_scripts": [f"{name} = omq.cli.launch:script" for name in PROGRAMS]},
     data_files=[(folder, files) for folder, files in shared if files],
     packages=[*packages, *DATA],
     package_dir={**present, **DATA},

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
+from omq.base.config import ServiceKind, load_services
 from omq.cli.launch import COMMANDS
+from omq.cli.programs import LAUNCHER
+from omq.services.supervise.unit_files import unit_of
 from tests.tidy.tree import ROOT
 
 BIN = ROOT / "bin"
@@ -22,18 +27,46 @@ def test_every_command_has_its_launcher() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_launcher_is_thin_and_executable(name: str) -> None:
+def test_launcher_is_made_of_the_table_and_executable(name: str) -> None:
     path = BIN / name
-    lines = path.read_text(encoding="ascii").splitlines()
     assert os.access(path, os.X_OK)
-    assert lines[0] == "#!/bin/sh"
-    assert 5 <= len(lines) <= 10
-    assert lines[-1] == f'exec "$python" -P -m omq.cli.launch {name} "$@"'
+    assert path.read_text(encoding="ascii") == LAUNCHER.replace("NAME", name), "run: make manual"
 
 
 def test_installed_scripts_are_the_same_commands() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["scripts"] == dict.fromkeys(COMMANDS, "omq.cli.launch:script")
+    assert "scripts" in project["dynamic"] and "scripts" not in project, "setup.py takes the table"
+    scripts = [each for each in distribution("omq-base").entry_points
+               if each.group == "console_scripts"]
+    assert {each.name: each.value for each in scripts} == dict.fromkeys(
+        COMMANDS, "omq.cli.launch:script"), "run: make setup"
+
+
+def test_a_service_is_named_in_two_tables() -> None:
+    """Its program in cli/programs.py and services.conf, and where the code means just this one."""
+    meant = {"lib/omq/cli/operate/flush.py": {"unix.out"}, "lib/omq/cli/programs.py": None}
+    services = load_services(ROOT / "conf")
+    core = (ServiceKind.MANAGER, ServiceKind.POOL)  # there is one of each, and tools mean it
+    programs = {each.program for each in services.values() if each.kind not in core}
+    assert programs <= set(COMMANDS)
+    found: dict[str, set[str]] = {}
+    for folder in ("lib", "tools", "recovery", "spark"):
+        for path in (ROOT / folder).rglob("*.py"):
+            words = {node.value for node in ast.walk(ast.parse(path.read_bytes()))
+                     if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+            own = COMMANDS.values()
+            name = str(path.relative_to(ROOT))
+            module = name.removeprefix("lib/").removesuffix(".py").replace("/", ".")
+            if words & programs and not any(each.startswith(f"{module}:") for each in own):
+                found[name] = words & programs
+    assert {name: meant[name] or names for name, names in found.items() if name in meant} == found
+    units = {path.name for path in (ROOT / "units").glob("omq-*.service")}
+    assert {unit_of(name, None) for name in services} <= units
+
+
+def test_a_service_of_ones_own_runs_from_the_template() -> None:
+    assert unit_of("orders", "test") == "omq-test-service@orders.service"
+    assert unit_of("errmgr", "test") == "omq-test-error.service"
 
 
 def test_dependencies_are_pinned() -> None:

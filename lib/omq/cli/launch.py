@@ -21,44 +21,10 @@ from typing import Final
 from omq.base import access, side_files
 from omq.base.errors import Exit, ExtraMissing, FileNotWritten, OmqError
 from omq.base.names import escape
+from omq.cli.programs import PROGRAMS
 
-COMMANDS: Final[dict[str, str]] = {
-    "queue.manager": "omq.services.manager.queue_manager:main",
-    "pool.writer": "omq.services.pool.pool_writer:main",
-    "idel.server": "omq.services.readers.idel_server:main",
-    "service.router": "omq.services.mail.router:main",
-    "local.delivery": "omq.services.mail.local_delivery:main",
-    "unix.out": "omq.services.mail.unix_out:main",
-    "smtp.server": "omq.services.mail.smtp_server:main",
-    "error.manager": "omq.services.mail.error_manager:main",
-    "omq": "omq.cli.setup.omq_main:main",
-    "omrc": "omq.cli.operate.omrc:main",
-    "omshut": "omq.cli.operate.omshut:main",
-    "omon": "omq.cli.operate.omon:main",
-    "omoff": "omq.cli.operate.omoff:main",
-    "omsetsvc": "omq.cli.operate.omsetsvc:main",
-    "omstat": "omq.cli.look.omstat:main",
-    "omsend": "omq.cli.queue.omsend:main",
-    "omread": "omq.cli.queue.omread:main",
-    "omqdump": "omqtools.omqdump.main:main",
-    "omq-archive": "omq.cli.operate.omq_archive:main",
-    "omq-spark": "omqtools.omqspark.main:main",
-    "omqtest": "omqtools.omqtest.main:main",
-    "omqrecover": "omqtools.omqrecover.main:main",
-    "omqconv": "omq.cli.queue.omqconv:main",
-    "omtop": "omq.cli.look.omtop:main",
-    "omqlog": "omq.cli.look.omqlog:main",
-    "omqwhy": "omq.cli.look.omqwhy:main",
-    "omqshape": "omq.cli.look.omqshape:main",
-    "omqadvise": "omq.cli.look.omqadvise:main",
-    "omqcheck": "omq.cli.look.omqcheck:main",
-    "omscan": "omq.cli.operate.omscan:main",
-    "omshowlog": "omq.cli.look.omshowlog:main",
-    "omfreeq": "omq.cli.operate.omfreeq:main",
-    "omhold": "omq.cli.operate.order_command:hold",
-    "omrelease": "omq.cli.operate.order_command:release",
-    "omrequeue": "omq.cli.operate.order_command:requeue",
-}
+COMMANDS: Final[dict[str, str]] = {name: row.target for name, row in PROGRAMS.items()}
+"""What starts each."""
 
 _SUITE: Final = "omq-suite"
 EXTRAS: Final = {

@@ -27,6 +27,7 @@ from omq.base.settings import DEFAULTS, KEYS
 from omq.cli import completion
 from omq.cli.command_table import parser_of, section_of, title_of
 from omq.cli.launch import COMMANDS
+from omq.cli.programs import LAUNCHER
 from omq.cli.roff import Page
 from omq.core.look import selection
 
@@ -223,14 +224,21 @@ def files() -> dict[str, str]:
 
 
 def main(argv: list[str]) -> int:
-    """Write them below a directory."""
-    root = Path(argv[0]) / "share"
+    """Write them below a directory, and the launchers of a checkout."""
+    root = Path(argv[0])
     for name, text in files().items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8") as file:
-            file.write(text)
+        _write(root / "share" / name, text)
+    for name in COMMANDS:
+        path = root / "bin" / name
+        _write(path, LAUNCHER.replace("NAME", name))
+        path.chmod(0o755)
     return Exit.OK
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import pytest
 from omq.base import events
 from omq.base.settings import KEYS
 from omq.cli import manual
-from omq.cli.command_table import TITLES, parser_of, section_of, title_of
+from omq.cli.command_table import parser_of, section_of, title_of
 from omq.cli.launch import COMMANDS
 from omq.cli.roff import Page, text
 from omqtools.omqdump.options import OPTIONS
@@ -58,10 +58,6 @@ def test_every_option_stands_in_the_page(made: dict[str, str], name: str) -> Non
             assert text(option) in page
     assert ".SH \"EXAMPLES\"" in page or section == 8 or commands
     assert title_of(name) and len(title_of(name)) < 70
-
-
-def test_titles_are_of_commands() -> None:
-    assert set(TITLES) <= set(COMMANDS)
 
 
 def test_letters_settings_and_events_are_all_there(made: dict[str, str]) -> None:

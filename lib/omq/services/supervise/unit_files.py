@@ -14,10 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from omq.base.paths import shipped_units
+from omq.base.config import load_services
+from omq.base.paths import shipped_conf, shipped_units
 
 UNIT_DIR: Final = Path("/etc/systemd/system")
 PACKAGE_UNIT_DIR: Final = Path("/usr/lib/systemd/system")
@@ -25,16 +27,11 @@ PACKAGE_UNIT_DIR: Final = Path("/usr/lib/systemd/system")
 MSGMNB: Final = 4 * 1024 * 1024
 """kernel.msgmnb as installed: room for the requests of 10,000 clients, four times over."""
 
-_OWN_UNITS: Final = {
-    "qmgr": "queue-manager", "pool": "pool-writer", "idel": "idel", "router": "router",
-    "local": "local", "unix": "unix", "errmgr": "error", "smtp": "smtp",
-}  # fmt: skip
-"""Services of the shipped services.conf, whose units have names of their own."""
-
 _FOLDERS: Final = ("sysusers.d", "tmpfiles.d", "sysctl.d", "logrotate.d")
 _TEMPLATES: Final = ("*.target", "*.service", "*.timer")
 _WORD: Final = re.compile(r"@([A-Z]+)@")
 _INCLUDE: Final = re.compile(r"^@([a-z-]+)@$", re.MULTILINE)
+_STARTS: Final = re.compile(r"^ExecStart=@LAUNCH@ (\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +82,28 @@ def target(instance: str | None) -> str:
     return f"{base_name(instance)}.target"
 
 
+@cache
+def _own_units() -> dict[str, str]:
+    """Services of the shipped services.conf whose program a template starts, and the name of its
+    unit behind that of the instance."""
+    starts: dict[str, str] = {}
+    for path in shipped_units().glob("omq-*.service"):
+        found = _STARTS.search(path.read_text(encoding="utf-8"))
+        if found is not None:
+            starts[found[1]] = path.stem.removeprefix("omq-")
+    return {name: starts[conf.program] for name, conf in load_services(shipped_conf()).items()
+            if conf.program in starts}
+
+
 def unit_of(service: str, instance: str | None) -> str:
     """The unit that runs a service of services.conf."""
-    own = _OWN_UNITS.get(service)
+    own = _own_units().get(service)
     return f"{base_name(instance)}-{own if own else f'service@{service}'}.service"
 
 
 def has_own_unit(service: str) -> bool:
     """Whether a service's unit is not an instance of the template omq-service@."""
-    return service in _OWN_UNITS
+    return service in _own_units()
 
 
 def installed() -> list[str | None]:
