@@ -19,15 +19,6 @@ QUEUES_MAX: Final = 1000
 QUEUE_NAME_BYTES: Final = 16
 """Width of a queue name in every format; enough for the original's names, which had up to eight."""
 
-SERVICE_NAME_BYTES: Final = 16
-"""Width of a service or reader name in the journal's reader frames."""
-
-INSTANCE_NAME_BYTES: Final = 16
-"""It becomes part of directory and unit names; kept short for readable unit names."""
-
-CLIENT_NAME_BYTES: Final = 16
-"""Width of a client's name in the index and the journal, which exist for people only."""
-
 PRIORITIES: Final = 10
 """One chain each per queue, 9 first. The original's urgent, normal and low are 7, 4 and 1."""
 
@@ -35,17 +26,11 @@ PRIORITY_URGENT: Final = 7
 PRIORITY_NORMAL: Final = 4
 PRIORITY_LOW: Final = 1
 
-QUEUE_PARTS_PER_RECORD: Final = 16
-"""Queues of one message in one 512-byte pool record; the message then continues in a second one."""
-
 QUEUES_PER_MESSAGE_MAX: Final = 64
 """Queues one message may be on at once: four pool records. It bounds the work of one request."""
 
 POOL_FILES_MAX: Final = 100
 """Pool files 0QP to 99QP: the submitter's process id modulo 100 chooses (as in the original)."""
-
-POOL_RECORD_BYTES: Final = 512
-"""One sector: a torn write damages at most one record."""
 
 MESSAGE_ID_BYTES: Final = 24
 """The width IBM MQ made customary; printed as 48 hexadecimal digits."""
@@ -55,9 +40,6 @@ CORRELATION_ID_BYTES: Final = 24
 
 PROPERTIES_BYTES_MAX: Final = 64 * KIB
 """All properties of one message, encoded. They travel in each hand-out, so they must stay small."""
-
-PROPERTIES_MAX: Final = 256
-"""Properties of one message: bounds the decoder's loop."""
 
 PROPERTY_NAME_BYTES_MAX: Final = 64
 """Long enough for dotted names such as mail.orig.LOCAL, short enough for one column."""
@@ -88,6 +70,3 @@ ATTEMPTS_MAX: Final = 255
 
 CONF_FILE_BYTES_MAX: Final = MIB
 """A configuration file above this is not one; refused before it is read into memory."""
-
-SECTOR_BYTES: Final = 512
-"""What a write may damage when power fails, by the promise in the README."""

@@ -49,7 +49,6 @@ BLOCK_BYTES = 65536
 FRAME_BLOCKS = 16  # blocks of one zstd frame
 FRAME_BYTES = BLOCK_BYTES * FRAME_BLOCKS
 JOURNAL_BYTES_MAX = 8 << 30  # twice what journal_file_bytes may say
-SECTIONS_MAX = 6
 CRC_FROM = 16  # of the head: behind skippable header, magic and crc
 SEAL_CRC_FROM = 8
 

@@ -58,11 +58,6 @@ def numbers_in(directory: Path, suffix: str = ".jnl") -> list[int]:
     return sorted(int(match[1]) for match in found if match and match[2] == suffix)
 
 
-def payload_offset(block_offset: int, count: int, frame_offset: int) -> int:
-    """Where a frame's payload lies in its journal file."""
-    return block_offset + BLOCK.size + FRAME.size * count + frame_offset
-
-
 def prepare_next(paths: SpoolPaths, settings: Settings) -> bool:
     """Make `next.jnl` ready for the next rotation; False when it is there already. SpoolFull."""
     target = paths.journal / PREPARED
@@ -134,10 +129,6 @@ class JournalWriter:
         """Bytes left in the file for one more block: header, frames and payloads together."""
         page = self._epoch.page
         return (self._epoch.file_bytes - self.offset) // page * page
-
-    def room_max(self) -> int:
-        """The same for an empty file: no block can be larger."""
-        return (self._epoch.file_bytes - self._epoch.page) // self._epoch.page * self._epoch.page
 
     def append(self, count: int, payloads: Sequence[Buffer], payload_bytes: int, first_lsn: int,
                *, sync: bool, next_qpool: int, time_ns: int) -> int:

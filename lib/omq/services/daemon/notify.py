@@ -61,10 +61,6 @@ class Notifier:
         """EXTEND_TIMEOUT_USEC=: start or stop needs at least this long from now on."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
 
-    def main_pid(self, pid: int) -> None:
-        """MAINPID=: another process is the main one."""
-        self._send(f"MAINPID={pid}")
-
     def close(self) -> None:
         """Say no more."""
         if self._sender is not None and self._sender.socket is not None:

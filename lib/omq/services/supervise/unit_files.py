@@ -101,11 +101,6 @@ def unit_of(service: str, instance: str | None) -> str:
     return f"{base_name(instance)}-{own if own else f'service@{service}'}.service"
 
 
-def has_own_unit(service: str) -> bool:
-    """Whether a service's unit is not an instance of the template omq-service@."""
-    return service in _own_units()
-
-
 def installed() -> list[str | None]:
     """Instances with units on this machine: the default one (None) first, the others by name."""
     found: set[str] = set()
