@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         BadPriority,
         BadProperty,
         BadRequest,
+        BadSelector,
         BodyDamaged,
         BodyUnavailable,
         ConnectionBusy,
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
         LeaseLost,
         ManagerHung,
         ManagerUnavailable,
+        MessageInUnit,
         MessageTooLong,
         NoAuthority,
         NoMessage,
+        NoReply,
         NotOperator,
         OmqError,
         PutInhibited,
@@ -50,13 +53,20 @@ if TYPE_CHECKING:
         TimedOut,
         TooManyClients,
         TooManyOfUser,
+        UnitBackedOut,
+        UnitEnded,
+        UnitOpen,
+        UnitsFull,
+        UnitTooLarge,
         UnknownQueue,
     )
+    from omq.ipc.asking import Reply
     from omq.ipc.browsed import Browsed
     from omq.ipc.client import Connection, connect
     from omq.ipc.message import Message
     from omq.ipc.outgoing import Outgoing
     from omq.ipc.reader import Reader
+    from omq.ipc.unit import Unit
 
 __version__ = "0.1.0"
 
@@ -67,6 +77,7 @@ __all__ = [
     "BadPriority",
     "BadProperty",
     "BadRequest",
+    "BadSelector",
     "BodyDamaged",
     "BodyUnavailable",
     "Browsed",
@@ -80,9 +91,11 @@ __all__ = [
     "ManagerHung",
     "ManagerUnavailable",
     "Message",
+    "MessageInUnit",
     "MessageTooLong",
     "NoAuthority",
     "NoMessage",
+    "NoReply",
     "NotOperator",
     "OmqError",
     "Outgoing",
@@ -90,12 +103,19 @@ __all__ = [
     "QueueFull",
     "Reader",
     "ReaderClosed",
+    "Reply",
     "ShuttingDown",
     "SpoolFull",
     "SpoolMissing",
     "TimedOut",
     "TooManyClients",
     "TooManyOfUser",
+    "Unit",
+    "UnitBackedOut",
+    "UnitEnded",
+    "UnitOpen",
+    "UnitTooLarge",
+    "UnitsFull",
     "UnknownQueue",
     "__version__",
     "connect",
@@ -103,7 +123,8 @@ __all__ = [
 
 _CLIENT = {"Browsed": "omq.ipc.browsed", "Connection": "omq.ipc.client",
            "Message": "omq.ipc.message", "Outgoing": "omq.ipc.outgoing",
-           "Reader": "omq.ipc.reader", "connect": "omq.ipc.client"}
+           "Reader": "omq.ipc.reader", "Reply": "omq.ipc.asking", "Unit": "omq.ipc.unit",
+           "connect": "omq.ipc.client"}
 
 
 def __getattr__(name: str) -> Any:

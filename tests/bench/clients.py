@@ -34,12 +34,14 @@ BATCH_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a client puts and how; `size_max` above `size`: sizes between them, by chance."""
+    """What a client puts and how; `size_max` above `size`: sizes between them, by chance. `unit`:
+    its batches are units of work."""
 
     size: int = 1024
     size_max: int = 0
     batch: int = 1
     persistent: bool = True
+    unit: bool = False
 
 
 @dataclass(slots=True)
@@ -127,7 +129,13 @@ class Source:
     def put(self, connection: Client, rows: Rows, count: int) -> None:
         """Put `count` messages in one request and note it."""
         persistent = self._load.persistent
-        if count == 1:
+        if self._load.unit:
+            bodies = [self.body() for _ in range(count)]
+            began = time.monotonic_ns()
+            with connection.unit() as unit:
+                for body in bodies:
+                    unit.put(QUEUE, body, persistent=persistent)
+        elif count == 1:
             body = self.body()
             began = time.monotonic_ns()
             connection.put(QUEUE, body, persistent=persistent)
@@ -169,6 +177,24 @@ def getter(spool: Path, number: int, batch: int, control: Control, start: Any, *
             if not messages and last:
                 return rows
             _take(messages, rows, finished)
+            control.got(number, len(messages))
+
+
+def unit_getter(spool: Path, number: int, batch: int, control: Control, start: Any) -> Rows:
+    """The same in units of work: what is taken is finished by the commit."""
+    rows, finished = Rows.none(), _Finished()
+    with omq.connect(spool=spool, name=f"get{number}") as connection:
+        start.wait()
+        while True:
+            last = control.drains
+            with connection.unit() as unit:
+                messages = unit.next(QUEUE, batch, IDLE_S)
+                for message in messages:
+                    rows.heads += message.body[: HEAD.size]
+                finished.hold(len(messages), time.monotonic_ns())
+            finished.acknowledged(rows)
+            if not messages and last:
+                return rows
             control.got(number, len(messages))
 
 

@@ -35,6 +35,7 @@ from omq.ipc.outgoing import encode_plain
 from omq.ipc.serving.make_server import make_server
 from omq.ipc.serving.server import RequestServer
 from omq.ipc.serving.sessions import Session, Sessions, split_channel
+from omq.ipc.serving.units import UnitLimits
 from omq.storage import durable
 from omq.storage.disk import Buffer, Disk
 from omq.storage.files import File
@@ -137,7 +138,7 @@ class World:
         self.engine.commit(sync=True)
         sessions = Sessions(1000, Authority(0, {}), lambda number: core.rules[number].name)
         self.server, _ = make_server(self.engine, sessions, cast(Any, None), 1, lambda rows: 0,
-                                     1000)
+                                     1000, UnitLimits(1000, 1 << 20, 1 << 20))
         self.clients: list[Client] = []
         tables.counters[Counter.READERS_HIGH] = clients
         for n in range(clients):

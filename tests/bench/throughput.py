@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from omq.format.index import Counter
-from tests.bench.clients import Load, getter, putter
+from tests.bench.clients import Load, getter, putter, unit_getter
 from tests.bench.crowd import Crowd, Done, Ledger, Vector, crowd, timed
 from tests.bench.instance import BenchError, Instance
 from tests.bench.primitives import SyncProbe
@@ -51,6 +51,9 @@ MAIN_FIGURES = (
     Figure("lone", "1+1 clients, single", 1, 1, Load(KIB), 0.4),
 )
 OTHER_FIGURES = (
+    Figure("unit1", "4+4 clients, units of 1", 4, 4, Load(KIB, unit=True)),
+    Figure("unit10", "4+4 clients, units of 10", 4, 4, Load(KIB, batch=10, unit=True)),
+    Figure("unit100", "4+4 clients, units of 100", 4, 4, Load(KIB, batch=100, unit=True)),
     Figure("volatile", "8+8 single, non-persistent", 8, 8, Load(KIB, persistent=False)),
     Figure("small", "8+8 single, 64 B", 8, 8, Load(64)),
     Figure("large", "8+8 single, 64 KiB", 8, 8, Load(64 * KIB)),
@@ -109,6 +112,8 @@ def _add_putter(instance: Instance, made: Crowd, figure: Figure, number: int, ma
 def _add_getter(instance: Instance, made: Crowd, figure: Figure, number: int) -> int:
     spool, batch = instance.paths.root, figure.load.batch
     client = figure.putters + number
+    if figure.load.unit:
+        return made.add(partial(unit_getter, spool, client, batch, made.control))
     return made.add(
         lambda start: getter(spool, client, batch, made.control, start, main=number == 0))
 

@@ -20,11 +20,12 @@ from typing import Any, cast
 
 from omq.base import clock
 from omq.base.checksum import crc32c
+from omq.core.engine import expiry
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.state import IDEL, POISON, SPECIAL_QUEUES, QueueRules
 from omq.format.index import EntryState
-from omq.format.message import Part, pack_parts
-from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Operation, Settlement
+from omq.format.message import Part, id_hash, pack_parts
+from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Key, Operation, Settlement
 from omq.ipc.note import Note
 from omq.ipc.outgoing import Encoded
 from omq.ipc.serving.fast_server import FastServer
@@ -81,7 +82,7 @@ def rules() -> list[QueueRules]:
             QueueRules(B, "B", 1 << 20, 1 << 20, attempts_max=2, death_delay_ns=5 * NS,
                        lease_ns=20 * NS),
             QueueRules(C, "C", 8, 900, attempts_max=1, death_delay_ns=0),
-            QueueRules(D, "D", 9, 2000)]
+            QueueRules(D, "D", 9, 2000, expiry_ns=NS, expired_to=A)]
 
 
 class Workload:
@@ -158,7 +159,15 @@ class Workload:
                             size=said.size, crc=said.crc,
                             want=said.key or 99 * (r.random() < self.odd / 3),
                             correlation=said.correlation, parts=said.parts,
-                            expiry=r.choice((0, 0, 0, -1, 1 << 40)))
+                            expiry=self._time())
+
+    def _time(self) -> int:
+        """Mostly none; soon, later, or gone by."""
+        r = self.random
+        if r.random() < 0.7:
+            return 0
+        return r.choice((-1, 1 << 40, self.instance.wall + r.choice((10**6, 10**8, 10**9)),
+                         self.instance.wall + 3600 * NS, self.instance.wall + 3600 * NS))
 
     def _put_many(self, client: Client) -> bytes:
         r = self.random
@@ -166,7 +175,7 @@ class Workload:
         count = r.choice((0, 1, 1, 2, 2, 3, 3, 5, 11, 12, 13, 20, 50, 51))
         said: list[Encoded] = [encoded(one) for one in self._drafts(count, queue)]
         if said and r.random() < 0.1:
-            said[-1].correlation, said[-1].expiry = r.randrange(9), -5
+            said[-1].correlation, said[-1].expiry = r.randrange(9), self._time()
         if said and r.random() < self.odd:
             one = r.choice(said)
             one.parts, one.key = r.choice(((1, 0), (0, 77), (0, 78)))
@@ -224,10 +233,22 @@ class Workload:
         r = self.random
         rows = self._settlements(client)
         operation = Operation.NEXT if r.random() < 0.85 else Operation.SETTLE
+        if r.random() < self.odd / 2:
+            return self._get(client, rows)
         return self._packed(
             client, operation, b"".join(rows), count=len(rows),
             want=r.choice((1, 1, 2, 5, 12, 20, 50, 0, 1 << 60)),
             argument=r.choice((0, 0, 1, 1, 1, 5, 1 << 62 if r.random() < self.odd else -1)))
+
+    def _get(self, client: Client, rows: list[bytes]) -> bytes:
+        """Settlements, and messages with one id."""
+        r = self.random
+        by = r.choice((Key.CORRELATION, Key.MESSAGE_ID, 0) if r.random() < self.odd else list(Key))
+        key = id_hash(r.choice((b"first", b"second"))) if by == Key.CORRELATION else (
+            r.randrange(self.instance.core.next_qpool + 2))
+        return self._packed(
+            client, Operation.GET, b"".join(rows), count=len(rows), want=r.choice((1, 1, 2, 20)),
+            argument=r.choice((0, 1, 5, -1)), flags=int(by), correlation=key)
 
     def _move(self, client: Client) -> bytes:
         r = self.random
@@ -419,8 +440,12 @@ class Workload:
             sorted((due, turn, w.waiting) for due, turn, w in engine.timeouts.heap),
             [(q, [w.sequence for w in line.main], [w.sequence for w in line.auxiliary])
              for q, line in sorted(engine.waiters.items())],
+            [(q, sorted((w, list(each)) for w, each in line.waiting.items()), line.again)
+             for q, line in sorted(engine.wanted.lines.items())], sorted(core.watched.items()),
             sorted(engine.parties), sorted(engine.limbo.items()),
             sorted(cast(Any, core.volatile).live.items()),
+            sorted(core.times.wheel.waiting()), core.times.over.tolist()[: t.messages.high],
+            core.times.behind, sorted(core.times.came_back), sorted(core.times.expired.items()),
         )
 
 
@@ -432,6 +457,7 @@ def main(arguments: list[str]) -> int:
     """Print a line a group, then how many requests there were."""
     folder, seed, groups, *rest = arguments
     clock.wall_ns = lambda: 1_700_000_000 * NS
+    expiry.PER_GROUP = 2  # type: ignore[misc]
     most = 30 + int(int(groups) * GROUP_CPU_S)
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest)

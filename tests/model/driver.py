@@ -50,6 +50,8 @@ from tests.model.reference import (
 
 A, B, C = 3, 4, 5
 WIDE = range(6, 26)
+LATE = 6  # those that are too late for A
+FAILED = 7  # those that have failed on C
 READERS = ((A, False), (A, True), (B, False), (C, False), (POISON, False), (IDEL, False))
 Row = tuple[int, int, int, int, int, int, int | None]
 Given = dict[int, list[tuple[Item, Place]]]
@@ -58,11 +60,17 @@ Given = dict[int, list[tuple[Item, Place]]]
 def rules() -> list[QueueRules]:
     """Queues of different limits: A as configured by default, B with a lease, C narrow."""
     special = [QueueRules(queue, name, 1 << 32, 1 << 20) for queue, name in SPECIAL_QUEUES.items()]
-    narrow = QueueRules(C, "C", 8, 400, attempts_max=1, death_delay_ns=0)
-    return [*special, QueueRules(A, "A", 1 << 20, 1 << 20), narrow,
-            QueueRules(B, "B", 1 << 20, 1 << 20, attempts_max=2, death_delay_ns=5 * NS,
-                       lease_ns=20 * NS),
-            *(QueueRules(queue, f"W{queue}", 1 << 20, 1 << 20) for queue in WIDE)]
+    narrow = QueueRules(C, "C", 8, 400, attempts_max=1, death_delay_ns=0, expiry_ns=50 * NS,
+                        dead_letter=FAILED)
+    for each in special:
+        each.expires = False
+    return [*special, QueueRules(A, "A", 1 << 20, 1 << 20, expired_to=LATE,
+                                    retry_delay_ns=3 * NS + 7, backoff="exponential",
+                                    retry_max_ns=10 * NS), narrow,
+            QueueRules(B, "B", 1 << 20, 1 << 20, attempts_max=3, death_delay_ns=5 * NS,
+                       lease_ns=20 * NS, backoff="linear", retry_max_ns=100 * NS),
+            *(QueueRules(queue, f"W{queue}", 1 << 20, 1 << 20, expires=queue not in (LATE, FAILED))
+              for queue in WIDE)]
 
 
 def encoded(draft: Draft, *, given: bytes = b"", correlation: bytes = b"") -> Encoded:
@@ -71,18 +79,19 @@ def encoded(draft: Draft, *, given: bytes = b"", correlation: bytes = b"") -> En
     flags = (PutFlag.PERSISTENT if draft.persistent else 0) | (
         PutFlag.CONTAINER if draft.container else 0) | (PutFlag.GIVEN_ID if given else 0)
     return Encoded(draft.parts[0].queue, draft.parts[0].priority, int(flags), draft.size,
-                   crc32c(draft.payload), id_hash(correlation), id_hash(given), 0,
+                   crc32c(draft.payload), id_hash(correlation), id_hash(given), draft.expiry,
                    len(draft.parts) if several else 0, draft.payload)
 
 
 def draft(parts: Sequence[Part], body: bytes, *, persistent: bool = True, container: bool = False,
-          given: bytes = b"", correlation: bytes = b"") -> Draft:
+          given: bytes = b"", correlation: bytes = b"", expiry: int = 0) -> Draft:
     """A message to be, with its payload."""
     several = len(parts) > 1 or parts[0].until
-    descriptor = Descriptor(message_id=given.ljust(24, b"\0"),
+    descriptor = Descriptor(message_id=given.ljust(24, b"\0"), expiry=expiry,
                             correlation_id=correlation.ljust(24, b"\0"))
     payload = encode(descriptor, parts if several else [], b"", body)
-    return Draft(list(parts), payload, len(body), persistent, container and persistent)
+    return Draft(list(parts), payload, len(body), persistent, container and persistent, expiry,
+                 id_hash(given), id_hash(correlation))
 
 
 class _Left:
@@ -174,7 +183,8 @@ class World:
                 expected[queue] = sorted(found) if queue == IDEL else found
         if IDEL in rows:
             rows[IDEL].sort()
-        assert rows == expected
+        assert rows == expected, [(rows.get(q), expected.get(q)) for q in model.rules
+                                  if rows.get(q) != expected.get(q)]
         self._verify_slots()
         t = instance.core.t
         assert {t.m_qpool[m] for m in range(t.messages.high)} - {0} == model.items.keys()
@@ -182,8 +192,8 @@ class World:
             m = t.slot_of(item.qpool)
             flags = PERSISTENT * item.persistent | CONTAINER * item.container
             flags |= REPLAYED * item.replayed
-            assert (t.m_origin[m], t.m_size[m], t.m_flags[m] & ~HAS_ID) == (
-                item.origin, item.size, flags)
+            assert (t.m_origin[m], t.m_size[m], t.m_flags[m] & ~HAS_ID, t.m_expiry[m]) == (
+                item.origin, item.size, flags, item.expiry)
 
     def _untie(self, queue: int, rows: Sequence[Row]) -> None:
         """Messages that reached POISON in one step: in the order in which they stand there."""
@@ -255,7 +265,7 @@ class World:
         self.instance.request(
             client, Operation.PUT, area=e.payload, queue=e.queue, priority=e.priority,
             flags=e.flags, length=len(e.payload), size=e.size, crc=e.crc, want=e.key,
-            correlation=e.correlation, parts=e.parts)
+            correlation=e.correlation, parts=e.parts, expiry=e.expiry)
 
     def put_many(self, client: Client, drafts: Sequence[Draft]) -> None:
         """A batch on one queue."""
@@ -281,20 +291,22 @@ class World:
             queue=ready[0].queue, count=len(ready), length=at)
 
     def settle(self, client: Client, verdicts: Sequence[Verdict], *, want: int = 0,
-               timeout_s: int = -1) -> None:
-        """Settlements, and perhaps a wish for more."""
+               timeout_s: int = -1, by: int = 0, key: int = 0) -> None:
+        """Settlements, and perhaps a wish for more, or for messages with one key."""
         rows = self._settlements(client, verdicts)
-        operation = Operation.NEXT if want else Operation.SETTLE
+        operation = Operation.GET if by else Operation.NEXT if want else Operation.SETTLE
         argument = timeout_s * 1000 if timeout_s >= 0 else -1
         self.group(lambda: self.instance.request(
-            client, operation, area=rows, count=len(verdicts), want=want, argument=argument))
+            client, operation, area=rows, count=len(verdicts), want=want, argument=argument,
+            flags=by, correlation=key))
         self.model.mono = self.instance.mono
         lost = self.model.settle(client.number, verdicts)
         for v in verdicts:
             client.held.pop((v.qpool, v.queue), None)
         if want:
             deadline = self.instance.mono + timeout_s * NS if timeout_s >= 0 else None
-            self.model.wait(Wish(client.number, client.queue, want, deadline, client.auxiliary))
+            self.model.wait(Wish(client.number, client.queue, want, deadline, client.auxiliary,
+                                 by, key))
         else:
             reply = self.outcome(client, None)
             assert reply is not None and reply[2] == lost, (reply, lost)
@@ -340,6 +352,51 @@ class World:
             self._new_id(qpool, len(new))
         for i, one in enumerate(new):
             self.model.put(one, qpool + i)
+
+    def commit_unit(self, client: Client, taken: Sequence[Verdict], new: Sequence[Draft],
+                    parts: int) -> None:
+        """A unit of work, sent in so many parts."""
+        refusal = self.model.check_unit(client.number, taken, new)
+        ready = [encoded(one) for one in new]
+        for part in range(parts - 1):
+            self._part(client, Operation.STAGE, taken[part::parts], ready[part::parts], (0, 0))
+            assert isinstance(self.instance.reply(client), tuple)
+            self.finish()
+        self._part(client, Operation.COMMIT, taken[parts - 1 :: parts], ready[parts - 1 :: parts],
+                   (len(taken), len(new)))
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            for verdict in taken:
+                client.held.pop((verdict.qpool, verdict.queue), None)
+            self.model.commit(taken)
+            if new:
+                self._new_id(reply[1], len(new))
+            in_order = [one for part in range(parts) for one in new[part::parts]]
+            for i, one in enumerate(in_order):
+                self.model.put(one, reply[1] + i)
+        self.finish()
+
+    def _part(self, client: Client, operation: Operation, taken: Sequence[Verdict],
+              ready: Sequence[Encoded], total: tuple[int, int]) -> None:
+        heads, at = [], 0
+        for e in ready:
+            heads.append(e.head(at))
+            at += len(e.payload)
+        area = b"".join([self._settlements(client, taken), *heads, *(e.payload for e in ready)])
+        self.group(lambda: self.instance.request(
+            client, operation, area=area, parts=len(taken), count=len(ready), length=at,
+            argument=total[0], want=total[1]))
+
+    def back_out(self, client: Client, taken: Sequence[Verdict]) -> None:
+        """What a unit took comes back."""
+        self.group(lambda: self.instance.request(
+            client, Operation.BACKOUT, area=self._settlements(client, taken), parts=len(taken),
+            want=1))
+        reply = self.outcome(client, None)
+        assert reply is not None and reply[0] == self.model.back_out(client.number, taken)
+        for verdict in taken:
+            client.held.pop((verdict.qpool, verdict.queue), None)
+        self.finish()
 
     def repeat(self, client: Client) -> None:
         """A request number that was used before."""
@@ -651,6 +708,7 @@ class World:
         carried_out = known is not None and known.sequence == client.sequence
         if carried_out and known is not None:
             apply(known.qpool)
+            self.model.expire()  # in the same block
         given = self._in_its_hands(found)
         self._started(clean=False)
         assert self._return(client, given) == carried_out

@@ -37,6 +37,7 @@ from omq.ipc.serving.doors import Door
 from omq.ipc.serving.make_server import make_server
 from omq.ipc.serving.objects import ServerChannel
 from omq.ipc.serving.sessions import Session, Sessions, split_channel
+from omq.ipc.serving.units import UnitLimits
 from omq.services.manager import parts as manager_parts
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.live_index import LiveIndex
@@ -196,7 +197,8 @@ class Instance:
         self.payloads = PayloadReader(self.paths)
         self.server, problem = make_server(
             self.engine, self.sessions, self.payloads, found.epoch,
-            lambda rows: relocate(core, rows), self.settings.batch_messages_max)
+            lambda rows: relocate(core, rows), self.settings.batch_messages_max,
+            UnitLimits.of(self.settings))
         assert not problem
         self.keeper: _Writer | None = None
         return found
@@ -274,6 +276,7 @@ class Instance:
 
     def end(self, session: Session, *, died: bool) -> None:
         """As ControlPlane.end, inside a group."""
+        self.server.units.forget(session)
         waiters = [session.waiter] if session.waiter is not None else []
         noted = read(session.note) if session.prompt else None
         self.engine.forget(session.party, waiters, {"reader": session.name}, orderly=not died,

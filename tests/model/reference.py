@@ -18,7 +18,7 @@ from omq.core.engine.operate import Action, Order
 from omq.core.engine.state import IDEL, POISON, QueueRules
 from omq.format.index import EntryState
 from omq.format.message import Part
-from omq.format.wire import Settlement
+from omq.format.wire import Key, Settlement
 
 NS = 1_000_000_000
 READY, ACTIVE = EntryState.READY, EntryState.ACTIVE
@@ -58,6 +58,10 @@ class Item:
     container: bool = False
     origin: int = 0
     replayed: bool = False
+    expiry: int = 0  # wall clock
+    over_at: int | None = None  # the same by the monotonic clock
+    key: int = 0  # of a given message id; else its number
+    correlation: int = 0  # the same of the correlation id
     places: dict[int, Place] = field(default_factory=dict)
 
 
@@ -70,6 +74,9 @@ class Draft:
     size: int
     persistent: bool
     container: bool
+    expiry: int = 0
+    key: int = 0  # of its ids, 0: none was given
+    correlation: int = 0
 
 
 @dataclass
@@ -92,6 +99,13 @@ class Wish:
     want: int
     deadline: int | None  # monotonic
     auxiliary: bool
+    by: int = 0  # wire.Key: only for messages with this key
+    key: int = 0
+
+    def meant(self, item: Item) -> bool:
+        """Whether a message may be given to it."""
+        return not self.by or self.key == (
+            item.correlation if self.by == Key.CORRELATION else item.key or item.qpool)
 
 
 class Reference:
@@ -159,11 +173,42 @@ class Reference:
         return refusal
 
     def put(self, draft: Draft, qpool: int) -> None:
-        item = Item(qpool, draft.payload, draft.size, draft.persistent, draft.container)
+        item = Item(qpool, draft.payload, draft.size, draft.persistent, draft.container,
+                    key=draft.key, correlation=draft.correlation)
         self.items[qpool] = item
+        most = [self.wall + limit for part in draft.parts
+                if (limit := self.rules[part.queue].expiry_ns)]
+        item.expiry = min([*most, *([draft.expiry] if draft.expiry else [])], default=0)
+        self._begin_time(item)
         self._turn += 1
         for part in draft.parts:
-            self._arrive(item, part.queue, part.priority, part.until)
+            self._arrive(item, part.queue, part.priority, part.until, part.flags)
+
+    def _begin_time(self, item: Item) -> None:
+        item.over_at = self.mono + max(0, item.expiry - self.wall) if item.expiry else None
+
+    def expire(self) -> None:
+        """Messages whose time is over leave the queues on which nobody has them."""
+        self._turn += 1
+        for item in list(self.items.values()):
+            if item.over_at is not None and item.over_at <= self.mono:
+                for place in list(item.places.values()):
+                    if place.state in (READY, DEFERRED) and self.rules[place.queue].expires:
+                        self._expire(item, place)
+
+    def _expire(self, item: Item, place: Place) -> None:
+        target = self.rules[place.queue].expired_to
+        del item.places[place.queue]
+        if target:
+            item.origin = place.queue
+        if target and target not in item.places:
+            self._arrive(item, target, place.priority).tied = True
+        if not item.places and item.container:
+            self._arrive(item, IDEL, 0)
+        elif not item.places:
+            del self.items[item.qpool]
+        elif not any(self.rules[queue].expires for queue in item.places):
+            item.expiry, item.over_at = 0, None
 
     def check_many(self, drafts: Sequence[Draft]) -> Refusal:
         queue = drafts[0].parts[0].queue
@@ -179,13 +224,14 @@ class Reference:
             return errors.SpoolFull
         return refusal
 
-    def _arrive(self, item: Item, queue: int, priority: int, until: int = 0) -> Place:
+    def _arrive(self, item: Item, queue: int, priority: int, until: int = 0, early: int = 0
+                ) -> Place:
         place = Place(queue, priority, self._turn)
         item.places[queue] = place
         if until:
             place.state, place.disk_until = DEFERRED, until
-            place.until_ns = until * NS
-            place.due_ns = self.mono + max(0, until * NS - self.wall)
+            place.until_ns = until * NS - early * 10_000_000
+            place.due_ns = self.mono + max(0, place.until_ns - self.wall)
         return place
 
     # the end of work
@@ -218,7 +264,8 @@ class Reference:
             elif verdict.kind is Settlement.RELEASE:
                 self.give_back(place)
             else:
-                self._fail(item, place)
+                said = verdict.delay_ns - 1 if verdict.delay_ns else None
+                self._fail(item, place, said, said_so=True)
         return lost
 
     def _done(self, item: Item, place: Place) -> None:
@@ -244,7 +291,8 @@ class Reference:
         if place.queue != IDEL:
             place.disk_until = 0
 
-    def _fail(self, item: Item, place: Place, delay_ns: int | None = None) -> None:
+    def _fail(self, item: Item, place: Place, delay_ns: int | None = None, *,
+              said_so: bool = False) -> None:
         rules = self.rules[place.queue]
         if place.queue == IDEL:
             pauses = [rules.death_delay_ns, *(max(rules.death_delay_ns, NS << n)
@@ -253,18 +301,32 @@ class Reference:
         elif self._worn_out(place):
             self._poison(item, place)
         else:
-            self._defer(place, rules.death_delay_ns if delay_ns is None else delay_ns)
+            if delay_ns is None:
+                delay_ns = self._pause(item, place, rules, said_so=said_so)
+            self._defer(place, delay_ns)
+
+    @staticmethod
+    def _pause(item: Item, place: Place, rules: QueueRules, *, said_so: bool) -> int:
+        pause = rules.death_delay_ns
+        if said_so and rules.retry_delay_ns >= 0:
+            pause = rules.retry_delay_ns
+        steps = {"none": 1, "linear": place.attempts, "exponential": 2 ** (place.attempts - 1)}
+        if rules.backoff != "none":
+            pause = min(pause * steps[rules.backoff], max(pause, rules.retry_max_ns))
+        assert not rules.jitter, "has tests of its own"
+        return pause
 
     def _worn_out(self, place: Place) -> bool:
         return (place.queue != POISON
                 and place.attempts >= self.rules[place.queue].attempts_max)
 
     def _poison(self, item: Item, place: Place) -> None:
+        target = self.rules[place.queue].dead_letter
         del item.places[place.queue]
         item.origin = place.queue
-        if POISON not in item.places:
-            fresh = self._arrive(item, POISON, place.priority)
-            fresh.attempts, fresh.tied = place.attempts, True
+        if target not in item.places:
+            fresh = self._arrive(item, target, place.priority)
+            fresh.attempts, fresh.tied = place.attempts if target == POISON else 0, True
 
     def unseen(self, item: Item, place: Place) -> None:
         """A manager died handing this out: the attempt counts, its reader never had it."""
@@ -305,6 +367,50 @@ class Reference:
         entries = sum(len(draft.parts) for draft in new)
         return self._check_room(len(new), entries + max(0, len(fresh) - bool(leaves)))
 
+    def check_unit(self, client: int, taken: Sequence[Verdict], new: Sequence[Draft]) -> Refusal:
+        """A unit of work."""
+        if any(self._held(client, v.qpool, v.queue, v.lease) is None for v in taken):
+            return errors.LeaseLost
+        if (len({(v.qpool, v.queue) for v in taken}) != len(taken)
+                or any(v.queue == IDEL for v in taken)):
+            return errors.BadRequest
+        for draft in new:
+            refusal = self.check(draft)
+            if refusal:
+                return refusal
+        arriving = Tally(part.queue for draft in new for part in draft.parts)
+        total = arriving.total()
+        arriving.subtract(v.queue for v in taken)
+        for queue, count in arriving.items():
+            if count > 0 and self._depth(queue) + count > self.rules[queue].max_depth:
+                return errors.QueueFull
+        return self._check_room(len(new), total)
+
+    def commit(self, taken: Sequence[Verdict]) -> None:
+        """What the unit took; the new messages are put by the caller."""
+        for verdict in taken:
+            item = self.items[verdict.qpool]
+            self._turn += 1
+            self._done(item, item.places[verdict.queue])
+
+    def back_out(self, client: int, taken: Sequence[Verdict]) -> int:
+        """At their old places, the attempt counted. How many were not held."""
+        lost = 0
+        for verdict in taken:
+            found = self._held(client, verdict.qpool, verdict.queue, verdict.lease)
+            if found is None:
+                lost += 1
+                continue
+            self._turn += 1
+            item, place = found
+            if place.queue not in (IDEL, POISON) and self._worn_out(place):
+                self._poison(item, place)
+                continue
+            place.state, place.client, place.lease_due = READY, None, 0
+            if place.queue != IDEL:
+                place.disk_until = 0
+        return lost
+
     def move(self, verdict: Verdict, parts: Sequence[Part]) -> None:
         """The move itself; the new messages are put by the caller."""
         item = self.items[verdict.qpool]
@@ -318,7 +424,7 @@ class Reference:
         del item.places[place.queue]
         for part in parts:
             if part.queue not in item.places:
-                self._arrive(item, part.queue, part.priority, part.until)
+                self._arrive(item, part.queue, part.priority, part.until, part.flags)
 
     # readers
 
@@ -352,6 +458,7 @@ class Reference:
             for item, place in self.places():
                 if place.state is ACTIVE and place.client is None:
                     self._end_of_limbo(item, place)
+        self.expire()
 
     def _end_of_limbo(self, item: Item, place: Place) -> None:
         """Its reader did not come back, but may have left a note."""
@@ -372,30 +479,44 @@ class Reference:
         each. A suspect goes alone, one in all."""
         out: dict[int, list[tuple[Item, Place]]] = {}
         suspect_given = False
+        certain = sorted((wish for wish in self.wishes if wish.by), key=lambda wish: wish.queue)
+        for wish in certain:  # before all who take what comes
+            ready = [pair for pair in self.on(wish.queue)
+                     if pair[1].state is READY and wish.meant(pair[0])][: wish.want]
+            if not ready or not self.rules[wish.queue].get_allowed or (
+                    suspect_given and ready[0][1].suspect):
+                continue
+            suspect_given |= ready[0][1].suspect
+            self._take(wish, ready, out)
         for queue, rules in sorted(self.rules.items()):
             while rules.get_allowed:
                 ready = [pair for pair in self.on(queue) if pair[1].state is READY]
-                line = [wish for wish in self.wishes if wish.queue == queue]
+                line = [wish for wish in self.wishes if wish.queue == queue and not wish.by]
                 line.sort(key=lambda wish: wish.auxiliary)
                 if not ready or not line or (suspect_given and ready[0][1].suspect):
                     break
                 wish = line[0]
-                self.wishes.remove(wish)
                 share = max(1, -(-len(ready) // len(line)))
                 chosen = ready[: min(wish.want, share)]
                 suspect_given |= chosen[0][1].suspect
-                if self._alone(chosen[0][1]):
-                    chosen = chosen[:1]
-                else:
-                    chosen = list(takewhile(lambda pair: not self._alone(pair[1]), chosen))
-                out[wish.client] = chosen
-                for _, place in chosen:
-                    self._give(place, wish.client)
+                self._take(wish, chosen, out)
         for wish in [wish for wish in self.wishes
                      if wish.deadline is not None and wish.deadline <= self.mono]:
             self.wishes.remove(wish)
             out[wish.client] = []
         return out
+
+    def _take(self, wish: Wish, chosen: list[tuple[Item, Place]],
+              out: dict[int, list[tuple[Item, Place]]]) -> None:
+        """The first of these go to it: up to one that goes alone."""
+        self.wishes.remove(wish)
+        if self._alone(chosen[0][1]):
+            chosen = chosen[:1]
+        else:
+            chosen = list(takewhile(lambda pair: not self._alone(pair[1]), chosen))
+        out[wish.client] = chosen
+        for _, place in chosen:
+            self._give(place, wish.client)
 
     @staticmethod
     def _alone(place: Place) -> bool:
@@ -511,6 +632,8 @@ class Reference:
         self.wishes.clear()
         for qpool in [item.qpool for item in self.items.values() if not item.persistent]:
             del self.items[qpool]
+        for item in self.items.values():
+            self._begin_time(item)
         for _, place in self.places():
             if clean and place.state is ACTIVE and place.client is not None:
                 self.give_back(place)

@@ -6,6 +6,7 @@ OMQ_MODEL=long searches for hours, OMQ_MODEL=500 for 500 examples, each from ano
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -14,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.state import IDEL, QueueRules
 from omq.format.index import EntryState
-from omq.format.message import Part
-from omq.format.wire import Settlement
+from omq.format.message import Part, id_hash
+from omq.format.wire import Key, Settlement
 from tests.model.driver import WIDE, A, B, C, World, draft
 from tests.model.instance import NS, Client
 from tests.model.profiles import profile
@@ -64,18 +65,24 @@ class Machine(RuleBasedStateMachine):
     def _now(self) -> int:
         return self.world.instance.wall // NS
 
+    def _time(self, pick: int) -> int:
+        """When a message is over, if it is ever."""
+        return self.world.instance.wall + [-NS, 0, 2 * NS, NS // 3, 25 * NS][pick % 5] if (
+            pick % 8 == 5) else 0
+
     def _draft(self, pick: int, body: bytes, count: int = 0) -> Draft:
         """One message, mostly plain."""
         wide = [*FEW, *WIDE]
         queues = wide[pick % 3 : pick % 3 + count] if count else [FEW[pick % 3]]
         until = [0, 0, 0, self._now() - 5, self._now() + 20][pick % 5]
         priority = pick % 10 if pick % 37 else 10
-        parts = [Part(queue, priority, 0, until) for queue in queues]
+        parts = [Part(queue, priority, pick % 100 if until else 0, until) for queue in queues]
         if pick % 41 == 40:
             parts.append(parts[0])
         return draft(parts, body, persistent=pick % 3 != 0, container=pick % 9 == 0,
                      given=b"id%d" % pick if pick % 4 == 0 else b"",
-                     correlation=b"c%d" % (pick % 3) if pick % 6 == 0 else b"")
+                     correlation=b"c%d" % (pick % 3) if pick % 6 == 0 else b"",
+                     expiry=self._time(pick))
 
     def _verdicts(self, client: Client, picks: list[tuple[int, Settlement, int]]
                   ) -> list[Verdict]:
@@ -108,7 +115,8 @@ class Machine(RuleBasedStateMachine):
     @rule(number=clients, queue=st.sampled_from(FEW), count=st.integers(1, 30), pick=numbers)
     def put_batch(self, number: int, queue: int, count: int, pick: int) -> None:
         drafts = [draft([Part(queue, (pick + i) % (3 if pick % 2 else 1))], b"b%d" % i,
-                        persistent=pick % 5 > 0 or i % 2 > 0) for i in range(count)]
+                        persistent=pick % 5 > 0 or i % 2 > 0, expiry=self._time(pick // 5 + i))
+                  for i in range(count)]
         self.world.put_many(self._client(number), drafts)
 
     # readers
@@ -122,6 +130,28 @@ class Machine(RuleBasedStateMachine):
         if client.number == 4:
             timeout = 0  # see Place.tied
         self.world.settle(client, self._verdicts(client, picks), want=want, timeout_s=timeout)
+
+    @rule(number=clients, want=st.integers(1, 5), by=st.sampled_from(Key), pick=numbers,
+          timeout=st.sampled_from([0, 3, 40, -1]),
+          picks=st.lists(st.tuples(numbers, kinds, delays), max_size=2))
+    def get(self, number: int, want: int, by: Key, pick: int, timeout: int,
+            picks: list[tuple[int, Settlement, int]]) -> None:
+        """Messages with one id: of one that is there, or of one that may come."""
+        client = self._client(number)
+        if client.queue == IDEL:
+            return
+        if client.number == 4:
+            timeout = 0  # see Place.tied
+        items = [item for item, place in self.world.model.on(client.queue)] or list(
+            self.world.model.items.values())
+        item = items[pick % len(items)] if items and pick % 5 else None
+        if by is Key.CORRELATION:
+            key = item.correlation if item is not None else 0
+            key = key or id_hash(b"c%d" % (pick % 3))
+        else:
+            key = item.key or item.qpool if item is not None else self.world.highest + 1
+        self.world.settle(client, self._verdicts(client, picks), want=want, timeout_s=timeout,
+                          by=by, key=key)
 
     @rule(number=clients, want=st.integers(1, 30))
     def take(self, number: int, want: int) -> None:
@@ -184,6 +214,22 @@ class Machine(RuleBasedStateMachine):
     def _plain(self, pick: int, body: bytes) -> Draft:
         return draft([Part(FEW[pick % 3], pick % 10)], body, persistent=pick % 5 != 0)
 
+    @rule(number=clients, picks=st.lists(numbers, max_size=6), parts=st.integers(1, 3),
+          new=st.lists(st.tuples(numbers, bodies), max_size=4))
+    def commit_unit(self, number: int, picks: list[int], parts: int,
+                    new: list[tuple[int, bytes]]) -> None:
+        client = self._holder(number) or self._client(number)
+        taken = self._verdicts(client, [(pick, Settlement.DONE, 0) for pick in picks])
+        self.world.commit_unit(client, taken, [self._draft(pick - pick % 12 + 1, body, pick % 3)
+                                               for pick, body in new], parts)
+
+    @rule(number=clients, picks=st.lists(numbers, min_size=1, max_size=6))
+    def back_out(self, number: int, picks: list[int]) -> None:
+        client = self._holder(number)
+        if client:
+            self.world.back_out(client, self._verdicts(
+                client, [(pick, Settlement.DONE, 0) for pick in picks]))
+
     @rule(number=clients, died=st.booleans())
     def leave(self, number: int, died: bool) -> None:  # noqa: FBT001
         self.world.leave(self.world.clients[number], died=died)
@@ -239,6 +285,21 @@ class Machine(RuleBasedStateMachine):
                 self.world.settle(reader, [], want=3, timeout_s=40)
             self.world.put(self._client(pick), draft([Part(A, 4)], b"for one"))
 
+    @rule(pick=numbers, back=st.booleans())
+    def wait_while_inhibited(self, pick: int, back: bool) -> None:  # noqa: FBT001
+        """A reader waits for one message, which comes while its queue is inhibited."""
+        world, reader = self.world, self.world.clients[0]
+        if reader not in world.idle() or len(world.idle()) < 2 or pick % 2:
+            return
+        rules = world.model.rules[A]
+        world.define(replace(rules, get_allowed=False, put_allowed=True, max_depth=1 << 20))
+        world.settle(reader, [], want=2, timeout_s=40, by=Key.CORRELATION, key=id_hash(b"awaited"))
+        world.put(self._client(pick), draft([Part(A, 4)], b"it", correlation=b"awaited"), b"",
+                  b"awaited")
+        if back:
+            world.advance(1)
+        world.define(replace(rules, get_allowed=True))
+
     @rule(number=clients, pick=numbers)
     def put_off_twice(self, number: int, pick: int) -> None:
         """A deferral that an operator ends, and a longer one behind it."""
@@ -289,7 +350,10 @@ class Machine(RuleBasedStateMachine):
             old = world.model.rules[FEW[pick % 3]]
             world.define(QueueRules(
                 old.queue, old.name, [1 << 20, 1 << 20, 8, 3][pick % 4], old.max_length,
-                pick % 5 > 0, pick % 7 > 0, old.attempts_max, old.death_delay_ns, old.lease_ns))
+                pick % 5 > 0, pick % 7 > 0, old.attempts_max, old.death_delay_ns, old.lease_ns,
+                expiry_ns=[old.expiry_ns, 40 * NS][pick % 11 == 0], expired_to=old.expired_to,
+                expires=old.expires and pick % 13 > 0, retry_delay_ns=old.retry_delay_ns,
+                backoff=old.backoff, retry_max_ns=old.retry_max_ns, dead_letter=old.dead_letter))
         elif what == "limit":
             world.limit([60, 20][pick % 2], space_left=pick % 3 > 0)
         else:

@@ -18,7 +18,7 @@ from omq.format.message import Part
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.storage import durable
 from tests.model.disk import LossyDisk
-from tests.model.driver import A, B, draft, encoded, rules
+from tests.model.driver import LATE, A, B, draft, encoded, rules
 from tests.model.instance import NS, Client, Instance
 
 FREE, READY, ACTIVE, DEFERRED, HELD, ON_IDEL = EntryState
@@ -54,10 +54,11 @@ class Bench:
         return EntryState(t.e_state[entry]) if entry >= 0 else FREE
 
     def put(self, *, container: bool = False) -> int:
-        e = encoded(draft([Part(A, 4)], b"body", container=container))
+        e = encoded(draft([Part(A, 4)], b"body", container=container,
+                          expiry=self.instance.wall + 7200 * NS))
         self.instance.group(lambda: self.instance.request(
             self.client, Operation.PUT, area=e.payload, queue=A, priority=4, flags=e.flags,
-            length=len(e.payload), size=e.size, crc=e.crc))
+            length=len(e.payload), size=e.size, crc=e.crc, expiry=e.expiry))
         reply = self.instance.reply(self.client)
         assert isinstance(reply, tuple)
         return reply[1]
@@ -83,6 +84,19 @@ class Bench:
         assert isinstance(reply, tuple)
         return reply[2] == 0
 
+    def back_out(self) -> bool:
+        """Whether it was in a unit of work, which is backed out."""
+        t = self.instance.core.t
+        slot = t.slot_of(self.qpool)
+        entry = t.entry_on(slot, A) if slot >= 0 else -1
+        row = SETTLE.pack(Settlement.DONE, 0, 0, max(entry, 0), self.qpool,
+                          t.e_lease[entry] if entry >= 0 else 1, 0, 0, 0)
+        self.instance.group(lambda: self.instance.request(
+            self.client, Operation.BACKOUT, area=row, parts=1, want=1))
+        reply = self.instance.reply(self.client)
+        assert isinstance(reply, tuple)
+        return reply[0] == 0
+
     def order(self, action: Action, targets: tuple[int, ...] = (), *, force: bool = False) -> bool:
         """Whether the operator's command was carried out."""
         outcome = self.instance.order(Order(action, (Item(self.qpool, A),), b"{}", targets,
@@ -105,13 +119,17 @@ class Bench:
         self.instance.group(work)
         return self.on(POISON) is READY
 
-    def wait(self) -> bool:
+    def wait(self, hours: int = 1) -> bool:
         """An hour goes by; whether that changed anything."""
         before = self.state()
-        self.instance.wall += 3600 * NS
-        self.instance.mono += 3600 * NS
+        self.instance.wall += hours * 3600 * NS
+        self.instance.mono += hours * 3600 * NS
         self.instance.group()
         return self.state() is not before
+
+    def expire(self) -> bool:
+        """Its time comes; whether it went where those go that are late."""
+        return self.wait(3) and self.on(LATE) is READY
 
     def put_again(self) -> bool:
         """A put makes a message of its own, never another entry of one that is there."""
@@ -140,12 +158,14 @@ EVENTS: dict[Event, Callable[[Bench], bool]] = {
     Event.DEFER: lambda b: b.settle(Settlement.DEFER, 60 * NS),
     Event.FAIL: lambda b: b.settle(Settlement.FAIL),
     Event.RETURN: lambda b: b.settle(Settlement.RELEASE),
+    Event.BACKOUT: Bench.back_out,
     Event.DUE: Bench.wait,
     Event.POISON: Bench.poison,
     Event.MOVE: Bench.move,
     Event.HOLD: lambda b: b.order(Action.HOLD),
     Event.RELEASE: lambda b: b.order(Action.RELEASE),
     Event.DELETE: lambda b: b.order(Action.DELETE),
+    Event.EXPIRE: Bench.expire,
 }
 
 
@@ -180,8 +200,8 @@ def test_the_engine_does_what_the_table_says(bench: Bench, event: Event, state: 
     assert happened == (expected is not None)
     assert bench.state() is (state if expected is None else expected)
     now = bench.state()
-    elsewhere = [bench.on(B), bench.on(POISON)]
+    elsewhere = [bench.on(B), bench.on(POISON), bench.on(LATE)]
     bench.disk.die(lambda count: 0)
     bench.instance.start()
     assert bench.state() is now, "the pool and the journal say otherwise"
-    assert [bench.on(B), bench.on(POISON)] == elsewhere
+    assert [bench.on(B), bench.on(POISON), bench.on(LATE)] == elsewhere

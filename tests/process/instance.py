@@ -195,7 +195,8 @@ _SECTION_OF = {
     "body_bytes_max": "store", "container_threshold_bytes": "store", "archive": "journal",
     "messages_total_max": "index", "disk_check_interval_s": "store", "connect_timeout_s": "ipc",
     "checkpoint_lag_frames_max": "pool", "clients_per_uid_max": "ipc", "clients_reserved": "ipc",
-    "register_timeout_s": "ipc", "event_burst": "daemons",
+    "register_timeout_s": "ipc", "event_burst": "daemons", "unit_messages_max": "ipc",
+    "units_bytes_max": "ipc",
 }
 
 

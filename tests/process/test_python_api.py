@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pydoc
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,9 @@ WRONG: list[tuple[str, Callable[[Client], object]]] = [
     ("delay_s", lambda c: c.put("A", b"", delay_s=INF)),
     ("delay_s", lambda c: c.put("A", b"", delay_s="5")),  # type: ignore[arg-type]
     ("expiry_s", lambda c: c.put("A", b"", expiry_s=NAN)),
+    ("at", lambda c: c.put("A", b"", at=5)),  # type: ignore[arg-type]
+    ("at", lambda c: c.put("A", b"", at=datetime.max)),
+    ("at", lambda c: c.put("A", b"", at=datetime.now(UTC), delay_s=1)),
     ("properties", lambda c: c.put("A", b"", properties=["a"])),  # type: ignore[arg-type]
     ("count", lambda c: c.put("A", b"", properties={"count": 5})),  # type: ignore[dict-item]
     ("properties", lambda c: c.put("A", b"", properties={5: "a"})),  # type: ignore[dict-item]
@@ -195,6 +199,8 @@ OF_A_READER: list[tuple[str, Callable[[omq.Reader, omq.Message], object]]] = [
     ("seconds", lambda r, m: m.defer("5")),  # type: ignore[arg-type]
     ("reason", lambda r, m: m.defer(1, reason=b"x")),  # type: ignore[arg-type]
     ("reason", lambda r, m: m.fail(5)),  # type: ignore[arg-type]
+    ("delay_s", lambda r, m: m.fail("x", delay_s=-1)),
+    ("delay_s", lambda r, m: m.fail("x", delay_s=NAN)),
     ("queues", lambda r, m: m.move(5)),  # type: ignore[arg-type]
     ("queue", lambda r, m: m.move("no queue")),
     ("new", lambda r, m: m.move("B", new=omq.Outgoing(b""))),  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def test_the_examples_of_the_guide_run(omq_instance: Instance) -> None:
 
 def test_the_guide_names_every_class_and_the_errors_that_it_tells_of() -> None:
     classes = {name for name in omq.__all__ if name in (
-        "Browsed", "Connection", "Message", "Outgoing", "Reader")}
+        "Browsed", "Connection", "Message", "Outgoing", "Reader", "Unit")}
     assert all(f"`omq.{name}`" in GUIDE for name in classes)
     told = set(re.findall(r"\b(?:Connection(?:Busy|Closed|Forked)|[A-Z][a-z]+(?:[A-Z][a-z]+)+)\b",
                           GUIDE))

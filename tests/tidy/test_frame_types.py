@@ -11,6 +11,7 @@ from tests.tidy.tree import Source, calls, dotted, product
 
 TABLE = "lib/omq/format/frame_rules.py"
 WRITERS = {
+    "lib/omq/core/engine/backing_out.py": {"BACKOUT"},
     "lib/omq/core/engine/books.py": {"READER_UP", "QUEUE", "CHECKPOINT", "OPERATOR", "STOP"},
     "lib/omq/core/engine/bulk.py": {"PUT", "DONE"},
     "lib/omq/core/engine/clients.py": {"READER_UP", "READER_DOWN"},

@@ -12,10 +12,11 @@ LAYERS = ("base", "format", "storage", "core", "fast", "ipc", "services", "cli")
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "core": {
         "index": (),
+        "select": (),
         "engine": ("index",),
         "redo": ("index", "engine"),
         "load": ("index", "engine", "redo"),
-        "look": ("index", "engine", "load"),
+        "look": ("index", "engine", "load", "select"),
         "history": ("index", "engine", "redo"),
         "check": ("index", "engine", "redo", "load", "history"),
     },

@@ -64,7 +64,8 @@ def _put_new(desk: Desk, opened: Opened, queue: str) -> None:
     body = message_text.body_of(desk.sources.paths, opened)
     names = [opened.reply_to]
     stored = replace(opened.stored, descriptor=replace(opened.stored.descriptor, reply_to=0))
-    new = changes.outgoing(stored, body, opened.priority, names, persistent=opened.persistent)
+    new = changes.outgoing(stored, body, opened.priority, names, persistent=opened.persistent,
+                           expiry_ns=stored.descriptor.expiry)
     with changes.connect(desk.location, "omqdump") as connection:
         Operator(connection, _command(desk, "p", queue)).note((queue,), 1, reason=_reason(desk))
         found = connection.put(queue, outgoing=replace(new, reply_to=opened.reply_to))

@@ -113,8 +113,9 @@ def _header(opened: Opened, uuid: bytes, queues: int, subject: str) -> Iterator[
         yield _field("CREATE_DATE", _date(row.message.created_ns))
     yield _field("MSG_INT_ID", f"0 {_quoted(_id_of(opened, uuid))} "
                  f"{_quoted(_hex(descriptor.correlation_id))}")
-    if descriptor.expiry:
-        yield _field("EXPIRY", _date(descriptor.expiry))
+    expiry = descriptor.expiry if row is None else row.message.expiry_ns
+    if expiry:
+        yield _field("EXPIRY", _date(expiry))
     if opened.reply_to:
         yield _field("REPLY_TO", _quoted(opened.reply_to))
     if row is not None:
@@ -160,6 +161,7 @@ def record(opened: Opened, queues: Sequence[EntryRow], uuid: bytes, body: bytes 
            ) -> dict[str, Any]:
     """The JSON object of r: a contract, keys are only added."""
     descriptor, row = opened.stored.descriptor, opened.row
+    expiry = descriptor.expiry if row is None else row.message.expiry_ns
     found: dict[str, Any] = {
         "handle": opened.handle, "source": opened.source, "message_id": _id_of(opened, uuid),
         "qpool_id": None if row is None else row.message.qpool,
@@ -169,7 +171,7 @@ def record(opened: Opened, queues: Sequence[EntryRow], uuid: bytes, body: bytes 
         "container": opened.stored.container, "reply_to": opened.reply_to,
         "application": descriptor.application.decode("ascii", "replace"),
         "created": None if row is None else iso_time(row.message.created_ns),
-        "expiry": iso_time(descriptor.expiry) if descriptor.expiry else None,
+        "expiry": iso_time(expiry) if expiry else None,
         "properties": opened.stored.properties,
         "queues": [{"queue": entry.queue, "state": entry.state.name.lower(),
                     "priority": entry.priority, "failed_attempts": entry.attempts}

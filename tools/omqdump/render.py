@@ -183,6 +183,7 @@ def entry_record(entry: EntryRow) -> dict[str, object]:
         "submitted": _time(entry.submitted_ns),
         "due": _time(entry.until_ns if entry.state is EntryState.DEFERRED else 0),
         "created": _time(message.created_ns),
+        "expiry": _time(message.expiry_ns),
         "reader": entry.reader,
         "pool_file": message.file,
         "pool_record": message.record,

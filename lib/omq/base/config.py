@@ -48,7 +48,9 @@ SERVICES_FILE: Final = "services.conf"
 DEFAULTS_SECTION: Final = "*"
 DEPTH_MAX: Final = 50_000_000
 DELAY_S_MAX: Final = 7 * 86400
+EXPIRY_S_MAX: Final = 10 * 366 * 86400
 DESCRIPTION_CHARACTERS_MAX: Final = 100
+BACKOFFS: Final = (NONE := "none", "linear", "exponential")
 _ALLOWANCE: Final = ("allowed", "inhibited")
 
 
@@ -66,6 +68,13 @@ class QueueConf:
     attempts_max: int = 3  # failed attempts after which a message goes to POISON
     death_delay_s: int = 30  # pause before a message that its reader died with is handed out again
     lease_s: int = 0  # time a reader has for a message before it is taken back
+    expiry_max_s: int = 0  # time a message put here has at most; 0: as long as it says itself
+    expired_to: str = ""  # queue for messages whose time is over here; "": they are discarded
+    retry_delay_ms: int = -1  # pause after a failed attempt; -1: death_delay_s
+    retry_backoff: str = NONE
+    retry_max_s: int = 3600  # the longest pause that back-off makes
+    retry_jitter: int = 0  # per cent by which a pause may be shorter
+    dead_letter: str = ""  # queue for messages that have failed attempts_max times; "": POISON
     description: str = ""
 
     @property
@@ -110,7 +119,8 @@ class ServiceConf:
 
 _QUEUE_KEYS: Final = (
     *("max_depth", "max_length", "put", "get", "persistent", "priority", "attempts_max"),
-    *("death_delay_s", "lease_s", "description"),
+    *("death_delay_s", "lease_s", "expiry_max_s", "expired_to", "retry_delay_ms"),
+    *("retry_backoff", "retry_max_s", "retry_jitter", "dead_letter", "description"),
 )
 _SERVICE_KEYS: Final = (
     *("title", "number", "kind", "program", "queue", "auxiliaries", "batch", "nonstop"),
@@ -127,11 +137,13 @@ def load_queues(conf_dir: Path | None = None) -> dict[str, QueueConf]:
         section.refuse_unknown(_QUEUE_KEYS)
         if len(sections) > limits.QUEUES_MAX - len(SPECIAL_NAMES):
             raise section.error(f"{len(sections)} queues", f"{limits.QUEUES_MAX} queues")
-    queues = {
-        _checked_name(item): _queue(item.name, shared | item.entries) for item in sections.values()
-    }
+    known = frozenset(_checked_name(item) for item in sections.values())
+    queues = {item.name: _queue(item.name, shared | item.entries, known)
+              for item in sections.values()}
     for name in SPECIAL_NAMES:
-        queues.setdefault(name, _queue(name, shared))
+        queues.setdefault(name, _queue(name, shared, known))
+    for section in sections.values():
+        _refuse_ring(section, shared | section.entries, queues)
     return queues
 
 
@@ -142,7 +154,7 @@ def _checked_name(section: Section) -> str:
         raise section.error("not a queue name", QUEUE_RULE) from error
 
 
-def _queue(name: str, entries: dict[str, Entry]) -> QueueConf:
+def _queue(name: str, entries: dict[str, Entry], known: frozenset[str]) -> QueueConf:
     default = QueueConf(name)
     return QueueConf(
         name=name,
@@ -157,6 +169,13 @@ def _queue(name: str, entries: dict[str, Entry]) -> QueueConf:
         ),
         death_delay_s=_integer(entries, "death_delay_s", default.death_delay_s, 0, DELAY_S_MAX),
         lease_s=_integer(entries, "lease_s", default.lease_s, 0, DELAY_S_MAX),
+        expiry_max_s=_integer(entries, "expiry_max_s", 0, 0, EXPIRY_S_MAX),
+        expired_to=_other_queue(name, entries, "expired_to", known),
+        retry_delay_ms=_integer(entries, "retry_delay_ms", -1, 0, DELAY_S_MAX * 1000),
+        retry_backoff=_choice(entries, "retry_backoff", BACKOFFS),
+        retry_max_s=_integer(entries, "retry_max_s", default.retry_max_s, 1, DELAY_S_MAX),
+        retry_jitter=_integer(entries, "retry_jitter", 0, 0, 100),
+        dead_letter=_other_queue(name, entries, "dead_letter", known),
         description=_text(entries, "description", ""),
     )
 
@@ -216,6 +235,27 @@ def _service_queue(section: Section, kind: ServiceKind) -> str:
         return check_queue_name(entry.value)
     except BadName as error:
         raise entry.error("not a queue name", QUEUE_RULE) from error
+
+
+def _other_queue(name: str, entries: dict[str, Entry], key: str, known: frozenset[str]) -> str:
+    """Where messages go that leave a queue; the one that is meant itself has no such queue."""
+    other = entries[key].value if key in entries else ""
+    if other and (other not in known or other in SPECIAL_NAMES):
+        raise entries[key].error("not a queue of this file", "the name of a section, or nothing")
+    return "" if other == name or name in SPECIAL_NAMES else other
+
+
+def _refuse_ring(section: Section, entries: dict[str, Entry], queues: dict[str, QueueConf]
+                 ) -> None:
+    """What fails everywhere ends on POISON, not in a ring of queues."""
+    name = section.name
+    for _ in queues:
+        name = queues[name].dead_letter
+        if not name:
+            return
+    raise entries["dead_letter"].error(
+        "a ring: a message that fails everywhere would go round for ever",
+        "one queue of a ring without dead_letter")
 
 
 def _integer(entries: dict[str, Entry], key: str, default: int, low: int, high: int) -> int:

@@ -62,6 +62,13 @@ class BadArgument(BadRequest):
     exit_code = Exit.USAGE
 
 
+class BadSelector(BadRequest):
+    """selector {selector!r}, character {position}: {reason}"""
+
+    status = 201
+    exit_code = Exit.USAGE
+
+
 class NotRegistered(OmqError):
     """the queue manager does not know this client (wrong token or an old epoch); connect again"""
 
@@ -564,6 +571,55 @@ class ReaderClosed(OmqError):
 
     status = 178
     exit_code = Exit.USAGE
+
+
+class UnitTooLarge(OmqError):
+    """a unit of work has at most {limit} {what}: commit it in parts, or raise {key} in omq.conf"""
+
+    status = 190
+    exit_code = Exit.DATA
+
+
+class UnitEnded(OmqError):
+    """the unit of work was {how}: begin another, connection.unit()"""
+
+    status = 191
+    exit_code = Exit.USAGE
+
+
+class MessageInUnit(OmqError):
+    """message {qpool_id} is part of a unit of work: it ends with the unit's commit or backout"""
+
+    status = 192
+    exit_code = Exit.USAGE
+
+
+class UnitOpen(OmqError):
+    """the connection has {what} open: end it first, or use another connection for {wanted}"""
+
+    status = 193
+    exit_code = Exit.USAGE
+
+
+class UnitBackedOut(OmqError):
+    """the unit of work was backed out, for the queue manager ended before the commit: do it again"""
+
+    status = 194
+    exit_code = Exit.TEMPORARY
+
+
+class UnitsFull(OmqError):
+    """the queue manager keeps {bytes} bytes of open units of work already: try again later"""
+
+    status = 195
+    exit_code = Exit.TEMPORARY
+
+
+class NoReply(OmqError):
+    """no reply to request {request} on queue {queue} within {seconds} s (expected on {reply_to})"""
+
+    status = 200
+    exit_code = Exit.UNAVAILABLE
 
 
 class ExtraMissing(OmqError):

@@ -85,6 +85,7 @@ DOOR_SCARCE = _event(1255, "No connection can be taken: descriptors or memory ar
 CLIENTS_LOWERED = _event(1256, "Fewer clients than configured: the limit of open files is too low")
 GARBAGE_TAKEN = _event(1257, "Garbage was taken off the request queue")
 THREAD_FAILED = _event(1258, "A thread ended by an unexpected error")
+MESSAGES_EXPIRED = _event(1260, "Messages have left a queue because their time was over")
 
 ACCESS_RESTRICTED = _event(1265, "Files that others could open are restricted to their owner")
 FOREIGN_FILES = _event(1266, "Files in the spool belong to another user: daemons cannot use them")

@@ -128,6 +128,14 @@ class Settings(MailSettings):
         "how long a client tries to reach a restarted manager; recovery usually takes less")
     dedupe_clients_max: int = _number("ipc", 4096, 16, DEDUPE_CLIENTS_MAX,
         "clients whose last request is remembered, so that a retry is not carried out twice")
+    unit_messages_max: int = _number("ipc", 10_000, 1, 65535,
+        "most messages that a unit of work takes and puts; block_frames_max limits it too, for it "
+        "is committed in one block")
+    unit_bytes_max: int = _number("ipc", 32 * MIB, 64 * KIB, 1 * GIB,
+        "most bytes of its frames and bodies in the journal, half of journal_file_bytes at most; "
+        "large bodies do not count, they have files of their own")
+    units_bytes_max: int = _number("ipc", 256 * MIB, 64 * KIB, 16 * GIB,
+        "memory of the manager for what all clients have staged of units that are not committed")
     reader_wait_s: int = _number("ipc", 30, 1, 3600,
         "how long a reader without messages waits before it asks again (its idle work runs then)")
 

@@ -67,8 +67,11 @@ class Gives:
     def dispatch(self, given: list[Any]) -> None:
         """All hand-outs of a group: (waiter, entries) each."""
         engine, core, c = self._engine, self._core, self._c
-        runnable, core.runnable = core.runnable, set()
         again: set[int] = set()
+        if core.watched:
+            given += engine.wanted.serve()
+            again |= engine.wanted.again
+        runnable, core.runnable = core.runnable, set()
         queue: cython.Py_ssize_t
         for queue in sorted(runnable) if len(runnable) > 1 else runnable:
             line = engine.waiters.get(queue)
@@ -83,7 +86,8 @@ class Gives:
     def _chains_only(self, queue: cython.Py_ssize_t) -> cython.bint:
         core = self._core
         return bool(queue >= _FIRST and not core.suspects and not core.suspect_given
-                    and not core.lanes.get(queue) and not core.rules[queue].lease_ns)
+                    and not core.lanes.get(queue) and not core.rules[queue].lease_ns
+                    and not core.times.behind)
 
     def _hand_out(self, queue: cython.Py_ssize_t, line: Waiters, given: list[Any]) -> cython.bint:
         """Its messages to its readers, to each its share; False: the engine must go on."""

@@ -24,7 +24,8 @@ from omq.format.pool import NO_RECORD
 
 _PUT, _READY, _FIRST, _PRIORITIES = (
     int(FrameType.PUT), int(EntryState.READY), FIRST_QUEUE, limits.PRIORITIES)
-_IN_USE, _INHIBITED = int(QueueFlag.IN_USE), int(QueueFlag.PUT_INHIBITED)
+_IN_USE, _LOOK_AT = int(QueueFlag.IN_USE), int(
+    QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME)
 _RESULT, _END = int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
 _PUTS, _MANY, _BATCH_MAX, _NO_RECORD = int(Counter.PUTS), BULK, 1024, NO_RECORD
 assert PERSISTENT == 1
@@ -108,10 +109,10 @@ class Puts:
         """May this client put `count` messages of up to `size` bytes there, and is there room?"""
         core, c, messages, entries = self._core, self._c, self._messages, self._entries
         if (queue < _FIRST or queue >= c.queues
-                or (c.q_flags[queue] & (_IN_USE | _INHIBITED)) != _IN_USE
+                or c.q_flags[queue] & _LOOK_AT != _IN_USE
                 or size > c.q_max_length[queue] or not core.space_left
                 or c.q_depth[queue] + count > c.q_max_depth[queue]
-                or session.rights.get(("put", queue)) is not True):
+                or session.rights.get(("put", queue)) is not True or queue in core.watched):
             return False
         used: cython.Py_ssize_t = messages.high
         used -= messages.top
@@ -258,3 +259,5 @@ class Puts:
         else:
             c.q_head[chain] = entry + 1
         c.q_tail[chain] = entry + 1
+        if expiry:
+            self._core.times.begin(slot, self._now, self._core.mono_ns)

@@ -60,7 +60,7 @@ class Comes(Enum):
 
     NOWHERE = "-"
     NAMED = "named queues"  # in the payload; a birth without any: `queue`
-    TARGET = "`target`"  # with its attempts; its origin is `queue`
+    TARGET = "`target`"  # if it is not 0, with `attempt`; its origin is `queue`
     IDEL = "IDEL if TO_IDEL"  # off its last queue; with `argument` it can come back until then
 
 
@@ -113,13 +113,15 @@ class Reason(IntEnum):
     RETURNED = 5
     OPERATOR = 6
     UNSEEN = 7  # the manager died handing it out: the attempt counts
+    BACKED_OUT = 12  # its unit of work was: the attempt counts
 
 
 WORDS: Final[Mapping[int, str]] = {
     Reason.NONE: "", Reason.DIED: "reader died", Reason.FAILED: "reader reported failure",
     Reason.LEASE: "lease expired", Reason.DEFERRED: "deferred by reader",
     Reason.RETURNED: "returned by reader", Reason.OPERATOR: "ordered by an operator",
-    Reason.UNSEEN: "manager died handing it out"}  # fmt: skip
+    Reason.UNSEEN: "manager died handing it out",
+    Reason.BACKED_OUT: "unit of work backed out"}  # fmt: skip
 """Reasons for people."""
 
 
@@ -196,7 +198,7 @@ RULES: Final[dict[FrameType, Rule]] = {
         entry=Entry(PartState.DEFERRED, Until.ARGUMENT, defers=True), hand=Hand.FINISHED,
         payload=Payload.TEXT, argument=Argument.UNTIL, reasoned=True),
     FrameType.POISON: Rule(
-        About.MESSAGE, "put on POISON{it.on}", _READER | _MANAGER, leaves=True,
+        About.MESSAGE, "put on {it.targets}{it.on}", _READER | _MANAGER, leaves=True,
         comes=Comes.TARGET, hand=Hand.FINISHED, payload=Payload.TEXT, reasoned=True),
     FrameType.DELETE: Rule(
         About.MESSAGE, "deleted{it.on}{it.end}", _READER | _OPERATOR, leaves=True,
@@ -220,10 +222,15 @@ RULES: Final[dict[FrameType, Rule]] = {
         payload=Payload.ORDER, argument=Argument.COUNT, reasoned=True),
     FrameType.RELOCATE: Rule(
         About.BODIES, "bodies moved", _MANAGER, payload=Payload.RELOCATIONS),
-    FrameType.EXPIRE: Rule(About.RESERVED, "expire"),
+    FrameType.EXPIRE: Rule(
+        About.MESSAGE, "expired{it.on}{it.to}{it.end}", _MANAGER, leaves=True, comes=Comes.TARGET,
+        ends=True),
     FrameType.STOP: Rule(About.INSTANCE, "clean end", _MANAGER, stops=True),
     FrameType.RELEASE_GIVEN: Rule(
         About.MESSAGE, "given back untouched{it.on}{it.why}", _READER | _MANAGER,
+        entry=Entry(PartState.READY), hand=Hand.FINISHED, reasoned=True),
+    FrameType.BACKOUT: Rule(
+        About.MESSAGE, "backed out{it.on}{it.why}", _READER | _MANAGER,
         entry=Entry(PartState.READY), hand=Hand.FINISHED, reasoned=True),
 }
 

@@ -90,6 +90,9 @@ class Counter(IntEnum):
     DEATHS = 27  # readers that died with a message
     PAUSED_MS = 28  # that the manager waited for pool.writer to catch up
     RETURNED = 29  # items in return lanes, stale ones too; 0: every READY message is in a chain
+    EXPIRED = 30  # entries that left a queue because their time was over
+    UNITS_COMMITTED = 34  # units of work
+    UNITS_BACKED_OUT = 35
     SPACE_LOW = 40  # 1: less disk space is free than the reserve, new messages are refused
 
 
@@ -114,6 +117,7 @@ class QueueFlag(IntFlag):
     PUT_INHIBITED = 16
     PSEUDO = 32  # IDEL
     SPECIAL = 64  # IDEL, POISON
+    LIMITS_TIME = 128  # what is put there has a time
 
 
 class ReaderFlag(IntFlag):

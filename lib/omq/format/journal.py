@@ -28,7 +28,7 @@ Frame header fields:
 n is slot n % 2. It is written when the file has its name and header, before any block of it.
 
 In the middle of a crash: a block is accepted whole (its CRC right) or not at all, so the frames of
-one block are atomic together; a unit of work never spans blocks.
+one block are atomic together; a unit of work never spans blocks, however large it is (ADR 0034).
 """
 
 from __future__ import annotations
@@ -101,9 +101,10 @@ class FrameType(IntEnum):
     QUEUE = 15  # queue defined or changed; payload = name
     OPERATOR = 16  # who did what; payload = text
     RELOCATE = 17  # bodies moved; payload = relocations
-    EXPIRE = 18  # reserved
+    EXPIRE = 18  # off `queue`: its time is over; on `target`, if there is one
     STOP = 19  # clean end of an epoch
     RELEASE_GIVEN = 20  # given back; `attempt` says what still counts
+    BACKOUT = 21  # back at its old place, its unit of work was backed out; the attempt counts
 
 
 class FrameFlag(IntFlag):
@@ -120,6 +121,7 @@ class FrameFlag(IntFlag):
     HELD = 256
     REPLAY = 512  # with MOVE: an operator sent it back from POISON
     QUEUES = 1024  # with PUT: the payload is its queue parts alone, the body is elsewhere
+    TIMELESS = 4096  # with EXPIRE: the message has no time from now on
 
 
 class BlockFlag(IntFlag):

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from omq.base import limits
+from omq.base.clock import NS_PER_S
 from omq.base.errors import BadProperty
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
@@ -42,6 +43,7 @@ DESCRIPTOR = Layout(
 )
 _BOUNDS = Layout("magic:2s version:B item_type:B parts:H flags:H properties:I", 12)  # its start
 PART = Layout("queue:H priority:B flags:B until:I", 8)
+HUNDREDTH_NS = 10_000_000
 _COUNT = Layout("count:H", 2)
 _PROPERTY = Layout("key:H value:I", 6)
 NO_ID = bytes(24)
@@ -50,12 +52,26 @@ ID_PREFIX = b"OMQ1"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One queue that a new message goes on; `until` defers it (unix seconds, 0 = not)."""
+    """One queue that a new message goes on; `until` defers it (unix seconds, rounded up; 0 = not),
+    and is what a restart knows."""
 
     queue: int
     priority: int
-    flags: int = 0
+    flags: int = 0  # hundredths of a second that `until` is too late
     until: int = 0
+
+    @property
+    def until_ns(self) -> int:
+        """Exactly, to 10 ms."""
+        return self.until * NS_PER_S - min(self.flags, 99) * HUNDREDTH_NS if self.until else 0
+
+    @staticmethod
+    def later(queue: int, priority: int, until_ns: int) -> Part:
+        """Not before then (wall clock, 0 = at once), rounded up to 10 ms."""
+        if until_ns <= 0:
+            return Part(queue, priority)
+        until = -(-until_ns // NS_PER_S)
+        return Part(queue, priority, (until * NS_PER_S - until_ns) // HUNDREDTH_NS, until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ Channel segment: [ reply half | request half | note ], the halves of the same si
 request under way. Request half by operation:
     PUT        payload                       PUT_MANY  FRAME * count, then payloads
     SETTLE     SETTLE * count, then reasons  MOVE      SETTLE, part * parts, FRAME * new, payloads
-    NEXT       as SETTLE (count may be 0); `lease` = how many messages are wanted
+    NEXT, GET  as SETTLE (count may be 0); `want` = how many messages are wanted
+    STAGE, COMMIT  SETTLE * parts, FRAME * count, payloads      BACKOUT   SETTLE * parts
 Reply half behind REPLY: GIVEN * count (then bodies for readers that may not read the spool), or the
 JSON fields of an error.
 
@@ -29,7 +30,9 @@ from enum import IntEnum, IntFlag
 
 from omq.format.layout import Layout
 
-VERSION = 3  # 2: requests and bodies of other users over qmgr.sock (ADR 0020, 0021); 3: notes
+VERSION = 4
+"""2: requests and bodies of other users over qmgr.sock (ADR 0020, 0021); 3: notes; 4: units of
+work, TOUCH, the delay of a FAIL, messages by their ids."""
 REQUEST_MAGIC = 0x4F51
 REQUEST = Layout(
     "operation:B priority:B flags:H queue:H count:H client:I length:I token:16s sequence:Q size:Q "
@@ -70,15 +73,28 @@ class Operation(IntEnum):
     MOVE = 5
     PING = 6
     RELOCATE = 7  # pool.writer moved bodies: rows of MOVED
+    TOUCH = 8  # as SETTLE: the reader still works on these, their lease begins anew
+    STAGE = 10  # part of a unit of work: kept until it is committed
+    COMMIT = 11  # the rest of it, and all of it is carried out
+    BACKOUT = 12  # give back these messages, the attempt counted; forget what was staged
+    TAKE = 13  # up to `want` messages of `queue` for a unit of work; argument as NEXT
+    GET = 15  # as NEXT, only messages with a key: `correlation` = the key, `flags` = whose (Key)
 
 
 class Settlement(IntEnum):
     """How a reader ends its work on a message."""
 
     DONE = 1
-    DEFER = 2  # argument = seconds (as ns)
-    FAIL = 3  # counts as a failed attempt
+    DEFER = 2  # argument = delay in ns
+    FAIL = 3  # a failed attempt; argument = delay in ns + 1, 0 = as its queue has it
     RELEASE = 4  # untouched: back where it was, attempt not counted
+
+
+class Key(IntEnum):
+    """Which id of a message the key of a GET belongs to."""
+
+    CORRELATION = 1
+    MESSAGE_ID = 2  # the QPoolId when the id is the manager's, else the hash as for correlation
 
 
 class PutFlag(IntFlag):

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from omq.base import limits, names
+from omq.base.clock import NS_PER_S
 from omq.base.errors import BadArgument, BadProperty
 
 SECONDS_MAX: Final = float(0xFFFFFFFF)
@@ -70,6 +72,19 @@ def seconds(value: Any, argument: str, most: float = SECONDS_MAX) -> float:
             or not 0 <= value <= most):
         raise wrong(argument, value, f"it is a number of seconds, 0 to {most:g}")
     return float(value)
+
+
+def moment(value: Any, argument: str) -> int:
+    """A date and time as wall clock ns; without a time zone it is local time."""
+    if not isinstance(value, datetime):
+        raise wrong(argument, value, "it is a datetime.datetime")
+    try:
+        ns = int(value.timestamp() * 1000) * 1_000_000
+    except (OverflowError, OSError, ValueError) as error:
+        raise wrong(argument, value, "this system has no such time") from error
+    if ns > SECONDS_MAX * NS_PER_S:
+        raise wrong(argument, value, "it is before the year 2106")
+    return ns
 
 
 def flag(value: Any, argument: str) -> bool:

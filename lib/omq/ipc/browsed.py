@@ -10,14 +10,17 @@ was finished meanwhile may have no payload any more.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from omq.base import limits
 from omq.base.errors import BodyUnavailable
 from omq.core.index.rows import EntryRow, MessageRow
 from omq.core.index.view import ENTRY_COLUMNS, MESSAGE_COLUMNS, IndexView, RawEntry
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 from omq.ipc.payload_facts import PayloadFacts
+from omq.ipc.selecting import chooser
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
@@ -130,16 +133,19 @@ class Browsed(PayloadFacts):
         return self._view.item_ref(*self._place(), 0)
 
 
-def browse(wire: Wire, queue: str, limit: int) -> Iterator[Browsed]:
-    """See Connection.browse. NotOperator and UnknownQueue at once, not at the first row."""
+def browse(wire: Wire, queue: str, limit: int, where: str) -> Iterator[Browsed]:
+    """See Connection.browse. NotOperator, UnknownQueue and BadSelector at once, not at the first
+    row."""
+    chosen = chooser(where) if where else None
     view = IndexView.attach(wire.paths)
     try:
         names = view.queue_names()
-        rows = view.raw_entries(queue, limit)
+        rows = view.raw_entries(queue, limits.BROWSE_MAX if chosen is not None else limit)
     except BaseException:
         view.close()
         raise
-    return _rows(wire, view, names, rows)
+    found = _rows(wire, view, names, rows)
+    return found if chosen is None else islice(filter(chosen, found), limit)
 
 
 def _rows(wire: Wire, view: IndexView, names: list[str], rows: Iterator[RawEntry]

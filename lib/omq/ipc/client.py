@@ -15,27 +15,38 @@ NoAuthority, and BadArgument for what can be no argument at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from omq.base import limits, names
-from omq.base.errors import BadRequest, ManagerUnavailable, MessageTooLong, OmqError, TimedOut
+from omq.base.errors import (
+    BadRequest,
+    ManagerUnavailable,
+    MessageTooLong,
+    OmqError,
+    TimedOut,
+    UnitOpen,
+)
 from omq.base.paths import SpoolPaths, chosen_spool, existing_spool
 from omq.format.journal import FRAME
 from omq.format.wire import Operation
 from omq.ipc import arguments
 from omq.ipc.absence import Waiting
+from omq.ipc.asking import REPLIES, Reply, await_reply
 from omq.ipc.bodies import Bodies
 from omq.ipc.client_wire import Wire
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing, encode_plain
 from omq.ipc.reader import PROMPT, Reader
+from omq.ipc.saying import outgoing_of
+from omq.ipc.unit import Unit
 
 if TYPE_CHECKING:
     from omq.ipc.browsed import Browsed
 
-__all__ = ["Client", "Connection", "Message", "Outgoing", "Reader", "connect"]
+__all__ = ["Client", "Connection", "Message", "Outgoing", "Reader", "Unit", "connect"]
 
 TIMEOUT_S = 60.0
 
@@ -75,6 +86,8 @@ class Connection:
         self._wire = Wire(paths, name, timeout_s, waiting)
         self._link = self._wire.link
         self._reader: Reader | None = None
+        self._unit: Unit | None = None
+        self._replies: Reader | None = None  # the same, when it reads replies
 
     # putting
 
@@ -82,40 +95,28 @@ class Connection:
             priority: int | str | None = None, properties: Mapping[str, str] | None = None,
             persistent: bool | None = None, correlation_id: bytes | str = b"",
             message_id: bytes | str = b"", expiry_s: float | None = None,
-            reply_to: str = "", delay_s: float = 0.0, outgoing: Outgoing | None = None) -> str:
+            reply_to: str = "", delay_s: float = 0.0, at: datetime | None = None,
+            outgoing: Outgoing | None = None) -> str:
         """Put one message on one queue, or on several at once; its id, which is text.
 
         Priority (0 to 9, or urgent, normal, low) and persistence are those of queues.conf for the
-        (first) queue unless said. `expiry_s` is kept with the message and not acted on yet. Ids are
-        up to 24 bytes, or a text, or what `put` returned. `delay_s`: seconds before which it is not
-        handed out. `outgoing`: all of it in one; then nothing else is said but the queues. It
-        returns when the message is on the disk (not for persistent=False). BadArgument,
-        UnknownQueue, QueueFull, MessageTooLong, PutInhibited, NoAuthority, SpoolFull."""
+        (first) queue unless said. Behind `expiry_s` seconds nobody gets it, and it leaves its
+        queues. Ids are up to 24 bytes, or a text, or what `put` returned. It is not handed out
+        before `delay_s` seconds have passed, or before `at` (without a time zone: local time).
+        `outgoing`: all of it in one; then nothing else is said but the queues. It returns when the
+        message is on the disk (not for persistent=False). BadArgument, UnknownQueue, QueueFull,
+        MessageTooLong, PutInhibited, NoAuthority, SpoolFull."""
         if (type(queues) is str and type(body) is bytes and outgoing is None and not properties
                 and expiry_s is None and (priority is None or type(priority) is int)
                 and (persistent is None or type(persistent) is bool)
-                and not (correlation_id or message_id or reply_to or delay_s)
+                and not (correlation_id or message_id or reply_to or delay_s or at)
                 and len(body) <= self._link.threshold):
             return self._wire.put_plain(queues, body, priority, persistent=persistent)
-        listed = (arguments.queue(queues),) if isinstance(queues, str) else arguments.queues(queues)
-        if outgoing is not None:
-            if not isinstance(outgoing, Outgoing):
-                raise arguments.wrong("outgoing", outgoing, "it is an omq.Outgoing")
-            if body or priority is not None or properties or persistent is not None:
-                raise BadRequest(reason="what an Outgoing says is not said beside it")
-            if not listed and not outgoing.queues:
-                raise BadRequest(reason="a message needs a queue")
-            return self._put(outgoing, listed)
-        if not listed:
-            raise BadRequest(reason="a message needs a queue")
-        facts = self._wire.facts(listed[0])
-        return self._put(Outgoing(
-            body=body, queues=listed, properties={} if properties is None else properties,
-            reply_to=reply_to,
-            priority=facts.priority if priority is None else arguments.priority(priority),
-            persistent=facts.persistent if persistent is None else persistent,
-            correlation_id=correlation_id, message_id=message_id, expiry_s=expiry_s,
-            delay_s=delay_s), listed)
+        message, listed = outgoing_of(
+            self._wire, queues, body, priority=priority, properties=properties,
+            persistent=persistent, correlation_id=correlation_id, message_id=message_id,
+            expiry_s=expiry_s, reply_to=reply_to, delay_s=delay_s, at=at, outgoing=outgoing)
+        return self._put(message, listed)
 
     def _put(self, message: Outgoing, queues: tuple[str, ...]) -> str:
         first = (message.queues or queues)[0]
@@ -124,42 +125,65 @@ class Connection:
         return self._wire.id_text(answer.qpool, message)
 
     def put_many(self, queue: str, messages: Iterable[Outgoing | bytes]) -> list[str]:
-        """Put many messages on one queue; their ids, in the order of `messages` (a sequence or
-        anything that can be iterated over). Each request of a batch is all or nothing; more than
-        fit into one request go in several. The errors of `put`."""
+        """Put many messages on a queue; their ids, in the order of `messages` (anything that can be
+        iterated over; of a generator no more is taken than a request holds). Each request of a
+        batch is all or nothing; more than fit into one request go in several, and a message with a
+        delay, or that names queues of its own, goes by itself. The errors of `put`."""
         arguments.queue(queue)
         if isinstance(messages, str | bytes | Outgoing) or not isinstance(messages, Iterable):
             raise arguments.wrong("messages", messages, "it is a list of bytes or omq.Outgoing")
         wire = self._wire
-        messages = messages if isinstance(messages, list | tuple) else list(messages)
         number = wire.queue_number(queue)
         plain = wire.queues[queue].plain
         ids: list[str] = []
+        batch: list[Outgoing | bytes] = []
         rows: list[Encoded] = []
-        start, room, size, threshold = 0, self._link.room, 0, self._link.threshold
+        room, size, threshold = self._link.room, 0, self._link.threshold
         owns = self._link.owns
         for i, message in enumerate(messages):
             if type(message) is not bytes and not isinstance(message, Outgoing):
                 message = arguments.body(message, f"messages[{i}]")
-            if not owns and _body_bytes(message) > threshold:  # its body goes by itself
-                ids += wire.put_batch(number, rows, messages[start:i])
-                rows, start, size = [], i + 1, 0
-                ids.append(self.put(queue, outgoing=_one_queue(queue, message)))
+            if (not owns and _body_bytes(message) > threshold) or _by_itself(queue, message):
+                ids += wire.put_batch(number, rows, batch)
+                rows, batch, size = [], [], 0
+                ids.append(self.put(() if _names_queues(message) else queue,
+                                    outgoing=_outgoing(message)))
                 continue
             if plain and isinstance(message, bytes) and len(message) <= threshold:
                 encoded = encode_plain(number, message)
             else:
-                encoded = wire.encode(_one_queue(queue, message), (queue,))
+                encoded = wire.encode(_outgoing(message), (queue,))
             need = FRAME.size + len(encoded.payload)
             if need > room:
                 raise MessageTooLong(size=len(encoded.payload), queue=queue, limit=room)
             if rows and (size + need > room or len(rows) >= limits.BATCH_MAX):
-                ids += wire.put_batch(number, rows, messages[start:i])
-                rows, start, size = [], i, 0
+                ids += wire.put_batch(number, rows, batch)
+                rows, batch, size = [], [], 0
             rows.append(encoded)
+            batch.append(message)
             size += need
-        ids += wire.put_batch(number, rows, messages[start:])
+        ids += wire.put_batch(number, rows, batch)
         return ids
+
+    # requests
+
+    def request(self, queue: str, body: bytes = b"", timeout_s: float = TIMEOUT_S, *,
+                reply_to: str = REPLIES, properties: Mapping[str, str] | None = None,
+                priority: int | str | None = None, persistent: bool | None = None) -> Reply:
+        """Put a message that wants an answer (`Message.reply`) and wait for it: a Reply, finished.
+
+        `reply_to`: a queue where replies wait, which many requesters may share; each takes its own
+        alone. After `timeout_s` NoReply; the request is not served after that time, and its reply
+        does not stay. The connection has no reader meanwhile (BadRequest). The errors of `put`."""
+        arguments.queue(queue)
+        timeout_s = arguments.seconds(timeout_s, "timeout_s")
+        replies = self._replies
+        if replies is None or replies.closed or replies.queue != reply_to:
+            self._replies = self.reader(arguments.queue(reply_to, "reply_to"))
+            replies = self._replies
+        asked = self.put(queue, body, reply_to=reply_to, properties=properties, priority=priority,
+                         persistent=persistent, expiry_s=timeout_s)
+        return await_reply(replies, asked, queue, timeout_s)
 
     # reading
 
@@ -171,20 +195,35 @@ class Connection:
         connection. UnknownQueue, NoAuthority, BadArgument."""
         arguments.queue(queue)
         arguments.flag(auxiliary, "auxiliary")
+        if self._reader is not None and self._reader is self._replies:
+            self._reader.close()  # it holds nothing between two requests
         if self._reader is not None and not self._reader.closed:
             raise BadRequest(reason="a connection has one reader, close the first one: "
                              f"it reads {self._reader.queue}")
+        if self._unit is not None and self._unit.open:
+            raise UnitOpen(what="a unit of work", wanted="the reader")
         self._reader = Reader(self._wire, queue, batch=batch, auxiliary=auxiliary, ack=ack)
         return self._reader
 
-    def browse(self, queue: str, limit: int = 0) -> Iterator[Browsed]:
+    def unit(self) -> Unit:
+        """A unit of work: it takes from several queues and puts on several, all or nothing. One at
+        a time, and none while the connection has a reader: UnitOpen."""
+        if self._reader is not None and not self._reader.closed:
+            raise UnitOpen(what="a reader", wanted="the unit of work")
+        if self._unit is not None and self._unit.open:
+            raise UnitOpen(what="a unit of work", wanted="another")
+        self._unit = Unit(self._wire)
+        return self._unit
+
+    def browse(self, queue: str, limit: int = 0, where: str = "") -> Iterator[Browsed]:
         """The messages of a queue in the order in which they would be handed out, without touching
-        them; at most `limit` (0: all). For operators: NotOperator. UnknownQueue."""
+        them; at most `limit` (0: all). `where`: a selector of JMS, which those hold. For operators:
+        NotOperator. UnknownQueue, BadSelector."""
         arguments.queue(queue)
         arguments.whole(limit, "limit", 0, limits.BROWSE_MAX)
         from omq.ipc.browsed import browse  # who never browses needs no numpy
 
-        return browse(self._wire, queue, limit or limits.BROWSE_MAX)
+        return browse(self._wire, queue, limit or limits.BROWSE_MAX, arguments.text(where, "where"))
 
     def body(self, message: int | str) -> bytes:
         """The body of a message that this client holds, or that lies on a queue where it has the
@@ -204,11 +243,14 @@ class Connection:
     # the end
 
     def close(self) -> None:
-        """Send what the reader has settled, give back what it holds, say good-bye. A second time
-        does nothing. The errors of a settlement that could not be sent."""
+        """Send what the reader has settled, give back what it holds, back out the unit of work that
+        is open, say good-bye. A second time does nothing. The errors of a settlement that could not
+        be sent."""
         try:
             if self._reader is not None and not self._reader.closed and self._link.mine:
                 self._reader.close()
+            if self._unit is not None and self._unit.open and self._link.mine:
+                self._unit.backout()
         finally:
             self._wire.close()
 
@@ -265,9 +307,15 @@ def _body_bytes(message: Outgoing | bytes) -> int:
     return len(message if isinstance(message, bytes) else message.body)
 
 
-def _one_queue(queue: str, message: Outgoing | bytes) -> Outgoing:
-    if isinstance(message, bytes):
-        return Outgoing(body=message)
-    if message.delay_s or message.queues not in ((), (queue,)):
-        raise BadRequest(reason="put_many takes messages for one queue, without a delay")
-    return message
+def _outgoing(message: Outgoing | bytes) -> Outgoing:
+    return Outgoing(body=message) if isinstance(message, bytes) else message
+
+
+def _names_queues(message: Outgoing | bytes) -> bool:
+    return isinstance(message, Outgoing) and message.queues != ()
+
+
+def _by_itself(queue: str, message: Outgoing | bytes) -> bool:
+    """It is not only for this queue and at once: no batch has it."""
+    return isinstance(message, Outgoing) and bool(
+        message.delay_s or message.at is not None or message.queues not in ((), (queue,)))

@@ -28,6 +28,7 @@ from omq.base.errors import (
     OmqError,
     ShuttingDown,
     TimedOut,
+    UnitBackedOut,
     from_status,
 )
 from omq.base.fault import point
@@ -86,10 +87,12 @@ class Link(Registered):
     def request(self, operation: int, data: bytes, priority: int = 0, flags: int = 0,
                 queue: int = 0, count: int = 0, length: int = 0, size: int = 0, crc: int = 0,
                 correlation: int = 0, want: int = 0, argument: int = 0, parts: int = 0,
-                expiry: int = 0, wait_s: float | None = None) -> Answer:
+                expiry: int = 0, wait_s: float | None = None, *,
+                once: bool = False) -> Answer:
         """Send one request and wait for its reply; `wait_s`: how long the manager itself may wait
-        (negative: for ever), which `interrupt` ends. The error of a refusal; TimedOut;
-        ManagerUnavailable.
+        (negative: for ever), which `interrupt` ends. `once`: a manager that comes
+        back and has not carried it out is not asked again (UnitBackedOut). The error of a refusal;
+        TimedOut; ManagerUnavailable.
 
         One function down to the two system calls: clients that take turns on a processor run this
         with cold caches, where what a function touches costs ten times its instructions."""
@@ -141,6 +144,8 @@ class Link(Registered):
                     answer = self._resume(sequence, back_by, lost_it)
                     if answer is not None:
                         return answer
+                    if once:
+                        raise UnitBackedOut from None
         finally:
             self._busy.release()
 

@@ -6,13 +6,14 @@ read, or BodyDamaged says where. A large body lies in a container file with a CR
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from omq.base.clock import NS_PER_S as NS
-from omq.base.errors import BodyUnavailable
+from omq.base.errors import BadRequest, BodyUnavailable
 from omq.format.location import number_of
 from omq.format.wire import GivenFlag, Settlement
 from omq.ipc import arguments
@@ -23,8 +24,18 @@ from omq.storage import containers
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
-    from omq.ipc.reader import Reader
 
+
+class Holder(Protocol):
+    """Who has a message in hand: a reader, or a unit of work."""
+
+    @property
+    def queue(self) -> str: ...
+    def _looked_into(self, message: Message) -> None: ...
+    def _record(self, kind: Settlement, message: Message, argument: int = 0, reason: str = "",
+                *, later: bool = False) -> None: ...
+    def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]
+              ) -> None: ...
 
 
 class Extent:
@@ -71,13 +82,14 @@ class Message(PayloadFacts):
     `attempts`: hand-outs before this one that failed. `defers`: how often it was deferred.
     `put_time_ns`: when it came on this queue, wall clock.
 
-    `done`, `defer`, `fail`, `release` and `move` end the work on it, once: LeaseLost after that,
-    and when the manager has taken it back. They must be called by the process that has it."""
+    `done`, `defer`, `fail`, `release`, `move` and `reply` end the work on it, once: LeaseLost after
+    that, and when the manager has taken it back. They must be called by the process that has
+    it."""
 
     __slots__ = ("_extent", "_length", "_offset", "_reader", "_word", "attempts", "defers",
                  "entry", "lease", "priority", "put_time_ns")
 
-    def __init__(self, reader: Reader, wire: Wire, row: tuple[int, ...],
+    def __init__(self, reader: Holder, wire: Wire, row: tuple[int, ...],
                  extent: Extent | Copied | None) -> None:
         (self.entry, _, self.priority, self._flags, self.qpool_id, self.lease, self._word,
          self._offset, self._length, self._crc, self.size, self.put_time_ns, self.attempts,
@@ -136,10 +148,19 @@ class Message(PayloadFacts):
         arguments.text(reason, "reason")
         self._reader._record(Settlement.DEFER, self, int(delay * NS), reason)
 
-    def fail(self, reason: str = "") -> None:
-        """A failed attempt: deferred for the queue's death_delay_s, POISON at its limit. From then
-        on it is handed out alone."""
-        self._reader._record(Settlement.FAIL, self, 0, arguments.text(reason, "reason"))
+    def fail(self, reason: str = "", delay_s: float | None = None) -> None:
+        """A failed attempt: handed out again after `delay_s` (else as queues.conf has it for the
+        queue: retry_delay_ms and its back-off); at attempts_max POISON, or the queue's dead_letter.
+        From then on it is handed out alone."""
+        argument = 0
+        if delay_s is not None:
+            argument = 1 + int(arguments.seconds(delay_s, "delay_s") * NS)
+        self._reader._record(Settlement.FAIL, self, argument, arguments.text(reason, "reason"))
+
+    def touch(self) -> None:
+        """The work goes on: the lease (lease_s of the queue) begins anew, now. LeaseLost when the
+        message is not this reader's any more."""
+        self._reader._touch(self)
 
     def release(self) -> None:
         """Give it back untouched, to its old place; no attempt is counted."""
@@ -158,3 +179,25 @@ class Message(PayloadFacts):
             if not isinstance(each, Outgoing):
                 raise arguments.wrong("new", each, "it is a list of omq.Outgoing")
         self._reader._move(self, listed, messages)
+
+    def reply(self, body: bytes = b"", *, properties: Mapping[str, str] | None = None,
+              priority: int | str | None = None, persistent: bool | None = None) -> bool:
+        """Answer a request, and finish with it: both or neither. The reply goes to its `reply_to`
+        with its id as correlation id, with its priority, persistence and remaining time unless
+        said. False: its time is over, so it was finished without a reply. BadRequest if it wants
+        none; the errors of `put`."""
+        queue, expiry = self.reply_to, self._descriptor().expiry
+        if not queue:
+            raise BadRequest(reason=f"message {self.message_id} wants no reply (reply_to)")
+        left_s = (expiry - time.time_ns()) / NS if expiry else None
+        answer = Outgoing(
+            body=body, queues=(queue,), properties={} if properties is None else properties,
+            priority=self.priority if priority is None else arguments.priority(priority),
+            persistent=self.persistent if persistent is None else persistent,
+            correlation_id=self.message_id,
+            expiry_s=None if left_s is None else max(0.0, left_s))
+        if left_s is not None and left_s <= 0:
+            self.done()
+            return False
+        self._reader._move(self, (), (answer,))
+        return True

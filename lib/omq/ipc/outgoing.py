@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 
 from omq.base.checksum import crc32c
@@ -39,9 +40,10 @@ class Outgoing:
     persistent: bool | None = None
     correlation_id: bytes | str = b""  # up to 24 bytes, a text, or what `put` returned
     message_id: bytes | str = b""  # the same; empty = the manager's
-    expiry_s: float | None = None  # seconds from now; kept with the message, not acted on yet
+    expiry_s: float | None = None  # seconds from now; then it leaves its queues
     reply_to: str = ""
-    delay_s: float = 0.0  # not handed out before that time has passed
+    delay_s: float = 0.0  # not handed out before that time has passed, to 10 ms
+    at: datetime | None = None  # or not before then; without a time zone it is local time
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -65,6 +67,10 @@ class Outgoing:
             arguments.queue(self.reply_to, "reply_to")
         if self.delay_s != 0.0:
             arguments.seconds(self.delay_s, "delay_s")
+        if self.at is not None:
+            arguments.moment(self.at, "at")
+            if self.delay_s:
+                raise arguments.wrong("at", self.at, "beside it there is no delay_s")
 
     @property
     def given_id(self) -> bytes:
@@ -121,7 +127,7 @@ def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, pat
         message = with_defaults(message, _NORMAL, persistent=True)
     if (len(queues) == 1 and len(body) <= threshold and not message.properties
             and not message.correlation_id and not message.message_id and message.expiry_s is None
-            and not reply_to and not message.delay_s):
+            and not reply_to and not message.delay_s and message.at is None):
         payload = plain_payload(body)
         return Encoded(queues[0], _checked_priority(message), int(bool(message.persistent)),
                        len(body), crc32c(payload), 0, 0, 0, 0, payload)
@@ -145,10 +151,13 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
     given = _identifier(message.message_id, "message_id")
     now = time.time_ns()
     expiry = now + int(message.expiry_s * NS) if message.expiry_s is not None else 0
-    until = -(-(now + int(message.delay_s * NS)) // NS) if message.delay_s > 0 else 0
+    until = now + int(message.delay_s * NS) if message.delay_s > 0 else 0
+    if message.at is not None:
+        until = arguments.moment(message.at, "at")
+        until = until if until > now else 0
     parts: list[Part] = []
     if len(queues) > 1 or until:
-        parts = [Part(queue, priority, 0, until) for queue in queues]
+        parts = [Part.later(queue, priority, until) for queue in queues]
     descriptor = Descriptor(
         expiry=expiry, message_id=given, correlation_id=correlation, reply_to=reply_to,
         application=application.encode()[:12])

@@ -28,12 +28,14 @@ whatever the reader does outside, exactly once for what happens on queues.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from omq.base import limits
+from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import (
     LeaseLost,
     ManagerUnavailable,
@@ -44,20 +46,20 @@ from omq.base.errors import (
     TimedOut,
 )
 from omq.format.message import Part, pack_parts
-from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag, Operation, Settlement
+from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc import arguments
-from omq.ipc.message import Copied, Extent, Message
+from omq.ipc.handed_out import handed_out
+from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing
 from omq.ipc.settling import Settling
+from omq.ipc.wish import STRANGER, STRANGER_S, Wish, wish
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
 
-EXTENT_BYTES_MAX: Final = 1 << 20  # payloads read at once
 PROMPT: Final = "prompt"
 BATCH: Final = "batch"
-_INLINE = int(GivenFlag.INLINE)
-_NEXT = int(Operation.NEXT)
+_NEXT, _GET = int(Operation.NEXT), int(Operation.GET)
 _NOBODYS_FAULT: Final = (ManagerUnavailable, TimedOut, ShuttingDown)
 
 
@@ -91,15 +93,24 @@ class Reader(Settling):
 
     # taking
 
-    def next(self, n: int = 0, timeout_s: float | None = None) -> list[Message]:
+    def next(self, n: int = 0, timeout_s: float | None = None, *,
+             correlation: bytes | str | None = None, message_id: bytes | str | None = None
+             ) -> list[Message]:
         """Up to `n` messages (default: the batch), after sending what is recorded. Waits up to
         `timeout_s` for messages (None: for ever), and besides for a manager that is away as the
-        connection does; an empty list when the time is over or on `interrupt`."""
+        connection does; an empty list when the time is over or on `interrupt`.
+
+        `correlation`, `message_id`: only those with this id, as bytes, as a text, or as `put`
+        returned it. They are found at the same cost at any depth, and in work from then on;
+        what an iteration had fetched ahead goes back first. BadArgument, BadRequest."""
         if n != 0:
             n = arguments.whole(n, "n", 1, limits.BATCH_MAX)
         if timeout_s is not None:
             timeout_s = arguments.seconds(timeout_s, "timeout_s")
         n = n or self.batch
+        wanted = wish(correlation, message_id, self._link.id_prefix)
+        if wanted is not None:
+            return self._take_certain(wanted, n, timeout_s)
         ahead = [self._ahead.popleft() for _ in range(min(n, len(self._ahead)))]
         messages = [each for each in ahead if self._holds(each)] or self._take(n, timeout_s)
         if messages and self._note is not None:
@@ -107,7 +118,29 @@ class Reader(Settling):
             self._note.listed(self._list)
         return messages
 
-    def _take(self, n: int, timeout_s: float | None) -> list[Message]:
+    def _take_certain(self, wanted: Wish, n: int, timeout_s: float | None) -> list[Message]:
+        """Messages with an id."""
+        while self._ahead:
+            message = self._ahead.popleft()
+            if self._holds(message):
+                self._record(Settlement.RELEASE, message, later=True)
+        ends = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            found = self._take(n, timeout_s, wanted)
+            meant = []
+            for message in found:
+                if wanted.meant(message):
+                    meant.append(message)
+                else:
+                    self._record(Settlement.DEFER, message, STRANGER_S * NS, STRANGER, later=True)
+            if meant or not found:
+                for message in meant:
+                    self._looked_into(message)
+                return meant
+            if ends is not None:
+                timeout_s = max(0.0, ends - time.monotonic())
+
+    def _take(self, n: int, timeout_s: float | None, wanted: Wish | None = None) -> list[Message]:
         if self._closed:
             raise ReaderClosed(queue=self.queue)
         if self._link.interrupted:
@@ -116,41 +149,17 @@ class Reader(Settling):
             self.flush()
             return []
         wait = -1.0 if timeout_s is None else timeout_s
-        answer = self._request(_NEXT, n, wait, -1 if wait < 0 else int(wait * 1000))
+        answer = self._request(_NEXT if wanted is None else _GET, n, wait,
+                               -1 if wait < 0 else int(wait * 1000), wanted)
         if answer.recovered:  # the settlements were carried out; what was handed out is free again
-            return self._take(n, timeout_s)
+            return self._take(n, timeout_s, wanted)
         return self._rows(answer.count)
 
     def _rows(self, count: int) -> list[Message]:
-        reply = self._link.reply
-        out: list[Message] = []
-        if count == 1:
-            out.append(self._message(GIVEN.unpack_from(reply, REPLY.size), None))
-            return out
-        extent: Extent | None = None
-        by_files = self._wire.bodies.by_files
-        word = -1
-        end = REPLY.size + count * GIVEN.size
-        for row in GIVEN.iter_unpack(reply[REPLY.size : end]):
-            offset, length = row[7], row[8]
-            if row[3] & _INLINE or not by_files:
-                out.append(self._message(row, None))
-                continue
-            if (extent is not None and row[6] == word and offset == extent.end
-                    and length < EXTENT_BYTES_MAX - (extent.end - extent.start)):
-                extent.end += length
-            else:
-                word = row[6]
-                extent = Extent(self._wire.bodies, word, offset, offset + length)
-            out.append(self._message(row, extent))
-        return out
-
-    def _message(self, row: tuple[int, ...], extent: Extent | None) -> Message:
-        pieces = extent if not row[3] & _INLINE else Copied(
-            bytes(self._link.reply[row[14] : row[14] + row[8]]))
-        message = Message(self, self._wire, row, pieces)
-        self._held[message.qpool_id] = message
-        return message
+        messages = handed_out(self, self._wire, count)
+        for message in messages:
+            self._held[message.qpool_id] = message
+        return messages
 
     def __iter__(self) -> Iterator[Message]:
         note, ahead = self._note, self._ahead

@@ -53,6 +53,7 @@ class Registered:
         self._busy = threading.Lock()  # held while a request or question is under way
         self._user = 0  # the thread that holds it
         self._sequence = 0
+        self.registrations = 0
         self._line: ControlLine | None = None
         self._pid = os.getpid()
         self.reader = Held()
@@ -101,13 +102,15 @@ class Registered:
             "op": "register", "version": VERSION, "name": self._name,
             "token": self._token.hex(), "in_doubt": in_doubt, "held": held,
             "queue": self.reader.queue, "auxiliary": self.reader.auxiliary,
-            "prompt": self.reader.prompt},
+            "prompt": self.reader.prompt, "unit": self.reader.unit},
             lambda: self._absence.tell(began, "it does not answer"))
         self._token = bytes.fromhex(facts["token"])
         self._client = int(facts["client"])
         self.trusted = bool(facts["trusted"])
         self.owns = bool(facts["owns"])
         self.threshold = int(facts["threshold"])
+        self.unit_messages, self.unit_bytes = map(int, facts["unit"])
+        self.registrations += 1
         self.epoch = int(facts["epoch"])
         self.id_prefix = str(facts["id_prefix"])
         self._requests = way_of_requests(facts["requests"], line)

@@ -21,10 +21,11 @@ from omq.ipc.exchange import Answer
 from omq.ipc.link import Link, in_child
 from omq.ipc.message import Message
 from omq.ipc.note import Note
+from omq.ipc.wish import Wish
 
 PROMPT_S: Final = 0.03
 """The manager looks at the note 50 ms after it answered: what is noted later nobody would see."""
-_SETTLE = int(Operation.SETTLE)
+_SETTLE, _TOUCH = int(Operation.SETTLE), int(Operation.TOUCH)
 
 
 _Record = tuple[bytes, bytes, Message]
@@ -79,6 +80,16 @@ class Settling:
         if not later and (full or time.monotonic() - self._asked > PROMPT_S):
             self.flush()
 
+    def _touch(self, message: Message) -> None:
+        """The work on a message goes on. LeaseLost when it is not held."""
+        if in_child(self._maker):
+            raise ConnectionForked(maker=self._maker, child=os.getpid())
+        if not self._holds(message):
+            raise LeaseLost(qpool_id=message.qpool_id)
+        row = SETTLE.pack(0, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
+        if self._link.request(_TOUCH, row, count=1).lost:
+            raise LeaseLost(qpool_id=message.qpool_id)
+
     def flush(self) -> None:
         """Send what is recorded; what came too late is counted in `lost`."""
         if self._records:
@@ -86,7 +97,8 @@ class Settling:
 
     # the request
 
-    def _request(self, operation: int, want: int, wait_s: float | None, argument: int) -> Answer:
+    def _request(self, operation: int, want: int, wait_s: float | None, argument: int,
+                 wanted: Wish | None = None) -> Answer:
         """Send what is recorded; it is kept until the answer is there."""
         records, length = self._records, self._text_bytes
         self._sending, self._records, self._text_bytes = records, [], 0
@@ -97,8 +109,13 @@ class Settling:
                 data += b"".join([text for _, text, _ in records])
         self._asked = time.monotonic()
         try:
-            answer = self._link.request(operation, data, count=len(records), length=length,
-                                        want=want, wait_s=wait_s, argument=argument)
+            if wanted is None:
+                answer = self._link.request(operation, data, count=len(records), length=length,
+                                            want=want, wait_s=wait_s, argument=argument)
+            else:
+                answer = self._link.request(
+                    operation, data, flags=wanted.by, count=len(records), length=length,
+                    correlation=wanted.key, want=want, wait_s=wait_s, argument=argument)
         except BaseException:
             self._records = [*records, *self._records]  # nobody has said that it is carried out
             self._text_bytes = length

@@ -467,6 +467,33 @@ class Life:
             return self.engine.move(self.reader, verdict, [Part(q, 4) for q in targets],
                                     [n for n, _ in made], sequence)
 
+    def unit(self, taken: Sequence[Verdict], new: Sequence[tuple[int, int]]) -> int:
+        """A unit of work: what it took, and messages (queue, bytes)."""
+        state, effect = self.state(), cast(Effect, {})
+        for verdict in taken:
+            queue = self.core.t.e_queue[verdict.entry]
+            message = cast(Known, effect.get(verdict.qpool, state[verdict.qpool]))
+            effect[verdict.qpool] = message.done(queue, self.order)
+        made = [self._message([q], size, salt=i) for i, (q, size) in enumerate(new)]
+        first = self.core.next_qpool
+        for i, (_, known) in enumerate(made):
+            self.order += 1
+            effect[first + i] = replace(known, places=(replace(known.places[0],
+                                                               order=self.order),))
+        sequence = self._ask(effect, self.reader)
+        with self.refusable():
+            return self.engine.units.commit(self.reader, taken, [n for n, _ in made], sequence)
+
+    def back_out(self, taken: Sequence[Verdict]) -> None:
+        """A unit of work is backed out: each message by itself."""
+        self.group()
+        for verdict in taken:
+            queue = self.core.t.e_queue[verdict.entry]
+            message = self.state()[verdict.qpool]
+            self._ask({verdict.qpool: message.backed_out(queue, ATTEMPTS_MAX, self.order)})
+        with self.refusable(len(taken)):
+            assert self.engine.units.back_out(self.reader, taken) == 0
+
     def reader_dies(self, *, orderly: bool = False) -> None:
         """All that the reader holds comes back."""
         self.group()

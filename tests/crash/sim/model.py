@@ -79,6 +79,13 @@ class Known:
         place = self._place(queue)
         return self.put_on(replace(place, state=READY, attempts=place.attempts - 1))
 
+    def backed_out(self, queue: int, limit: int, order: int) -> Known:
+        """At its old place, the attempt counted; POISON at the limit."""
+        place = self._place(queue)
+        if place.attempts >= limit:
+            return self.failed(queue, 0, limit, order)
+        return self.put_on(replace(place, state=READY))
+
     def failed(self, queue: int, until: int, limit: int, order: int) -> Known:
         """Later again, or POISON."""
         place = self._place(queue)

@@ -19,6 +19,7 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.redo.window import Window
 from omq.format.double_write import Images
+from omq.format.frame_rules import BY_NUMBER, Rule
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.pool_contents import Contents
 from omq.format.poolctrl import SLOT_BYTES, PoolControl
@@ -162,6 +163,19 @@ def _units_only(self: Window, bad: list[int], durable: int) -> Any:
     return np.isin(self.frames["unit"], units[units != 0])
 
 
+# of a unit of work some messages count; a backout is not redone
+
+def _nothing_joined(self: Window, bad: list[int], durable: int) -> Any:
+    del bad, durable
+    return np.zeros(len(self.frames), dtype=bool)
+
+
+def _no_backouts() -> tuple[Rule, ...]:
+    listed = list(BY_NUMBER)
+    listed[FrameType.BACKOUT] = replace(listed[FrameType.BACKOUT], entry=None)
+    return tuple(listed)
+
+
 # a message gets other records, ends, and its first record stays
 
 _select = Window.select
@@ -239,6 +253,14 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "told-done": Mutant(
         "a torn request is answered as carried out",
         lambda: [mock.patch.object(Window, "joined_to", _units_only)], shows=("told",)),
+    "half-a-unit": Mutant(
+        "of a unit of work that was being written the whole messages count",
+        lambda: [mock.patch.object(Window, "joined_to", _nothing_joined)],
+        workload="units", shows=("halved", "told", "lost", "changed")),
+    "backout-not-redone": Mutant(
+        "redo passes over the frame of a message that was backed out",
+        lambda: [mock.patch("omq.core.redo.changes.BY_NUMBER", _no_backouts())],
+        workload="units", shows=("changed", "lost")),
     "first-record-stays": Mutant(
         "a message on many queues that ends leaves the record that it had before",
         lambda: [mock.patch.object(Window, "select", _moves_are_nothing)],

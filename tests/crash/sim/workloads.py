@@ -272,6 +272,34 @@ def operators(life: Life, random: Random) -> None:
     life.checkpoint()
 
 
+def units(life: Life, random: Random) -> None:
+    """Units of work: committed, in blocks larger than those of a group, and backed out."""
+    for _ in range(5):
+        life.put(random.choice((A, B)), size=random.choice(SIZES[:2]))
+    life.put(A, B)
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+    taken = [*life.give(A, 2), *life.give(B, 1)]
+    life.commit()
+    life.unit(taken, [(random.choice((A, B, C)), random.choice(SIZES))
+                      for _ in range(random.choice((0, 2, 6)))])
+    life.commit()
+    back = [*life.give(A, 1), *life.give(B, 1)]
+    life.commit()
+    life.back_out(back)
+    life.put(C)
+    life.commit()
+    life.unit([], [(C, 3000)] * 6)  # 18 kB: no group is so large
+    if random.random() < 0.5:
+        life.checkpoint()
+    for _ in range(2):  # one that failed goes alone, and to POISON at last
+        again = life.give(A, 1)
+        life.commit()
+        life.back_out(again)
+        life.commit()
+
+
 def archived(life: Life, random: Random) -> None:
     """Retired journal files become archive files, old ones go; bodies stay readable."""
     life.put(A, size=3000)
@@ -296,4 +324,5 @@ WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "plain": plain, "groups": groups, "checkpoints": checkpoints, "moves": moves,
     "rotation": rotation, "generations": generations, "behind": behind, "large": large,
     "poison": poison, "restart": restart, "wide": wide, "batches": batches,
-    "operators": operators, "archived": archived}
+    "operators": operators, "archived": archived,
+    "units": units}

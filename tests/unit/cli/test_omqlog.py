@@ -21,7 +21,7 @@ PLAIN = Happening(
 LAST, IDEL, FAILED = FrameFlag.LAST_PART, FrameFlag.TO_IDEL, FrameFlag.FAILED
 SAID = {
     "put on LOCAL, priority 4, 12 bytes": replace(PLAIN, kind=FrameType.PUT),
-    "put on A, B, priority 4, 12 bytes, made by the move of 3": replace(
+    "put on A, B, priority 4, 12 bytes, made of 3": replace(
         PLAIN, kind=FrameType.PUT, queue="", targets=("A", "B"), parent=3),
     "given to a reader on LOCAL, attempt 2": PLAIN,
     "done on LOCAL; it is gone": replace(PLAIN, kind=FrameType.DONE, flags=LAST),
@@ -31,7 +31,7 @@ SAID = {
     "put besides on A": replace(PLAIN, kind=FrameType.MOVE, queue="", targets=("A",)),
     f"attempt failed, deferred on LOCAL until {iso_time(30 * NS)}: reader died": replace(
         PLAIN, kind=FrameType.DEFER, flags=FAILED, argument=30 * NS, reason=Reason.DIED),
-    "put on POISON on LOCAL": replace(PLAIN, kind=FrameType.POISON),
+    "put on POISON on LOCAL": replace(PLAIN, kind=FrameType.POISON, targets=("POISON",)),
     "deleted on LOCAL; it is gone": replace(PLAIN, kind=FrameType.DELETE, flags=LAST),
     "held on LOCAL": replace(PLAIN, kind=FrameType.HOLD),
     "released on LOCAL": replace(PLAIN, kind=FrameType.RELEASE),

@@ -254,6 +254,7 @@ DAMAGE: dict[str, tuple[Callable[[World], None], set[Rule]]] = {
     "lanes": (_forget("lanes"), {Rule.LANE}),
     "heap": (lambda w: w.core.due.append((0, 0, 0, 0)), {Rule.HEAP}),
     "runnable": (_waiting, {Rule.RUNNABLE}),
+    "a time that nothing ends": (put_at("m_expiry", message, lambda t, m: 1 << 61), {Rule.TIME}),
     "next qpool": (lambda w: setattr(w.core.block, "next_qpool", 1), {Rule.NUMBER}),
 }  # fmt: skip
 

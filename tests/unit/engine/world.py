@@ -47,8 +47,8 @@ class World:
         self.engine.begin(self.wall, self.mono)
 
     def put(self, *queues: int, body: bytes = b"x", priority: int = 4, persistent: bool = True,
-            commit: bool = True, delay_s: float = 0.0) -> int:
-        """One message; its QPoolId."""
+            commit: bool = True, delay_s: float = 0.0, expiry_ns: int = 0) -> int:
+        """One message; its QPoolId. `expiry_ns`: from now on, 0 = none."""
         encoded = encode_outgoing(
             Outgoing(body=body, priority=priority, persistent=persistent, delay_s=delay_s),
             queues or (A,), 0, self.info.paths, 1 << 18, "test")
@@ -56,7 +56,8 @@ class World:
         self.sequence += 1
         self.begin()
         new = NewMessage(encoded.queue, priority, encoded.flags, encoded.size, encoded.crc,
-                         encoded.correlation, encoded.key, encoded.expiry, encoded.parts,
+                         encoded.correlation, encoded.key,
+                         self.wall + expiry_ns if expiry_ns else 0, encoded.parts,
                          memoryview(encoded.payload))
         qpool = self.engine.put(self.putter, new, self.sequence)
         if commit:

@@ -25,7 +25,8 @@ from omq.format.pool import PartState
 SAID_BY = {
     Event.PUT: FrameType.PUT, Event.GIVE: FrameType.GIVE, Event.DONE: FrameType.DONE,
     Event.DEFER: FrameType.DEFER, Event.FAIL: FrameType.DEFER,
-    Event.RETURN: FrameType.RELEASE_GIVEN, Event.POISON: FrameType.POISON,
+    Event.RETURN: FrameType.RELEASE_GIVEN, Event.BACKOUT: FrameType.BACKOUT,
+    Event.POISON: FrameType.POISON,
     Event.MOVE: FrameType.MOVE, Event.HOLD: FrameType.HOLD, Event.RELEASE: FrameType.RELEASE,
     Event.DELETE: FrameType.DELETE,
 }  # fmt: skip

@@ -191,12 +191,42 @@ def test_what_is_refused(world: World, terms: str) -> None:
         list(parse(terms).rows(view, world.info.paths, world.info.uuid, world.wall))
 
 
-def test_who_forgot_to_quote_a_value_is_told_how() -> None:
-    with pytest.raises(BadRequest, match="quoted within the words: --where \"subject='two words'"):
-        parse("subject=order number 7")
-    assert parse("subject='order number 7'").text
-
-
 def test_a_file_of_ids_that_is_not_there() -> None:
     with pytest.raises(InputUnreadable, match="nowhere"):
         parse("id=@/nowhere/at/all")
+
+
+@pytest.mark.parametrize(("selector", "expected"), [
+    ("customer = '42'", [4]), ("customer = 42", [4]), ("customer <> '42'", []),
+    ("NOT customer = '41'", [4]), ("customer IS NULL AND queue = 'B'", [3, 5]),
+    ("customer IS NOT NULL OR priority = 9", [1, 4]), ("customer LIKE '4%'", [4]),
+    ("kind IN ('a b', 'c')", [4]), ("NOT (customer = '42' OR priority = 9)", []),
+    ("priority BETWEEN 5 AND 9 OR customer = '42'", [1, 4]), ("size > 1000", [2]),
+    ("size > 1000 AND NOT priority = 9", [2]), ("size / 2 > 500", [2]),
+    ("queue = 'B' AND persistent = TRUE", [3, 5]), ("JMSPriority = 9", [1]),
+    ("JMSDeliveryMode = 'PERSISTENT' queue=B", [3, 5]),
+    ("state = 'ready' AND queue = 'B'", [3, 5]),
+    ("age > 3600 AND queue = 'B'", [3]), ("id = 'my' OR id LIKE '4f4d5131%' AND queue = 'B'", [
+        3, 5]),
+    ("property:customer=42 AND priority < 5", [4]), ("NOT (property:customer queue=A)", [
+        1, 2, 3, 5]),
+    ("customer = '42' id=3,4", [4]), ("'property:kind=a b' and customer='42'", [4]),
+    ("retries = 0 AND pid = 101 AND queue = 'B'", [3, 5]),
+    ("correlation IS NULL queue=B", [3, 5]),
+    ("sender = 'test' AND customer IS NULL", [3]), ("subject IS NULL queue=B", [3, 5])])
+def test_selectors(world: World, selector: str, expected: list[int]) -> None:
+    found = sorted({qpool for qpool, _ in chosen(world, selector)})
+    assert found == sorted(set(expected)), selector
+
+
+def test_a_payload_that_cannot_be_read_is_not_found_by_not(world: World) -> None:
+    file = next(world.info.paths.journal.glob("0*.jnl"))
+    raw = bytearray(file.read_bytes())
+    raw[raw.find(b"customer")] ^= 0xFF
+    file.write_bytes(raw)
+    with IndexView.of(world.core.t, world.info.paths) as view:
+        for terms in ("NOT kind = 'x'", "kind IS NULL", "NOT property:kind", "kind <> 'x'"):
+            selection = parse(terms)
+            found = selection.rows(view, world.info.paths, world.info.uuid, world.wall)
+            assert 4 not in [row.message.qpool for row in found], terms
+            assert list(selection.unreadable) == [4], terms

@@ -135,7 +135,8 @@ class Told:
         self.on = f" on {each.queue}" if each.queue else ""
         if each.rule.makes and not each.queue:
             self.on = f" on {self.targets}"
-        self.born = f", made by the move of {each.parent}" if each.parent else ""
+        self.born = f", made of {each.parent}" if each.parent else ""
+        self.to = f", moved to {self.targets}" if each.targets else ""
         self.again = " (replayed)" if each.flags & FrameFlag.REPLAY else ""
         self.failed = "attempt failed, " if each.flags & FrameFlag.FAILED else ""
         self.until = until(each)

@@ -97,6 +97,8 @@ def explain(location: Location, seen: Look, qpool: int) -> Iterator[Answer]:
     readers = view.readers()
     for entry in view.of_message(qpool):
         answer = _why(view, entry, queues.get(entry.queue), readers)
+        if entry.message.expiry_ns and entry.queue not in (POISON_NAME, IDEL_NAME):
+            answer.evidence = {"expiry": iso_time(entry.message.expiry_ns)}
         if entry.queue == POISON_NAME:
             answer.evidence = _evidence(location, qpool)
         if seen.origin in (Origin.LEFT_OVER, Origin.FILES):
@@ -167,7 +169,7 @@ def _evidence(location: Location, qpool: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with reading_history(NAME, location.paths) as history:
         for each in history.of_message(qpool):
-            if each.rule.comes is Comes.TARGET:
+            if each.rule.comes is Comes.TARGET and each.rule.reasoned:
                 try:
                     packet = json.loads(each.text)
                 except ValueError:

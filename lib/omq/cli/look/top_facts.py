@@ -97,7 +97,8 @@ def head(now: Moment) -> Iterator[str]:
     yield from _fitted(
         f"manager {now.state}", f"messages {c['messages']}", f"clients {c['clients']}",
         f"put/s {figure(r['puts'])}", f"given/s {figure(r['gives'])}",
-        f"done/s {figure(r['dones'])}")
+        f"done/s {figure(r['dones'])}",
+        *([f"expired {_count(c['expired'])}"] if c["expired"] else []))
     yield from _fitted(
         f"journal file {c['journal_file']}", f"{figure(r['journal_bytes'] / 1024)} KiB/s",
         f"groups/s {figure(r['groups'])}", f"LSN {c['last_lsn']}",

@@ -179,17 +179,18 @@ def _copies(stored: StoredMessages, rows: Iterable[EntryRow], priority: int | No
             found = stored.read(row.message)
             yield row.message.qpool, outgoing(
                 found, stored.body(row.message, found), row.priority if priority is None
-                else priority, names, persistent=row.message.persistent)
+                else priority, names, persistent=row.message.persistent,
+                expiry_ns=row.message.expiry_ns)
         except OmqError as error:
             report.refused.append(Refusal(row.message.qpool, error.status, str(error)))
 
 
 def outgoing(stored: Stored, body: bytes, priority: int, names: Sequence[str], *,
-             persistent: bool = True) -> Outgoing:
-    """The same message once more, with an id of its own."""
+             persistent: bool = True, expiry_ns: int) -> Outgoing:
+    """The same message once more, with an id of its own, and over when it is (0: never)."""
     found: Descriptor = stored.descriptor
     reply_to = names[found.reply_to] if 0 < found.reply_to < len(names) else ""
-    expiry_s = (found.expiry - time.time_ns()) / 1e9 if found.expiry else None
+    expiry_s = max(0, expiry_ns - time.time_ns()) / 1e9 if expiry_ns else None
     return Outgoing(body=body, priority=priority, properties=stored.properties,
                     persistent=persistent, correlation_id=found.correlation_id.rstrip(b"\0"),
                     expiry_s=expiry_s, reply_to=reply_to)

@@ -38,7 +38,7 @@ from omq.cli.common import existing, tool_parser
 from omq.cli.operate.change import connect
 from omq.cli.queue.conversion_log import NAME as CONVERSION_LOG
 from omq.cli.queue.conversion_log import ConversionLog
-from omq.core.history.frames import was_born
+from omq.core.history.born import was_born
 from omq.core.index.view import IndexView
 from omq.format.findings import Finding
 from omq.format.message import id_hash

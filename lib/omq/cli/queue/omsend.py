@@ -218,4 +218,4 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--defer", metavar="S", type=seconds, default=0.0,
                        help="not handed out before S seconds have passed")
     group.add_argument("--expiry", metavar="S", type=seconds,
-                       help="of no use to anybody after S seconds")
+                       help="not handed out when S seconds have passed: it leaves its queues")

@@ -35,6 +35,7 @@ class Rule(Enum):
     READER = "reader"  # handed out to nobody that is there; a reader's count is wrong
     FREE = "free"  # a row is free and in use, or neither
     DUE = "due"  # a deferred entry that nothing wakes, or that wakes twice
+    TIME = "time"  # a message has a time, and nothing ends it then
     LANE = "lane"  # a returned entry that nothing hands out
     HEAP = "heap"  # a heap is not in heap order
     LIMBO = "limbo"  # handed out by an earlier manager, and not waiting for its reader

@@ -19,6 +19,7 @@ from omq.base.arrays import Vector
 from omq.core.check.broken import Report, Rule
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import PERSISTENT, PRIORITIES, Party
+from omq.core.engine.wanted import find
 from omq.core.index.slots import Slots
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.location import number_of
@@ -57,6 +58,7 @@ class EngineChecks:
         self._check_numbers()
         self._check_slots(np.flatnonzero(used))
         self._check_volatile(np.flatnonzero(used))
+        self._check_times()
 
     def _row(self, row: int) -> str:
         return f"entry {row}"
@@ -136,6 +138,17 @@ class EngineChecks:
                     and not t.q_flags[queue] & QueueFlag.SUSPENDED):
                 self._report.add(Rule.RUNNABLE, f"queue {queue}",
                                  f"{t.q_ready[queue]} ready messages, and a reader waits")
+        lines = self._engine.wanted.lines
+        if lines.keys() != core.watched.keys():
+            self._report.add(Rule.RUNNABLE, "watched queues", f"{sorted(core.watched)}, and "
+                             f"readers wait for certain messages of {sorted(lines)}")
+        for queue, wishes in lines.items():
+            if queue in core.runnable or t.q_flags[queue] & QueueFlag.SUSPENDED:
+                continue
+            for by, key in wishes.waiting:
+                if find(core, queue, by, key, 1):
+                    self._report.add(Rule.RUNNABLE, f"queue {queue}", f"a message with the key "
+                                     f"{key:#x} is ready, and a reader waits for it")
 
     # who has what
 
@@ -217,3 +230,11 @@ class EngineChecks:
                 self._report.add(Rule.VOLATILE, f"file {number}",
                                  f"{core.volatile.live.get(number, 0)} bodies counted, messages "
                                  f"have {wanted[number]}")
+
+    def _check_times(self) -> None:
+        """Each message that has a time waits in the wheel, or has been taken out of it."""
+        t, times = self._t, self._core.times
+        waiting = {(slot, qpool) for _, slot, qpool in times.wheel.waiting()}
+        for slot in np.flatnonzero(t.v["m_expiry"] * (t.v["m_qpool"] != 0)).tolist():
+            if (slot, t.m_qpool[slot]) not in waiting and not times.is_over(slot):
+                self._report.add(Rule.TIME, f"message {slot}", "nothing ends it")

@@ -50,6 +50,7 @@ class Books:
         for rules in changed:
             self._name(rules, FrameFlag(0))
             self._core.define_queue(rules)
+        self._core.times.look_again()  # who was kept may have to go
 
     # counters
 

@@ -16,6 +16,7 @@ from omq.base.arrays import Vector
 from omq.base.errors import BadPriority, BadRequest, IndexFull, MessageTooLong, SpoolFull
 from omq.core.engine import puts
 from omq.core.engine.engine import Engine
+from omq.core.engine.freeing import free_many
 from omq.core.engine.puts import NewMessage, check_queue
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core, Party
 from omq.format.index import Counter, EntryState
@@ -107,6 +108,11 @@ def _put_vector(core: Core, party: Party, asked: Vector, payloads: memoryview, o
     rows["offset"] = offsets + block.payload_bytes
     for name in ("size", "length", "crc", "correlation", "argument"):
         rows[name] = asked[name]
+    if most := core.rules[queue].expiry_ns:
+        latest = core.now_ns + most
+        rows["argument"] = np.where(asked["argument"] == 0, latest,
+                                    np.minimum(asked["argument"], latest))
+    expiries = rows["argument"].copy()
     rows["client"], rows["pid"], rows["uid"] = party.client, party.pid, party.uid
     rows["file"], rows["record"] = file, records
     rows["token"], rows["sequence"] = party.token, sequence
@@ -119,7 +125,9 @@ def _put_vector(core: Core, party: Party, asked: Vector, payloads: memoryview, o
     v["m_time"][slots] = core.now_ns
     v["m_key"][slots] = qpools
     v["m_corr"][slots] = asked["correlation"]
-    v["m_expiry"][slots] = asked["argument"]
+    v["m_expiry"][slots] = expiries
+    if expiries.any():
+        core.times.begin_many(slots, core.now_ns, core.mono_ns)
     v["m_location"][slots] = block.journal_word
     v["m_length"][slots] = asked["length"]
     v["m_crc"][slots] = asked["crc"]
@@ -162,6 +170,8 @@ def _new_entries(core: Core, slots: Vector, queue: int, priorities: Vector, lsns
         chosen = entries if len(levels) == 1 else entries[priorities == priority]
         t.link_many(chosen, queue * PRIORITIES + priority)
     core.runnable.add(queue)
+    if queue in core.watched:
+        core.watched[queue] += entries.tolist()
 
 
 def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequence: int) -> bool:
@@ -211,7 +221,7 @@ def _done_frames(core: Core, party: Party, entries: Vector, slots: Vector, queue
 
 
 def _drop(core: Core, entries: Vector, slots: Vector, queue: int) -> None:
-    t, v = core.t, core.t.v
+    t = core.t
     count = len(entries)
     t.q_active[queue] -= count
     core.active -= count
@@ -220,19 +230,4 @@ def _drop(core: Core, entries: Vector, slots: Vector, queue: int) -> None:
         t.q_processed[finished] += count
         t.q_hour[finished] += count
     t.q_ever[IDEL] += count
-    v["e_state"][entries] = 0
-    v["e_sequence"][entries] = 0
-    v["e_reader"][entries] = 0
-    t.entries.give_many(entries)
-    buckets = (v["m_key"][slots] & np.uint64(t.mask)).astype(np.int64)
-    heads = v["b_id"][buckets] == slots + 1
-    v["b_id"][buckets[heads]] = v["m_idnext"][slots[heads]]
-    for slot in slots[~heads].tolist():
-        t.unindex_id(slot)
-    for slot in slots[v["m_corr"][slots] != 0].tolist():
-        t.unindex_correlation(slot)
-    core.slots.free_many(v["m_file"][slots], v["m_record"][slots])
-    v["m_qpool"][slots] = 0
-    v["m_first"][slots] = 0
-    v["m_parts"][slots] = 0
-    t.messages.give_many(slots)
+    free_many(core, entries, slots)

@@ -15,7 +15,6 @@ and the journal, so only what a block holds counts, and a block is whole or abse
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heappop
 
 import numpy as np
 
@@ -26,8 +25,10 @@ from omq.core.engine import moves, puts, settle
 from omq.core.engine.block import Block
 from omq.core.engine.books import Books
 from omq.core.engine.clients import Clients
+from omq.core.engine.deadlines import ended, touch, wake
+from omq.core.engine.expiry import Expiry, none_left
 from omq.core.engine.gives import give
-from omq.core.engine.limbo import adopt
+from omq.core.engine.limbo import adopt, given_up
 from omq.core.engine.noted import Noted, OldNotes, left
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.settle import Verdict
@@ -35,20 +36,20 @@ from omq.core.engine.state import Core, Party, Poisoned, QueueRules
 from omq.core.engine.statistics import Statistics
 from omq.core.engine.suspects import must_wait
 from omq.core.engine.taking_back import Returning, TakingBack
+from omq.core.engine.units import Units
 from omq.core.engine.waiting import FOREVER, Timeouts, Waiter, Waiters
+from omq.core.engine.wanted import Wanted
 from omq.format.frame_rules import Reason
-from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.index import Counter, QueueFlag
 from omq.format.journal import FRAME
 from omq.format.message import Part
 from omq.storage import durable
 
-_DEFERRED, _ACTIVE = int(EntryState.DEFERRED), int(EntryState.ACTIVE)
 # Plain integers: enum members cost more than the work around them.
 _VERSION, _NEXT, _LAST = int(Counter.VERSION), int(Counter.NEXT_QPOOL), int(Counter.LAST_LSN)
-_DURABLE, _BEAT = int(Counter.DURABLE_LSN), int(Counter.HEARTBEAT)
-_PUTS, _GIVES = int(Counter.PUTS), int(Counter.GIVES)
-_GROUPS, _FILE = int(Counter.GROUPS), int(Counter.JOURNAL_FILE)
-_BYTES, _SYNCS = int(Counter.JOURNAL_BYTES), int(Counter.SYNCS)
+_DURABLE, _BEAT, _PUTS, _GIVES, _GROUPS, _FILE, _BYTES, _SYNCS = (int(counter) for counter in (
+    Counter.DURABLE_LSN, Counter.HEARTBEAT, Counter.PUTS, Counter.GIVES, Counter.GROUPS,
+    Counter.JOURNAL_FILE, Counter.JOURNAL_BYTES, Counter.SYNCS))
 _ACTIVE_PEAK, _SUSPENDED = int(Counter.ACTIVE_PEAK), int(QueueFlag.SUSPENDED)
 TIMEOUT_MAX_NS = 0xFFFFFFFF * NS  # that the reader table can show; 0 = for ever
 
@@ -60,6 +61,7 @@ class Engine:
         self.core = core
         self.statistics = statistics
         self.waiters: dict[int, Waiters] = {}
+        self.wanted = Wanted(core)
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
         self.timeouts = Timeouts()
         self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
@@ -68,8 +70,10 @@ class Engine:
         self.old_notes = OldNotes()
         self.poisoned: list[Poisoned] = []
         self.back = TakingBack(core, self.poisoned.append)
+        self.units = Units(core, self.back.take)
         self.clients = Clients(core)
         self.books = Books(core)
+        self.expiry = Expiry(core)
         self.index = core.t.readonly()  # for those who serve clients: to look at
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.books.name_everything
@@ -81,12 +85,10 @@ class Engine:
 
     @property
     def now_ns(self) -> int:
-        """Wall clock of this group."""
         return self.core.now_ns
 
     @property
     def mono_ns(self) -> int:
-        """The same by the monotonic clock."""
         return self.core.mono_ns
 
     @property
@@ -96,7 +98,6 @@ class Engine:
 
     @property
     def last_lsn(self) -> int:
-        """Of the last frame that was appended."""
         return self.core.block.first_lsn - 1
 
     def release(self) -> None:
@@ -122,11 +123,9 @@ class Engine:
         core.block.flush(sync=sync)
         point("engine.after_append")
         core.t.publish()
-        counters = core.t.counters
-        counters[_NEXT] = core.next_qpool
-        counters[_LAST] = core.block.first_lsn - 1
-        counters[_DURABLE] = core.block.writer.durable_lsn
-        counters[_SYNCS] = core.block.writer.syncs
+        counters, writer = core.t.counters, core.block.writer
+        counters[_NEXT], counters[_LAST] = core.next_qpool, core.block.first_lsn - 1
+        counters[_DURABLE], counters[_SYNCS] = writer.durable_lsn, writer.syncs
         if core.active > counters[_ACTIVE_PEAK]:
             counters[_ACTIVE_PEAK] = core.active
         counters[_BEAT] = core.now_ns
@@ -138,15 +137,13 @@ class Engine:
 
     def _flushed(self, block: Block, base: int) -> None:
         """Payload offsets of the block's puts become offsets in the file."""
-        offsets = self.core.t.m_offset
         for slot in block.puts:
-            offsets[slot] += base
+            self.core.t.m_offset[slot] += base
         for vector in block.put_vectors:
             self.core.t.v["m_offset"][vector] += np.uint32(base)
         counters = self.core.t.counters
-        counters[_GROUPS] += 1
+        counters[_GROUPS], counters[_FILE] = counters[_GROUPS] + 1, block.writer.file_number
         counters[_BYTES] += FRAME.size * block.count + block.payload_bytes
-        counters[_FILE] = block.writer.file_number
 
     # requests
 
@@ -157,9 +154,11 @@ class Engine:
         return qpool
 
     def settle(self, party: Party, verdicts: Sequence[Verdict], sequence: int) -> int:
-        """All settlements of one request. How many did not hold (the lease was lost): those
-        messages are not this reader's any more, the others are settled."""
+        """All settlements of one request. How many did not hold: their leases were lost."""
         return settle.settle(self.core, party, verdicts, sequence, self.poisoned.append)
+
+    def touch(self, party: Party, verdicts: Sequence[Verdict]) -> int:
+        return touch(self.core, party, verdicts)
 
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
              new: Sequence[puts.NewMessage], sequence: int) -> int:
@@ -170,24 +169,25 @@ class Engine:
         return first
 
     def operate(self, party: Party, order: Order) -> Outcome:
-        """An operator's order (core.engine.operate)."""
         return operate(self.core, party, order, self.forget_reader)
 
     def forget_reader(self, entry: int) -> None:
         """An operator takes a message out of its reader's hands."""
         self.limbo.pop(entry, None)
-        holder = self.parties.get(self.core.t.e_reader[entry] - 1)
-        if holder is not None:
+        if (holder := self.parties.get(self.core.t.e_reader[entry] - 1)) is not None:
             holder.active -= 1
 
     def wait(self, party: Party, queue: int, want: int, sequence: int, timeout_ns: int, *,
-             auxiliary: bool) -> Waiter:
-        """Register a wish for messages; `dispatch` or `expired` answers it. timeout_ns < 0: for
-        ever."""
+             auxiliary: bool, by: int = 0, key: int = 0) -> Waiter:
+        """Register a wish for messages (`by`, `key`: with this id, core.engine.wanted); `dispatch`
+        or `expire` answers it. timeout_ns < 0: for ever."""
         self.parties[party.slot] = party
         deadline = self.core.mono_ns + timeout_ns if timeout_ns >= 0 else FOREVER
-        waiter = Waiter(party, queue, want, sequence, deadline, auxiliary)
-        self.waiters.setdefault(queue, Waiters()).add(waiter)
+        waiter = Waiter(party, queue, want, sequence, deadline, auxiliary, by=by, key=key)
+        if by:
+            self.wanted.add(waiter)
+        else:
+            self.waiters.setdefault(queue, Waiters()).add(waiter)
         if deadline != FOREVER:
             self.timeouts.add(deadline, waiter)
         self.core.t.r_timeout[party.slot] = max(0, min(timeout_ns, TIMEOUT_MAX_NS)) // NS
@@ -199,31 +199,30 @@ class Engine:
     def tick(self) -> None:
         """Everything whose time has come: due messages, leases, limbo, samples."""
         core = self.core
-        now, t = core.mono_ns, core.t
-        while core.due and core.due[0][0] <= now:
-            _, entry, sequence, lease = heappop(core.due)
-            if (t.e_state[entry] == _DEFERRED and t.e_sequence[entry] == sequence
-                    and t.e_lease[entry] == lease):
-                core.back(entry)
-        while core.leases and core.leases[0][0] <= now:
-            _, entry, lease = heappop(core.leases)
-            if t.e_state[entry] == _ACTIVE and t.e_lease[entry] == lease:
-                holder = self.parties.get(t.e_reader[entry] - 1)
-                self.back.take([Returning(entry, lease, Reason.LEASE, holder)])
+        now = core.mono_ns
+        wake(core)
+        for entry, lease in ended(core):
+            holder = self.parties.get(core.t.e_reader[entry] - 1)
+            self.back.take([Returning(entry, lease, Reason.LEASE, holder)])
         if self.limbo_until <= now:
             limbo, self.limbo, self.limbo_until = self.limbo, {}, FOREVER
             self.back.take(self.old_notes.judge(core, limbo, self.limbo_delay_ns,
                                                 self.poisoned.append))
         self.back.retry()
+        if core.times.used:
+            self.expiry.tick()
         self.statistics.sample(now, core.now_ns)
 
     def expire(self) -> list[Waiter]:
-        """The waiters whose time is over; after `dispatch`, so that nobody leaves empty-handed who
-        need not."""
+        """The waiters whose time is over; after `dispatch`: nobody leaves empty-handed in vain."""
         expired = self.timeouts.over(self.core.mono_ns)
         for waiter in expired:
-            self.waiters[waiter.queue].drop(waiter)
+            self.drop(waiter)
         return expired
+
+    def drop(self, waiter: Waiter) -> None:
+        """It does not wait any more."""
+        (self.wanted if waiter.by else self.waiters[waiter.queue]).drop(waiter)
 
     def next_deadline(self) -> int:
         """Monotonic ns of the next thing that time alone brings."""
@@ -235,6 +234,8 @@ class Engine:
             best = min(best, core.due[0][0])
         if core.leases:
             best = min(best, core.leases[0][0])
+        if core.times.used:
+            best = min(best, self.expiry.due)
         return min(best, self.back.due, self.limbo_until if self.limbo else FOREVER)
 
     # scheduling
@@ -242,14 +243,15 @@ class Engine:
     def dispatch(self) -> list[tuple[Waiter, list[int]]]:
         """Hand messages to waiting readers: main first, and its share of a backlog to each."""
         core, t = self.core, self.core.t
-        out: list[tuple[Waiter, list[int]]] = []
-        runnable, core.runnable = core.runnable, set()
+        out = self.wanted.serve() if core.watched else []
+        runnable, core.runnable = core.runnable, set(self.wanted.again)
         for queue in sorted(runnable):
             line = self.waiters.get(queue)
             if not line or t.q_flags[queue] & _SUSPENDED:
                 continue
             while t.q_ready[queue]:
-                if line and must_wait(core, queue):
+                if line and (must_wait(core, queue)
+                             or (core.times.behind and none_left(core, queue))):
                     core.runnable.add(queue)
                     break
                 waiter = line.take()
@@ -280,9 +282,8 @@ class Engine:
                orderly: bool, freed: bool = False, noted: Noted | None = None) -> int:
         """A client is gone. How many of its messages came back: to their old place if it left in
         order, was `freed`, or by its note had not begun with them; else a failed attempt."""
-        for waiter in waiters:
-            if waiter.waiting:
-                self.waiters[waiter.queue].drop(waiter)
+        for waiter in [each for each in waiters if each.waiting]:
+            self.drop(waiter)
         self.parties.pop(party.slot, None)
         if not party.active:
             return 0
@@ -293,8 +294,10 @@ class Engine:
         return len(back)
 
     def adopt(self, party: Party, queue: int, held: Sequence[tuple[int, int]],
-              given: tuple[int, int]) -> int:
-        """A reader has outlived its manager; see core.engine.limbo. How many messages it keeps."""
+              given: tuple[int, int], *, unit: bool = False) -> int:
+        """A client has outlived its manager; see core.engine.limbo. How many messages it keeps."""
         self.parties[party.slot] = party
         self.old_notes.drop(party.token)
-        return adopt(self.core, self.limbo, party, queue, held, given, self.poisoned.append)
+        kept = adopt(self.core, self.limbo, party, queue, held, given, self.poisoned.append)
+        self.back.take(given_up(self.core, self.limbo, party) if unit else ())
+        return kept

@@ -67,44 +67,83 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
         return []
     block.reserve(want, 0)
     rules = core.rules[queue]
-    if want >= MANY and queue != IDEL and not core.lanes.get(queue):
+    behind = core.times.behind
+    if want >= MANY and queue != IDEL and not core.lanes.get(queue) and not behind:
         return _give_vector(core, party, rules, want, sequence)
     given: list[int] = []
     for _ in range(want):
         entry = next_ready(core, queue)
         if entry < 0:
             break
-        suspect = entry in core.suspects
-        alone = suspect or (t.e_attempts[entry] > 0 and queue > POISON)
-        if (alone and given) or (suspect and core.suspect_given):
+        alone = _alone(core, queue, entry)
+        if _waits(core, entry, given, alone=alone):
+            break
+        if behind and given and core.times.is_over(t.e_message[entry]):
             break
         take_ready(core, entry)
-        slot = t.e_message[entry]
-        attempts = min(t.e_attempts[entry] + 1, limits.ATTEMPTS_MAX)
-        if queue == IDEL:
-            lease = core.volatile_lease = core.volatile_lease + 1
-        else:
-            lease = block.frame(
-                FrameType.GIVE, t.m_flags[slot] & PERSISTENT, queue, t.m_qpool[slot],
-                priority=t.e_priority[entry], attempt=attempts, size=t.m_size[slot],
-                client=party.client, pid=party.pid, uid=party.uid, file=t.m_file[slot],
-                record=t.m_record[slot], token=party.token, sequence=sequence)
-            t.m_lsn[slot] = lease
-        t.e_attempts[entry] = attempts
-        t.e_lease[entry] = lease
-        t.e_reader[entry] = party.slot + 1
-        t.e_until[entry] = core.now_ns  # since when it is active, for the dumps
-        t.e_state[entry] = _ACTIVE
-        if rules.lease_ns:
-            heappush(core.leases, (core.mono_ns + rules.lease_ns, entry, lease))
+        _hand(core, party, rules, entry, sequence)
         given.append(entry)
-        if suspect:
-            core.suspects.remove(entry)
-            core.suspect_given = True
         if alone:
             break
     _count(core, party, queue, len(given))
     return given
+
+
+def give_these(core: Core, party: Party, queue: int, entries: list[int], sequence: int
+               ) -> list[int]:
+    """Hand these READY messages of a queue (not IDEL) to a reader, wherever they stand: those of
+    them that may go together, in order. None: the first is a suspect and must wait. SpoolFull."""
+    rules = core.rules[queue]
+    core.block.reserve(len(entries), 0)
+    given: list[int] = []
+    for entry in entries:
+        alone = _alone(core, queue, entry)
+        if _waits(core, entry, given, alone=alone):
+            break
+        core.detach(entry)
+        _hand(core, party, rules, entry, sequence)
+        given.append(entry)
+        if alone:
+            break
+    _count(core, party, queue, len(given))
+    return given
+
+
+def _alone(core: Core, queue: int, entry: int) -> bool:
+    """Nothing else is handed out with it."""
+    return entry in core.suspects or (core.t.e_attempts[entry] > 0 and queue > POISON)
+
+
+def _waits(core: Core, entry: int, given: list[int], *, alone: bool) -> bool:
+    """It does not go with those that are given already, or not in this group."""
+    suspect = entry in core.suspects
+    return bool((alone and given) or (suspect and core.suspect_given))
+
+
+def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int) -> None:
+    """The frame and the effects of one hand-out, but for the counters."""
+    t, queue = core.t, rules.queue
+    slot = t.e_message[entry]
+    attempts = min(t.e_attempts[entry] + 1, limits.ATTEMPTS_MAX)
+    if queue == IDEL:
+        lease = core.volatile_lease = core.volatile_lease + 1
+    else:
+        lease = core.block.frame(
+            FrameType.GIVE, t.m_flags[slot] & PERSISTENT, queue, t.m_qpool[slot],
+            priority=t.e_priority[entry], attempt=attempts, size=t.m_size[slot],
+            client=party.client, pid=party.pid, uid=party.uid, file=t.m_file[slot],
+            record=t.m_record[slot], token=party.token, sequence=sequence)
+        t.m_lsn[slot] = lease
+    t.e_attempts[entry] = attempts
+    t.e_lease[entry] = lease
+    t.e_reader[entry] = party.slot + 1
+    t.e_until[entry] = core.now_ns  # since when it is active, for the dumps
+    t.e_state[entry] = _ACTIVE
+    if rules.lease_ns:
+        heappush(core.leases, (core.mono_ns + rules.lease_ns, entry, lease))
+    if entry in core.suspects:
+        core.suspects.remove(entry)
+        core.suspect_given = True
 
 
 def _count(core: Core, party: Party, queue: int, count: int) -> None:

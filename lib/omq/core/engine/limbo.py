@@ -8,6 +8,9 @@ claims within reconnect_grace_s counts as a reader's death.
 
 Invariant: a claim counts only with the token that the message was handed out to; before it is
 claimed, nobody can settle a message in limbo, whatever lease he names.
+
+A client that had a unit of work open (core.engine.units) claims nothing: the unit ended with its
+manager, and what it took comes back as soon as the client says so.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from heapq import heappush
 from omq.base.errors import SpoolFull
 from omq.core.engine.state import Core, Party, Poisoned
 from omq.core.engine.suspects import unseen
+from omq.core.engine.taking_back import Returning
 from omq.format.frame_rules import Reason
 from omq.format.pool import lease_tag
 
@@ -54,3 +58,12 @@ def adopt(core: Core, limbo: dict[int, int], party: Party, queue: int,
                 continue
             del limbo[entry]
     return kept
+
+
+def given_up(core: Core, limbo: dict[int, int], party: Party) -> list[Returning]:
+    """The messages in limbo that were handed to this client for a unit of work, on their way back;
+    they are in limbo no more."""
+    t = core.t
+    mine = [entry for entry, tag in limbo.items()
+            if lease_tag(tag, party.token) == t.m_lsn[t.e_message[entry]] & 0xFFFFFFFF]
+    return [Returning(entry, limbo.pop(entry), Reason.BACKED_OUT) for entry in mine]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest, NoMessage
 from omq.core.engine.puts import (
     NewMessage,
@@ -78,7 +77,7 @@ def move_entry(core: Core, entry: int, party: Party | None, sequence: int, flags
     for part in queues:
         if part.queue not in present:
             t.m_parts[slot] += 1
-            core.new_entry(slot, part.queue, part.priority, lsn, part.until * NS)
+            core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns)
     return lsn
 
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omq.base import limits
-from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import (
     BadPriority,
     BadRequest,
@@ -173,11 +172,15 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         payload = b""
         if new.parts:
             flags, payload, crc = _QUEUES, pack_parts(parts), 0
+    expiry = new.expiry
+    for part in parts:
+        if most := core.rules[part.queue].expiry_ns:
+            expiry = min(expiry or most + core.now_ns, most + core.now_ns)
     lsn = block.frame(
         FrameType.PUT, ends | flags | new.flags & CONTAINER, new.queue, qpool,
         priority=new.priority, size=new.size, crc=crc, client=party.client, pid=party.pid,
         uid=party.uid, file=file, record=record, parts=new.parts, lease=new.key,
-        token=party.token, sequence=sequence, correlation=new.correlation, argument=new.expiry,
+        token=party.token, sequence=sequence, correlation=new.correlation, argument=expiry,
         unit=unit, payload=payload)
     t.m_qpool[slot] = qpool
     t.m_lsn[slot] = lsn
@@ -190,7 +193,9 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_corr[slot] = new.correlation
     if new.correlation:
         t.index_correlation(slot, new.correlation)
-    t.m_expiry[slot] = new.expiry
+    t.m_expiry[slot] = expiry
+    if expiry:
+        core.times.begin(slot, core.now_ns, core.mono_ns)
     t.m_length[slot] = len(new.payload)
     t.m_crc[slot] = new.crc
     t.m_size[slot] = new.size
@@ -202,5 +207,5 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_first[slot] = 0
     t.m_origin[slot] = 0
     for part in parts:
-        core.new_entry(slot, part.queue, part.priority, lsn, part.until * NS)
+        core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns)
     return qpool

@@ -20,6 +20,7 @@ from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest, LeaseLost
 from omq.core.engine.idel_pause import pause_ns
+from omq.core.engine.retry import retry_ns
 from omq.core.engine.state import (
     CONTAINER,
     IDEL,
@@ -51,7 +52,7 @@ UNTIL_MAX_NS = 0xFFFFFFFF * NS  # the pool keeps seconds in 32 bits
 
 @dataclass(slots=True)
 class Verdict:
-    """One settlement as the wire says it; `argument` is the delay in ns of a DEFER."""
+    """One settlement as the wire says it; `argument`: wire.Settlement."""
 
     kind: int
     entry: int
@@ -200,15 +201,18 @@ def fail(core: Core, entry: int, party: Party | None, sequence: int, flags: int,
     elif queue != POISON and t.e_attempts[entry] >= rules.attempts_max:
         poison(core, entry, party, sequence, flags, reason=reason, evidence=evidence)
         return True
+    if delay_ns is None:
+        delay_ns = retry_ns(rules, reason, t.e_attempts[entry], t.m_qpool[t.e_message[entry]])
     put_off(core, entry, party, sequence, flags, failed=True, reason=reason,
-            delay_ns=rules.death_delay_ns if delay_ns is None else delay_ns,
+            delay_ns=delay_ns,
             text=str(evidence.get("reason", "")).encode())
     return False
 
 
 def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: int, *, reason: int,
            evidence: dict[str, object]) -> None:
-    """To POISON, with the evidence packet in the frame; other messages flow on."""
+    """To POISON, or where its queue sends what failed too often, with the evidence packet in the
+    frame; other messages flow on."""
     t = core.t
     slot, queue = t.e_message[entry], t.e_queue[entry]
     assert after(Event.POISON, t.e_state[entry]) is EntryState.FREE
@@ -216,16 +220,19 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
         {"queue": core.rules[queue].name, "attempts": t.e_attempts[entry],
          "cause": WORDS.get(reason, str(reason)),
          "replayed": bool(t.m_flags[slot] & REPLAYED), **evidence}, sort_keys=True).encode()
+    target = core.rules[queue].dead_letter
+    if target != POISON:
+        t.e_attempts[entry] = 0  # they begin anew
     priority, attempts = t.e_priority[entry], t.e_attempts[entry]
     lsn = frame_for(core, FrameType.POISON, flags | _FAILED, entry, party, sequence, reason=reason,
-                    target=POISON, payload=packet)
+                    target=target, payload=packet)
     leave(core, entry)
-    known = t.entry_on(slot, POISON)
+    known = t.entry_on(slot, target)
     core.drop_entry(entry)
     t.m_origin[slot] = queue
     if known < 0:
         t.m_parts[slot] += 1
-        fresh = core.new_entry(slot, POISON, priority, lsn)
+        fresh = core.new_entry(slot, target, priority, lsn)
         t.e_attempts[fresh] = attempts
 
 
@@ -243,6 +250,7 @@ def apply(core: Core, party: Party, verdict: Verdict, sequence: int, *, ends: bo
     else:
         assert verdict.kind == Settlement.FAIL, "kinds are checked for the whole request"
         return fail(core, entry, party, sequence, flags, reason=Reason.FAILED,
+                    delay_ns=verdict.argument - 1 if verdict.argument > 0 else None,
                     evidence={"reason": verdict.text.decode("utf-8", "replace"),
                               "pid": party.pid, "time_ns": core.now_ns})
     return False

@@ -11,20 +11,19 @@ deletion).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Protocol
 
-from omq.base.arrays import Vector
+from omq.base.config import NONE
 from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.core.engine.block import Block
+from omq.core.engine.stores import PoolSlots, VolatileBodies
+from omq.core.engine.times import Times
 from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag
 from omq.format.location import number_of
 from omq.format.pool import NO_RECORD, RecordFlag
-from omq.storage.slots import FileSlots
 
 IDEL, POISON = 1, 2
 SPECIAL_QUEUES = {IDEL: IDEL_NAME, POISON: POISON_NAME}
@@ -35,26 +34,6 @@ HAS_ID, REPLAYED = int(RecordFlag.HAS_ID), int(RecordFlag.REPLAYED)  # in m_flag
 _DONES, _RETURNED = int(Counter.DONES), int(Counter.RETURNED)
 _READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
 _DEFERRED, _HELD = int(EntryState.DEFERRED), int(EntryState.HELD)
-
-
-class PoolSlots(Protocol):
-    """Pool file slots in memory (storage.slots.SlotAllocator)."""
-
-    def choose_file(self, pid: int) -> int: ...
-    def alloc(self, file: int, run: int = 1) -> int: ...
-    def alloc_many(self, file: int, count: int) -> list[int]: ...
-    def file(self, file: int) -> FileSlots: ...
-    def free(self, file: int, record: int, run: int = 1) -> None: ...
-    def free_many(self, files: Vector, records: Vector) -> None: ...
-
-
-class VolatileBodies(Protocol):
-    """Bodies of non-persistent messages (storage.volatile). `number`: of the file in use."""
-
-    number: int
-
-    def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]: ...
-    def release(self, number: int, count: int = 1) -> None: ...
 
 
 @dataclass(slots=True)
@@ -72,6 +51,14 @@ class QueueRules:
     lease_ns: int = 0
     priority: int = 4  # of a message that does not say it; asked by clients
     persistent: bool = True  # the same
+    expiry_ns: int = 0  # that a message put here may wait at most; 0 = for ever
+    expired_to: int = 0  # where those go that did; 0 = nowhere
+    expires: bool = True  # its messages do, when their time is over
+    retry_delay_ns: int = -1  # after fail(); -1: as after a death
+    backoff: str = NONE  # how the pauses grow: base.config.BACKOFFS
+    retry_max_ns: int = 0  # to at most this
+    jitter: int = 0  # per cent by which a pause may be shorter
+    dead_letter: int = POISON  # where those go that have failed too often
 
 
 @dataclass(slots=True)
@@ -115,6 +102,7 @@ class Core:
     # (mono ns, entry, its sequence, its last lease): a later deferral has another lease
     due: list[tuple[int, int, int, int]] = field(default_factory=list)
     leases: list[tuple[int, int, int]] = field(default_factory=list)  # (mono ns, entry, lease)
+    renewed: dict[int, tuple[int, int]] = field(default_factory=dict)  # entry -> lease, mono ns
     lanes: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     runnable: set[int] = field(default_factory=set)  # queues that may have something to give
     runs: dict[int, int] = field(default_factory=dict)  # slot -> pool records, when more than one
@@ -123,6 +111,11 @@ class Core:
     volatile_lease: int = 0  # of hand-outs from IDEL, which are not journaled
     suspects: set[int] = field(default_factory=set)  # entries; see core.engine.suspects
     suspect_given: bool = False  # in this group
+    watched: dict[int, list[int]] = field(default_factory=dict)  # see core.engine.wanted
+    times: Times = field(init=False)  # core.engine.expiry
+
+    def __post_init__(self) -> None:
+        self.times = Times(self.t)
 
     # entries
 
@@ -139,9 +132,7 @@ class Core:
         t.e_submitted[entry] = self.now_ns
         t.e_until[entry] = until_ns
         t.e_lease[entry] = 0
-        t.e_attempts[entry] = 0
-        t.e_retries[entry] = 0
-        t.e_reader[entry] = 0
+        t.e_attempts[entry] = t.e_retries[entry] = t.e_reader[entry] = 0
         t.e_sibling[entry] = t.m_first[slot]
         t.m_first[slot] = entry + 1
         t.q_ever[queue] += 1
@@ -154,8 +145,16 @@ class Core:
             t.e_state[entry] = _READY
             t.q_ready[queue] += 1
             t.link(entry, queue * PRIORITIES + priority)
-            self.runnable.add(queue)
+            self._ready(queue, entry)
+        if self.times.over:
+            self.times.seen(slot)
         return entry
+
+    def _ready(self, queue: int, entry: int) -> None:
+        """An entry has come, or come back."""
+        self.runnable.add(queue)
+        if queue in self.watched:
+            self.watched[queue].append(entry)
 
     def wake_at(self, entry: int, delay_ns: int) -> None:
         """DEFERRED -> READY after `delay_ns` of monotonic time."""
@@ -182,18 +181,19 @@ class Core:
         self.count_state(queue, self.t.e_state[entry], -1)
         self.t.e_state[entry] = state
         self.count_state(queue, state, 1)
+        if self.times.over:
+            self.times.seen(self.t.e_message[entry])
 
     def back(self, entry: int) -> None:
         """READY again, at its old place: into the return lane."""
         t = self.t
         self.set_state(entry, _READY)
         queue = t.e_queue[entry]
-        t.e_until[entry] = 0
-        t.e_next[entry] = t.e_prev[entry] = 0
+        t.e_until[entry] = t.e_next[entry] = t.e_prev[entry] = 0
         lane = self.lanes.setdefault(queue, [])
         heappush(lane, (-t.e_priority[entry], t.e_sequence[entry], entry))
         t.counters[_RETURNED] += 1
-        self.runnable.add(queue)
+        self._ready(queue, entry)
 
     def lane_top(self, queue: int) -> tuple[int, int, int] | None:
         """The first valid item of a return lane; stale ones are dropped."""
@@ -285,6 +285,8 @@ class Core:
             flags |= QueueFlag.SUSPENDED
         if not rules.put_allowed:
             flags |= QueueFlag.PUT_INHIBITED
+        if rules.expiry_ns:
+            flags |= QueueFlag.LIMITS_TIME
         if queue in SPECIAL_QUEUES:
             flags |= QueueFlag.SPECIAL
         if queue == IDEL:

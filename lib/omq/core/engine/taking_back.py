@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from omq.base.errors import SpoolFull
 from omq.core.engine import settle
+from omq.core.engine.backing_out import back_out
 from omq.core.engine.state import Core, Party, Poisoned
 from omq.core.engine.waiting import FOREVER
 from omq.format.frame_rules import Reason
@@ -29,7 +30,7 @@ _NOBODY = Party(0, 0, 0, 0, 0)
 @dataclass(slots=True)
 class Returning:
     """A message on its way back. `reason` RETURNED (its reader left in order) or OPERATOR (its
-    reader was released, omfreeq): no attempt is counted."""
+    reader was released, omfreeq): no attempt is counted. BACKED_OUT: one is, and it is READY."""
 
     entry: int
     lease: int
@@ -92,6 +93,10 @@ class TakingBack:
             return
         qpool, queue = core.t.m_qpool[core.t.e_message[entry]], core.t.e_queue[entry]
         pid = party.pid if party else 0
+        if message.reason == Reason.BACKED_OUT:
+            if back_out(core, entry, party):
+                self._note(Poisoned(qpool, core.rules[queue].name, message.reason, pid))
+            return
         if message.reason == Reason.LEASE:
             self.ended.append(Poisoned(qpool, core.rules[queue].name, message.reason, pid))
         packet = {"pid": pid, "time_ns": core.now_ns, **message.evidence}

@@ -11,12 +11,14 @@ engine and restart through every event in every state, so neither can disagree w
     DEFER     -         DEFERRED   -          -          reader gave it back for later
     FAIL      -         DEFERRED   -          -          reader failed or died: attempt counts
     RETURN    -         READY      -          -          reader gave it back untouched
+    BACKOUT   -         READY      -          -          its unit of work: attempt counts
     DUE       -         -          READY      -
     POISON    FREE      FREE       FREE       FREE       here; READY on POISON
     MOVE      FREE      FREE       FREE       FREE       here; READY on the targets
     HOLD      HELD      -          HELD       -
     RELEASE   -         -          READY      READY
     DELETE    FREE      -          FREE       FREE
+    EXPIRE    FREE      -          FREE       -          its time is over
 """
 
 from __future__ import annotations
@@ -35,12 +37,14 @@ class Event(Enum):
     DEFER = "defer"
     FAIL = "fail"
     RETURN = "return"
+    BACKOUT = "backout"
     DUE = "due"
     POISON = "poison"
     MOVE = "move"
     HOLD = "hold"
     RELEASE = "release"
     DELETE = "delete"
+    EXPIRE = "expire"
 
 
 _F, _R, _A = EntryState.FREE, EntryState.READY, EntryState.ACTIVE
@@ -54,12 +58,14 @@ _TABLE: dict[Event, dict[EntryState, EntryState]] = {
     Event.DEFER: {_A: _D},
     Event.FAIL: {_A: _D},
     Event.RETURN: {_A: _R},
+    Event.BACKOUT: {_A: _R},
     Event.DUE: {_D: _R},
     Event.POISON: dict(_ANY),
     Event.MOVE: dict(_ANY),
     Event.HOLD: {_R: _H, _D: _H},
     Event.RELEASE: {_D: _R, _H: _R},
     Event.DELETE: {_R: _F, _D: _F, _H: _F},
+    Event.EXPIRE: {_R: _F, _D: _F},
 }
 
 

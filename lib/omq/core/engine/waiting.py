@@ -31,6 +31,9 @@ class Waiter:
     deadline: int
     auxiliary: bool
     waiting: bool = True
+    by: int = 0  # wire.Key: waits for messages with `key`; 0 = for any
+    key: int = 0
+    turn: int = 0  # among these
 
 
 @dataclass(slots=True)

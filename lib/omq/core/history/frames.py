@@ -37,6 +37,7 @@ Choose = Callable[[Vector], Vector]
 _NAMED: Final = mask(lambda rule: rule.payload in (Payload.NAME, Payload.ORDER))
 _ORDERS: Final = mask(lambda rule: rule.about is About.OPERATOR)
 _MAKES: Final = mask(lambda rule: rule.makes)
+_LEAVES: Final = mask(lambda rule: rule.leaves)
 _TEXT_PARTS: Final = 1024  # a payload that is a text is not longer than so many queue parts
 _KINDS: Final = {int(kind): kind for kind in FrameType}
 
@@ -133,15 +134,16 @@ class History:
 
     def of_family(self, known: set[int], key: int = 0) -> Iterator[Happening]:
         """Everything that happened to these messages, to those put with an id of this hash
-        (`put_with_id`; 0: none), and to all that moves made of them, of those, and so on. `known`
-        grows as they are found; one pass, as what is made stands behind what it is made of."""
+        (`put_with_id`; 0: none), and to all that moves and units of work made of them, of those,
+        and so on. `known` grows as they are found; one pass, as what is made stands behind what it
+        is made of."""
 
         def choose(frames: Vector) -> Vector:
             if key:
                 known.update(frames["qpool"][put_with_id(frames, key)].tolist())
             while True:
                 mine = np.isin(frames["qpool"], list(known))
-                units = frames["lsn"][mine]
+                units = frames["unit"][mine & _LEAVES[frames["type"]]]
                 born = (_MAKES[frames["type"]] & (frames["unit"] != 0)
                         & np.isin(frames["unit"], units))
                 new = set(frames["qpool"][born].tolist()) - known
@@ -233,7 +235,7 @@ class History:
 
     def _targets(self, rule: Rule, frame: tuple[Any, ...], raw: bytes) -> tuple[str, ...]:
         if rule.comes is Comes.TARGET:
-            return (self.queue_name(frame[At.TARGET]),)
+            return (self.queue_name(frame[At.TARGET]),) if frame[At.TARGET] else ()
         at = parts_at(frame[At.TYPE], frame[At.FLAGS])
         if rule.makes and len(raw) >= at + frame[At.PARTS] * PART.size:
             ends = range(at, at + frame[At.PARTS] * PART.size, PART.size)
@@ -249,22 +251,6 @@ class History:
 def put_with_id(frames: Vector, key: int) -> Vector:
     """Mask of the births of messages with this key (format.message.id_hash of their given id)."""
     return np.asarray(_MAKES[frames["type"]] & (frames["lease"] == key))
-
-
-def was_born(paths: SpoolPaths, key: int, after_lsn: int) -> bool | None:
-    """Whether a message with this key was put after an LSN; None: the journal and its archive do
-    not reach back so far, or are damaged there."""
-    history = History(paths)
-    reaches = False
-
-    def choose(frames: Vector) -> Vector:
-        nonlocal reaches
-        reaches |= int(frames["lsn"][0]) <= after_lsn
-        return put_with_id(frames, key) & (frames["lsn"] > after_lsn)
-
-    if any(True for _ in history.read(choose)):
-        return True
-    return False if reaches and not history.findings else None
 
 
 def _command(frame: tuple[Any, ...], raw: bytes, done: int | None) -> Command:
@@ -290,9 +276,10 @@ def _carried_out(block: Block, frame: tuple[Any, ...]) -> int | None:
 
 
 def _parent(block: Block, frame: tuple[Any, ...]) -> int:
-    """The message whose move made this one: a unit of work stands in one block."""
+    """The message whose move made this one, or the first that its unit of work took (0: it took
+    none): a unit of work stands in one block."""
     unit = frame[At.UNIT]
     if not unit:
         return 0
-    rows = np.flatnonzero(block.frames["lsn"] == unit)
+    rows = np.flatnonzero((block.frames["lsn"] == unit) & _LEAVES[block.frames["type"]])
     return int(block.frames[int(rows[0])]["qpool"]) if len(rows) else 0

@@ -46,6 +46,7 @@ def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
         raise IndexFull(limit=t.layout.messages)
     _messages(core, rows.messages)
     _entries(core, rows, loaded)
+    core.times.begin_many(np.arange(count), core.now_ns, core.mono_ns)
     for index in np.flatnonzero(rows.messages["next"] != NO_RECORD).tolist():
         parts = int(np.count_nonzero(rows.parts["row"] == index))
         core.runs[index] = -(-parts // PARTS_PER_RECORD)

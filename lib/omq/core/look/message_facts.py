@@ -1,28 +1,19 @@
-"""What the payload of one message says of it: properties, and the header of a mail.
-
-The body of a mail begins with its header (RFC 5322); encoded words (RFC 2047) come out decoded and
-folded lines as one. Of a message that is no mail `header` is empty for every name, unless its body
-looks like one. Nothing is read before it is asked for.
+"""What the payload of one message says of it: properties, and the header of a mail
+(core.select.mail). Nothing is read before it is asked for.
 
 Errors: those of core.look.stored.
 """
 
 from __future__ import annotations
 
-import email.policy
-from email.errors import HeaderParseError
-from email.header import decode_header, make_header
 from email.message import Message
-from email.parser import BytesHeaderParser
-from typing import Final
 
 from omq.core.index.rows import MessageRow
 from omq.core.look.stored import Stored, StoredMessages
+from omq.core.select import mail
+from omq.core.select.mail import RECIPIENTS, SENDER
 
-SENDER: Final = "mail.from"
-RECIPIENTS: Final = "mail.to"
-"""Properties of a mail (services.mail.mail_message has them all)."""
-HEAD_BYTES_MAX: Final = 1 << 16
+__all__ = ["RECIPIENTS", "SENDER", "MessageFacts"]
 
 
 class MessageFacts:
@@ -48,15 +39,12 @@ class MessageFacts:
     @property
     def sender(self) -> str:
         """Of a mail the sender of its envelope; else the application that put the message."""
-        found = self.properties.get(SENDER)
-        if found is not None:
-            return found
-        return self.stored.descriptor.application.decode("ascii", "backslashreplace")
+        return mail.sender(self.properties, self.stored.descriptor.application)
 
     @property
     def recipients(self) -> list[str]:
         """Of a mail, as it was submitted."""
-        return self.properties.get(RECIPIENTS, "").splitlines()
+        return mail.recipients(self.properties)
 
     @property
     def subject(self) -> str:
@@ -66,13 +54,5 @@ class MessageFacts:
     def header(self, name: str) -> str:
         """A field of the header, decoded; empty when there is none."""
         if self._head is None:
-            body = self._messages.body(self._row, self.stored)[:HEAD_BYTES_MAX]
-            self._head = BytesHeaderParser(policy=email.policy.compat32).parsebytes(body)
-        raw = self._head[name]
-        if raw is None:
-            return ""
-        text = " ".join(str(raw).split())
-        try:
-            return str(make_header(decode_header(text))) if "=?" in text else text
-        except (HeaderParseError, LookupError, ValueError):
-            return text
+            self._head = mail.head(self._messages.body(self._row, self.stored))
+        return mail.header(self._head, name)

@@ -1,13 +1,26 @@
-"""Which messages are meant: the words of `--where`, and how they are tested.
+"""Which messages are meant: the selector of `--where`, and how it is tested.
 
+    --where "customer = '42' AND (priority BETWEEN 5 AND 9 OR NOT region LIKE 'eu-%')"
     --where 'queue=LOCAL state=held,deferred priority>=7 size>1M age>2h attempts>0'
     --where 'property:customer=42 and id=@ids.txt'
     --where '(sender=al@example.com or subject~*invoice*) age<1d'
 
-Terms stand for themselves or with `and` between them: all must hold; of what stands on the sides
-of `or` one must, and `and` binds closer. Parentheses group. A term is a field, an operator and a
-value; commas in the value of `=` and `!=` name alternatives. A value with blanks is quoted within
-the words: --where "subject='two words'".
+It is a selector of JMS, a subset of SQL-92, on the fields below, on correlation, reply_to,
+timestamp (ms since 1970) and delivery_mode, and on properties, which have no other name. Its
+conditions:
+
+    A = B   <>  !=  <  <=  >  >=        numbers calculated with + - * / ( )
+    A [NOT] BETWEEN B AND C             NAME [NOT] IN ('text', 42)
+    NAME [NOT] LIKE 'a%_' [ESCAPE '!']  NAME IS [NOT] NULL
+    NOT  AND  OR  ( )                   of conditions; NOT binds closest, then AND
+
+Texts stand in single quotes, names with blanks in double ones. A property is a text; beside a
+number it is the number that it writes. What a message does not say is NULL; what is unknown is not
+chosen.
+
+A field that stands together with its operator and value, without blanks between them, is a word:
+shorter, and with more that operators ask for. Words need no `and` beside them; commas in the value
+of `=` and `!=` name alternatives.
 
     queue state                 = !=  and ~ !~ (a pattern with * and ?)
     priority size age attempts  = != < <= > >=
@@ -20,17 +33,15 @@ the words: --where "subject='two words'".
                                 application that put another message; letters as they are written
     header:NAME                 = != ~ !~  a field of a mail's header, decoded
 
-Terms on the payload cost reading it. A message whose payload cannot be read matches none of them,
-and is named. Damage among bytes that need not be decoded to say that
-a message is not meant stays unseen: omqcheck looks for damage.
+The last four lines cost reading the message. Of one that cannot be read nobody can say whether it
+is meant: it is left out and named. omqcheck looks for damage where nothing had to be read.
 
-Errors: BadRequest (what is wrong with the words), InputUnreadable, UnknownQueue, AccessDenied.
+Errors: BadSelector (with the place), BadRequest (what is wrong with a word), InputUnreadable,
+UnknownQueue, AccessDenied.
 """
 
 from __future__ import annotations
 
-import shlex
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -44,9 +55,11 @@ from omq.core.index.message_ids import find_qpool
 from omq.core.index.rows import EntryRow
 from omq.core.index.view import CHUNK_ROWS, IndexView
 from omq.core.look.message_facts import MessageFacts
+from omq.core.look.selector_terms import ids_in, node_of, word
 from omq.core.look.stored import StoredMessages
-from omq.core.look.terms import AllOf, AnyOf, Columns, Node, columns_of
-from omq.core.look.where_words import Ids, QueueIs, term, wrong
+from omq.core.look.terms import AllOf, Columns, Node, columns_of
+from omq.core.look.where_words import Ids, QueueIs
+from omq.core.select.parser import Parser
 
 __all__ = ["Selection", "parse"]
 UNREADABLE_SHOWN: Final = 5
@@ -92,7 +105,7 @@ class Selection:
         messages = StoredMessages(paths)
         try:
             for row in queues:
-                columns = columns_of(view.copies, row.number, paths, now_ns)
+                columns = columns_of(view.copies, row.number, paths, uuid, now_ns)
                 yield from self._on(columns, view, messages)
         finally:
             messages.close()
@@ -108,7 +121,7 @@ class Selection:
             for raw in view.raw_at((numbers, columns.sequences[some])):
                 entry = view.entry_of(raw, names)
                 facts = MessageFacts(messages, entry.message)
-                if not deep or self.root.holds(columns, row_of[raw[0]], facts):
+                if not deep or self.root.holds(columns, row_of[raw[0]], facts) is True:
                     yield entry
                 elif facts.unreadable:
                     self.unreadable[entry.message.qpool] = facts.unreadable
@@ -132,49 +145,9 @@ def parse(*texts: str) -> Selection:
     parts: list[Node] = []
     ids: list[Ids] = []
     for text in texts:
-        words = deque(_split(text))
-        while words:
-            node = _any(words, text, ids)
-            parts += node.parts if isinstance(node, AllOf) else [node]
-            if words:
-                raise wrong(text, "a ) without its (")
+        if not text.strip():
+            continue
+        node = node_of(Parser[Node](text, word).parse())
+        parts += node.parts if isinstance(node, AllOf) else [node]
+        ids += ids_in(node)
     return Selection(" and ".join(text.strip() for text in texts), AllOf(tuple(parts)), ids)
-
-
-def _split(text: str) -> list[str]:
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="()")
-    lexer.whitespace_split, lexer.commenters = True, ""
-    try:
-        found = list(lexer)
-    except ValueError as error:
-        raise wrong(text, str(error)) from error
-    # `((` comes out as one word
-    return [each for word in found for each in (word if not word.strip("()") else (word,))]
-
-
-def _any(words: deque[str], text: str, ids: list[Ids]) -> Node:
-    sides = [_all(words, text, ids)]
-    while words and words[0] == "or":
-        words.popleft()
-        sides.append(_all(words, text, ids))
-    return sides[0] if len(sides) == 1 else AnyOf(tuple(sides))
-
-
-def _all(words: deque[str], text: str, ids: list[Ids]) -> Node:
-    parts: list[Node] = []
-    while words and words[0] not in ("or", ")"):
-        word = words.popleft()
-        if word == "and":
-            continue
-        if word == "(":
-            parts.append(_any(words, text, ids))
-            if not words or words.popleft() != ")":
-                raise wrong(text, "a ( without its )")
-            continue
-        parts.append(term(word))
-        if isinstance(parts[-1], Ids):
-            ids.append(parts[-1])
-    if not parts:
-        raise wrong(text, "a term is missing")
-    return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
-

@@ -4,8 +4,9 @@ A term on what the index has is tested on columns, all messages at a time. One o
 (property:, sender, subject ...) lets pass, in a first step, who has the bytes that it needs
 somewhere in the payload (core.look.payload_scan); only those are decoded and tested properly.
 
-Invariants: 1. `maybe` leaves out nobody who holds: it may only let too many pass; there is no
-negation of a whole expression, so that letting a term pass never hides anybody; 2. `holds` decides.
+Invariants: 1. `maybe` leaves out nobody who holds: it may only let too many pass; a negation lets
+all pass, so that what its part lets pass hides nobody; 2. `holds` decides, as SQL does: True, False
+or unknown.
 Errors: those of payload_scan and of core.look.stored.
 """
 
@@ -23,6 +24,7 @@ from omq.base.paths import SpoolPaths
 from omq.core.index.copies import IndexCopies
 from omq.core.look.message_facts import MessageFacts
 from omq.core.look.payload_scan import holding
+from omq.core.select.values import Truth, all_of, any_of, not_
 from omq.format.pool import RecordFlag
 
 ENTRY: Final = ("e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries",
@@ -41,6 +43,7 @@ class Columns:
     values: dict[str, Vector]
     queues: list[str]  # names by number
     paths: SpoolPaths
+    uuid: bytes
     now_ns: int
     masks: dict[int, Vector] = field(default_factory=dict)  # of terms, by id
 
@@ -49,7 +52,8 @@ class Columns:
         return len(self.numbers)
 
 
-def columns_of(copies: IndexCopies, queue: int, paths: SpoolPaths, now_ns: int) -> Columns:
+def columns_of(copies: IndexCopies, queue: int, paths: SpoolPaths, uuid: bytes, now_ns: int
+               ) -> Columns:
     """All that is on a queue."""
     numbers, sequences = copies.on_queue(queue)
     found = copies.columns(numbers, sequences, ENTRY, MESSAGE)
@@ -57,7 +61,7 @@ def columns_of(copies: IndexCopies, queue: int, paths: SpoolPaths, now_ns: int) 
     kept = values["e_sequence"]
     if len(kept) < len(sequences):  # some left meanwhile
         numbers = numbers[np.isin(sequences, kept)]
-    return Columns(numbers, kept, values, copies.queue_names(), paths, now_ns)
+    return Columns(numbers, kept, values, copies.queue_names(), paths, uuid, now_ns)
 
 
 class Node(Protocol):
@@ -70,8 +74,8 @@ class Node(Protocol):
     def maybe(self, columns: Columns, among: Vector) -> Vector:
         """Mask, within `among`, of those that may hold."""
 
-    def holds(self, columns: Columns, row: int, facts: MessageFacts) -> bool:
-        """Whether the one in this row holds, after `maybe`."""
+    def holds(self, columns: Columns, row: int, facts: MessageFacts) -> Truth:
+        """Whether the one in this row holds, after `maybe`; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +127,19 @@ class PayloadTerm:
                 out[left] = True
         return out
 
-    def holds(self, columns: Columns, row: int, facts: MessageFacts) -> bool:
-        try:
-            return self.test(facts)
-        except AccessDenied:
-            raise  # "it does not hold" would be a guess
-        except OmqError as error:
-            facts.unreadable = str(error)
-            return False
+    def holds(self, columns: Columns, row: int, facts: MessageFacts) -> Truth:
+        return known(lambda: self.test(facts), facts)
+
+
+def known(test: Callable[[], Truth], facts: MessageFacts) -> Truth:
+    """What a test says; unknown, and noted in `facts`, of a message that cannot be read."""
+    try:
+        return test()
+    except AccessDenied:
+        raise  # "it does not hold" would be a guess
+    except OmqError as error:
+        facts.unreadable = str(error)
+        return None
 
 
 def _holding(columns: Columns, rows: Vector, needles: Sequence[bytes]) -> Vector:
@@ -156,9 +165,9 @@ class AllOf:
             among = part.maybe(columns, among)
         return among
 
-    def holds(self, columns: Columns, row: int, facts: MessageFacts) -> bool:
-        return all(part.holds(columns, row, facts)
-                   for part in sorted(self.parts, key=lambda part: part.deep))
+    def holds(self, columns: Columns, row: int, facts: MessageFacts) -> Truth:
+        return all_of(part.holds(columns, row, facts)
+                      for part in sorted(self.parts, key=lambda part: part.deep))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +186,19 @@ class AnyOf:
             out |= part.maybe(columns, among & ~out)
         return out
 
-    def holds(self, columns: Columns, row: int, facts: MessageFacts) -> bool:
-        return any(part.holds(columns, row, facts) for part in self.parts)
+    def holds(self, columns: Columns, row: int, facts: MessageFacts) -> Truth:
+        return any_of(part.holds(columns, row, facts) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class NotOf:
+    """It does not hold, and that is known."""
+
+    part: Node
+    deep: bool = True
+
+    def maybe(self, columns: Columns, among: Vector) -> Vector:
+        return among  # who passes the sieve of the part may still not hold
+
+    def holds(self, columns: Columns, row: int, facts: MessageFacts) -> Truth:
+        return not_(self.part.holds(columns, row, facts))

@@ -26,14 +26,15 @@ from omq.format.pool import RecordFlag
 
 _TERM: Final = re.compile(
     r"((?:property|header):[^=!~<>\s]+|[a-z]+)(!=|<=|>=|!~|=|<|>|~)?(.*)", re.DOTALL)
+GLUED: Final = re.compile(
+    r"((?:property|header):[^=!~<>\s]+|[A-Za-z_$][\w$.]*)(!=|<=|>=|!~|<>|=|<|>|~)")
 _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _SPANS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _STATES: Final = {state.name.lower(): int(state) for state in EntryState if state}
 _NUMBERS: Final = {"priority": "e_priority", "attempts": "e_attempts", "retries": "e_retries",
                    "queues": "m_parts", "size": "m_size", "pid": "m_pid", "lsn": "m_lsn"}
-_SHORT: Final = ("a term is FIELD OPERATOR VALUE, such as size>1M; a value with blanks is quoted "
-                 "within the words: --where \"subject='two words'\"")
+_SHORT: Final = "a term is FIELD OPERATOR VALUE, such as size>1M"
 _WILD: Final = re.compile(r"\[[^\]]*\]|[*?]")
 Needles = tuple[tuple[bytes, ...], ...]  # alternatives, each with all its pieces
 _PIECES_MAX: Final = 3  # each costs reading once more who passed those before
@@ -139,13 +140,14 @@ def _number(name: str, operator: str, value: str, word: str) -> Node:
     if operator in ("=", "!=") and "," in value:
         listed = [_amount(each, {"": 1}, word) for each in value.split(",")]
         wanted = operator == "="
-        return Term(lambda columns: np.isin(_value(columns, name), listed) == wanted)
+        return Term(lambda columns: np.isin(column_value(columns, name), listed) == wanted)
     compare = _comparison(operator, word)
     amount = _size(value, word) if name == "size" else _amount(value, {"": 1}, word)
-    return Term(lambda columns: compare(_value(columns, name), amount))
+    return Term(lambda columns: compare(column_value(columns, name), amount))
 
 
-def _value(columns: Columns, name: str) -> Vector:
+def column_value(columns: Columns, name: str) -> Vector:
+    """A field that is a number, of all."""
     found = columns.values[_NUMBERS[name]].astype(np.int64)
     if name == "attempts":  # one under way is not counted: EntryRow.attempts
         active = columns.values["e_state"] == int(EntryState.ACTIVE)
@@ -249,3 +251,5 @@ def _lines(lines: Iterable[str]) -> list[str]:
 _MAKERS: Final = {
     "queue": _queue, "state": _state, "age": _age, "persistent": _flag, "replayed": _flag,
     "id": _ids, "sender": _sender, "recipient": _recipient, "subject": _subject}
+WORDS: Final = frozenset((*_MAKERS, *_NUMBERS))
+"""The fields that words have beside property: and header:"""

@@ -23,7 +23,7 @@ from omq.format.message import PART
 from omq.format.pool import Message, PartState, QueuePart, RecordFlag, lease_tag
 
 _FAILED, _TO_IDEL = int(FrameFlag.FAILED), int(FrameFlag.TO_IDEL)
-_REPLAYED = int(FrameFlag.REPLAY)
+_REPLAYED, _TIMELESS = int(FrameFlag.REPLAY), int(FrameFlag.TIMELESS)
 Frame = Sequence[Any]
 Arrival = tuple[int, int, int]  # queue, priority, until (unix seconds)
 
@@ -58,6 +58,8 @@ def change(message: Message, frame: Frame, raw: bytes) -> None:
             part.attempts = part.attempts if attempts is None else attempts
     if rule.leaves:
         _leave(message, rule, frame, raw)
+        if frame[At.FLAGS] & _TIMELESS:
+            message.expiry = 0
     if rule.about is About.BODIES:  # redo_window.Window.spread
         message.location, message.offset = frame[At.ARGUMENT], frame[At.OFFSET]
     if rule.replaces:
@@ -83,7 +85,7 @@ def _arrivals(rule: Rule, frame: Frame, raw: bytes, *, last: bool) -> list[Arriv
     if rule.comes is Comes.NAMED:
         return targets(frame, checked(frame, raw))
     if rule.comes is Comes.TARGET:
-        return [(frame[At.TARGET], frame[At.PRIORITY], 0)]
+        return [(frame[At.TARGET], frame[At.PRIORITY], 0)] if frame[At.TARGET] else []
     # Without a time there is no part: a message on no queue waits on IDEL (format.pool).
     if last and rule.comes is Comes.IDEL and frame[At.FLAGS] & _TO_IDEL and frame[At.ARGUMENT]:
         return [(IDEL, frame[At.PRIORITY], -(-frame[At.ARGUMENT] // NS))]

@@ -28,6 +28,7 @@ from omq.base.errors import (
     BadRequest,
     NotRegistered,
     OmqError,
+    UnitOpen,
     UnknownQueue,
 )
 from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
@@ -212,6 +213,8 @@ class ControlPlane:
     def _reader(self, session: Session, question: Question) -> Question:
         number = self._number(str(question["queue"]))
         self._sessions.check(session, "get", number)
+        if session.party.active and not session.queue:
+            raise UnitOpen(what="a unit of work", wanted="the reader")
         if session.queue and session.queue != number:
             raise BadRequest(reason="one reader a connection; it reads another queue already")
         session.queue, session.auxiliary = number, bool(question.get("auxiliary"))
@@ -254,6 +257,7 @@ class ControlPlane:
         if session.gone:
             return
         self._server.carry_out(session)
+        self._server.units.forget(session)
         self.bodies.large.forget(session)
         waiters = [session.waiter] if session.waiter is not None else []
         evidence: dict[str, object] = {"reader": session.name}

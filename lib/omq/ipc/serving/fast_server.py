@@ -18,6 +18,7 @@ from omq.format.wire import REQUEST
 from omq.ipc.serving.given import MANY, write_given
 from omq.ipc.serving.server import RequestServer
 from omq.ipc.serving.sessions import Session, Sessions
+from omq.ipc.serving.units import UnitLimits
 from omq.storage.payloads import PayloadReader
 
 _CLIENT, _SEQUENCE = (REQUEST.names.index(name) for name in ("client", "sequence"))
@@ -27,8 +28,9 @@ class FastServer(RequestServer):
     """See the module."""
 
     def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,
-                 relocate: Callable[[memoryview], int], batch_max: int, running: str) -> None:
-        super().__init__(engine, sessions, bodies, epoch, relocate, batch_max)
+                 relocate: Callable[[memoryview], int], batch_max: int, units: UnitLimits,
+                 running: str) -> None:
+        super().__init__(engine, sessions, bodies, epoch, relocate, batch_max, units)
         self.form = running
         self.take_all = take_all if running == form.COMPILED else None
         self._rows_max = ROWS_MAX if running == form.COMPILED else MANY - 1

@@ -8,18 +8,19 @@ from omq.base import form
 from omq.core.engine.engine import Engine
 from omq.ipc.serving.server import RequestServer
 from omq.ipc.serving.sessions import Sessions
+from omq.ipc.serving.units import UnitLimits
 from omq.storage.payloads import PayloadReader
 
 
 def make_server(engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,
-                relocate: Callable[[memoryview], int], batch_max: int
+                relocate: Callable[[memoryview], int], batch_max: int, units: UnitLimits
                 ) -> tuple[RequestServer, str]:
     """The server, and why it is not compiled though it should be (empty: it is as it should be).
     ConfigError: OMQ_FAST is none of the choices."""
     if form.wanted() == form.OFF:
-        return RequestServer(engine, sessions, bodies, epoch, relocate, batch_max), ""
+        return RequestServer(engine, sessions, bodies, epoch, relocate, batch_max, units), ""
     from omq.fast import FORM, PROBLEM  # neither loaded nor compiled where it is off
     from omq.ipc.serving.fast_server import FastServer
 
-    server = FastServer(engine, sessions, bodies, epoch, relocate, batch_max, FORM)
+    server = FastServer(engine, sessions, bodies, epoch, relocate, batch_max, units, FORM)
     return server, PROBLEM

@@ -1,6 +1,6 @@
 """Registration: a caller becomes a client with a session, a channel, and a token.
 
-    register  {"version", "name", "token", "in_doubt", "queue", "auxiliary", "held"}
+    register  {"version", "name", "token", "in_doubt", "queue", "auxiliary", "held", "unit"}
               -> its number and token, the ids of its channel, and what became of its request under
                  way; `requests`: the request queue, or null for users who send their requests over
                  the control connection (ADR 0020)
@@ -32,6 +32,7 @@ from omq.ipc.serving.sessions import (
     peer_of,
     split_channel,
 )
+from omq.ipc.serving.units import UnitLimits
 
 Question = dict[str, Any]
 TOKEN_BYTES = 16
@@ -43,7 +44,7 @@ class Registrar:
     def __init__(self, engine: Engine, sessions: Sessions, doorkeeper: Doorkeeper,
                  listed: ObjectList, *, uuid: bytes, epoch: int, requests: tuple[int, int],
                  owner: int, channel_bytes: int, threshold: int,
-                 answered: dict[int, Answered]) -> None:
+                 answered: dict[int, Answered], units: UnitLimits) -> None:
         self._engine, self._sessions = engine, sessions
         self._doors = doorkeeper
         self._listed = listed
@@ -51,6 +52,7 @@ class Registrar:
         self._requests = requests
         self._owner, self._channel_bytes, self._threshold = owner, channel_bytes, threshold
         self._sessions.answered = answered
+        self._units = units
         self.reader: Callable[[Session, Question], object] = _no_reader
 
     def register(self, door: Door, session: Session | None, question: Question) -> Question:
@@ -86,6 +88,7 @@ class Registrar:
             "semaphore": [session.channel.semaphore.key, session.channel.semaphore.id],
             "trusted": session.trusted, "owns": session.party.owns,
             "threshold": self._threshold, "answered": answered,
+            "unit": [self._units.messages, self._units.bytes],
             "id_prefix": (ID_PREFIX + self._uuid[:12]).hex()}
 
     def _admit(self, door: Door, peer: Peer, name: str, token: bytes) -> Session:
@@ -122,7 +125,8 @@ class Registrar:
         if queue:
             self.reader(session, question)
         self._engine.adopt(session.party, session.queue, held,
-                           (known.given, known.given_last) if known else (0, 0))
+                           (known.given, known.given_last) if known else (0, 0),
+                           unit=bool(question.get("unit")))
 
 
 def _no_reader(session: Session, question: Question) -> object:

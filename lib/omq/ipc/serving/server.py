@@ -29,6 +29,7 @@ from omq.format.wire import (
     REQUEST_MAGIC,
     SETTLE,
     VERSION,
+    Key,
     Operation,
     PutFlag,
 )
@@ -39,6 +40,7 @@ from omq.ipc.serving.notes import Looks
 from omq.ipc.serving.recent import RecentRequests
 from omq.ipc.serving.requests import TakeAll
 from omq.ipc.serving.sessions import Session, Sessions
+from omq.ipc.serving.units import UnitLimits, UnitPlane
 from omq.storage.payloads import PayloadReader
 
 _PUT_FLAGS, _MS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.GIVEN_ID), 1_000_000
@@ -71,9 +73,9 @@ class RequestServer:
     """See the module."""
 
     def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,
-                 relocate: Callable[[memoryview], int], batch_max: int) -> None:
+                 relocate: Callable[[memoryview], int], batch_max: int, units: UnitLimits) -> None:
         self.engine, self.sessions = engine, sessions
-        self._batch_max = batch_max
+        self.batch_max = batch_max
         self.bodies, self._epoch, self._relocate = bodies, epoch, relocate
         self.recent = RecentRequests()
         self.looks = Looks(engine)
@@ -87,8 +89,11 @@ class RequestServer:
             Operation.PUT: self._put, Operation.PUT_MANY: self._put_many,
             Operation.NEXT: self._next, Operation.SETTLE: self._settle,
             Operation.MOVE: self._move, Operation.PING: self._ping,
-            Operation.RELOCATE: self._relocated}
-        self._handlers = {int(operation): handler for operation, handler in handlers.items()}
+            Operation.RELOCATE: self._relocated, Operation.TOUCH: self._touch,
+            Operation.GET: self._next}
+        self.units = UnitPlane(self, units, lambda *answer: self._ok.append(answer))
+        self._handlers = {int(operation): handler for operation, handler in handlers.items()
+                          } | self.units.handlers
 
     def handle(self, raw: bytes) -> None:
         """One message of the request queue."""
@@ -146,8 +151,8 @@ class RequestServer:
     def _put_many(self, session: Session, r: Request) -> None:
         self.may_put(session, r.queue)
         heads = r.count * FRAME.size
-        if r.count > self._batch_max:
-            raise BadRequest(reason=f"a batch has at most {self._batch_max} messages")
+        if r.count > self.batch_max:
+            raise BadRequest(reason=f"a batch has at most {self.batch_max} messages")
         if not r.count or heads + r.length > len(session.request):
             raise BadRequest(reason=f"{r.count} messages of {r.length} bytes do not fit")
         area = taken_batch(session.party, session.request, r.count, r.length)
@@ -168,6 +173,12 @@ class RequestServer:
         verdicts = self.looks.without(session, self._verdicts(session.request, r))
         session.lost = self.engine.settle(session.party, verdicts, r.sequence)
 
+    def _touch(self, session: Session, r: Request) -> None:
+        if r.count * SETTLE.size + r.length > len(session.request):
+            raise BadRequest(reason=f"{r.count} messages do not fit")
+        session.lost = self.engine.touch(session.party, self._verdicts(session.request, r))
+        self._ok.append((session, r.sequence, r.count, 0))
+
     @staticmethod
     def _verdicts(area: memoryview, r: Request) -> list[Verdict]:
         texts = r.count * SETTLE.size
@@ -184,17 +195,21 @@ class RequestServer:
     def _next(self, session: Session, r: Request) -> None:
         if not session.queue:
             raise BadRequest(reason="not registered as a reader")
+        by = r.flags if r.operation == Operation.GET else 0
+        if r.operation == Operation.GET and (session.queue == IDEL or by not in tuple(Key)
+                                             or not r.correlation):
+            raise BadRequest(reason="a message id or a correlation id is asked for, not on IDEL")
         if r.count:
             self._settle_batch(session, r)
         if not r.want:
             self._ok.append((session, r.sequence, 0, 0))
             return
         timeout = r.argument * _MS if r.argument >= 0 else -1
-        want = min(r.want, self._batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
+        want = min(r.want, self.batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
         if session.waiter is not None and session.waiter.waiting:  # given up: one at a time
-            self.engine.waiters[session.waiter.queue].drop(session.waiter)
+            self.engine.drop(session.waiter)
         session.waiter = self.engine.wait(session.party, session.queue, want, r.sequence, timeout,
-                                          auxiliary=session.auxiliary)
+                                          auxiliary=session.auxiliary, by=by, key=r.correlation)
 
     def _move(self, session: Session, r: Request) -> None:
         area = session.request
@@ -209,7 +224,7 @@ class RequestServer:
         payloads = area[frames : frames + r.length]
         known = dict(session.containers)  # each is named once, also within a request
         try:
-            new = [self._new_message(session, area, head + i * FRAME.size, payloads)
+            new = [self.new_message(session, area, head + i * FRAME.size, payloads)
                    for i in range(r.count)]
             first = self.engine.move(session.party, Verdict(kind, entry, qpool, lease, argument),
                                      queues, new, r.sequence)
@@ -218,8 +233,9 @@ class RequestServer:
             raise
         self._ok.append((session, r.sequence, r.count, first))
 
-    def _new_message(self, session: Session, area: memoryview, at: int, payloads: memoryview
-                     ) -> NewMessage:
+    def new_message(self, session: Session, area: memoryview, at: int, payloads: memoryview
+                    ) -> NewMessage:
+        """The message whose FRAME lies there, looked at."""
         row = FRAME.unpack_from(area, at)
         (queue, priority, flags, size, crc, correlation, key, expiry, parts, length, offset
          ) = (row[i] for i in _PUT_AT)

@@ -46,6 +46,7 @@ from omq.ipc.serving.registration import Registrar
 from omq.ipc.serving.requests import Requests
 from omq.ipc.serving.server import RequestServer
 from omq.ipc.serving.sessions import Sessions
+from omq.ipc.serving.units import UnitLimits
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.daemon.spool_access import restrict_access
 from omq.services.daemon.start_progress import StartProgress
@@ -252,7 +253,8 @@ def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWri
     sessions = Sessions(settings.clients_max, authority,  # type: ignore[arg-type]
                         lambda number: core.rules[number].name if number in core.rules else "?")
     server, problem = make_server(engine, sessions, PayloadReader(paths), recovered.epoch,
-                                  lambda rows: relocate(core, rows), settings.batch_messages_max)
+                                  lambda rows: relocate(core, rows), settings.batch_messages_max,
+                                  UnitLimits.of(settings))
     if problem:
         context.log.event(events.NOT_COMPILED, WARNING, reason=problem)
     rated = RatedLog(context.log, settings.event_burst, settings.event_period_s)
@@ -263,7 +265,7 @@ def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWri
         engine, sessions, doorkeeper, listed, uuid=uuid, epoch=recovered.epoch,
         requests=(queue.key, queue.id), owner=owner, channel_bytes=settings.channel_bytes,
         threshold=min(settings.container_threshold_bytes, settings.channel_bytes // 4),
-        answered=recovered.clients)
+        answered=recovered.clients, units=server.units.limits)
     control = ControlPlane(server, doorkeeper, registrar, context.log, rated, settings,
                            recovered.epoch)
     pid = os.getpid()

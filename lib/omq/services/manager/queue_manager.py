@@ -155,6 +155,8 @@ class QueueManager:
 
     def _say_status(self, now: int) -> None:
         self._status_due = now + 10 * clock.NS_PER_S
+        for queue, count in self._parts.engine.expiry.counted():
+            self._log.event(events.MESSAGES_EXPIRED, REPORT, queue=queue, count=count)
         t = self._parts.engine.index
         slow = ", clients are slowed down until pool.writer has caught up"
         self._context.notifier.status(

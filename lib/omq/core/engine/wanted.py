@@ -1,0 +1,159 @@
+"""Readers that wait for certain messages: those with this correlation id, or this message id.
+
+Both ids stand in the index as 64-bit keys with a hash chain each, so that finding a message costs
+the same at any depth, and after a restart (the chains are made anew with the tables). The reader
+compares the whole id with what it gets (ipc.reader): two ids may have one key, if somebody makes
+them so. A message that comes to a queue which is waited for in this way, or comes back to it, is
+noted in `core.watched`; only its key is looked up, however many wait. A queue without such readers
+is not in `core.watched`, and pays one look into a dictionary.
+
+Of several messages with one key the first in the order of hand-out is given, as ever. Their chain
+is walked for WALK_MAX steps at most: longer ones, as a hostile submitter can make them, cost one
+pass over the columns by numpy instead.
+
+Invariants: 1. who waits for a READY message and is not served is in `again`, or the queue is in
+`core.runnable`; 2. they come before those who take whatever is next; 3. nothing here is durable:
+a hand-out is a GIVE frame like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from omq.base.errors import SpoolFull
+from omq.core.engine.gives import give_these
+from omq.core.engine.state import Core
+from omq.core.engine.waiting import Waiter
+from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.wire import Key
+
+WALK_MAX: Final = 256
+_READY, _SUSPENDED = int(EntryState.READY), int(QueueFlag.SUSPENDED)
+_GIVES = int(Counter.GIVES)
+
+
+Wish = tuple[int, int]  # which id, and its key
+
+
+@dataclass(slots=True)
+class _Line:
+    """Those who wait on one queue: for each wish by the turn in which they came."""
+
+    waiting: dict[Wish, dict[int, Waiter]] = field(default_factory=dict)
+    fresh: list[Wish] = field(default_factory=list)  # of this group: look what is there
+    again: bool = False  # look for all of them
+
+
+class Wanted:
+    """See the module. `again`: queues that the next group must look at once more."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._turn = 0
+        self.lines: dict[int, _Line] = {}
+        self.again: set[int] = set()
+
+    def add(self, waiter: Waiter) -> None:
+        """It waits from now on."""
+        line = self.lines.setdefault(waiter.queue, _Line())
+        self._core.watched.setdefault(waiter.queue, [])
+        wish = (waiter.by, waiter.key)
+        self._turn += 1
+        waiter.turn = self._turn
+        line.waiting.setdefault(wish, {})[self._turn] = waiter
+        line.fresh.append(wish)
+
+    def drop(self, waiter: Waiter) -> None:
+        """It does not wait any more."""
+        waiter.waiting = False
+        line, wish = self.lines[waiter.queue], (waiter.by, waiter.key)
+        del line.waiting[wish][waiter.turn]
+        if not line.waiting[wish]:
+            del line.waiting[wish]
+        if not line.waiting:
+            del self.lines[waiter.queue], self._core.watched[waiter.queue]
+
+    def serve(self) -> list[tuple[Waiter, list[int]]]:
+        """Hand out what came and is waited for, in a group."""
+        out: list[tuple[Waiter, list[int]]] = []
+        core, self.again = self._core, set()
+        for queue in sorted(core.runnable & core.watched.keys()):
+            line, arrived = self.lines[queue], core.watched[queue]
+            core.watched[queue] = []
+            fresh, line.fresh = line.fresh, []
+            if core.t.q_flags[queue] & _SUSPENDED:
+                line.again = True  # until it is defined anew
+                continue
+            wishes = set(line.waiting) if line.again else {*fresh, *self._of(arrived)}
+            line.again = False
+            found = [each for wish in wishes for each in line.waiting.get(wish, {}).values()]
+            for waiter in sorted(found, key=lambda each: each.turn):
+                if not self._give(waiter, out):
+                    line.again = True
+                    self.again.add(queue)
+        return out
+
+    def _of(self, arrived: list[int]) -> Iterator[Wish]:
+        """What may be waited for of these."""
+        t = self._core.t
+        for entry in arrived:
+            slot = t.e_message[entry]
+            yield int(Key.CORRELATION), t.m_corr[slot]
+            yield int(Key.MESSAGE_ID), t.m_key[slot]
+
+    def _give(self, waiter: Waiter, out: list[tuple[Waiter, list[int]]]) -> bool:
+        """What is there for it. False: not now, although something is."""
+        core = self._core
+        found = find(core, waiter.queue, waiter.by, waiter.key, waiter.want)
+        if not found:
+            return True
+        try:
+            given = give_these(core, waiter.party, waiter.queue, found, waiter.sequence)
+        except SpoolFull:  # no journal file for it: tried again with the next group
+            core.space_left = False
+            return False
+        if not given:  # a suspect, and this group has handed out one
+            return False
+        self.drop(waiter)
+        out.append((waiter, given))
+        core.t.counters[_GIVES] += len(given)
+        return True
+
+
+def find(core: Core, queue: int, by: int, key: int, want: int) -> list[int]:
+    """Up to `want` READY entries of a queue whose messages have this key, in the order of
+    hand-out."""
+    t = core.t
+    correlated = by == Key.CORRELATION
+    at = (t.b_corr if correlated else t.b_id)[key & t.mask]
+    links, keys = (t.m_corrnext, t.m_corr) if correlated else (t.m_idnext, t.m_key)
+    found: list[int] = []
+    steps = 0
+    while at and steps < WALK_MAX:
+        slot, steps = at - 1, steps + 1
+        if keys[slot] == key:
+            entry = t.m_first[slot]
+            while entry and t.e_queue[entry - 1] != queue and steps < WALK_MAX:
+                entry, steps = t.e_sibling[entry - 1], steps + 1
+            if (entry and t.e_queue[entry - 1] == queue and t.e_state[entry - 1] == _READY
+                    and not core.times.is_over(slot)):
+                found.append(entry - 1)
+        at = links[slot]
+    if at or steps >= WALK_MAX:
+        return _find_many(core, queue, "m_corr" if correlated else "m_key", key, want)
+    found.sort(key=lambda entry: (-t.e_priority[entry], t.e_sequence[entry]))
+    return found[:want]
+
+
+def _find_many(core: Core, queue: int, column: str, key: int, want: int) -> list[int]:
+    """The same by a pass over the tables."""
+    v, high = core.t.v, core.t.entries.high
+    there = np.flatnonzero((v["e_queue"][:high] == queue) & (v["e_state"][:high] == _READY))
+    there = there[v[column][v["e_message"][there]] == np.uint64(key)]
+    there = there[~core.times.are_over(v["e_message"][there])]
+    order = np.lexsort((v["e_sequence"][there], -v["e_priority"][there].astype(np.int64)))
+    return [int(entry) for entry in there[order[:want]]]

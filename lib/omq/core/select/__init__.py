@@ -1,0 +1,1 @@
+"""Selectors: conditions on messages, as JMS has them (a subset of SQL-92)."""

@@ -1,0 +1,186 @@
+"""The manager's side of units of work (ADR 0034): what a client stages, and its end.
+
+    TAKE      messages of a queue are handed out to the client, as to a reader
+    STAGE     a part of what it will finish and put; kept here, nothing has happened
+    COMMIT    the rest of it: all of it is carried out, in one block, or refused
+    BACKOUT   messages that it took come back; what was staged is forgotten
+
+STAGE and COMMIT carry SETTLE rows of what was taken (`parts` of them, kind DONE), FRAME heads of
+what is put (`count`) and their payloads. COMMIT says how many there are in all (`argument` rows,
+`want` heads): a manager that did not see all of the unit refuses it.
+
+Invariants: 1. a client reads queues as a reader or for a unit, never both: what it holds is then
+known to be the unit's, in its death too; 2. what is staged is a copy, with containers named once;
+3. a refused COMMIT leaves what was taken with the client and forgets what was staged; 4. what is
+staged is bounded for each unit, and for all of them together.
+
+In the middle of a crash: what was staged is gone, and nobody was promised anything.
+Errors: UnitTooLarge, UnitsFull, UnitOpen, LeaseLost, BadRequest, those of a put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from omq.base.errors import BadRequest, OmqError, ShuttingDown, UnitOpen, UnitsFull, UnitTooLarge
+from omq.base.settings import Settings
+from omq.core.engine.puts import NewMessage
+from omq.core.engine.settle import Verdict
+from omq.core.engine.state import IDEL
+from omq.format.journal import FRAME
+from omq.format.wire import GIVEN, REPLY, SETTLE, Operation, Settlement
+from omq.ipc.serving.sessions import Session
+
+if TYPE_CHECKING:
+    from omq.ipc.serving.server import Request, RequestServer
+
+_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLimits:
+    """Of one unit, and of the memory for all. `bytes`: frames and payloads as in the journal."""
+
+    messages: int
+    bytes: int
+    staged: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> UnitLimits:
+        """What the configuration allows and a block can hold."""
+        return cls(min(settings.unit_messages_max, settings.block_frames_max),
+                   min(settings.unit_bytes_max, settings.journal_file_bytes // 2),
+                   settings.units_bytes_max)
+
+
+@dataclass(slots=True)
+class Staged:
+    """What a client has said of its unit so far."""
+
+    taken: list[Verdict] = field(default_factory=list)
+    new: list[NewMessage] = field(default_factory=list)
+    bytes: int = 0
+    containers: set[str] = field(default_factory=set)
+
+
+class UnitPlane:
+    """See the module. `answer` notes a reply that waits for the commit."""
+
+    def __init__(self, server: RequestServer, limits: UnitLimits,
+                 answer: Callable[[Session, int, int, int], None]) -> None:
+        self._server, self._limits, self._answer = server, limits, answer
+        self._staged: dict[int, Staged] = {}  # by client
+        self._bytes = 0
+        self.handlers: dict[int, Callable[[Session, Request], None]] = {
+            int(Operation.STAGE): self._stage, int(Operation.COMMIT): self._commit,
+            int(Operation.BACKOUT): self._backout, int(Operation.TAKE): self._take}
+
+    @property
+    def limits(self) -> UnitLimits:
+        """As they hold."""
+        return self._limits
+
+    def forget(self, session: Session) -> None:
+        """Its client is gone, or its unit has ended."""
+        staged = self._staged.pop(session.party.client, None)
+        if staged is not None:
+            self._bytes -= staged.bytes
+
+    def _stage(self, session: Session, r: Request) -> None:
+        try:
+            self._read(session, r)
+        except OmqError:
+            self.forget(session)
+            raise
+        self._answer(session, r.sequence, r.count, 0)
+
+    def _commit(self, session: Session, r: Request) -> None:
+        try:
+            staged = self._read(session, r)
+            if len(staged.taken) != r.argument or len(staged.new) != r.want:
+                raise BadRequest(reason="the queue manager has not seen all of the unit of work")
+            first = self._server.engine.units.commit(session.party, staged.taken, staged.new,
+                                                     r.sequence)
+        finally:
+            self.forget(session)
+        for container in staged.containers:
+            session.containers.pop(container, None)
+        self._answer(session, r.sequence, len(staged.new), first)
+
+    def _backout(self, session: Session, r: Request) -> None:
+        self.forget(session)
+        lost = self._server.engine.units.back_out(session.party, _rows(session.request, r.parts))
+        if r.want:  # the last of its requests
+            self._server.engine.units.backed_out()
+        self._answer(session, r.sequence, lost, 0)
+
+    def _take(self, session: Session, r: Request) -> None:
+        server, engine = self._server, self._server.engine
+        if session.queue:
+            raise UnitOpen(what="a reader", wanted="a unit of work")
+        if r.queue == IDEL or r.queue not in engine.rules:
+            raise BadRequest(reason=f"queue {r.queue} is no queue to take from")
+        server.sessions.check(session, "get", r.queue)
+        if session.waiter is not None and session.waiter.waiting:
+            engine.drop(session.waiter)
+            session.waiter = None
+        left = self._limits.messages - session.party.active
+        if left <= 0:
+            raise UnitTooLarge(limit=self._limits.messages, what="messages",
+                               key="unit_messages_max")
+        want = min(r.want, left, server.batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
+        if want <= 0:
+            raise BadRequest(reason="nothing is wanted")
+        timeout = r.argument * _MS if r.argument >= 0 else -1
+        session.waiter = engine.wait(session.party, r.queue, want, r.sequence, timeout,
+                                     auxiliary=False)
+
+    def _read(self, session: Session, r: Request) -> Staged:
+        """Take in a part of a unit."""
+        server, area = self._server, session.request
+        if server.stopping and not session.party.active:
+            raise ShuttingDown
+        heads = r.parts * SETTLE.size
+        payloads_at = heads + r.count * FRAME.size
+        if payloads_at + r.length > len(area):
+            raise BadRequest(reason="the part of a unit of work does not fit the request")
+        staged = self._staged.setdefault(session.party.client, Staged())
+        self._grow(staged, (r.parts + r.count) * FRAME.size + r.length, r.parts + r.count)
+        staged.taken += _rows(area, r.parts)
+        copy = memoryview(bytes(area[heads : payloads_at + r.length]))
+        payloads = copy[r.count * FRAME.size :]
+        known = session.containers  # they stay the session's until the commit
+        free = session.containers = {name: of for name, of in known.items()
+                                     if name not in staged.containers}
+        try:
+            for i in range(r.count):
+                staged.new.append(server.new_message(session, copy, i * FRAME.size, payloads))
+        finally:
+            session.containers = known
+        staged.containers |= known.keys() - free.keys()
+        return staged
+
+    def _grow(self, staged: Staged, size: int, messages: int) -> None:
+        limits = self._limits
+        if len(staged.taken) + len(staged.new) + messages > limits.messages:
+            raise UnitTooLarge(limit=limits.messages, what="messages", key="unit_messages_max")
+        if staged.bytes + size > limits.bytes:
+            raise UnitTooLarge(limit=limits.bytes, what="bytes", key="unit_bytes_max")
+        if self._bytes + size > limits.staged:
+            raise UnitsFull(bytes=self._bytes)
+        staged.bytes += size
+        self._bytes += size
+
+
+def _rows(area: memoryview, count: int) -> list[Verdict]:
+    if count * SETTLE.size > len(area):
+        raise BadRequest(reason=f"{count} messages of a unit of work do not fit the request")
+    out = []
+    for i in range(count):
+        kind, _, _, entry, qpool, lease, _, _, _ = SETTLE.unpack_from(area, i * SETTLE.size)
+        if kind != Settlement.DONE:
+            raise BadRequest(reason="a message of a unit of work is taken, nothing else")
+        out.append(Verdict(kind, entry, qpool, lease))
+    return out

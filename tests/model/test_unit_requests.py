@@ -1,0 +1,135 @@
+"""Units of work as bytes of a client that makes mistakes, or is hostile: each is refused by its
+name, nothing has changed, and nothing of it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omq.base import errors
+from omq.core.engine.state import IDEL
+from omq.format.message import Part
+from omq.format.wire import SETTLE, Operation, Settlement
+from omq.ipc.serving.units import UnitLimits
+from omq.storage import durable
+from tests.model.disk import LossyDisk
+from tests.model.driver import A, B, draft, encoded, rules
+from tests.model.instance import Client, Instance
+
+KIB = 1024
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    disk = LossyDisk()
+    before = durable.use(disk)
+    made = Instance(tmp_path / "spool", rules())
+    made.start()
+    yield made
+    disk.die(lambda count: count)
+    durable.use(before)
+
+
+def client(instance: Instance, number: int = 0, queue: int = 0) -> Client:
+    made = Client(number, queue, auxiliary=False)
+    instance.register(made)
+    return made
+
+
+def ask(instance: Instance, who: Client, operation: Operation, **fields: object) -> object:
+    instance.group(lambda: instance.request(who, operation, **fields))  # type: ignore[arg-type]
+    return instance.reply(who)
+
+
+def part(instance: Instance, who: Client, operation: Operation, new: int = 1, size: int = 10,
+         **fields: int) -> object:
+    """Some new messages for B as a part of a unit."""
+    ready = [encoded(draft([Part(B, 4)], bytes(size))) for _ in range(new)]
+    heads, at = [], 0
+    for e in ready:
+        heads.append(e.head(at))
+        at += len(e.payload)
+    area = b"".join([*heads, *(e.payload for e in ready)])
+    return ask(instance, who, operation, area=area, **{"count": new, "length": at, **fields})
+
+
+def nothing_kept(instance: Instance) -> None:
+    plane = instance.server.units
+    assert (plane._staged, plane._bytes) == ({}, 0)
+    assert instance.core.t.messages.used == 0
+
+
+@pytest.mark.parametrize("fields", [
+    {"want": 2}, {"want": 0}, {"want": 1, "argument": 1}, {"want": 1, "length": 5},
+    {"want": 1, "length": 1 << 30}, {"want": 1, "count": 65535}, {"want": 1, "parts": 65535},
+    {"want": 1 << 63}, {"want": 1, "argument": -1},
+])
+def test_a_commit_that_is_not_all_of_its_unit(instance: Instance, fields: dict[str, int]) -> None:
+    who = client(instance)
+    assert isinstance(part(instance, who, Operation.COMMIT, **fields), errors.BadRequest)
+    nothing_kept(instance)
+    assert part(instance, who, Operation.COMMIT, want=1) == (1, 1, 0)
+
+
+def test_a_part_that_was_lost_with_the_manager(instance: Instance) -> None:
+    """The next one knows nothing of what was staged: it does not carry out the rest alone."""
+    who = client(instance)
+    assert isinstance(part(instance, who, Operation.STAGE), tuple)
+    instance.stop()
+    instance.start()
+    instance.register(who)
+    assert isinstance(part(instance, who, Operation.COMMIT, want=2), errors.BadRequest)
+    nothing_kept(instance)
+
+
+def test_limits_of_one_unit_and_of_all(instance: Instance) -> None:
+    plane = instance.server.units
+    plane._limits = UnitLimits(3, 4 * KIB, 6 * KIB)
+    one, other = client(instance, 0), client(instance, 1)
+    assert isinstance(part(instance, one, Operation.STAGE, 2), tuple)
+    assert isinstance(part(instance, one, Operation.STAGE, 2), errors.UnitTooLarge)
+    assert isinstance(part(instance, one, Operation.STAGE, 1, 4000), errors.UnitTooLarge)
+    nothing_kept(instance)
+    assert isinstance(part(instance, one, Operation.STAGE, 1, 3000), tuple)
+    assert isinstance(part(instance, other, Operation.STAGE, 1, 3000), errors.UnitsFull)
+    instance.group(lambda: instance.end(one.live, died=True))
+    assert isinstance(part(instance, other, Operation.STAGE, 1, 3000), tuple)
+    assert ask(instance, other, Operation.BACKOUT, want=1) == (0, 0, 0)
+    nothing_kept(instance)
+
+
+def test_what_can_be_taken(instance: Instance) -> None:
+    who, reader = client(instance), client(instance, 1, queue=A)
+    assert isinstance(ask(instance, reader, Operation.TAKE, queue=A, want=1), errors.UnitOpen)
+    for queue in (IDEL, 0, 60_000):
+        assert isinstance(ask(instance, who, Operation.TAKE, queue=queue, want=1),
+                          errors.BadRequest)
+    assert isinstance(ask(instance, who, Operation.TAKE, queue=A, want=0), errors.BadRequest)
+    assert ask(instance, who, Operation.TAKE, queue=A, want=1 << 63, argument=0) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("kind", [0, Settlement.DEFER, Settlement.FAIL, Settlement.RELEASE, 9])
+def test_a_message_of_a_unit_is_taken_and_nothing_else(instance: Instance, kind: int) -> None:
+    who = client(instance)
+    row = SETTLE.pack(kind, 0, 0, 0, 1, 1, 0, 0, 0)
+    for operation in (Operation.COMMIT, Operation.STAGE, Operation.BACKOUT):
+        refused = ask(instance, who, operation, area=row, parts=1, argument=1)
+        assert isinstance(refused, errors.BadRequest)
+    nothing_kept(instance)
+
+
+def test_a_message_that_is_named_twice_comes_back_once(instance: Instance) -> None:
+    who = client(instance)
+    part(instance, who, Operation.COMMIT, want=1)
+    reply = ask(instance, who, Operation.TAKE, queue=B, want=1, argument=0)
+    assert isinstance(reply, tuple)
+    (given,) = instance.take(who, reply[0])
+    row = SETTLE.pack(1, 0, 0, given.entry, given.qpool, given.lease, 0, 0, 0)
+    twice = ask(instance, who, Operation.COMMIT, area=row * 2, parts=2, argument=2)
+    assert isinstance(twice, errors.BadRequest)
+    assert ask(instance, who, Operation.BACKOUT, area=row * 2, parts=2, want=1) == (1, 0, 0)
+    assert who.live.party.active == 0
+    t = instance.core.t
+    assert (t.q_ready[B], t.q_active[B], t.q_depth[B]) == (1, 0, 1)
