@@ -142,7 +142,7 @@ class World:
         self.clients: list[Client] = []
         tables.counters[Counter.READERS_HIGH] = clients
         for n in range(clients):
-            channel = SimpleNamespace(semaphore=SimpleNamespace(release=lambda: None),
+            channel = SimpleNamespace(semaphore_id=-1, wake=lambda: None,
                                       view=memoryview(bytearray(1 << 20)))
             halves = split_channel(channel.view)
             session = Session(Party(n + 1, n, 1000 + n, 0, 77 + n), bytes([n]) * 16, f"c{n}",

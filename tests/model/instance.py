@@ -35,8 +35,8 @@ from omq.format.poolctrl import Answered
 from omq.format.wire import GIVEN, NOTE_BYTES, REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
 from omq.ipc.serving.doors import Door
 from omq.ipc.serving.make_server import make_server
-from omq.ipc.serving.objects import ServerChannel
 from omq.ipc.serving.sessions import Session, Sessions, split_channel
+from omq.ipc.serving.transport import Transport
 from omq.ipc.serving.units import UnitLimits
 from omq.services.manager import parts as manager_parts
 from omq.services.pool.bodies import BodyKeeper
@@ -61,19 +61,20 @@ MESSAGES, ENTRIES, QUEUES = 60, 110, 64
 CHANNEL = 256 * 1024 + NOTE_BYTES
 
 
-class _Semaphore:
+def _unheard() -> None:
     """Nobody waits: replies are read where they lie."""
-
-    def release(self) -> None:
-        return None
 
 
 @dataclass(slots=True)
-class _Channel:
-    """A client's channel in plain memory."""
+class Memory:
+    """A client's channel in plain memory (ipc.serving.transport)."""
 
     view: memoryview = field(default_factory=lambda: memoryview(bytearray(CHANNEL)))
-    semaphore: _Semaphore = field(default_factory=_Semaphore)
+    semaphore_id: int = -1
+    wake: Callable[[], None] = _unheard
+
+    def told(self) -> dict[str, Any]:
+        return {}
 
     def close(self) -> None:
         return None
@@ -157,7 +158,9 @@ class _Writer:
 class Instance:
     """See the module. `start` first; then groups; `stop` or `die`, and `start` again."""
 
-    def __init__(self, root: Path, rules: list[QueueRules]) -> None:
+    def __init__(self, root: Path, rules: list[QueueRules],
+                 transport: Callable[[], Transport] = Memory) -> None:
+        self.transport = transport  # of the next client
         self.info = create_spool(root, UUID)
         self.paths, self.uuid, self.settings = self.info.paths, self.info.uuid, SETTINGS
         self.log = cast(EventLog, SimpleNamespace(event=self._event))
@@ -248,11 +251,11 @@ class Instance:
         else:
             self._tokens += 1
             client.token = self._tokens.to_bytes(16, "little")
-        row, channel = self.sessions.claim_row(), _Channel()
+        row, channel = self.sessions.claim_row(), self.transport()
         party = Party(self.sessions.next_id(), row, 4000 + client.number, 0,
                       int.from_bytes(client.token[:8], "little"))
         session = Session(party, client.token, f"client{client.number}", frozenset(),
-                          Door(cast(socket.socket, None)), cast(ServerChannel, channel),
+                          Door(cast(socket.socket, None)), channel,
                           *split_channel(channel.view), trusted=True)
         session.sequence = max(0, in_doubt - 1, known.sequence if known else 0)
         session.queue, session.auxiliary = client.queue, client.auxiliary

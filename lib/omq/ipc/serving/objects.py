@@ -44,12 +44,27 @@ _OPEN: dict[str, Callable[[int], Any]] = {
 
 @dataclass(slots=True)
 class ServerChannel:
-    """The manager's end of a client's channel."""
+    """The manager's end of a client's channel: a Transport of System V objects."""
 
     segment: sysv_ipc.SharedMemory
     semaphore: sysv_ipc.Semaphore
     view: memoryview
     listed: ObjectList
+
+    @property
+    def semaphore_id(self) -> int:
+        return int(self.semaphore.id)
+
+    @property
+    def wake(self) -> Callable[[], None]:
+        """The semaphore's own method: a reply pays for no function between."""
+        release: Callable[[], None] = self.semaphore.release
+        return release
+
+    def told(self) -> dict[str, Any]:
+        """Ids, and the key by which alone sysv_ipc opens a semaphore."""
+        return {"channel": self.segment.id,
+                "semaphore": [self.semaphore.key, self.semaphore.id]}
 
     def close(self) -> None:
         """Detach and remove both; the client's own attachment lives on until it lets go."""

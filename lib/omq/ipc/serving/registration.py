@@ -83,9 +83,8 @@ class Registrar:
                         "lsn": known.lsn}
         return {
             "client": session.party.client, "token": token.hex(), "epoch": self._epoch,
-            "channel": session.channel.segment.id,
+            **session.channel.told(),
             "requests": self._requests if session.trusted else None,
-            "semaphore": [session.channel.semaphore.key, session.channel.semaphore.id],
             "trusted": session.trusted, "owns": session.party.owns,
             "threshold": self._threshold, "answered": answered,
             "unit": [self._units.messages, self._units.bytes],

@@ -33,7 +33,7 @@ from omq.format.poolctrl import Answered
 from omq.format.wire import REPLY, REQUEST_MAGIC, halves
 from omq.ipc.errnos import Outcome, outcome
 from omq.ipc.serving.doors import Door
-from omq.ipc.serving.objects import ServerChannel
+from omq.ipc.serving.transport import Transport
 
 _SO_PEERGROUPS = 59
 _GROUPS_MAX = 65536
@@ -48,7 +48,7 @@ class Session:
     name: str
     gids: frozenset[int]
     door: Door
-    channel: ServerChannel
+    channel: Transport
     reply: memoryview
     request: memoryview
     note: memoryview
@@ -73,8 +73,8 @@ class Session:
     _release: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.semaphore = getattr(self.channel.semaphore, "id", -1)
-        self._release = self.channel.semaphore.release
+        self.semaphore = self.channel.semaphore_id
+        self._release = self.channel.wake
 
     def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
                qpool: int = 0, lsn: int = 0) -> None:
