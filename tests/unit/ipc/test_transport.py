@@ -39,7 +39,7 @@ class Stream:
     def __init__(self) -> None:
         self.view = memoryview(bytearray(2 * ROOM + NOTE_BYTES))
         self.ours, self.theirs = socket.socketpair()
-        self.ours.setblocking(False)
+        self.ours.settimeout(0)
         self.closed = 0
 
     @property
@@ -96,10 +96,10 @@ def ask(instance: Instance, client: Client, stream: Stream, operation: Operation
 
     def taken() -> None:
         instance.server.handle(stream.receive())
-        stream.theirs.setblocking(False)
+        stream.theirs.settimeout(0)
         with pytest.raises(BlockingIOError):
             stream.theirs.recv(1)  # nothing is answered before the group is on the disk
-        stream.theirs.setblocking(True)
+        stream.theirs.settimeout(None)
 
     instance.group(taken)
     answer = stream.theirs.recv(ROOM)
