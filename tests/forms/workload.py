@@ -361,7 +361,7 @@ class Workload:
         """What changes the world around, between two groups."""
         r, instance = self.random, self.instance
         instance.core.space_left, instance.server.stopping = True, False
-        instance.core.messages_total_max = MESSAGES
+        instance.core.messages_total_max, instance.core.index_reserve = MESSAGES, 0
         what = r.randrange(11)
         if what == 0:
             seconds = r.choice((1, 30, 3600))
@@ -378,6 +378,7 @@ class Workload:
             instance.core.space_left = False
         elif what in (3, 10):
             instance.core.messages_total_max = r.choice((5, 20))
+            instance.core.index_reserve = r.choice((0, 4))
         elif what == 4:
             instance.server.stopping = True
         elif what == 5 and not self.fuzz:  # a fuzzer who owns the spool puts damage into it

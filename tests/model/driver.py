@@ -484,10 +484,12 @@ class World:
         self.group(lambda: self.instance.engine.books.define_queues([changed]))
         self.finish()
 
-    def limit(self, total: int, *, space_left: bool) -> None:
+    def limit(self, total: int, *, space_left: bool, reserve: int = 0) -> None:
         """Fewer messages are allowed; the disk is full, or not."""
         self.instance.total_max = self.model.total_max = total
+        self.instance.reserve = self.model.reserve = reserve
         self.instance.core.messages_total_max = total
+        self.instance.core.index_reserve = reserve
         self.instance.core.space_left = self.model.space_left = space_left
 
     def checkpoint(self, cut: int | None = None,

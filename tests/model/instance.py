@@ -168,6 +168,7 @@ class Instance:
         self.rules = {each.queue: each for each in rules}
         self.wall, self.mono = 1_700_000_000 * NS, 1_000 * NS
         self.total_max = MESSAGES
+        self.reserve = 0
         self.recovered: Recovered | None = None
         self._tokens = 0
 
@@ -187,6 +188,7 @@ class Instance:
             tables, slots, VolatileBodies(self.paths, self.settings, self.uuid), self.uuid)
         core.now_ns, core.mono_ns = self.wall, self.mono
         core.next_qpool, core.messages_total_max = found.next_qpool, self.total_max
+        core.index_reserve = self.reserve
         self.loaded = load(core, pool, slots)
         pool.close()
         assert found.findings == [] and self.loaded.findings == []

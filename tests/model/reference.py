@@ -115,6 +115,7 @@ class Reference:
         self.rules = rules
         self.messages_max, self.entries_max = messages, entries
         self.total_max = messages
+        self.reserve = 0  # rows of both tables: puts leave half, moves nothing
         self.items: dict[int, Item] = {}
         self.wishes: list[Wish] = []
         self.space_left = True
@@ -152,14 +153,15 @@ class Reference:
             return errors.MessageTooLong
         return errors.QueueFull if self._depth(queue) + count > rules.max_depth else None
 
-    def _check_room(self, messages: int, entries: int) -> Refusal:
+    def _check_room(self, messages: int, entries: int, kept: int) -> Refusal:
         used = sum(len(item.places) for item in self.items.values())
         most = min(self.messages_max, self.total_max)
-        if (messages and len(self.items) + messages > most) or used + entries > self.entries_max:
+        if ((messages and len(self.items) + messages > most - kept)
+                or (entries and used + entries > self.entries_max - kept)):
             return errors.IndexFull
         return None
 
-    def check(self, draft: Draft) -> Refusal:
+    def check(self, draft: Draft, *, moves: bool = False) -> Refusal:
         queues = [part.queue for part in draft.parts]
         if len(set(queues)) != len(queues) or len(queues) > 64:
             return errors.BadRequest
@@ -167,7 +169,7 @@ class Reference:
             refusal = self.check_queue(part.queue, draft.size, part.priority)
             if refusal:
                 return refusal
-        refusal = self._check_room(1, len(draft.parts))
+        refusal = self._check_room(1, len(draft.parts), 0 if moves else self.reserve // 2)
         if not refusal and draft.persistent and not self.space_left:
             return errors.SpoolFull
         return refusal
@@ -219,7 +221,7 @@ class Reference:
             return errors.BadPriority
         if max(draft.size for draft in drafts) > self.rules[queue].max_length:
             return errors.MessageTooLong
-        refusal = self._check_room(len(drafts), len(drafts))
+        refusal = self._check_room(len(drafts), len(drafts), self.reserve // 2)
         if not refusal and not self.space_left and any(draft.persistent for draft in drafts):
             return errors.SpoolFull
         return refusal
@@ -350,7 +352,7 @@ class Reference:
             if refusal:
                 return refusal
         for draft in new:
-            refusal = self.check(draft)
+            refusal = self.check(draft, moves=True)
             if refusal:
                 return refusal
         return self._check_together(found[0], verdict.queue, [part.queue for part in parts], new)
@@ -365,7 +367,7 @@ class Reference:
             if count > 0 and self._depth(queue) + count > self.rules[queue].max_depth:
                 return errors.QueueFull
         entries = sum(len(draft.parts) for draft in new)
-        return self._check_room(len(new), entries + max(0, len(fresh) - bool(leaves)))
+        return self._check_room(len(new), entries + max(0, len(fresh) - bool(leaves)), 0)
 
     def check_unit(self, client: int, taken: Sequence[Verdict], new: Sequence[Draft]) -> Refusal:
         """A unit of work."""
@@ -375,7 +377,7 @@ class Reference:
                 or any(v.queue == IDEL for v in taken)):
             return errors.BadRequest
         for draft in new:
-            refusal = self.check(draft)
+            refusal = self.check(draft, moves=bool(taken))
             if refusal:
                 return refusal
         arriving = Tally(part.queue for draft in new for part in draft.parts)
@@ -384,7 +386,8 @@ class Reference:
         for queue, count in arriving.items():
             if count > 0 and self._depth(queue) + count > self.rules[queue].max_depth:
                 return errors.QueueFull
-        return self._check_room(len(new), total)
+        kept = 0 if taken else self.reserve // 2
+        return self._check_room(len(new), total, kept)
 
     def commit(self, taken: Sequence[Verdict]) -> None:
         """What the unit took; the new messages are put by the caller."""

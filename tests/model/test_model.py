@@ -355,7 +355,7 @@ class Machine(RuleBasedStateMachine):
                 expires=old.expires and pick % 13 > 0, retry_delay_ns=old.retry_delay_ns,
                 backoff=old.backoff, retry_max_ns=old.retry_max_ns, dead_letter=old.dead_letter))
         elif what == "limit":
-            world.limit([60, 20][pick % 2], space_left=pick % 3 > 0)
+            world.limit([60, 20][pick % 2], space_left=pick % 3 > 0, reserve=[0, 9][pick % 5 > 2])
         else:
             client = self._client(pick)
             if 0 < client.sequence <= client.live.sequence:

@@ -11,7 +11,9 @@ import json
 import os
 import resource
 import select
+import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,9 @@ import pytest
 import sysv_ipc
 
 import omq
-from omq.base.errors import BadRequest, Exit, NoAuthority, TooManyOfUser
+from omq.base.errors import BadRequest, Exit, IndexFull, NoAuthority, TooManyOfUser
+from omq.core.look.look import Source, look
+from omq.core.look.space import Space
 from omq.format.wire import (
     REPLY,
     REQUEST,
@@ -327,6 +331,59 @@ def test_clients_of_one_user(omq_instance: Instance) -> None:
     made = [omq_instance.connect() for _ in range(10)]  # the owner is not counted
     for each in made:
         each.close()
+
+
+@needs_root
+def test_a_member_fills_the_index(omq_instance: Instance) -> None:
+    """Members stop at the reserve, the owner's puts in the middle of it, a service's moves at the
+    end of the table; each step is told, and over when messages have gone."""
+    run(omq_instance, messages_max=500, queue_entries_max=500, index_reserve_percent=10)
+
+    def flood() -> int:
+        with omq.connect(omq_instance.root) as c, contextlib.suppress(IndexFull):
+            for taken in range(1000):
+                c.put("A", b"%d" % taken)
+        return 0 if taken == 450 else 1
+
+    assert member(omq_instance, flood).wait() == 0
+    _until(omq_instance, 1)
+    with omq_instance.connect() as c, omq_instance.connect() as c2, c2.reader("A") as reader:
+        c.put_many("B", [b"the owner's"] * 20)
+        for _ in range(5):
+            c.put("B", b"the owner's")
+        for put in (lambda: c.put("B"), lambda: c.put_many("B", [b"x"] * 20)):
+            with pytest.raises(IndexFull, match="475"):
+                put()
+        for _ in range(25):  # one more each
+            (message,) = reader.next(1, WAIT_S)
+            message.move("B", [omq.Outgoing(body=b"report", queues=("C",))])
+        (message,) = reader.next(1, WAIT_S)
+        with pytest.raises(IndexFull, match="500"):
+            message.move(["B", "C"])
+        message.move("B")  # needs no room
+        _until(omq_instance, 2)
+    omq_instance.drain("A")
+    _until(omq_instance, 0)
+    assert [(each["refused"]) for each in omq_instance.events(1216)][-1] == "all"
+    assert omq_instance.events(1217)
+    omq_instance.settings(messages_max=500, queue_entries_max=500, messages_total_max=40)
+    omq_instance.children[MANAGER].signal(signal.SIGHUP)
+    _until(omq_instance, 2)
+
+
+def _until(instance: Instance, low: int) -> None:
+    """The index says so, and omstat tells it."""
+    words = {0: "", 1: "the index is almost FULL", 2: "the index is FULL"}
+    deadline = time.monotonic() + WAIT_S
+    while (space := _seen(instance)).index_low != low:
+        assert time.monotonic() < deadline, space
+        select.select([], [], [], 0.05)
+    assert space.note.startswith(words[low]) and bool(space.note) is bool(low)
+
+
+def _seen(instance: Instance) -> Space:
+    with look(instance.paths, Source.SEGMENT) as seen:
+        return seen.space
 
 
 @needs_root

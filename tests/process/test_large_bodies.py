@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import select
@@ -46,7 +47,15 @@ def trusting() -> Iterator[TrustInstance]:
 
 
 def containers(made: TrustInstance) -> list[Path]:
-    return [Path(folder, name) for folder, _, names in os.walk(made.paths.data) for name in names]
+    found = [Path(folder, name) for folder, _, names in os.walk(made.paths.data) for name in names]
+    return [path for path in found if _bytes(path)]
+
+
+def _bytes(path: Path) -> int:
+    """0: one made ahead, or gone meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
 
 
 def until_gone(made: TrustInstance) -> None:

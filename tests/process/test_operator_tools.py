@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import omq
 from omq import Outgoing
 from omq.base.paths import SpoolPaths
 from omq.core.index.view import IndexView
@@ -283,6 +285,25 @@ def test_orphan_containers_are_found_and_removed(live: Instance) -> None:
     assert kept.exists() and not orphan.exists()
     assert "reason: clean" in live.run("omqlog", "--operator").out
     assert live.run("omscan", "--older", "0").code == 0
+
+
+def test_containers_made_ahead_are_told_apart(live: Instance) -> None:
+    """A client that was killed leaves empty ones: no orphans, but they can be removed."""
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            connection = omq.connect(live.root)
+            for _ in range(5):
+                connection.put("A", b"L" * 300_000)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    spare = [path for path in live.paths.data.glob("*/*") if not path.stat().st_size]
+    assert spare
+    said = live.run("omscan", "--older", "0")
+    assert said.code == 0 and f"; {len(spare)} spare\n" in said.out, said
+    assert "spare" not in live.run("omscan").out, "they are young"
+    assert live.run("omscan", "--older", "0", "--remove", "--yes").code == 0
+    assert {path.stat().st_size for path in live.paths.data.glob("*/*")} == {300_000}
 
 
 def test_orphan_pool_records_are_found_and_removed(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ class MessageTooLong(OmqError):
 
 
 class IndexFull(OmqError):
-    """the index holds its maximum of {limit} messages; raise messages_max and restart"""
+    """the index holds its maximum of {limit} messages for this user; raise messages_max and restart"""
 
     status = 12
     exit_code = Exit.TEMPORARY

@@ -89,6 +89,9 @@ class Settings(MailSettings):
         "size of the index's entry table: a message has one on each queue it is on; taken at start")
     messages_total_max: int = _number("index", 0, 0, 50_000_000,
         "a lower limit on messages that a reload may change; 0: messages_max alone counts")
+    index_reserve_percent: int = _number("index", 2, 0, 50,
+        "part of the index that new messages of other users than the spool's owner and root leave "
+        "free; theirs leave half of it, which moves may use: a flood ends nobody's work")
 
     clients_group: str = _text("ipc", "", _GROUP, _GROUP_RULE,
         "who may connect, besides the owner and root; empty: the group of the spool directory")

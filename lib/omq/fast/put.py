@@ -119,8 +119,10 @@ class Puts:
         spare: cython.Py_ssize_t = entries.capacity
         spare -= entries.high
         spare += entries.top
-        return bool(spare >= count and used + count <= messages.capacity
-                    and used + count <= core.messages_total_max)
+        rows: cython.Py_ssize_t = core.index_reserve
+        rows = count + rows // 2  # who owns the spool leaves half of the reserve
+        return bool(spare >= rows and used + rows <= messages.capacity
+                    and used + rows <= core.messages_total_max)
 
     def _place(self, party: Party, persistent: cython.uint, bodies: list[Any]) -> None:
         """Where bodies and pool records are to be. SpoolFull, DiskError: nothing has changed."""

@@ -94,6 +94,7 @@ class Counter(IntEnum):
     UNITS_COMMITTED = 34  # units of work
     UNITS_BACKED_OUT = 35
     SPACE_LOW = 40  # 1: less disk space is free than the reserve, new messages are refused
+    INDEX_LOW = 41  # 1: only its reserve is free, members' messages are refused; 2: all new ones
 
 
 class EntryState(IntEnum):

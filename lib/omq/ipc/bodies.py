@@ -31,6 +31,7 @@ from omq.ipc.link import Link
 from omq.ipc.outgoing import Encoded, own_container
 from omq.storage import containers
 from omq.storage.payloads import PayloadReader
+from omq.storage.spare_containers import SpareContainers
 
 COPY_BYTES_PER_S: Final = 4 << 20
 """A disk slower than this makes a large body time out."""
@@ -42,6 +43,7 @@ class Bodies:
     def __init__(self, paths: SpoolPaths, link: Link) -> None:
         self._paths, self._link = paths, link
         self.files = PayloadReader(paths)
+        self._spares = SpareContainers(paths)
 
     @property
     def by_files(self) -> bool:
@@ -114,7 +116,7 @@ class Bodies:
     def contain(self, queue: str, body: bytes) -> tuple[str, int, int]:
         """A container for a body that is to be put on `queue`: (reference, bytes, CRC-32C)."""
         if self._link.owns:
-            return own_container(self._paths, body)
+            return own_container(self._paths, body, self._spares)
         descriptor = sealed_body.seal(body)
         try:
             facts = self._link.control({"op": "contain", "queue": queue, "size": len(body)},
@@ -140,6 +142,7 @@ class Bodies:
 
     def close(self) -> None:
         self.files.close()
+        self._spares.close()
 
 
 def check_container(content: bytes, expected: int, qpool: int, where: str) -> None:

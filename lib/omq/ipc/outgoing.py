@@ -24,7 +24,6 @@ from omq.format.wire import PutFlag
 from omq.ipc import arguments
 from omq.storage import containers
 
-CHUNK_BYTES = 1 << 20
 Contain = Callable[[bytes], tuple[str, int, int]]
 
 
@@ -135,11 +134,13 @@ def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, pat
                         contain or partial(own_container, paths))
 
 
-def own_container(paths: SpoolPaths, body: bytes) -> tuple[str, int, int]:
+def own_container(paths: SpoolPaths, body: bytes, spares: containers.Spares | None = None
+                  ) -> tuple[str, int, int]:
     """A container of the spool's owner: (reference, bytes, CRC-32C)."""
     view = memoryview(body)
+    size = containers.CHUNK_BYTES
     return containers.create(
-        paths, (view[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)))
+        paths, (view[at : at + size] for at in range(0, len(body), size)), spares)
 
 
 def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, threshold: int,

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from omq.base.errors import BadRequest
+from omq.storage import containers
 
-CHUNK_BYTES: Final = 1 << 20
 _SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
@@ -52,7 +52,7 @@ def chunks(descriptor: int, size: int) -> Iterator[bytes]:
     """The body in pieces."""
     at = 0
     while at < size:
-        piece = os.pread(descriptor, min(CHUNK_BYTES, size - at), at)
+        piece = os.pread(descriptor, min(containers.CHUNK_BYTES, size - at), at)
         if not piece:
             raise BadRequest(reason="the memory file ends early")
         yield piece

@@ -52,6 +52,7 @@ from omq.storage.files import File
 from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator
+from omq.storage.spare_containers import SpareContainers
 from omq.storage.volatile import VolatileBodies
 from tests.crash.sim.disk import SimDisk
 from tests.crash.sim.model import Effect, Known, Place
@@ -242,6 +243,7 @@ class Life:
         self.order = 0
         self.log = Log()
         self.paths = PATHS
+        self.spares = SpareContainers(PATHS)
         self.found, core, locks = recover_into(disk, settings, now_ns)
         self._start(core, locks)
 
@@ -373,7 +375,7 @@ class Life:
     def put_container(self, queue: int = A, size: int = 3000) -> int:
         """A message whose body is a file of its own; the file is there before it is put."""
         content = bytes((self.core.next_qpool * 17 + i) & 0xFF for i in range(251)) * (size // 251)
-        ref, length, crc = containers.create(self.paths, [content])
+        ref, length, crc = containers.create(self.paths, [content], self.spares)
         payload = encode(Descriptor(), [], b"", ref.encode(), length, crc)
         flags = int(FrameFlag.PERSISTENT | FrameFlag.CONTAINER)
         new = NewMessage(queue, 4, flags, length, crc32c(payload), 0, 0, 0, 0, payload)
@@ -647,14 +649,19 @@ class Life:
         self._pool_has_its_bodies()
 
     def _pool_has_its_bodies(self) -> None:
-        """No file is gone that a record on the disk names: whatever becomes of the journal behind
-        the checkpoint, each message that the pool has can be handed out (services.pool.bodies)."""
+        """Nothing is gone that a record on the disk names: whatever becomes of the journal behind
+        the checkpoint, each message that the pool has can be handed out (services.pool.bodies). Of
+        a store file that was removed the header stays."""
         pool = PoolFiles(self.paths, self.uuid, write=False)
         try:
             for file in pool.files():
                 for chunk in pool.scan(file):
-                    for word in set(chunk.records["location"][chunk.live].tolist()):
-                        if not any(map(durable.status, payload_paths(self.paths, word))):
+                    live = chunk.records[chunk.live]
+                    for word in set(live["location"].tolist()):
+                        last = live[live["location"] == word]
+                        end = int((last["offset"].astype("<u8") + last["length"]).max())
+                        found = map(durable.status, payload_paths(self.paths, word))
+                        if not any(each is not None and each.st_size >= end for each in found):
                             raise BodyGone(f"the pool names a body in {word:#x}, which is gone")
         finally:
             pool.close()

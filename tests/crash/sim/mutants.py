@@ -21,16 +21,20 @@ from omq.core.redo.window import Window
 from omq.format.double_write import Images
 from omq.format.frame_rules import BY_NUMBER, Rule
 from omq.format.journal import FrameFlag, FrameType
+from omq.format.location import LocationKind, kind_of
 from omq.format.pool_contents import Contents
-from omq.format.poolctrl import SLOT_BYTES, PoolControl
+from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode
+from omq.services.pool import bodies
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.live_index import Look
-from omq.storage import durable, poolctrl
+from omq.storage import durable, poolctrl, retire
 from omq.storage.double_write import DoubleWriteFile
 from omq.storage.files import File, create_filled, open_file
 from omq.storage.journal import JournalWriter, file_name
 from omq.storage.journal_reader import load_file
 from omq.storage.pool import PoolFiles
+from omq.storage.spare_containers import SpareContainers
+from omq.storage.store import StoreWriter
 from tests.crash.sim.life import SETTINGS
 
 Patch = Callable[[], Iterator[None]]
@@ -197,6 +201,65 @@ def _empty_is_enough(self: BodyKeeper, word: int, look: Look, checkpoint_lsn: in
 _may_go = BodyKeeper._may_go
 
 
+# containers are made ahead, and nobody waits for their names
+
+def _names_unsynced(self: SpareContainers) -> None:
+    with mock.patch.object(durable, "sync_directory", lambda path: None):
+        _make_spares(self)
+
+
+_make_spares = SpareContainers._make
+
+
+# the same of store files alone
+
+def _empty_store_is_enough(self: BodyKeeper, word: int, look: Look, checkpoint_lsn: int) -> bool:
+    if kind_of(word) == LocationKind.STORE:
+        return _empty_is_enough(self, word, look, checkpoint_lsn)
+    return _may_go(self, word, look, checkpoint_lsn)
+
+
+# the file in which redo is to go on is retired like those before it
+
+def _one_more(paths: SpoolPaths, before: int) -> list[int]:
+    return _retirable(paths, before + 1)
+
+
+_retirable = retire.retirable
+
+
+# of two whole slots of poolctrl the older one counts
+
+def _oldest(data: bytes | memoryview) -> Any:
+    control, findings = _newest(data)
+    slots = [decode(memoryview(data)[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
+    whole = [slot for slot in slots if isinstance(slot, PoolControl)]
+    return min(whole, key=lambda slot: slot.generation, default=control), findings
+
+
+_newest = poolctrl.newest
+
+
+# a checkpoint covers frames that redo has not applied
+
+def _says_more(paths: SpoolPaths, control: PoolControl) -> None:
+    _store(paths, replace(control, lsn=control.lsn + 3))
+
+
+_store = poolctrl.store
+
+
+# poolctrl's slots do not take turns at all
+
+def _even_generations(paths: SpoolPaths, control: PoolControl) -> None:
+    file = poolctrl._open(paths)
+    try:
+        file.write([control.encode()], 0)
+        file.sync()
+    finally:
+        file.close()
+
+
 # poolctrl's slots do not take turns
 
 def _same_slot_again(paths: SpoolPaths, control: PoolControl) -> None:
@@ -270,6 +333,36 @@ MUTANTS: Final[dict[str, Mutant]] = {
         lambda: [mock.patch.object(BodyKeeper, "_may_go", _empty_is_enough)],
         workload="behind", shows=("the pool names a body",),
         settings=replace(SETTINGS, archive="delete")),
+    "spare-names-unsynced": Mutant(
+        "a container that was made ahead is used before its name is on the disk",
+        lambda: [mock.patch.object(SpareContainers, "_make", _names_unsynced)],
+        workload="large", shows=("lost", "container", "damage", "changed", "body")),
+    "store-gone-too-early": Mutant(
+        "a store file goes as soon as its bodies have ended, before a checkpoint says so",
+        lambda: [mock.patch.object(BodyKeeper, "_may_go", _empty_store_is_enough)],
+        workload="behind_store", shows=("the pool names a body",)),
+    "own-file-retired": Mutant(
+        "the journal file in which redo goes on is retired when it holds no body",
+        lambda: [mock.patch.object(bodies, "retirable", _one_more)],
+        workload="emptied", shows=("the pool names a body", "lost", "the start fails"),
+        settings=replace(SETTINGS, archive="delete")),
+    "moved-before-sync": Mutant(
+        "bodies have moved to the store before it is on the disk",
+        lambda: [mock.patch.object(StoreWriter, "sync", lambda self: None)],
+        workload="rotation", shows=("lost", "changed", "damage")),
+    "older-slot-counts": Mutant(
+        "of two whole slots of poolctrl the older one counts",
+        lambda: [mock.patch.object(poolctrl, "newest", _oldest)],
+        workload="generations", shows=("request", "the start fails", "lost", "resurrected"),
+        settings=replace(SETTINGS, archive="delete")),
+    "checkpoint-says-more": Mutant(
+        "poolctrl covers frames that the pool does not hold",
+        lambda: [mock.patch.object(poolctrl, "store", _says_more)],
+        workload="checkpoints", shows=("lost", "request", "resurrected")),
+    "always-one-slot": Mutant(
+        "poolctrl is written over the slot that counts, every time",
+        lambda: [mock.patch.object(poolctrl, "store", _even_generations)],
+        workload="generations", shows=("request", "the start fails", "lost", "resurrected")),
     "same-slot-again": Mutant(
         "poolctrl is written over the slot that counts, but for every eighth time",
         lambda: [mock.patch.object(poolctrl, "store", _same_slot_again)],

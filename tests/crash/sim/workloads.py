@@ -144,8 +144,48 @@ def behind(life: Life, random: Random) -> None:
         life.checkpoint()
 
 
+def behind_store(life: Life, random: Random) -> None:
+    """As `behind`, of a body that has moved to a store file."""
+    life.put(A, size=random.choice(SIZES), putter=1)
+    life.commit()
+    life.rotate()
+    for _ in range(3):
+        life.put(B)
+        life.commit()
+        life.checkpoint()
+    given = life.give(A)
+    life.commit()
+    life.settle(DONE, given)
+    life.commit()
+    for _ in range(random.randint(2, 3)):
+        life.round()
+    life.put(C)
+    life.commit()
+    life.checkpoint()
+
+
+def emptied(life: Life, random: Random) -> None:
+    """Nothing waits while pool.writer goes its rounds: the journal file in use has no body that is
+    needed, and goes on."""
+    for _ in range(2):
+        life.put(A, size=random.choice(SIZES))
+        life.commit()
+        given = life.give(A)
+        life.commit()
+        life.settle(DONE, given)
+        life.commit()
+        for _ in range(3):
+            life.checkpoint()
+    life.put(B)
+    life.commit()
+    life.checkpoint()
+
+
 def large(life: Life, random: Random) -> None:
-    """Containers, from put to idel."""
+    """Containers, from put to idel; the second and third are of those made ahead."""
+    for _ in range(2):
+        life.put_container(C, 1000)
+        life.commit()
     life.put_container(A)
     life.commit()
     if random.random() < 0.5:
@@ -322,7 +362,8 @@ def archived(life: Life, random: Random) -> None:
 
 WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "plain": plain, "groups": groups, "checkpoints": checkpoints, "moves": moves,
-    "rotation": rotation, "generations": generations, "behind": behind, "large": large,
+    "rotation": rotation, "generations": generations, "behind": behind,
+    "behind_store": behind_store, "emptied": emptied, "large": large,
     "poison": poison, "restart": restart, "wide": wide, "batches": batches,
     "operators": operators, "archived": archived,
     "units": units}

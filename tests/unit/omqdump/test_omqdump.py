@@ -155,6 +155,7 @@ def test_json(run: Run) -> None:
     assert [row["queue"] for row in rows] == ["DESK", "LOCAL", "ROUTER", "UNIX", "IDEL", "POISON"]
     assert rows[1].pop("space_low") is False
     assert rows[1].pop("space_free_bytes") > 0
+    assert rows[1].pop("index_low") == 0
     assert rows[1] == {
         "queue": "LOCAL", "special": False, "messages": 6, "active": 2, "ready": 3, "deferred": 1,
         "held": 0, "ever": 6, "processed": 874, "load": [96.679782, 19.7, 12.74],

@@ -2,6 +2,8 @@
 
     container   a file under data/ that no message names: its submitter died before the put, or an
                 operator took a message off and exported it
+    spare       an empty file of that kind: made ahead by one that writes large bodies, which
+                removes it at its end unless it is killed; told, and no reason for exit code 1
     record      a pool record that belongs to no message: a continuation that nothing leads to, an
                 older record of a message (core.load.pool_orphans); --remove needs a stopped
                 instance, whose last checkpoint has everything, and keeps a copy in quarantine/
@@ -77,10 +79,11 @@ def main(argv: list[str] | None = None) -> int:
         raise BadRequest(reason="--older is a number of seconds")
     location = existing(options)
     found = list(scan(location.paths, options.older * NS_PER_S))
-    orphans = [each for each in found if each.kind != "unread"]
+    orphans = [each for each in found if each.kind not in ("unread", "spare")]
+    spares = [each for each in found if each.kind == "spare"]
     removed: set[str] = set()
-    if options.remove and orphans:
-        removed = _remove(location, orphans, yes=options.yes, reason=options.reason)
+    if options.remove and (orphans or spares):
+        removed = _remove(location, orphans + spares, yes=options.yes, reason=options.reason)
     for each in found:
         _show(each, gone=each.name in removed, as_json=options.json)
     if not options.json:
@@ -88,8 +91,10 @@ def main(argv: list[str] | None = None) -> int:
         size = sum(each.size for each in containers_found)
         sys.stdout.write(f"{len(containers_found)} orphan containers, {size} bytes; "
                          f"{len(orphans) - len(containers_found)} orphan records; "
-                         f"{len(found) - len(orphans)} unread\n")
-    return Exit.OK if len(removed) == len(found) else Exit.NO
+                         f"{len(found) - len(orphans) - len(spares)} unread"
+                         f"{f'; {len(spares)} spare' if spares else ''}\n")
+    left = [each for each in found if each.name not in removed and each.kind != "spare"]
+    return Exit.NO if left else Exit.OK
 
 
 def _show(each: Orphan, *, gone: bool, as_json: bool) -> None:
@@ -113,7 +118,7 @@ def _remove(location: Location, orphans: list[Orphan], *, yes: bool, reason: str
     if not note_command(location, f"{NAME} --remove", reason, len(orphans), "orphans"):
         say(NAME, "no queue manager works: the command is in the event log, not in the journal")
     gone = {each.name for each in orphans
-            if each.kind == "container" and containers.remove(location.paths, each.name)}
+            if each.kind in ("container", "spare") and containers.remove(location.paths, each.name)}
     records = [each for each in orphans if each.finding is not None]
     return gone | (_clear(location.paths, records) if records else set())
 
@@ -208,7 +213,8 @@ def _containers(paths: SpoolPaths) -> Iterator[Orphan]:
             except BadItemRef:
                 continue  # not a name of ours: nobody's business here
             status = path.lstat()
-            yield Orphan("container", name, status.st_size, status.st_mtime_ns)
+            kind = "container" if status.st_size else "spare"
+            yield Orphan(kind, name, status.st_size, status.st_mtime_ns)
 
 
 def _qpools(view: IndexView) -> set[int]:

@@ -75,6 +75,23 @@ class Books:
         self._core.space_left = free
         self._counters[Counter.SPACE_LOW] = not free
 
+    def limit(self, messages: int, reserve_percent: int) -> None:
+        """So many messages at most (0: what the tables hold), and this part of all rows kept."""
+        core, layout = self._core, self._core.t.layout
+        core.messages_total_max = messages or layout.messages
+        core.index_reserve = min(layout.entries, layout.messages, core.messages_total_max
+                                 ) * reserve_percent // 100
+
+    def room(self) -> int:
+        """What new messages the index has no row for: 0 it has for all, 1 those of members, 2 all,
+        and only moves go on (core.engine.puts.rows_kept)."""
+        core, t = self._core, self._core.t
+        free = min(core.messages_total_max, t.layout.messages) - t.messages.used
+        free, kept = min(free, t.entries.free), core.index_reserve
+        low = int(free <= kept) + int(free <= kept // 2)
+        self._counters[Counter.INDEX_LOW] = low
+        return low
+
     # frames
 
     def checkpointed(self, party: Party, lsn: int) -> None:

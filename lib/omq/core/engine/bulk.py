@@ -13,7 +13,7 @@ import numpy as np
 
 from omq.base import limits
 from omq.base.arrays import Vector
-from omq.base.errors import BadPriority, BadRequest, IndexFull, MessageTooLong, SpoolFull
+from omq.base.errors import BadPriority, BadRequest, MessageTooLong, SpoolFull
 from omq.core.engine import puts
 from omq.core.engine.engine import Engine
 from omq.core.engine.freeing import free_many
@@ -56,10 +56,7 @@ def _put_many(core: Core, party: Party, heads: memoryview, payloads: memoryview,
     if int(asked["size"].max()) > rules.max_length:
         raise MessageTooLong(size=int(asked["size"].max()), queue=rules.name,
                              limit=rules.max_length)
-    t = core.t
-    if (t.messages.free < count or t.entries.free < count
-            or t.messages.used + count > core.messages_total_max):
-        raise IndexFull(limit=min(t.layout.messages, core.messages_total_max))
+    puts.check_room(core, count, count, puts.rows_kept(core, party))
     if not core.space_left and bool((flags & PERSISTENT).any()):
         raise SpoolFull(path="the spool", detail="the reserve is reached")
     core.block.reserve(count, int(ends[-1]))

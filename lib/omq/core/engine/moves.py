@@ -18,6 +18,7 @@ from omq.core.engine.puts import (
     check_queue,
     check_together,
     place_bodies,
+    rows_kept,
 )
 from omq.core.engine.settle import END, Verdict, done, frame_for, held, leave
 from omq.core.engine.state import IDEL, PERSISTENT, Core, Party
@@ -41,8 +42,9 @@ def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
         raise BadRequest(reason="a queue is named twice")
     for part in queues:
         check_queue(core, part.queue, t.m_size[slot], part.priority, 0)
-    listed = [check(core, message) for message in new]
-    check_together(core, slot, entry, queues, listed)
+    kept = rows_kept(core, party, moves=True)
+    listed = [check(core, message, kept) for message in new]
+    check_together(core, slot, entry, queues, listed, kept)
     raw = pack_parts(queues)
     block.reserve(1 + len(new), len(raw) + sum(len(message.payload) for message in new))
     bodies = place_bodies(core, new)

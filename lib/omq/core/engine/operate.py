@@ -200,7 +200,7 @@ def _may_go(core: Core, one: _Chosen) -> None:
     for part in one.targets:
         if part.queue != own:
             check_queue(core, part.queue, core.t.m_size[one.slot], part.priority, 0)
-    check_together(core, one.slot, one.entry, one.targets, ())
+    check_together(core, one.slot, one.entry, one.targets, (), 0)  # an operator makes room
 
 
 def _hold(core: Core, party: Party, order: Order, one: _Chosen, unit: int) -> None:

@@ -83,8 +83,16 @@ def parts_of(core: Core, new: NewMessage) -> list[Part]:
     return list(payload.parts)
 
 
-def check(core: Core, new: NewMessage) -> list[Part]:
-    """Everything that can refuse a put; its queue parts."""
+def rows_kept(core: Core, party: Party, *, moves: bool = False) -> int:
+    """Rows of both tables that must stay free behind a request: members leave the whole reserve,
+    puts of the owner and root half of it, their moves nothing (SECURITY; ADR 0042)."""
+    if not party.owns and party.uid:
+        return core.index_reserve
+    return 0 if moves else core.index_reserve // 2
+
+
+def check(core: Core, new: NewMessage, kept: int) -> list[Part]:
+    """Everything that can refuse a put; its queue parts. `kept`: see rows_kept."""
     if not new.parts:
         check_queue(core, new.queue, new.size, new.priority)
         parts = [Part(new.queue, new.priority)]
@@ -92,22 +100,23 @@ def check(core: Core, new: NewMessage) -> list[Part]:
         parts = parts_of(core, new)
         for part in parts:
             check_queue(core, part.queue, new.size, part.priority)
-    check_room(core, 1, len(parts))
+    check_room(core, 1, len(parts), kept)
     if not core.space_left and new.flags & PERSISTENT:
         raise SpoolFull(path="the spool", detail="the reserve is reached")
     return parts
 
 
-def check_room(core: Core, messages: int, entries: int) -> None:
-    """Has the index rows for so many more?"""
+def check_room(core: Core, messages: int, entries: int, kept: int) -> None:
+    """Has the index rows for so many more, and keeps `kept`? What needs no row always goes."""
     t = core.t
-    if (t.messages.free < messages or t.entries.free < entries
-            or (messages and t.messages.used + messages > core.messages_total_max)):
-        raise IndexFull(limit=min(t.layout.messages, core.messages_total_max))
+    most = min(t.layout.messages, core.messages_total_max) - kept
+    if ((messages and t.messages.used + messages > most)
+            or (entries and t.entries.free < entries + kept)):
+        raise IndexFull(limit=max(0, most))
 
 
 def check_together(core: Core, slot: int, entry: int, parts: Sequence[Part],
-                   listed: Sequence[Sequence[Part]]) -> None:
+                   listed: Sequence[Sequence[Part]], kept: int) -> None:
     """A disposition as a whole, of which each piece was checked: the message in `slot` leaves
     `entry` (-1: none) for the queues `parts`, and new messages come on the queues in `listed`."""
     t = core.t
@@ -122,12 +131,12 @@ def check_together(core: Core, slot: int, entry: int, parts: Sequence[Part],
         rules = core.rules[queue]
         if count > 0 and t.q_depth[queue] + count > rules.max_depth:
             raise QueueFull(queue=rules.name, limit=rules.max_depth)
-    check_room(core, len(listed), entries + max(0, len(fresh) - (entry >= 0)))
+    check_room(core, len(listed), entries + max(0, len(fresh) - (entry >= 0)), kept)
 
 
 def put(core: Core, party: Party, new: NewMessage, sequence: int, unit: int = 0) -> int:
     """Check, append, apply; the QPoolId. `unit`: LSN of the disposition that it belongs to."""
-    parts = check(core, new)
+    parts = check(core, new, rows_kept(core, party))
     core.block.reserve(1, len(new.payload))
     body = NO_PLACE if new.flags & PERSISTENT else place_bodies(core, [new])[0]
     return append(core, party, new, parts, sequence, _END if not unit else 0, unit, body)

@@ -96,6 +96,7 @@ class Core:
     block: Block = field(init=False)  # from when the journal is open
     rules: dict[int, QueueRules] = field(default_factory=dict)
     messages_total_max: int = 0
+    index_reserve: int = 0  # rows of both tables; see core.engine.puts.rows_kept
     next_qpool: int = 1
     now_ns: int = 0  # wall clock of this group
     mono_ns: int = 0
@@ -297,6 +298,5 @@ class Core:
         if not t.q_started[queue]:
             t.q_started[queue] = t.q_sampled[queue] = self.now_ns
         t.set_queue_name(queue, rules.name)
-        if queue >= t.counters[Counter.QUEUES_HIGH]:
-            t.counters[Counter.QUEUES_HIGH] = queue + 1
+        t.counters[Counter.QUEUES_HIGH] = max(queue + 1, t.counters[Counter.QUEUES_HIGH])
         self.runnable.add(queue)

@@ -20,7 +20,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Sequence
 
 from omq.base.errors import BadRequest, LeaseLost, QueueFull
-from omq.core.engine.puts import NewMessage, append, check, check_room, place_bodies
+from omq.core.engine.puts import NewMessage, append, check, check_room, place_bodies, rows_kept
 from omq.core.engine.settle import END, Verdict, done, held
 from omq.core.engine.state import IDEL, Core, Party
 from omq.core.engine.taking_back import Returning
@@ -70,8 +70,9 @@ def commit(core: Core, party: Party, taken: Sequence[Verdict], new: Sequence[New
     """Finish what was taken and put what is new, as one; the first new QPoolId, 0: there is none.
     The caller has seen to it that a block can hold it."""
     entries = _entries(core, party, taken)
-    listed = [check(core, message) for message in new]
-    _check_together(core, entries, listed)
+    kept = rows_kept(core, party, moves=bool(entries))  # one that ends messages is like a move
+    listed = [check(core, message, kept) for message in new]
+    _check_together(core, entries, listed, kept)
     core.block.reserve(len(entries) + len(new), sum(len(message.payload) for message in new))
     bodies = place_bodies(core, new)
     unit, last = core.block.lsn, len(entries) + len(new) - 1
@@ -95,7 +96,8 @@ def _entries(core: Core, party: Party, taken: Sequence[Verdict]) -> list[int]:
     return entries
 
 
-def _check_together(core: Core, entries: Sequence[int], listed: Sequence[Sequence[Part]]) -> None:
+def _check_together(core: Core, entries: Sequence[int], listed: Sequence[Sequence[Part]],
+                    kept: int) -> None:
     """The unit as a whole, of which each piece was checked."""
     t = core.t
     arriving = Tally(part.queue for parts in listed for part in parts)
@@ -105,4 +107,4 @@ def _check_together(core: Core, entries: Sequence[int], listed: Sequence[Sequenc
         rules = core.rules[queue]
         if count > 0 and t.q_depth[queue] + count > rules.max_depth:
             raise QueueFull(queue=rules.name, limit=rules.max_depth)
-    check_room(core, len(listed), total)
+    check_room(core, len(listed), total, kept)

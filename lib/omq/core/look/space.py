@@ -1,7 +1,9 @@
-"""Disk space as an operator is told of it: whether the queue manager refuses new messages.
+"""Disk space and room of the index as an operator is told of them: whether the queue manager
+refuses new messages.
 
-The manager says so in the index (Counter.SPACE_LOW: less is free than disk_reserve_bytes); how much
-is free is asked here. Of a manager that does not run nothing is known.
+The manager says so in the index (Counter.SPACE_LOW: less is free than disk_reserve_bytes;
+INDEX_LOW: less than index_reserve_percent); how much of the disk is free is asked here. Of a
+manager that does not run nothing is known.
 """
 
 from __future__ import annotations
@@ -18,15 +20,19 @@ from omq.storage import durable
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Of the file system that the spool is on. `low` None: no manager says it; `free_bytes` None:
-    the system does not."""
+    """Of the file system that the spool is on. `low` and `index_low` None: no manager says it;
+    `free_bytes` None: the system does not."""
 
     low: bool | None
     free_bytes: int | None
+    index_low: int | None = None
 
     @property
     def note(self) -> str:
         """What to tell; empty while there is enough."""
+        return "; ".join(filter(None, (self._disk_note(), _INDEX_NOTES[self.index_low or 0])))
+
+    def _disk_note(self) -> str:
         if not self.low:
             return ""
         free = "" if self.free_bytes is None else f": {_shown(self.free_bytes)} free"
@@ -35,9 +41,15 @@ class Space:
 
     def record(self) -> dict[str, object]:
         """Its keys in JSON."""
-        return {"space_low": self.low, "space_free_bytes": self.free_bytes}
+        return {"space_low": self.low, "space_free_bytes": self.free_bytes,
+                "index_low": self.index_low}
 
 
+_INDEX_NOTES: Final = (
+    "",
+    "the index is almost FULL: new messages of other users than the spool's owner and root are "
+    "refused, done, move and delete go on",
+    "the index is FULL: new messages are refused, done, move and delete go on")
 UNKNOWN: Final = Space(None, None)
 
 
@@ -47,7 +59,10 @@ def space(paths: SpoolPaths, view: IndexView | None) -> Space:
         free: int | None = durable.free_bytes(paths.journal)
     except OmqError:
         free = None
-    return Space(None if view is None else bool(view.counters()["space_low"]), free)
+    if view is None:
+        return Space(None, free)
+    counters = view.counters()
+    return Space(bool(counters["space_low"]), free, min(int(counters["index_low"]), 2))
 
 
 def _shown(size: int) -> str:

@@ -44,6 +44,7 @@ from omq.format.findings import Finding
 from omq.ipc import sealed_body
 from omq.ipc.serving.sessions import Session, Sessions
 from omq.storage import containers
+from omq.storage.spare_containers import SpareContainers
 
 Question = dict[str, Any]
 REFERENCE_BYTES_MAX: Final = 64  # twice as long as one is
@@ -68,6 +69,7 @@ class LargeBodies:
                  may_put: Callable[[Session, int], None], tell: Callable[[Made], None]) -> None:
         self._paths, self._engine, self._sessions = paths, engine, sessions
         self._may_put, self._tell = may_put, tell
+        self._spares = SpareContainers(paths)
         self._work: SimpleQueue[Made | str | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -139,6 +141,7 @@ class LargeBodies:
             self._work.put(None)
             self._thread.join()
             self._thread = None
+            self._spares.close()
 
     def _run(self) -> None:
         while (job := self._work.get()) is not None:
@@ -154,7 +157,7 @@ class LargeBodies:
         try:
             if not body.session.gone:
                 body.reference, _, body.crc = containers.create(
-                    self._paths, sealed_body.chunks(body.descriptor, body.size))
+                    self._paths, sealed_body.chunks(body.descriptor, body.size), self._spares)
         except OmqError as error:
             body.error = error
         except (OSError, MemoryError) as error:  # of reading the memory file

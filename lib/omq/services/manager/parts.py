@@ -138,6 +138,7 @@ def build(context: DaemonContext) -> Parts:
     give_back(paths, recovered.journal)
     engine = Engine(core, Statistics(core.t, settings.load_sample_period_s, core.mono_ns))
     known = {name: number for number, name in recovered.queues.items()}
+    engine.books.limit(settings.messages_total_max, settings.index_reserve_percent)
     _define(engine, core, rules_from(queues, known, settings))
     _list_queues(paths, core)
     engine.limbo = loaded.limbo
@@ -197,7 +198,6 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: Ob
     core = Core(tables, SlotAllocator(), VolatileBodies(paths, settings, uuid), uuid)
     core.now_ns, core.mono_ns = now, clock.monotonic_ns()
     core.next_qpool = recovered.next_qpool
-    core.messages_total_max = settings.messages_total_max or layout.messages
     return memory, core
 
 

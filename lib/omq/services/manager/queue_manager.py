@@ -51,6 +51,7 @@ class QueueManager:
         self._space_due = 0
         self._space_file = 0
         self._space_free = True
+        self._index_low = 0
         self._watchdog_due = 0
         self._draining_until = 0
         self._status_due = 0
@@ -134,6 +135,7 @@ class QueueManager:
             self._space_file = parts.writer.file_number
             self._space_due = now + context.settings.disk_check_interval_s * clock.NS_PER_S
             self._note_space(free=parts.writer.check_space(context.settings))
+        self._note_room()
         interval = context.notifier.watchdog_interval_s
         if interval and now >= self._watchdog_due:
             context.notifier.watchdog()
@@ -152,6 +154,15 @@ class QueueManager:
             self._space_free = free
             event, level = (events.SPOOL_FREE, REPORT) if free else (events.SPOOL_FULL, ERROR)
             self._log.event(event, level, path=self._context.paths.root)
+
+    def _note_room(self) -> None:
+        """The same of the index; who fills it and empties it by turns fills no log."""
+        low = self._parts.engine.books.room()
+        if low != self._index_low:
+            event, level = (events.INDEX_LOW, WARNING) if low else (events.INDEX_FREE, REPORT)
+            self._index_low = low
+            self._parts.rated.event(event, level, None, messages=self._parts.engine.index.messages
+                                    .used, refused="all" if low > 1 else "members" if low else "")
 
     def _say_status(self, now: int) -> None:
         self._status_due = now + 10 * clock.NS_PER_S
@@ -180,7 +191,7 @@ class QueueManager:
         """Queues and authority anew; a wrong file is refused and the old state stays."""
         context, parts = self._context, self._parts
         try:
-            load_settings(context.conf_dir)
+            settings = load_settings(context.conf_dir)
             queues = load_queues(context.conf_dir)
             authority = load_authority(context.conf_dir, owner_uid=os.geteuid())
         except OmqError as error:
@@ -203,6 +214,7 @@ class QueueManager:
                      else events.QUEUE_REMOVED if rules.name not in queues
                      else events.QUEUE_CHANGED)
             self._log.event(event, REPORT, queue=rules.name)
+        engine.books.limit(settings.messages_total_max, settings.index_reserve_percent)
         engine.commit(sync=True)
         parts.control.renumber()
         parts.sessions.new_authority(authority)
