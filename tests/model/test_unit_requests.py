@@ -57,7 +57,7 @@ def part(instance: Instance, who: Client, operation: Operation, new: int = 1, si
 
 def nothing_kept(instance: Instance) -> None:
     plane = instance.server.units
-    assert (plane._staged, plane._bytes) == ({}, 0)
+    assert (plane._staged, plane._bytes.total()) == ({}, 0)
     assert instance.core.t.messages.used == 0
 
 
@@ -100,6 +100,21 @@ def test_limits_of_one_unit_and_of_all(instance: Instance) -> None:
     nothing_kept(instance)
 
 
+def test_no_user_shuts_out_the_others(instance: Instance) -> None:
+    plane = instance.server.units
+    plane._limits = UnitLimits(100, 8 * KIB, 8 * KIB)
+    member, owner = client(instance, 0), client(instance, 1)
+    member.live.party.uid, member.live.party.owns, member.live.trusted = 1000, False, False
+    member.live.rights["put", B] = True
+    assert isinstance(part(instance, member, Operation.STAGE, 1, 3000), tuple)
+    assert isinstance(part(instance, member, Operation.STAGE, 1, 3000), errors.UnitsFull)
+    assert isinstance(part(instance, member, Operation.STAGE, 1, 3000), tuple)
+    assert isinstance(part(instance, owner, Operation.STAGE, 1, 3000), tuple)
+    for who in (member, owner):
+        instance.group(lambda who=who: instance.end(who.live, died=True))  # type: ignore[misc]
+    nothing_kept(instance)
+
+
 def test_what_can_be_taken(instance: Instance) -> None:
     who, reader = client(instance), client(instance, 1, queue=A)
     assert isinstance(ask(instance, reader, Operation.TAKE, queue=A, want=1), errors.UnitOpen)
@@ -108,6 +123,21 @@ def test_what_can_be_taken(instance: Instance) -> None:
                           errors.BadRequest)
     assert isinstance(ask(instance, who, Operation.TAKE, queue=A, want=0), errors.BadRequest)
     assert ask(instance, who, Operation.TAKE, queue=A, want=1 << 63, argument=0) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("ending", [Operation.BACKOUT, Operation.COMMIT])
+def test_a_wait_that_was_given_up_keeps_nothing(instance: Instance, ending: Operation) -> None:
+    """A signal ended the program's wait; what it was given since, it does not know of."""
+    who, other = client(instance), client(instance, 1)
+    t = instance.core.t
+    assert ask(instance, who, Operation.TAKE, queue=B, want=1, argument=-1) is None
+    part(instance, other, Operation.COMMIT, want=1)
+    assert t.q_active[B] == 1
+    assert isinstance(ask(instance, who, ending, want=int(ending == Operation.BACKOUT)), tuple)
+    assert (t.q_active[B], t.q_ready[B], who.live.party.active) == (0, 1, 0)
+    assert ask(instance, who, Operation.TAKE, queue=A, want=1, argument=-1) is None
+    assert isinstance(ask(instance, who, ending, want=int(ending == Operation.BACKOUT)), tuple)
+    assert not instance.engine.waiters[A]
 
 
 @pytest.mark.parametrize("kind", [0, Settlement.DEFER, Settlement.FAIL, Settlement.RELEASE, 9])

@@ -47,14 +47,18 @@ def test_the_history_of_a_unit(omq_instance: Instance, capfd: pytest.CaptureFixt
         with pytest.raises(KeyError), c.unit() as backed_out:
             assert backed_out.get("B", 0) is not None
             raise KeyError
-        for told, known, other in ((ids[0], "made of 1", "first"), (ids[1], "made of 1", "first"),
-                                   ("made", "backed out on B: unit of work backed out", "first"),
-                                   ("first", "put on C", "second")):
-            capfd.readouterr()
-            assert launch.run("omqlog", ["--message", told, "--spool", str(omq_instance.root)]
-                              ) == 0
-            said = capfd.readouterr().out
-            assert known in said and other not in said, said
+        numbers = {row.message_id: row.qpool_id for row in (*c.browse("B"), *c.browse("C"))}
+    made, second = numbers["made"], numbers["second"]
+    for option, told, known, other in (
+            ("--message", "made", "made of 1", f"QPoolId {second}"),
+            ("--message", "made", "backed out on B: unit of work backed out", "none"),
+            ("--mail", ids[0], f"(QPoolId {made})", f"QPoolId {second}"),
+            ("--mail", ids[1], f"(QPoolId {made})", f"QPoolId {second}"),
+            ("--mail", "first", "put on C", f"QPoolId {second}")):
+        capfd.readouterr()
+        assert launch.run("omqlog", [option, told, "--spool", str(omq_instance.root)]) == 0
+        said = capfd.readouterr().out
+        assert known in said and other not in said, said
 
 
 def test_several_queues_one_commit(omq_instance: Instance) -> None:
@@ -230,6 +234,42 @@ os.kill(os.getpid(), signal.SIGKILL)
             got = [unit.get("A", WAIT_S), unit.get("A", WAIT_S)]
             assert [message and message.attempts for message in got] == [1, 1]
             assert unit.get("B", 0) is None
+
+
+def test_a_restart_says_what_was_under_way(omq_instance: Instance) -> None:
+    """The unit is told that it is over, and what it took is there again at once."""
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        c.put_many("A", [b"1", b"2", b"3"])
+        unit = c.unit()
+        assert len(unit.next("A", 2)) == 2
+        unit.put("B", b"never")
+        omq_instance.kill()
+        omq_instance.start()
+        with pytest.raises(errors.UnitBackedOut):
+            unit.commit()
+        assert not unit.open
+        assert omq_instance.events(1304)[-1]["handed_out"] == 2
+        assert [(row.attempts, row.state.name) for row in c.browse("A")] == [
+            (1, "READY"), (1, "READY"), (0, "READY")]
+        assert depth(c, "B") == 0
+
+
+def test_a_signal_ends_a_wait(omq_instance: Instance) -> None:
+    """What the manager hands out then, nobody knows of: it is given back with the unit."""
+    omq_instance.start()
+    with omq_instance.connect() as c, omq_instance.connect("puts") as other:
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt), c.unit() as unit:
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                unit.get("A")
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        other.put("A", b"1")
+        with c.unit() as unit:
+            message = unit.get("A", timeout_s=WAIT_S)
+            assert message is not None and message.body == b"1"
 
 
 def test_a_large_body_is_part_of_a_unit(omq_instance: Instance) -> None:

@@ -46,7 +46,7 @@ LSNS, QPOOLS, EPOCHS = 1_000_000, 100_000, 1000  # of one history
 ATTEMPTS = 60_000  # no limit of the rules: readers may take back what they were given
 NAMES = list(columns.EVENTS)
 EVENTS = {"PUT", "GIVE", "DONE", "MOVE", "DEFER", "POISON", "DELETE", "HOLD", "RELEASE", "OPERATOR",
-          "RELEASE_GIVEN", "STOP"}
+          "RELEASE_GIVEN", "BACKOUT", "STOP"}
 Seen = dict[tuple[int, int], tuple[str, int, int]]  # (QPoolId, queue) -> state, priority, attempts
 
 
@@ -95,6 +95,9 @@ def steps(machine: Machine, pick: random.Random) -> None:
         (4, lambda: machine.settle_and_take(number, 2, few)),
         (2, lambda: machine.settle_all(number, pick.choice(kinds), 10**9)),
         (2, lambda: machine.move(number, big, pick.randrange(4), [(big // 7, b"new")])),
+        (2, lambda: machine.commit_unit(number, [big, big // 3], 1 + big % 2,
+                                        [(big // 7, b"new"), (big // 5, b"newer")])),
+        (1, lambda: machine.back_out(number, [big, big // 3])),
         (1, lambda: machine.leave(number, died=big % 2 == 0)),
         (3, lambda: machine.world.model.items and machine.operate(
             pick.choice(list(Action)), big, pick.choice([0, 50]), force=big % 2 == 0)),

@@ -138,7 +138,8 @@ class Settings(MailSettings):
         "most bytes of its frames and bodies in the journal, half of journal_file_bytes at most; "
         "large bodies do not count, they have files of their own")
     units_bytes_max: int = _number("ipc", 256 * MIB, 64 * KIB, 16 * GIB,
-        "memory of the manager for what all clients have staged of units that are not committed")
+        "memory of the manager for what all clients have staged of units that are not committed; "
+        "half of it for one user other than the owner and root")
     reader_wait_s: int = _number("ipc", 30, 1, 3600,
         "how long a reader without messages waits before it asks again (its idle work runs then)")
 

@@ -67,7 +67,7 @@ class Unit:
         self._taken: list[Message] = []
         self._new: list[tuple[Encoded, Outgoing]] = []
         self._bytes = 0
-        self._staged = False  # the manager has a part of it
+        self._unsure = False  # the manager may know of something that is not here
         self._ended = _OPEN
         self._manager = self._link.registrations
         self.ids: list[str] = []
@@ -121,7 +121,7 @@ class Unit:
         wait = -1.0 if timeout_s is None else arguments.seconds(timeout_s, "timeout_s")
         self._check_messages(1)
         number = self._wire.queue_number(queue)
-        n = min(n, self._link.unit_messages - len(self))
+        n, unsure = min(n, self._link.unit_messages - len(self)), self._unsure
         while True:
             answer = self._ask(Operation.TAKE, queue=number, want=n, wait_s=wait,
                                argument=-1 if wait < 0 else int(wait * 1000))
@@ -129,6 +129,7 @@ class Unit:
                 break
         messages = handed_out(Taken(queue), self._wire, answer.count)
         self._taken += messages
+        self._unsure = unsure  # a signal has not ended this wait, an earlier one perhaps
         self._bytes += len(messages) * FRAME.size
         return messages
 
@@ -139,7 +140,7 @@ class Unit:
         the unit open: mend it or back out. UnitBackedOut: it has ended, and nothing of it
         happened."""
         self._check_open()
-        if not len(self):
+        if not len(self) and not self._unsure:
             self._end("committed")
             return self.ids
         first = self._commit()
@@ -154,7 +155,7 @@ class Unit:
         rows = [taken_row(message) for message in self._taken]
         size = rows_max(self._link.room)
         try:
-            for at in range(0, max(len(rows), self._staged), size):
+            for at in range(0, max(len(rows), self._unsure), size):
                 part = rows[at : at + size]
                 self._ask(Operation.BACKOUT, b"".join(part), parts=len(part),
                           want=at + len(part) == len(rows))
@@ -209,7 +210,6 @@ class Unit:
     def _send(self) -> Answer:
         """All parts of the unit; the last one commits it."""
         parts = list(parts_of(self._taken, [new for new, _ in self._new], self._link.room))
-        self._staged = True
         for rows, new in parts[:-1]:
             self._part(Operation.STAGE, rows, new)
         return self._part(Operation.COMMIT, *parts[-1])
@@ -226,7 +226,7 @@ class Unit:
         link, nothing = self._link, operation is Operation.TAKE and not self._taken
         if nothing:
             self._manager = link.registrations
-        link.reader.unit = True
+        link.reader.unit = self._unsure = True
         try:
             if link.registrations != self._manager:
                 raise UnitBackedOut

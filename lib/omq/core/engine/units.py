@@ -20,9 +20,10 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Sequence
 
 from omq.base.errors import BadRequest, LeaseLost, QueueFull
+from omq.core.engine.noted import left
 from omq.core.engine.puts import NewMessage, append, check, check_room, place_bodies, rows_kept
 from omq.core.engine.settle import END, Verdict, done, held
-from omq.core.engine.state import IDEL, Core, Party
+from omq.core.engine.state import IDEL, Core, Party, Poisoned
 from omq.core.engine.taking_back import Returning
 from omq.format.frame_rules import Reason
 from omq.format.index import Counter
@@ -60,9 +61,19 @@ class Units:
             self._take_back([Returning(entry, lease, Reason.BACKED_OUT, party)])
         return lost
 
+    def back_out_rest(self, party: Party) -> None:
+        """Everything that it holds still: hand-outs that it has given up before they reached it."""
+        if party.active:
+            self._take_back(left(self._core, party, {}, None, _unheard, Reason.BACKED_OUT))
+
     def backed_out(self) -> None:
         """Count it."""
         self._core.t.counters[_BACKED_OUT] += 1
+
+
+def _unheard(poisoned: Poisoned) -> None:
+    """Nothing is settled by a note here."""
+    raise AssertionError(poisoned)
 
 
 def commit(core: Core, party: Party, taken: Sequence[Verdict], new: Sequence[NewMessage],

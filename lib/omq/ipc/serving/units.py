@@ -12,7 +12,7 @@ what is put (`count`) and their payloads. COMMIT says how many there are in all 
 Invariants: 1. a client reads queues as a reader or for a unit, never both: what it holds is then
 known to be the unit's, in its death too; 2. what is staged is a copy, with containers named once;
 3. a refused COMMIT leaves what was taken with the client and forgets what was staged; 4. what is
-staged is bounded for each unit, and for all of them together.
+staged is bounded for each unit, for each user (half) and for all of them together.
 
 In the middle of a crash: what was staged is gone, and nobody was promised anything.
 Errors: UnitTooLarge, UnitsFull, UnitOpen, LeaseLost, BadRequest, those of a put.
@@ -20,6 +20,7 @@ Errors: UnitTooLarge, UnitsFull, UnitOpen, LeaseLost, BadRequest, those of a put
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -72,7 +73,7 @@ class UnitPlane:
                  answer: Callable[[Session, int, int, int], None]) -> None:
         self._server, self._limits, self._answer = server, limits, answer
         self._staged: dict[int, Staged] = {}  # by client
-        self._bytes = 0
+        self._bytes: Tally[int] = Tally()  # by user
         self.handlers: dict[int, Callable[[Session, Request], None]] = {
             int(Operation.STAGE): self._stage, int(Operation.COMMIT): self._commit,
             int(Operation.BACKOUT): self._backout, int(Operation.TAKE): self._take}
@@ -86,7 +87,7 @@ class UnitPlane:
         """Its client is gone, or its unit has ended."""
         staged = self._staged.pop(session.party.client, None)
         if staged is not None:
-            self._bytes -= staged.bytes
+            self._bytes[session.party.uid] -= staged.bytes
 
     def _stage(self, session: Session, r: Request) -> None:
         try:
@@ -107,6 +108,7 @@ class UnitPlane:
             self.forget(session)
         for container in staged.containers:
             session.containers.pop(container, None)
+        self._end(session)
         self._answer(session, r.sequence, len(staged.new), first)
 
     def _backout(self, session: Session, r: Request) -> None:
@@ -114,7 +116,19 @@ class UnitPlane:
         lost = self._server.engine.units.back_out(session.party, _rows(session.request, r.parts))
         if r.want:  # the last of its requests
             self._server.engine.units.backed_out()
+            self._end(session)
         self._answer(session, r.sequence, lost, 0)
+
+    def _end(self, session: Session) -> None:
+        """A client that gave up waiting (a signal) knows nothing of what it got since."""
+        if not session.queue:
+            self._give_up(session)
+            self._server.engine.units.back_out_rest(session.party)
+
+    def _give_up(self, session: Session) -> None:
+        if session.waiter is not None and session.waiter.waiting:
+            self._server.engine.drop(session.waiter)
+            session.waiter = None
 
     def _take(self, session: Session, r: Request) -> None:
         server, engine = self._server, self._server.engine
@@ -123,9 +137,7 @@ class UnitPlane:
         if r.queue == IDEL or r.queue not in engine.rules:
             raise BadRequest(reason=f"queue {r.queue} is no queue to take from")
         server.sessions.check(session, "get", r.queue)
-        if session.waiter is not None and session.waiter.waiting:
-            engine.drop(session.waiter)
-            session.waiter = None
+        self._give_up(session)
         left = self._limits.messages - session.party.active
         if left <= 0:
             raise UnitTooLarge(limit=self._limits.messages, what="messages",
@@ -147,7 +159,7 @@ class UnitPlane:
         if payloads_at + r.length > len(area):
             raise BadRequest(reason="the part of a unit of work does not fit the request")
         staged = self._staged.setdefault(session.party.client, Staged())
-        self._grow(staged, (r.parts + r.count) * FRAME.size + r.length, r.parts + r.count)
+        self._grow(session, staged, (r.parts + r.count) * FRAME.size + r.length, r.parts + r.count)
         staged.taken += _rows(area, r.parts)
         copy = memoryview(bytes(area[heads : payloads_at + r.length]))
         payloads = copy[r.count * FRAME.size :]
@@ -162,16 +174,18 @@ class UnitPlane:
         staged.containers |= known.keys() - free.keys()
         return staged
 
-    def _grow(self, staged: Staged, size: int, messages: int) -> None:
-        limits = self._limits
+    def _grow(self, session: Session, staged: Staged, size: int, messages: int) -> None:
+        limits, uid = self._limits, session.party.uid
         if len(staged.taken) + len(staged.new) + messages > limits.messages:
             raise UnitTooLarge(limit=limits.messages, what="messages", key="unit_messages_max")
         if staged.bytes + size > limits.bytes:
             raise UnitTooLarge(limit=limits.bytes, what="bytes", key="unit_bytes_max")
-        if self._bytes + size > limits.staged:
-            raise UnitsFull(bytes=self._bytes)
+        others = self._bytes.total() - self._bytes[uid]
+        most = limits.staged if session.trusted else limits.staged // 2  # no user shuts out others
+        if self._bytes[uid] + size > min(most, limits.staged - others):
+            raise UnitsFull(bytes=self._bytes.total())
         staged.bytes += size
-        self._bytes += size
+        self._bytes[uid] += size
 
 
 def _rows(area: memoryview, count: int) -> list[Verdict]:

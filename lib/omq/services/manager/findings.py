@@ -38,4 +38,5 @@ def report(context: DaemonContext, recovered: Recovered, loaded: Loaded, books: 
     if recovered.upgraded:
         context.log.event(events.SPOOL_UPGRADED, REPORT, files="poolctrl, checkpoint.dw, newest")
     context.log.event(events.RECOVERY_FINISHED, REPORT, messages=loaded.messages, lsn=recovered.lsn,
-                      frames=recovered.frames, clean=recovered.clean, damaged=len(bad))
+                      frames=recovered.frames, handed_out=len(loaded.limbo), clean=recovered.clean,
+                      damaged=len(bad))
