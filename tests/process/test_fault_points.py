@@ -47,8 +47,10 @@ ELSEWHERE = {
     "idel.before_delete", "idel.after_delete", "local.before_rename", "local.after_rename",
     "router.before_move", "unix.before_send", "unix.after_send", "smtp.before_put",
     "smtp.after_put", "errmgr.before_move",
+    "channel.before_send", "channel.after_send", "channel.split",
 }
-"""Points of clients and services: test_clients, test_readers, test_service_points."""
+"""Points of clients and services: test_clients, test_readers, test_service_points and
+test_channels."""
 REPAIRING = {"recover.before_step", "recover.before_swap", "recover.before_control"}
 """Points of omqrecover: tests/recovery kills it at every durable call, these included."""
 

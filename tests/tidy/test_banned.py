@@ -105,7 +105,7 @@ WRITERS = {
     "lib/omq/services/daemon/pid_file.py": "flags for the open of side_files, for the descriptor",
     "lib/omq/services/manager/tombstone.py": "flags for that of side_files: no link is followed",
     "lib/omq/base/log_file.py": "flags for the open of side_files: it keeps the log open",
-    "lib/omq/services/mail/peer_states.py": "flags for a lock that is opened by side_files",
+    "lib/omq/services/channels/peer_states.py": "flags for a lock that is opened by side_files",
     "lib/omq/services/readers/process.py": "a pipe",
     "lib/omq/services/supervise/nursery.py": "a pipe",
     "lib/omq/cli/nursery.py": "a pipe",

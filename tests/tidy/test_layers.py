@@ -26,7 +26,8 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "readers": ("daemon",),
         "pool": ("daemon",),
         "manager": ("daemon", "pool"),
-        "mail": ("daemon", "readers"),
+        "channels": ("daemon", "readers"),
+        "mail": ("daemon", "readers", "channels"),
         "supervise": ("daemon",),
     },
     "cli": {

@@ -90,6 +90,13 @@ class UnknownQueue(OmqError):
     exit_code = Exit.NO_INPUT
 
 
+class UnknownPeer(OmqError):
+    """nothing is known of the mail peer or channel {peer}; 'omq peers' lists them"""
+
+    status = 230
+    exit_code = Exit.NO_INPUT
+
+
 class BadName(OmqError):
     """{kind} name {name!r} is not allowed: {rule}"""
 

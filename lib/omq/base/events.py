@@ -132,6 +132,10 @@ IDEL_STUCK = _event(1267, "A message cannot be deleted; it stays on IDEL and is 
 IDEL_MORE_STUCK = _event(1268, "More messages cannot be deleted; they stay on IDEL")
 IDEL_ALREADY_GONE = _event(1504, "Item was already gone")
 
+# 1505-1530: channels
+CHANNEL_STARTED = _event(1505, "Channel process started")
+CHANNEL_DIED = _event(1506, "Channel process died")
+
 # 7000: service router
 ROUTER_STARTED = _event(7001, "Service Router Started Up")
 ROUTER_STOPPED = _event(7002, "Service Router Shut Down")

@@ -36,6 +36,7 @@ SECTION_TITLES: Final = {
     "index": "The index in shared memory: its size is the limit on messages",
     "ipc": "Clients and readers",
     "daemons": "Starting, watching and stopping the daemons",
+    "qmgr": "The scheduler of outgoing work: channels, their processes, peers",
     "mail": "The mail services",
 }
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, GIB, KIB, MIB
 from omq.base.settings_key import YEAR_S, choice, flag, number, text
+from omq.base.settings_qmgr import QmgrSettings
 
 _HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
 _HOST_RULE: Final = "a host name or address"
@@ -17,7 +18,7 @@ _OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_\[\]-]{1,255})?"
 
 
 @dataclass(frozen=True, slots=True)
-class MailSettings:
+class MailSettings(QmgrSettings):
     """One field per key of [mail]."""
 
     # fmt: off
@@ -103,7 +104,12 @@ class MailSettings:
     unix_recipients_max: int = number("mail", 100, 1, 1000,
         "recipients of one transaction; every host must take 100 (RFC 5321 4.5.3.1.8)")
     unix_connections_max: int = number("mail", 20, 1, 1000,
-        "connections that one reader keeps open; beyond it the longest unused one is closed")
+        "connections that one process keeps open; beyond it the longest unused one is closed")
+    unix_connection_idle_s: int = number("mail", 2, 1, 600,
+        "a process without work closes its connections after this")
+    unix_split_bytes_max: int = number("mail", 256 * MIB, 0, 64 * GIB,
+        "copies of a message for several peers, each finished by itself; beyond it peers share "
+        "one, and after a crash a peer may get it again")
     unix_retry_step_s: int = number("mail", 60, 1, 86400,
         "the n-th retry comes n times this after the one before it")
     unix_retry_max_s: int = number("mail", 3600, 1, 86400,

@@ -169,7 +169,7 @@ class Link(Registered):
         waiting, line = wait_s is not None, self._line
         assert line is not None
         while True:
-            if waiting and self.interrupted:
+            if waiting and (self.interrupted or self.woken):
                 waiting = False
                 line.ask({"op": "cancel"})
             line.check_alive()

@@ -32,6 +32,7 @@ class Holder(Protocol):
     @property
     def queue(self) -> str: ...
     def _looked_into(self, message: Message) -> None: ...
+    def _set_aside(self, message: Message) -> None: ...
     def _record(self, kind: Settlement, message: Message, argument: int = 0, reason: str = "",
                 *, later: bool = False) -> None: ...
     def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]
@@ -135,6 +136,15 @@ class Message(PayloadFacts):
             return None
         reference = self._load()[self._bounds[1] :].decode("ascii", "replace")
         return self._wire.paths.root / containers.relative_path(reference)
+
+    def set_aside(self) -> None:
+        """It was looked into, and the work on it begins later: until then it is no failure of this
+        message if the process dies. What was read of it is forgotten, and read again when it is
+        wanted."""
+        self._reader._set_aside(self)
+        self._raw = None
+        if isinstance(self._extent, Extent):
+            self._extent = None
 
     # dispositions
 

@@ -143,14 +143,18 @@ class Reader(Settling):
     def _take(self, n: int, timeout_s: float | None, wanted: Wish | None = None) -> list[Message]:
         if self._closed:
             raise ReaderClosed(queue=self.queue)
-        if self._link.interrupted:
-            self._link.interrupted = False
+        link = self._link
+        if link.interrupted:
+            link.interrupted = False
             self._ended = True
             self.flush()
             return []
         wait = -1.0 if timeout_s is None else timeout_s
+        if link.woken:
+            wait = 0.0
         answer = self._request(_NEXT if wanted is None else _GET, n, wait,
-                               -1 if wait < 0 else int(wait * 1000), wanted)
+                                -1 if wait < 0 else int(wait * 1000), wanted)
+        link.woken = False
         if answer.recovered:  # the settlements were carried out; what was handed out is free again
             return self._take(n, timeout_s, wanted)
         return self._rows(answer.count)
@@ -211,6 +215,12 @@ class Reader(Settling):
         """Callable from a signal handler and from another thread: the wait under way ends, and the
         next call of `next` returns at once; an iteration ends."""
         self._link.interrupt()
+
+    def wake(self) -> None:
+        """As `interrupt`, for a program that has other work to look after: the wait under way ends,
+        with what is there, an iteration goes on, and a manager that is away is still waited
+        for."""
+        self._link.wake()
 
     def close(self) -> None:
         """Send what is recorded and give back what is held. A closed reader is closed for ever; the

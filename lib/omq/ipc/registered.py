@@ -59,6 +59,7 @@ class Registered:
         self.reader = Held()
         self.reply = memoryview(b"")
         self.interrupted = False
+        self.woken = False
         self._gate: Gate | None = None
         self._patience: float | None = None  # after an interrupt: until when to wait for a manager
         self._absence = Absence(paths, waiting)
@@ -171,6 +172,12 @@ class Registered:
     def take_descriptor(self) -> int:
         """What came with the last answer of `control`; -1: nothing. The caller closes it."""
         return -1 if self._line is None else self._line.take_descriptor()
+
+    def wake(self) -> None:
+        """Callable from a signal handler: a wait for messages that is under way ends soon."""
+        self.woken = True
+        if self._gate is not None:
+            self._gate.open()
 
     def interrupt(self) -> None:
         """Callable from a signal handler: a wait for messages ends soon."""

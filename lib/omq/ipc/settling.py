@@ -146,6 +146,16 @@ class Settling:
             self._also.append(message)
             note.also_in_work(message.entry, message.qpool_id, message.lease)
 
+    def _set_aside(self, message: Message) -> None:
+        """The program has looked into it, and does not work on it yet. The note may name it until
+        the next request."""
+        if message is self._work:
+            self._work = None
+            if self._note is not None:
+                self._note.current(0)
+        elif message in self._also:
+            self._also.remove(message)
+
     def _say_again(self) -> None:
         """The note of a new channel, or one that was cleared: what the old one said and still
         counts. What no longer fits is sent with the next request."""

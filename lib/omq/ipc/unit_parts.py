@@ -27,6 +27,9 @@ class Taken:
     def __init__(self, queue: str) -> None:
         self.queue = queue
 
+    def _set_aside(self, message: Message) -> None:
+        """The unit has it, whether it was looked into or not."""
+
     def _looked_into(self, message: Message) -> None:
         """The manager takes all of a unit to be in work."""
 

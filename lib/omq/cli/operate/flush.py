@@ -4,7 +4,7 @@
     omq flush example.org     those for this domain, on the queues of the mail gateways
     omq flush mx.example.org  those that go to this peer of routes.conf, or to the smarthost
 
-Gateways forget, by a reload, which peers could not be reached. Messages that an operator holds stay
+Gateways forget that these peers could not be reached. Messages that an operator holds stay
 held. Each release is journaled (HOLD and RELEASE frames, core.engine.operate), so it outlives a
 restart. Errors: NothingMeant (nothing is deferred there), UnknownQueue (neither queue nor domain),
 and those of cli.operate.change.
@@ -15,22 +15,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Final
 
 from omq.base import clock
 from omq.base.config import ServiceConf, client_settings, load_queues, load_services, load_settings
-from omq.base.errors import Exit, ManagerUnavailable, NothingMeant, OmqError, UnknownQueue
+from omq.base.errors import Exit, NothingMeant, OmqError, UnknownQueue
 from omq.base.names import escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, counted, target
 from omq.cli.operate.noting import add_reason
-from omq.cli.operate.service_control import control, is_up, state_of
 from omq.cli.progress import looking
 from omq.core.index.rows import EntryRow
 from omq.core.look.selection import parse
 from omq.core.look.stored import StoredMessages
+from omq.services.channels.peer_states import PeerStates
 from omq.services.daemon.options import Location
 from omq.services.mail import mail_message as mail
 from omq.services.mail.routes import Peer, peer_of
@@ -40,18 +39,25 @@ from omq.storage.spool import open_spool
 NAME: Final = "omq flush"
 GATEWAY: Final = "unix.out"
 Meant = Callable[[dict[str, str], str], bool]  # (properties, queue)
+IsPeer = Callable[[Peer | None], bool]
 
 
 def main(argv: list[str]) -> int:
     """The command; its exit code: 1 when nothing waits there."""
     options = _parser().parse_args(argv)
-    location = existing(options)
-    queue = options.what.upper()
+    release_mail_of(existing(options), options.what, f"{NAME} {options.what}", options)
+    return Exit.OK
+
+
+def release_mail_of(location: Location, what: str, command: str, options: argparse.Namespace
+                    ) -> None:
+    """What waits for a queue, domain or peer is ready. NothingMeant and those of the module."""
+    queue = what.upper()
     services = list(load_services(location.conf_dir).values())
     if queue in load_queues(location.conf_dir):
-        queues, meant = [queue], None
+        queues, meant, peers = [queue], None, None
     else:
-        meant = _for_peer(location, options.what.lower())
+        meant, peers = _for_peer(location, what.lower())
         queues = [each.queue for each in services if each.program == GATEWAY and each.queue]
     with looking("omq", location.paths) as seen:
         uuid = open_spool(location.paths.root).uuid
@@ -59,12 +65,15 @@ def main(argv: list[str]) -> int:
             seen.view, location.paths, uuid, clock.wall_ns())]
     items = [target(row) for row in (rows if meant is None else _chosen(location, rows, meant))]
     if not items:
-        raise NothingMeant(action=f"flush {escape(options.what)}")
+        raise NothingMeant(action=f"flush {escape(what)}")
     say("omq", f"release: {counted(len(items))}")
-    _forget_peers(location, [each for each in services
-                             if each.program == GATEWAY and each.queue in queues])
+    client_settings(location.conf_dir)  # ConfigError before anything is done
+    for each in services:
+        if each.program == GATEWAY and each.queue in queues:
+            states = states_of(location, each)
+            states.forget([name for name in states.down if peers is None or peers(peer_of(name))])
     change = Change(Doing.RELEASE)
-    report = changes.carry_out(location, f"{NAME} {options.what}", change, items, options.reason)
+    report = changes.carry_out(location, command, change, items, options.reason)
     if options.json:
         print_json(changes.report_record(change, report))
     else:
@@ -72,7 +81,6 @@ def main(argv: list[str]) -> int:
     for text in changes.refusals(report):
         say("omq", text)
     changes.check(report, len(items))
-    return Exit.OK
 
 
 def _chosen(location: Location, rows: list[EntryRow], meant: Meant) -> Iterator[EntryRow]:
@@ -88,13 +96,16 @@ def _chosen(location: Location, rows: list[EntryRow], meant: Meant) -> Iterator[
         stored.close()
 
 
-def _for_peer(location: Location, wanted: str) -> Meant:
-    """Who has a recipient in this domain, or one that goes to this peer."""
+def _for_peer(location: Location, wanted: str) -> tuple[Meant, IsPeer]:
+    """Who has a recipient in this domain, or one that goes to this peer; which peer is meant."""
     routes, settings = load_routes(location.conf_dir), load_settings(location.conf_dir)
     smarthost = peer_of(settings.unix_smarthost) if settings.unix_smarthost else None
 
     def is_it(peer: Peer | None) -> bool:
-        return peer is not None and wanted in (peer.host.lower(), str(peer).lower())
+        if peer is None:
+            return False
+        port = peer.port or settings.unix_port
+        return wanted in (peer.host.lower(), str(Peer(peer.host.lower(), port)))
 
     known = any(map(is_it, (*routes.peers.values(), smarthost)))
     if not known and "." not in wanted and wanted not in routes.peers:
@@ -106,16 +117,18 @@ def _for_peer(location: Location, wanted: str) -> Meant:
         return wanted in domains or any(is_it(routes.peer(domain) or smarthost)
                                         for domain in domains)
 
-    return meant
+    def is_meant(peer: Peer | None) -> bool:
+        own = routes.peer(wanted) or (smarthost if "." in wanted else None)
+        return is_it(peer) or (peer is not None and own is not None and own.host == peer.host)
+
+    return meant, is_meant
 
 
-def _forget_peers(location: Location, gateways: list[ServiceConf]) -> None:
-    """A gateway leaves a peer alone for a while after it could not be reached."""
-    client_settings(location.conf_dir)  # ConfigError before anything is done
-    for conf in gateways:
-        with suppress(ManagerUnavailable):  # nobody supervises: it is not asked to
-            if is_up(state_of(location, conf)):
-                control(location).reload(conf)
+def states_of(location: Location, conf: ServiceConf) -> PeerStates:
+    """Which peers of a gateway could not be reached, as its processes know it."""
+    settings = load_settings(location.conf_dir)
+    return PeerStates(location.paths.run / f"{conf.name}.peers.json", settings.unix_retry_step_s,
+                      settings.unix_retry_max_s, settings.unix_connect_timeout_s)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
     omq setup     installs the units of an instance, or takes them away
     omq conf      reads the configuration and says what is wrong with it
     omq flush     tries now what waits for its next try
+    omq peers     the channels and peers of the mail gateways
     omq drain     stops the daemons in order, without systemd's help (omq-drain.service)
     omq service   runs the daemon of a section of services.conf (omq-service@.service)
     omq package   steps of a distribution's package: pause, configure, remove
@@ -17,7 +18,7 @@ from typing import Final
 
 import omq
 from omq.base import form
-from omq.cli.operate import flush
+from omq.cli.operate import flush, peers
 from omq.cli.setup import omq_conf, omq_drain, omq_package, omq_service, omq_setup
 
 NAME: Final = "omq"
@@ -26,6 +27,7 @@ _COMMANDS: Final[dict[str, tuple[Callable[[list[str]], int], str]]] = {
     "setup": (omq_setup.main, "install the systemd units of an instance, or remove them"),
     "conf": (omq_conf.main, "check the configuration"),
     "flush": (flush.main, "try now what waits: of a queue, a domain or a peer"),
+    "peers": (peers.main, "show the peers of the mail gateways; retry, hold, release"),
     "drain": (omq_drain.main, "stop the daemons in order"),
     "package": (omq_package.main, "steps of a distribution's package"),
     "service": (omq_service.main, "run the daemon of a section of services.conf"),

@@ -68,7 +68,7 @@ class SmtpConnection:
 
     def __init__(self, peer: Peer, hostname: str, limits: ClientLimits) -> None:
         self.peer = peer
-        self.reached = True  # whether the last attempt to open or reuse it succeeded
+        self.reached = True  # False: it could not be opened, or the peer has fallen silent
         self._hostname = hostname
         self._limits = limits
         self._client: smtplib.SMTP | None = None
@@ -87,18 +87,19 @@ class SmtpConnection:
                 self.abandon()
                 return self._broken(message.recipients, error, "4.4.1")
             self._over(client, message, results, kept=False)
-        self.reached = True
         return [results[recipient] for recipient in message.recipients]
 
     def _over(self, client: smtplib.SMTP, message: Mail, results: dict[str, Result], *, kept: bool
               ) -> bool:
         """One transaction. False: the kept connection is dead, and nothing was begun."""
+        self.reached = True
         try:
             self._transact(client, message, results, kept=kept)
         except _DeadError:
             self.abandon()
             return False
         except _NETWORK as error:
+            self.reached = not isinstance(error, TimeoutError)
             self.abandon()
             missing = [each for each in message.recipients if each not in results]
             results.update({each.recipient: each

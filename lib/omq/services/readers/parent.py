@@ -19,8 +19,10 @@ import os
 import selectors
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from omq.base import event_log, events, side_files
 from omq.base.config import ServiceConf, load_services, load_settings
@@ -36,6 +38,15 @@ from omq.services.readers.process import Ready
 from omq.services.readers.runner import Connect, ReaderRunner, connect_manager
 from omq.services.readers.service import Service, ServiceContext
 
+
+class Running(Protocol):
+    """What has the life of a reader process."""
+
+    def run(self, ready: Ready) -> None: ...
+
+
+Runner = Callable[[Service, Signals, Connect], Running]
+
 _COLLECT_S = 5.0  # after the drain: to kill and collect what is left
 
 
@@ -47,10 +58,12 @@ class ServiceParent:
         context: DaemonContext,
         service_class: type[Service],
         connect: Connect = connect_manager,
+        runner: Runner = ReaderRunner,
     ) -> None:
         self._context = context
         self._service_class = service_class
         self._connect = connect
+        self._runner = runner
         self._settings = context.settings
         self._conf = self._load_conf()
         self._selector = selectors.DefaultSelector()
@@ -150,7 +163,7 @@ class ServiceParent:
                 settings=self._settings, paths=self._context.paths, conf=self._conf,
                 conf_dir=self._context.conf_dir, log=log, is_main=is_main,
             )  # fmt: skip
-            ReaderRunner(self._service_class(context), signals, self._connect).run(ready)
+            self._runner(self._service_class(context), signals, self._connect).run(ready)
         except OmqError as error:
             event = events.CONFIG_WRONG if error.exit_code == Exit.CONFIG else events.FAILED
             log.event(event, event_log.ERROR, reason=str(error))
@@ -169,7 +182,7 @@ class ServiceParent:
         conf = services.get(self._context.service)
         if conf is None:
             raise ServiceUnknown(service=self._context.service, known=", ".join(services))
-        return conf
+        return conf if self._runner is ReaderRunner else replace(conf, auxiliaries=0)
 
     def _reload(self) -> None:
         """Read the configuration again; wrong = refused whole."""
@@ -218,13 +231,16 @@ class ServiceParent:
 
 
 def run_service(
-    service_name: str, service_class: type[Service], argv: list[str] | None = None
+    service_name: str, service_class: type[Service], argv: list[str] | None = None,
+    runner: Runner = ReaderRunner,
 ) -> int:
-    """`main` of a reader service; its exit code. `--service NAME` chooses another section."""
+    """`main` of a reader service; its exit code. `--service NAME` chooses another section. With
+    another `runner` it has one reader, whatever `auxiliaries` says: the runner has processes of its
+    own."""
     # The launcher puts the program's name there: several programs may share one class.
     program = Path(sys.argv[0]).name
 
     def body(context: DaemonContext) -> int:
-        return ServiceParent(context, service_class).run()
+        return ServiceParent(context, service_class, runner=runner).run()
 
     return run_daemon(program, argv, body, service=service_name)

@@ -147,7 +147,7 @@ class ReaderRunner:
         """Tell what was decided. What the manager refuses is this message's matter alone: the
         service says what becomes of it instead, and if that is refused too it waits."""
         try:
-            _settle(message, disposition)
+            settle(message, disposition)
             return
         except LeaseLost as error:  # another reader has it by now: nothing is ours to decide
             self._log_refused(message, error)
@@ -159,7 +159,7 @@ class ReaderRunner:
         try:
             second = self._service.refused(message, refusal)
             if second is not None:
-                _settle(message, second)
+                settle(message, second)
                 return
         except REFUSALS as error:
             self._log_refused(message, error)
@@ -210,7 +210,8 @@ class ReaderRunner:
             old.log.event(events.RELOAD_REFUSED, event_log.ERROR, reason=str(error))
 
 
-def _settle(message: HeldMessage, disposition: Disposition) -> None:
+def settle(message: HeldMessage, disposition: Disposition) -> None:
+    """Tell the manager, or note, what becomes of a message. LeaseLost, REFUSALS."""
     match disposition:
         case Done():
             message.done()

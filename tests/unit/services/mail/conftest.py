@@ -17,7 +17,9 @@ from omq.base.config import load_services
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.services.readers.service import Service, ServiceContext
+from omq.services.channels.service import Plan, Wait
+from omq.services.mail.unix_out import UnixOutService
+from omq.services.readers.service import Disposition, Service, ServiceContext
 
 MESSAGE_ID = "4f4d5131" + "00" * 19 + "2a"
 
@@ -79,8 +81,28 @@ def service(tmp_path: Path, conf_dir: Path) -> Iterator[Callable[..., Any]]:
 
     yield make
     for each in opened:
+        if hasattr(each, "tests_worker"):
+            each.tests_worker.close()
         each.close()
         each.context.log.close()
+
+
+def sent_by(service: UnixOutService, message: Any) -> Disposition:
+    """What becomes of a message of unix.out, brought to its peers one after the other by a worker
+    in this process."""
+    plan = service.plan(message)
+    if not isinstance(plan, Plan):
+        return plan
+    if not hasattr(service, "tests_worker"):
+        service.tests_worker = service.worker("smtp")  # type: ignore[attr-defined]
+    results, wait = list(plan.results), None
+    for group in plan.groups:
+        report = service.tests_worker.send(  # type: ignore[attr-defined]
+            plan.head | {"peer": group.peer, "recipients": list(group.recipients)}, message.body)
+        results += report.results
+        if not report.reached:
+            wait = Wait(60.0, report.reason, down=True)
+    return service.ended(message, results, wait)
 
 
 @pytest.fixture

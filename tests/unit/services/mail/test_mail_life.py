@@ -14,6 +14,7 @@ from omq.services.mail.mail_message import Envelope
 from omq.services.mail.router import RouterService
 from omq.services.mail.unix_out import UnixOutService
 from omq.services.readers.service import Done, Move, Service
+from tests.unit.services.mail.conftest import sent_by
 
 KINDS: dict[str, tuple[type[Service], str]] = {
     "ROUTER": (RouterService, "router"), "LOCAL": (LocalDeliveryService, "local"),
@@ -44,7 +45,8 @@ class Queues:
                 continue
             made = self._message(body, properties, queue=queue, message_id=message_id,
                                  priority=priority)
-            answer = service.handle(made)
+            answer = (sent_by(service, made) if isinstance(service, UnixOutService)
+                      else service.handle(made))
             if twice and queue != "UNIX":  # SMTP cannot promise once (RFC 1047)
                 made.redelivered = True
                 answer = service.handle(made)

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from omq.services.mail.mail_retry import NOT_BEFORE, SINCE, TRIES, Retry
+from omq.services.mail.mail_retry import RETRY_PROPERTIES, SINCE, TRIES, Retry
 from omq.services.mail.routes import Peer
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection, wire_text
 from omq.services.mail.smtp_reply import Reply, Verdict
 from omq.services.mail.unix_out import UnixOutService
 from omq.services.readers.service import Defer, Done, Move
+from tests.unit.services.mail.conftest import sent_by
 
 BODY = b"Subject: x\r\n\r\n.hello\r\n"
 
@@ -35,7 +36,7 @@ def unix(service: Callable[..., Any], message: Callable[..., Any]) -> Callable[.
                        **settings)
 
         def handle(properties: dict[str, str], body: bytes = BODY, **more: Any) -> Any:
-            return made.handle(message(body, properties, queue="UNIX", **more))
+            return sent_by(made, message(body, properties, queue="UNIX", **more))
 
         handle.service = made  # type: ignore[attr-defined]
         return handle
@@ -69,7 +70,7 @@ def test_one_connection_for_many_messages_until_idle(unix: Any, sink: Any) -> No
     assert far.commands.count("RSET") == 2
     handle(mail_to("a@far.test"))
     assert far.connections == 2
-    handle.service.idle()
+    handle.service.tests_worker.idle()
     handle(mail_to("a@far.test"))
     assert far.connections == 3
     assert len(far.received) == 5
@@ -78,7 +79,9 @@ def test_one_connection_for_many_messages_until_idle(unix: Any, sink: Any) -> No
 def test_peers_by_domain_and_the_null_sender(unix: Any, sink: Any) -> None:
     one, other = sink(), sink()
     handle = unix({"one.test": one, "*": other})
-    assert handle(mail_to("a@one.test", "b@x.test", **{"mail.from": ""})) == Done()
+    both = handle(mail_to("a@one.test", "b@x.test", **{"mail.from": ""})).new
+    assert [each.queues for each in both] == [("UNIX",), ("UNIX",)]
+    assert [handle(dict(each.properties), each.body) for each in both] == [Done(), Done()]
     assert [each[:2] for each in one.received] == [("<>", ["a@one.test"])]
     assert [each[:2] for each in other.received] == [("<>", ["b@x.test"])]
 
@@ -131,16 +134,14 @@ def test_some_refused_for_now_are_carried_on_alone(unix: Any, sink: Any) -> None
     answer = handle(mail_to("a@far.test", "b@far.test", "c@far.test", mine="kept"), defers=2)
     failed, later = answer.new
     assert failed.properties["error.to"] == "c@far.test"
-    assert not any(name in failed.properties for name in (TRIES, SINCE, NOT_BEFORE))
+    assert not any(name in failed.properties for name in RETRY_PROPERTIES)
     assert later.queues == ("UNIX",)
     assert later.properties["mail.to.UNIX"] == "b@far.test"
     assert later.properties[TRIES] == "3"
     assert later.properties["mine"] == "kept"
-    # Handed out at once, it waits unseen; then it is tried, and its back-off goes on from there.
-    waiting = handle(dict(later.properties))
-    assert isinstance(waiting, Defer)
-    assert 170 < waiting.seconds <= 180
-    again = handle(dict(later.properties), defers=1)
+    assert later.delay_s == 180
+    # It is tried when it comes, and its back-off goes on from there.
+    again = handle(dict(later.properties))
     assert isinstance(again, Defer)
     assert again.seconds == 240
     assert far.commands.count("RCPT b@far.test") == 2
@@ -156,21 +157,6 @@ def test_time_over_is_told_to_the_sender(unix: Any, sink: Any) -> None:
     (new,) = handle(mail_to("a@far.test"), defers=1).new
     assert (new.queues, new.properties["error.status"]) == (("ERRMGR",), "4.4.7")
     assert "4.2.0 later" in new.properties["error.reason"]
-
-
-def test_a_dead_peer_stops_nobody_else(unix: Any, sink: Any, dead_port: int,
-                                       logged: Callable[[], list[int]]) -> None:
-    far = sink()
-    handle = unix({"dead.test": dead_port, "*": far}, unix_retry_expiry_s=10**10)
-    assert isinstance(handle(mail_to("a@dead.test")), Defer)
-    assert handle(mail_to("b@far.test")) == Done()
-    (later,) = handle(mail_to("a@dead.test", "c@far.test")).new
-    assert later.properties["mail.to.UNIX"] == "a@dead.test"
-    assert len(far.received) == 2
-    assert logged().count(7407) == 1  # for one step it is not even tried
-    handle.service.reload()
-    handle(mail_to("a@dead.test"))
-    assert logged().count(7407) == 2
 
 
 def test_a_connection_that_died_in_between_is_opened_again(unix: Any, sink: Any) -> None:
@@ -259,15 +245,25 @@ def test_replies() -> None:
 
 def test_nonsense_in_retry_properties_counts_as_absent(message: Callable[..., Any]) -> None:
     for nonsense in ("x", "-1", "9" * 99, "²"):
-        found = Retry.of(message(b"", {TRIES: nonsense, SINCE: nonsense, NOT_BEFORE: nonsense}), 5)
-        assert (found.tries, found.not_before_ns) == (0, 0)
-        assert found.early_s(300) == 0
+        found = Retry.of(message(b"", {TRIES: nonsense, SINCE: nonsense}, put_time_ns=3), 5)
+        assert (found.tries, found.since_ns) == (0, 3)
+
+
+def test_the_pauses_are_those_of_the_rule_however_often_it_was_put_off(
+        message: Callable[..., Any]) -> None:
+    """A deferral without a try counts for nothing: so many tries do not fit into the time."""
+    second, begun = 10**9, 1_700_000_000_000_000_000
+    at = 0
+    for number in range(1, 8):
+        retry = Retry.of(message(b"", {}, defers=50, put_time_ns=begun), begun + at * second)
+        assert retry.pause_s(60, 300) == min(300, 60 * number)
+        at += 60 * number
+    late = Retry.of(message(b"", {}, defers=0, put_time_ns=begun), begun + 86400 * second)
+    assert late.pause_s(60, 3600) == 60, "it waited a day for its first try"
 
 
 def test_a_clock_set_back_cannot_freeze_a_message(message: Callable[..., Any]) -> None:
-    far_off = str(10**18)
-    assert Retry.of(message(b"", {NOT_BEFORE: far_off}), 0).early_s(300) == 300
-    assert Retry.of(message(b"", {NOT_BEFORE: far_off}, defers=1), 0).early_s(300) == 0
+    assert Retry.of(message(b"", {}, defers=9), 0).pause_s(60, 300) == 60
 
 
 def test_a_host_that_speaks_no_smtp() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from omq.base import side_files
-from omq.services.mail import peer_states
-from omq.services.mail.peer_states import PeerStates
+from omq.services.channels import peer_states
+from omq.services.channels.peer_states import PeerStates
 
 S = 1_000_000_000
 NOW = 1_700_000_000 * S

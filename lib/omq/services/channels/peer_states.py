@@ -21,7 +21,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -54,6 +54,11 @@ class PeerStates:
         self._step_s, self._max_s, self._probe_s = step_s, max_s, probe_s
         self._down: dict[str, Down] = {}
         self._seen: tuple[int, int] | None = None  # inode and time of the file that was read
+
+    @property
+    def longest_s(self) -> float:
+        """The longest time that a peer is left alone."""
+        return max(self._max_s, self._probe_s)
 
     @property
     def down(self) -> dict[str, Down]:
@@ -96,10 +101,11 @@ class PeerStates:
                 del self._down[min(self._down, key=lambda each: self._down[each].retry_ns)]
         return pause_s
 
-    def forget(self) -> None:
-        """Every peer is to be tried now."""
+    def forget(self, names: Iterable[str] | None = None) -> None:
+        """These peers, or all, are to be tried now."""
         with self._changing():
-            self._down.clear()
+            for name in list(self._down) if names is None else names:
+                self._down.pop(name, None)
 
     def _read(self) -> None:
         try:

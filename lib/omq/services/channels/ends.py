@@ -1,0 +1,134 @@
+"""How the work on messages ends: each is settled once, or stays with this process.
+
+What was done is never handed to another reader: a settlement that the manager refuses (a queue is
+full, inhibited, the message too long for it) takes the service's other way, and where that is
+refused too it stays here and is tried again after `reader_refused_retry_s`. At a stop what is owed
+goes back with its message, and is done again: a peer may then get it twice.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from omq.base import event_log, events
+from omq.base.errors import REFUSALS, LeaseLost, OmqError
+from omq.base.fault import point
+from omq.services.channels.mlist import Mlist
+from omq.services.channels.service import Plan, Wait
+from omq.services.daemon.daemon import last_trace
+from omq.services.readers.runner import settle
+from omq.services.readers.service import Defer, Disposition, Fail
+
+if TYPE_CHECKING:
+    from omq.ipc.message import Message
+    from omq.services.channels.service import ChannelService
+
+_REASON_CHARACTERS: Final = 500
+
+
+@dataclass(eq=False, slots=True)
+class Work:
+    """A message in hand: how many of its Mlists have not ended, and what became of the others."""
+
+    message: Message
+    plan: Plan
+    left: int = 0
+    results: list[Any] = field(default_factory=list)
+    wait: Wait | None = None
+    failed: str = ""
+
+    def waits(self, wait: Wait) -> None:
+        """One of its Mlists is to be tried then; the longest wait counts."""
+        if self.wait is None or wait.seconds > self.wait.seconds:
+            self.wait = wait
+
+
+class Ends:
+    """Of one dispatcher. `in_hand`: messages that are not settled; `due`: when `retry` has
+    something to do, monotonic."""
+
+    def __init__(self, service: ChannelService) -> None:
+        self.in_hand = 0
+        self.due = math.inf
+        self._service = service
+        self._owed: list[tuple[Message, Disposition]] = []
+
+    @property
+    def refused_s(self) -> float:
+        """How long what was refused waits."""
+        return float(self._service.context.settings.reader_refused_retry_s)
+
+    def not_now(self, mlist: Mlist, wait: Wait) -> None:
+        """An Mlist is not tried."""
+        work: Work = mlist.work
+        work.results += self._service.untried(mlist, wait)
+        work.waits(wait)
+        self.one_ended(work)
+
+    def one_ended(self, work: Work) -> None:
+        """An Mlist of the message has ended; with the last one the message is settled."""
+        work.left -= 1
+        if work.left:
+            return
+        if work.failed:
+            self.settle(work.message, Fail(work.failed))
+            return
+        try:
+            found = self._service.ended(work.message, work.results, work.wait)
+        except Exception as error:
+            self.tell_failed(work.message, error)
+            found = Defer(self.refused_s, words(error))
+        point("reader.before_done")
+        self.settle(work.message, found)
+        point("reader.after_done")
+
+    def settle(self, message: Message, disposition: Disposition) -> None:
+        """This becomes of the message."""
+        try:
+            settle(message, disposition)
+            self.in_hand -= 1
+            return
+        except LeaseLost as error:  # another reader has it by now: nothing is ours to decide
+            self._tell_refused(message, error)
+            self.in_hand -= 1
+            return
+        except REFUSALS as error:
+            self._tell_refused(message, error)
+            other = self._service.instead(disposition, message, error)
+        try:
+            if other is not None:
+                settle(message, other)
+                self.in_hand -= 1
+                return
+        except REFUSALS as error:
+            self._tell_refused(message, error)
+        self._owed.append((message, disposition))
+        self.due = min(self.due, time.monotonic() + self.refused_s)
+
+    def retry(self, now: float) -> None:
+        """Settle what is owed, when it is time."""
+        if now >= self.due:
+            self.due = math.inf
+            owed, self._owed = self._owed, []
+            for message, disposition in owed:
+                self.settle(message, disposition)
+
+    def tell_failed(self, message: Message, error: Exception) -> None:
+        """An error of a message that nobody foresaw."""
+        event = events.FAILED if isinstance(error, OmqError) else events.BUG
+        self._service.context.log.event(
+            event, event_log.ERROR, queue=message.queue, qpool_id=message.qpool_id,
+            attempts=message.attempts, traceback=last_trace())
+
+    def _tell_refused(self, message: Message, error: OmqError) -> None:
+        self._service.context.log.event(
+            events.DISPOSITION_REFUSED, event_log.WARNING, queue=message.queue,
+            qpool_id=message.qpool_id, reason=str(error))
+
+
+def words(error: Exception) -> str:
+    """An error as a reason."""
+    return f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS]

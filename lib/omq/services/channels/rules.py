@@ -1,0 +1,61 @@
+"""The rules of the scheduler as settings, and what a priority may use of processes and of a peer.
+
+Source: the second seed, "Queue Manager Scheduling Decisions".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omq.base.limits import PRIORITY_NORMAL, PRIORITY_URGENT
+
+if TYPE_CHECKING:
+    from omq.base.settings import Settings
+
+_MS = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Times in seconds; conf/omq.conf, section [qmgr], explains each."""
+
+    maxchans: int = 20
+    reserve_urgent: int = 2
+    reserve_normal: int = 2
+    chan_time1_s: float = 1.0
+    chan_time2_s: float = 0.05
+    chan_time3_s: float = 0.5
+    chan_idle_s: float = 60.0
+    peer_concurrency: int = 5
+    peer_reserve_urgent: int = 1
+    affinity_s: float = 2.0
+    run_s: float = 0.2
+    run_messages: int = 10
+    window: int = 2000
+
+    @classmethod
+    def of(cls, settings: Settings) -> Rules:
+        """As omq.conf has them."""
+        return cls(
+            settings.qmgr_maxchans, settings.qmgr_reserve_urgent, settings.qmgr_reserve_normal,
+            settings.qmgr_chan_time1_ms / _MS, settings.qmgr_chan_time2_ms / _MS,
+            settings.qmgr_chan_time3_ms / _MS, settings.qmgr_chan_idle_ms / _MS,
+            settings.qmgr_peer_concurrency, settings.qmgr_peer_reserve_urgent,
+            settings.qmgr_affinity_ms / _MS, settings.qmgr_run_ms / _MS,
+            settings.qmgr_run_messages, settings.qmgr_window)
+
+    def processes(self, priority: int) -> int:
+        """How many processes of all channels together may be busy when one more of this priority
+        begins: the reserves are for what is more urgent. At least one."""
+        allowed = self.maxchans
+        if priority < PRIORITY_URGENT:
+            allowed -= self.reserve_urgent
+        if priority < PRIORITY_NORMAL:
+            allowed -= self.reserve_normal
+        return max(1, allowed)
+
+    def at_peer(self, priority: int) -> int:
+        """The same for the processes at one peer."""
+        reserve = self.peer_reserve_urgent if priority < PRIORITY_URGENT else 0
+        return max(1, self.peer_concurrency - reserve)

@@ -1,0 +1,85 @@
+"""The worker of a channel process of unix.out: it hands one mail after the other to SMTP peers.
+
+Connections stay open from one mail to the next, to several peers, until nothing comes for
+`unix_connection_idle_s`. Whatever a peer or a network does, each recipient has a result.
+
+Results travel as rows of texts (omq.services.channels.packet): `row_of`, `result_of`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from omq.services.channels.worker import PEER, RECIPIENTS, Report
+from omq.services.mail.mail_host import mail_hostname
+from omq.services.mail.routes import Peer, peer_of
+from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
+from omq.services.mail.smtp_reply import Result, Verdict
+
+if TYPE_CHECKING:
+    from omq.base.settings import Settings
+
+SENDER = "sender"
+SMTPUTF8 = "smtputf8"
+
+
+class SmtpChannel:
+    """One process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._connections: OrderedDict[Peer, SmtpConnection] = OrderedDict()
+        self._connections_max = settings.unix_connections_max
+        self._recipients_max = settings.unix_recipients_max
+        self._hostname = mail_hostname(settings)
+        self._limits = ClientLimits(
+            settings.unix_connect_timeout_s, settings.unix_reply_timeout_s,
+            settings.unix_data_timeout_s, settings.unix_connection_messages_max)
+
+    def send(self, head: dict[str, Any], body: bytes) -> Report:
+        """One mail to one peer, in as many transactions as its recipients need."""
+        peer = peer_of(head[PEER])
+        assert peer is not None, "the scheduler names peers as str(Peer) does"
+        recipients, results = head[RECIPIENTS], list[Result]()
+        for start in range(0, len(recipients), self._recipients_max):
+            group = recipients[start : start + self._recipients_max]
+            connection = self._connection(peer)
+            results += connection.send(Mail(head[SENDER], group, body, head[SMTPUTF8]))
+            if not connection.reached:
+                reason = results[-1].text
+                results += [replace(results[-1], recipient=each)
+                            for each in recipients[start + len(group) :]]
+                return Report([row_of(each, peer) for each in results], reached=False,
+                              reason=reason)
+        return Report([row_of(each, peer) for each in results])
+
+    def idle(self) -> None:
+        """Say goodbye to all peers."""
+        while self._connections:
+            self._connections.popitem()[1].close()
+
+    def close(self) -> None:
+        """The process ends."""
+        self.idle()
+
+    def _connection(self, peer: Peer) -> SmtpConnection:
+        connection = self._connections.get(peer)
+        if connection is None:
+            while len(self._connections) >= self._connections_max:
+                self._connections.popitem(last=False)[1].close()
+            connection = SmtpConnection(peer, self._hostname, self._limits)
+            self._connections[peer] = connection
+        self._connections.move_to_end(peer)
+        return connection
+
+
+def row_of(result: Result, peer: Peer) -> list[str]:
+    """A result as it travels; `peer` said so."""
+    return [result.recipient, result.verdict.value, result.status, result.text, peer.host]
+
+
+def result_of(row: list[str]) -> Result:
+    """The other way."""
+    recipient, verdict, status, text, mta = row
+    return Result(recipient, Verdict(verdict), status, text, mta)

@@ -1,0 +1,375 @@
+"""The scheduler of unix.out with peers that are slow, silent, flaky, dead: who waits for whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omq.core.index.view import IndexView
+from omq.services.channels.peer_states import PeerStates
+from tests.process.operator_world import Instance
+from tests.process.processes import popen
+from tests.process.smtp_peers import WAIT_S, SmtpPeer
+
+RULES = {"qmgr_maxchans": 6, "qmgr_reserve_urgent": 1, "qmgr_reserve_normal": 0,
+         "qmgr_chan_time1_ms": 0, "qmgr_chan_time2_ms": 0, "qmgr_chan_time3_ms": 0,
+         "qmgr_peer_concurrency": 3, "qmgr_peer_reserve_urgent": 1}
+QUEUES = "[*]\ndeath_delay_s = 0\nattempts_max = 5\n\n[UNIX]\n\n[ERRMGR]\n"
+
+
+class Gateway:
+    """A queue manager and unix.out; peers by domain."""
+
+    def __init__(self, live: Instance) -> None:
+        self.live = live
+        self.child: Any = None
+        self._pause = threading.Event()
+
+    def start(self, peers: Mapping[str, SmtpPeer | int | tuple[str, int]], queues: str = QUEUES,
+              fault: str = "", **rules: Any) -> None:
+        lines = []
+        for domain, peer in peers.items():
+            host, port = peer if isinstance(peer, tuple) else (
+                "127.0.0.1", getattr(peer, "port", peer))
+            lines.append(f"{domain} = {host}:{port}\n")
+        (self.live.conf / "routes.conf").write_text("[peers]\n" + "".join(lines))
+        given = RULES | rules
+        text = (self.live.conf / "omq.conf").read_text()
+        for section, mine in (("qmgr", True), ("mail", False)):
+            text += f"[{section}]\n" + "".join(
+                f"{key} = {value}\n" for key, value in given.items()
+                if key.startswith("qmgr_") is mine)
+        (self.live.conf / "omq.conf").write_text(text)
+        (self.live.conf / "queues.conf").write_text(queues)
+        self.live.stop()
+        self.live.start()
+        self.run({"OMQ_FAULT": fault, "OMQ_FAULT_LOG": str(self.live.root / "fired")})
+
+    def run(self, environment: dict[str, str] | None = None) -> None:
+        self.child = popen("unix.out", self.live.arguments, environment=environment)
+
+    def put(self, *recipients: str, priority: int = 4, body: bytes = b"Subject: x\r\n\r\n") -> None:
+        with self.live.connect("put") as connection:
+            connection.put("UNIX", body, priority=priority, properties={
+                "mail.from": "s@here.test", "mail.to.UNIX": "\n".join(recipients)})
+
+    def rows(self, queue: str = "UNIX") -> list[Any]:
+        with IndexView.attach(self.live.paths) as view:
+            return list(view.entries(queue))
+
+    def until(self, what: str, true: Callable[[], object]) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not true():
+            assert time.monotonic() < deadline, what
+            self._pause.wait(0.02)
+
+    def empty(self) -> None:
+        self.until("the queue to be empty", lambda: not self.rows())
+
+    def children(self, pid: int) -> list[int]:
+        path = Path(f"/proc/{pid}/task/{pid}/children")
+        return [int(each) for each in path.read_text().split()] if path.exists() else []
+
+    @property
+    def scheduler(self) -> int:
+        (found,) = self.children(self.child.pid)
+        return found
+
+    def stop(self) -> None:
+        if self.child is not None and self.child.poll() is None:
+            self.child.terminate()
+            assert self.child.wait(WAIT_S) == 0
+
+
+@pytest.fixture
+def gateway(live: Instance) -> Iterator[Gateway]:
+    made = Gateway(live)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def dead() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_a_stuck_a_silent_and_a_dead_peer_hold_up_nobody(gateway: Gateway, dead: int) -> None:
+    with SmtpPeer("MAIL") as stuck, SmtpPeer("EHLO") as silent, SmtpPeer() as fast:
+        gateway.start({"stuck.test": stuck, "silent.test": silent, "dead.test": dead,
+                       "fast.test": fast}, qmgr_maxchans=8)
+        for number in range(10):
+            for domain in ("stuck", "silent", "dead", "fast"):
+                gateway.put(f"r{number}@{domain}.test")
+        stuck.until(2, "MAIL")
+        silent.until(2, "EHLO")
+        fast.until(10)
+        gateway.put("urgent@fast.test", priority=7)
+        fast.until(11)
+        assert (stuck.connections, silent.connections) == (2, 2), "the third is for urgent mail"
+        gateway.put("urgent@stuck.test", priority=7)
+        stuck.until(3, "MAIL")
+        stuck.unshut("MAIL")
+        silent.unshut("EHLO")
+        stuck.until(11)
+        silent.until(10)
+        assert stuck.most_open <= 3
+        assert sorted(each for each, _ in fast.received) == sorted(
+            [*(f"r{number}@fast.test" for number in range(10)), "urgent@fast.test"])
+
+
+def test_the_reserve_of_all_processes_is_for_urgent_mail(gateway: Gateway) -> None:
+    with SmtpPeer("MAIL") as one, SmtpPeer("MAIL") as two, SmtpPeer() as fast:
+        gateway.start({"one.test": one, "two.test": two, "fast.test": fast}, qmgr_maxchans=4,
+                      qmgr_reserve_urgent=1, qmgr_reserve_normal=1)
+        for number in range(4):
+            gateway.put(f"r{number}@one.test", priority=1)
+        one.until(2, "MAIL")
+        gateway.put("low@fast.test", priority=1)
+        gateway.put("a@two.test")
+        two.until(1, "MAIL")
+        gateway.put("normal@fast.test")
+        gateway.put("urgent@fast.test", priority=7)
+        fast.until(1)
+        assert [each for each, _ in fast.received] == ["urgent@fast.test"]
+        assert one.connections + two.connections == 3
+        one.unshut("MAIL")
+        two.unshut("MAIL")
+        gateway.empty()
+        assert len(one.received) == 4
+
+
+def test_each_peer_of_a_mail_is_finished_by_itself(gateway: Gateway) -> None:
+    with SmtpPeer("MAIL") as stuck, SmtpPeer() as fast:
+        gateway.start({"stuck.test": stuck, "fast.test": fast})
+        gateway.put("a@stuck.test", "b@fast.test", "c@fast.test")
+        fast.until(2)
+        stuck.until(1, "MAIL")
+        gateway.until("the fast one's end", lambda: len(gateway.rows()) == 1)
+        os.kill(gateway.scheduler, signal.SIGKILL)
+        stuck.unshut("MAIL")
+        stuck.until(1)
+        gateway.empty()
+        assert sorted(each for each, _ in fast.received) == ["b@fast.test", "c@fast.test"]
+
+
+def test_a_dead_peer_is_known_after_a_restart_and_tried_when_asked(
+        gateway: Gateway, dead: int) -> None:
+    gateway.start({"dead.test": dead}, unix_retry_step_s=1000)
+    for number in range(3):
+        gateway.put(f"r{number}@dead.test")
+    gateway.until("all to wait", lambda: [each.state.name for each in gateway.rows()]
+                  == ["DEFERRED"] * 3)
+    (state,) = gateway.live.paths.run.glob("unix.peers.json")
+    (down,) = json.loads(state.read_text()).values()
+    assert down["failures"] == 1
+    gateway.child.kill()
+    gateway.child.wait(WAIT_S)
+    gateway.run()
+    gateway.put("late@dead.test")
+    gateway.until("it to wait", lambda: [each.state.name for each in gateway.rows()]
+                  == ["DEFERRED"] * 4)
+    assert json.loads(state.read_text())[f"127.0.0.1:{dead}"] == down, "it was not tried again"
+    with SmtpPeer(port=dead) as back:
+        said = gateway.live.run("omq peers")
+        assert f"{back.name}" in said.out and "down" in said.out, said
+        row = json.loads(gateway.live.run("omq peers", "--json").out.splitlines()[-1])
+        assert (row["peer"], row["state"], row["failures"]) == (back.name, "down", 1)
+        assert 0 < row["retry_s"] <= 1000
+        assert gateway.live.run("omq peers", "--retry", back.name).code == 0
+        back.until(4)
+        gateway.empty()
+    assert gateway.live.run("omq peers", "--retry", "nobody.test:25").code == 66
+
+
+def test_the_back_off_of_a_peer_is_linear_and_one_process_tries_it(
+        gateway: Gateway, dead: int) -> None:
+    gateway.start({"dead.test": dead}, unix_retry_step_s=1000, unix_retry_max_s=2500)
+    gateway.put("first@dead.test")
+    gateway.until("it to wait", lambda: [each.state.name for each in gateway.rows()]
+                  == ["DEFERRED"])
+    states = PeerStates(gateway.live.paths.run / "unix.peers.json", 1000, 2500, 1000)
+    for failures, pause_s in ((2, 2000), (3, 2500), (4, 2500)):
+        (name,) = states.down
+        due = states.down[name]
+        text = json.dumps({name: {"failures": due.failures, "since_ns": due.since_ns,
+                                  "retry_ns": 1, "reason": due.reason}})
+        (gateway.live.paths.run / "unix.peers.json").write_text(text)
+        gateway.live.run("omrelease", "--where", "queue=UNIX state=deferred", "--yes")
+        gateway.until("the next failure", lambda n=failures: any(  # type: ignore[misc]
+            each.failures == n for each in states.down.values()))
+        left_s = next(iter(states.down.values())).retry_ns / 1e9 - time.time()
+        assert pause_s - 60 < left_s <= pause_s
+    with SmtpPeer("greeting", port=dead) as back:
+        text = json.dumps({name: {"failures": 4, "since_ns": 1, "retry_ns": 1, "reason": "x"}})
+        (gateway.live.paths.run / "unix.peers.json").write_text(text)
+        for number in range(6):
+            gateway.put(f"r{number}@dead.test")
+        back.until(1, "greeting")
+        gateway.until("all to be in hand", lambda: [each.state.name for each in gateway.rows()]
+                      .count("ACTIVE") == 6)
+        assert back.connections == 1, "one tries it"
+        back.unshut("greeting")
+        back.until(6)
+        gateway.until("it to be up", lambda: not states.down)
+
+
+def test_an_error_of_one_message_stops_nothing_for_its_peer(gateway: Gateway) -> None:
+    flaky = {"RCPT TO:<gone": "550 5.1.1 no", "RCPT TO:<later": "450 4.2.0 later",
+             "RCPT TO:<drop": ""}
+    with SmtpPeer(replies=flaky) as peer:
+        gateway.start({"*": peer}, unix_retry_step_s=1000)
+        for name in ("gone", "later", "drop", "r1", "r2", "r3", "r4"):
+            gateway.put(f"{name}@far.test")
+        peer.until(4)
+        gateway.until("the two to wait", lambda: [each.state.name for each in gateway.rows()]
+                      == ["DEFERRED"] * 2)
+        assert len(gateway.rows("ERRMGR")) == 1
+        assert not (gateway.live.paths.run / "unix.peers.json").exists(), "the peer is not down"
+
+
+def test_a_channel_process_that_dies_costs_its_message_one_attempt(gateway: Gateway) -> None:
+    with SmtpPeer("DATA") as peer, SmtpPeer() as other:
+        gateway.start({"far.test": peer, "*": other})
+        gateway.put("a@far.test")
+        peer.until(1, "DATA")
+        (channel,) = gateway.children(gateway.scheduler)
+        scheduler = gateway.scheduler
+        os.kill(channel, signal.SIGKILL)
+        peer.unshut("DATA")
+        peer.until(1)
+        gateway.put("b@else.test")
+        other.until(1)
+        gateway.empty()
+        assert gateway.scheduler == scheduler
+        log = gateway.live.paths.event_log.read_text()
+        assert '"event": 1506' in log and "signal 9" in log
+
+
+def test_a_killed_scheduler_takes_its_processes_along_and_costs_no_attempt(
+        gateway: Gateway) -> None:
+    with SmtpPeer("MAIL") as stuck:
+        gateway.start({"*": stuck})
+        for number in range(9):
+            gateway.put(f"r{number}@far.test")
+        stuck.until(2, "MAIL")
+        old = [gateway.scheduler, *gateway.children(gateway.scheduler)]
+        os.kill(old[0], signal.SIGKILL)
+        gateway.until("all to be dead", lambda: not any(
+            Path(f"/proc/{pid}").exists() for pid in old))
+        stuck.unshut("MAIL")
+        stuck.until(9)
+        gateway.empty()
+        assert {each for each, _ in stuck.received} == {f"r{n}@far.test" for n in range(9)}
+        assert len(stuck.received) == 9, "nothing had been sent"
+        assert not gateway.rows("POISON")
+
+
+@pytest.mark.parametrize("point", ["channel.before_send", "channel.after_send", "channel.split",
+                                   "unix.before_send", "unix.after_send", "reader.after_next",
+                                   "reader.before_done", "reader.after_done"])
+def test_a_death_at_each_step_loses_nothing(gateway: Gateway, point: str) -> None:
+    """Twice at most, and only what was on its way to the peer when the process died."""
+    with SmtpPeer() as one, SmtpPeer() as two:
+        gateway.start({"one.test": one, "*": two}, fault=f"{point}:kill:2")
+        for number in range(6):
+            gateway.put(f"r{number}@one.test", f"r{number}@two.test")
+        gateway.until("all at one", lambda: len({each for each, _ in one.received}) == 6)
+        gateway.until("all at the other", lambda: len({each for each, _ in two.received}) == 6)
+        gateway.empty()
+        assert (gateway.live.root / "fired").read_text().startswith(point)
+        double = len(one.received) + len(two.received) - 12
+        assert double <= RULES["qmgr_maxchans"]
+        if point in ("channel.before_send", "channel.split", "unix.before_send"):
+            assert double == 0 or point != "channel.split"
+
+
+def test_what_was_sent_is_not_sent_again_when_errmgr_takes_nothing(gateway: Gateway) -> None:
+    with SmtpPeer(replies={"RCPT TO:<gone": "550 5.1.1 no"}) as peer:
+        gateway.start({"*": peer}, queues=QUEUES.replace("[ERRMGR]", "[ERRMGR]\nput = inhibited"))
+        gateway.put("gone@far.test", "real@far.test")
+        peer.until(1)
+        gateway.until("the report to wait", lambda: [each.state.name for each in gateway.rows()]
+                      == ["DEFERRED"])
+        (gateway.live.conf / "queues.conf").write_text(QUEUES)
+        gateway.live.manager.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+
+        def through() -> bool:
+            gateway.live.run("omrelease", "--where", "queue=UNIX state=deferred", "--yes")
+            return not gateway.rows()
+
+        gateway.until("the report to go", through)
+        assert len(gateway.rows("ERRMGR")) == 1
+        assert [each for each, _ in peer.received] == ["real@far.test"]
+
+
+def test_a_peer_and_a_channel_are_held_and_released(gateway: Gateway) -> None:
+    with SmtpPeer() as one, SmtpPeer() as two:
+        gateway.start({"one.test": one, "*": two})
+        assert gateway.live.run("omq peers", "--hold", one.name).code == 0
+        gateway.put("a@one.test")
+        gateway.put("b@two.test")
+        two.until(1)
+        gateway.until("the other to wait", lambda: [each.state.name for each in gateway.rows()]
+                      == ["DEFERRED"])
+        assert f"{one.name}" in gateway.live.run("omq peers").out
+        assert gateway.live.run("omq peers", "--release", one.name).code == 0
+        one.until(1)
+        gateway.empty()
+        assert gateway.live.run("omq peers", "--hold", "smtp").code == 0
+        gateway.put("c@one.test", "d@two.test")
+        gateway.until("all to wait", lambda: [each.state.name for each in gateway.rows()]
+                      == ["DEFERRED"] * 2)
+        assert gateway.live.run("omq peers", "--release", "smtp").code == 0
+        one.until(2)
+        two.until(2)
+
+
+def test_omq_peers_shows_what_is_stuck(gateway: Gateway) -> None:
+    with SmtpPeer("MAIL") as stuck:
+        gateway.start({"*": stuck})
+        for number in range(5):
+            gateway.put(f"r{number}@far.test")
+        stuck.until(2, "MAIL")
+
+        def shown() -> bool:
+            rows = [json.loads(line) for line in
+                    gateway.live.run("omq peers", "--json").out.splitlines()]
+            channel = [(each["busy"], each["mlists"]) for each in rows if "processes" in each]
+            peer = [(each["peer"], each["active"], each["mlists"]) for each in rows
+                    if "state" in each]
+            return channel == [(2, 5)] and peer == [(stuck.name, 2, 5)]
+
+        gateway.until("the listing", shown)
+        said = gateway.live.run("omq peers").out
+        assert said.startswith("unix: 2 of 6 processes, 5 messages in hand\n")
+        stuck.unshut("MAIL")
+        gateway.empty()
+
+
+def test_a_stop_ends_what_is_being_sent_and_gives_back_the_rest(gateway: Gateway) -> None:
+    with SmtpPeer(".") as slow:
+        gateway.start({"*": slow})
+        for number in range(6):
+            gateway.put(f"r{number}@far.test")
+        slow.until(2, ".")
+        gateway.child.terminate()
+        slow.unshut(".")
+        assert gateway.child.wait(WAIT_S) == 0
+        left = gateway.rows()
+        assert len(left) == 6 - len(slow.received) > 0
+        assert {each.state.name for each in left} == {"READY"}
+        gateway.run()
+        slow.until(6)
+        gateway.empty()
+        assert len(slow.received) == 6
