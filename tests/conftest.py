@@ -8,8 +8,9 @@ import pytest
 from tests.descriptors import Descriptors
 from tests.not_run import NotRun
 
-# A machine may be as slow as it likes; no example is timed.
-hypothesis.settings.register_profile("omq", deadline=None)
+# A machine may be as slow as it likes; no example is timed, nor how long it takes to make it.
+hypothesis.settings.register_profile(
+    "omq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("omq")
 
 

@@ -47,6 +47,11 @@ class Descriptors:
         # The first process that multiprocessing spawns starts it, for as long as we live.
         resource_tracker.ensure_running()
 
+    def pytest_collection_finish(self) -> None:
+        """What is imported stays: no collection looks at it again, here or in what is forked."""
+        gc.collect()
+        gc.freeze()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]
                              ) -> Generator[None, object, object]:
@@ -72,8 +77,10 @@ class Descriptors:
         for each in self._new():
             self._seen.setdefault(each, item.nodeid)
         if nextitem is None or _module(nextitem) != self._module:
-            gc.collect()  # what only a reference cycle holds is closed by now at the latest
             left = self._new()
+            if left:
+                gc.collect()  # what only a reference cycle holds is closed by now at the latest
+                left = self._new()
             if left and not self._module.startswith(_APART):
                 pytest.fail("descriptors left open:\n" + "\n".join(
                     f"  {number} -> {target}, first seen after {self._seen[number, target]}"

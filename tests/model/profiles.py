@@ -4,6 +4,7 @@
     shrink         the same, and a failure is made smaller first (minutes)
     N, long        N random examples (long: 20,000, hours), a failure made smaller
     quick:N        as ci, with N examples (tests/model/mutants.py)
+    seeded:N       N examples from the seed that pytest's --hypothesis-seed names
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ def profile(examples: int, steps: int) -> settings:
     """Settings of a state machine; `examples` is that of the run in CI."""
     asked = os.environ.get("OMQ_MODEL", "ci")
     phases = [Phase.generate]
-    if asked not in ("ci", "shrink") and not asked.startswith("quick:"):
+    kind, _, count = asked.partition(":")
+    if kind not in ("ci", "shrink", "quick", "seeded"):
         return settings(max_examples=20_000 if asked == "long" else int(asked),
                         stateful_step_count=steps, deadline=None, suppress_health_check=_HEALTH,
                         print_blob=True, report_multiple_bugs=False,
                         phases=[*phases, Phase.shrink])
     if asked == "shrink":
         phases.append(Phase.shrink)
-    return settings(max_examples=int(asked[6:]) if asked.startswith("quick:") else examples,
-                    stateful_step_count=steps, deadline=None, derandomize=True,
+    return settings(max_examples=int(count) if count else examples,
+                    stateful_step_count=steps, deadline=None, derandomize=kind != "seeded",
                     suppress_health_check=_HEALTH, report_multiple_bugs=False, phases=phases)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,21 @@ from tests.process.instance import Instance, instance
 def omq_instance(tmp_path: Path) -> Iterator[Instance]:
     """An instance that must end consistent; nothing of it is started yet."""
     with instance(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder to which other users can be let in. Not one of pytest's: each session that starts
+    beside this one closes those to other users again."""
+    with tempfile.TemporaryDirectory(prefix="omq-") as place:
+        yield Path(place)
+
+
+@pytest.fixture
+def open_instance(open_folder: Path) -> Iterator[Instance]:
+    """omq_instance in such a folder."""
+    with instance(open_folder) as made:
         yield made
 
 

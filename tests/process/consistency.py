@@ -11,7 +11,7 @@ from omq.base.paths import SpoolPaths
 from omq.core.check import invariants
 from omq.storage.segment import AttachedIndex
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def check_index(paths: SpoolPaths) -> None:

@@ -22,7 +22,7 @@ from omq.storage.segment import read_ids
 from omqtools.omqtest.child import Child
 from tests.process.processes import popen
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 QUEUES = "[*]\ndeath_delay_s = 0\n\n[A]\n\n[B]\n\n[LOCAL]\n\n[ERROR]\n\n[SHUT]\nput = inhibited\n"
 SETTINGS = ("[index]\nmessages_max = 20000\nqueue_entries_max = 25000\n"
             "[journal]\njournal_file_bytes = 4194304\nblock_bytes_max = 1048576\n"

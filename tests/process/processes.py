@@ -20,7 +20,7 @@ from omq.cli import launch
 from omq.ipc import watcher
 from omqtools.omqtest import child
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 _CRASHED = 99  # exit code of a child whose function raised
 _FOREIGN = ("OMQ_SPOOL", "OMQ_CONF", "OMQ_FAULT", "OMQ_FAULT_LOG", "NOTIFY_SOCKET",
             "JOURNAL_STREAM")

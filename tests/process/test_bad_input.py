@@ -25,7 +25,7 @@ OTHER_USERS = "other users need root"
 
 
 def reachable(root: Path) -> None:
-    """Other users may come to the spool (pytest's folders are private)."""
+    """Other users may come to the spool, which is in an `open_folder`."""
     for folder in [root, *root.parents]:
         if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o011)
@@ -34,21 +34,21 @@ def reachable(root: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason=OTHER_USERS)
 @pytest.mark.parametrize(("action", "error"), [
     ("connect", "PermissionError"), ("put", "NoAuthority"), ("get", "NoAuthority")])
-def test_a_foreign_user_is_refused(omq_instance: Instance, tmp_path: Path, action: str, error: str
-                                   ) -> None:
+def test_a_foreign_user_is_refused(open_instance: Instance, tmp_path: Path, action: str,
+                                   error: str) -> None:
     """Without the spool's group: not even connected. With it: authority.conf says who may."""
-    (omq_instance.conf / "authority.conf").write_text("[A]\nuser:nobody = browse\n")
-    omq_instance.start()
-    omq_instance.ready()
-    reachable(omq_instance.paths.run)
-    group = NOBODY if action == "connect" else omq_instance.root.stat().st_gid
+    (open_instance.conf / "authority.conf").write_text("[A]\nuser:nobody = browse\n")
+    open_instance.start()
+    open_instance.ready()
+    reachable(open_instance.paths.run)
+    group = NOBODY if action == "connect" else open_instance.root.stat().st_gid
 
     def stranger() -> int:
         os.setgroups([])
         os.setgid(group)
         os.setuid(NOBODY)
         try:
-            with omq.connect(omq_instance.root, timeout_s=0.0) as c:
+            with omq.connect(open_instance.root, timeout_s=0.0) as c:
                 if action == "get":
                     c.reader("A")
                 else:
@@ -61,9 +61,9 @@ def test_a_foreign_user_is_refused(omq_instance: Instance, tmp_path: Path, actio
     said = tmp_path / "stranger"
     assert start("stranger", stranger, output=said).wait() == 0, said.read_text()
     assert said.read_text().split()[0] == error
-    with omq_instance.connect() as c:
+    with open_instance.connect() as c:
         c.put("A", b"still served")
-    assert len(omq_instance.drain("A")) == 1
+    assert len(open_instance.drain("A")) == 1
 
 
 def test_a_flood_of_garbage_is_thrown_away(omq_instance: Instance) -> None:
@@ -115,7 +115,7 @@ def test_malformed_questions_are_refused(omq_instance: Instance) -> None:
     omq_instance.ready()
     for line, status, reason in LINES:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
-            stranger.settimeout(30)
+            stranger.settimeout(120)
             stranger.connect(str(omq_instance.paths.socket))
             stranger.sendall(line + b"\n")
             with stranger.makefile() as answers:

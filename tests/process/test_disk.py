@@ -87,7 +87,7 @@ def test_a_full_disk_refuses_puts_and_takes_done(small_disk: Path) -> None:
                     kept.append(c.put("A", bytes(20_000)))
             assert refused.value.exit_code == Exit.TEMPORARY
             with c.reader("A", batch=10) as reader:
-                first = reader.next(timeout_s=30)
+                first = reader.next(timeout_s=120)
                 for message in first:
                     message.done()
                 reader.flush()

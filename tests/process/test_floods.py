@@ -40,6 +40,7 @@ from omq.ipc.outgoing import Encoded, encode_plain
 from omq.storage.segment import read_ids
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start
+from tests.process.test_bad_input import reachable
 
 NOBODY = 65534
 BURST = 10
@@ -48,9 +49,9 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's proces
 
 
 @pytest.fixture
-def served(omq_instance: Instance) -> Instance:
+def served(open_instance: Instance) -> Instance:
     """Runs; `nobody` may put on A and get from B."""
-    return run(omq_instance)
+    return run(open_instance)
 
 
 def run(instance: Instance, **settings: object) -> Instance:
@@ -59,9 +60,7 @@ def run(instance: Instance, **settings: object) -> Instance:
     instance.settings(event_burst=BURST, **settings)
     instance.start()
     instance.ready()
-    for folder in [instance.paths.run, *instance.paths.run.parents]:
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
+    reachable(instance.paths.run)
     return instance
 
 
@@ -136,9 +135,9 @@ def _turned_away(doors: list[socket.socket], wanted: int) -> int:
                       for number, _ in poll.poll(0))
 
 
-def test_a_caller_that_says_nothing_is_closed(omq_instance: Instance) -> None:
-    run(omq_instance, register_timeout_s=1)
-    with knock(omq_instance) as silent, omq_instance.connect() as c:
+def test_a_caller_that_says_nothing_is_closed(open_instance: Instance) -> None:
+    run(open_instance, register_timeout_s=1)
+    with knock(open_instance) as silent, open_instance.connect() as c:
         assert answer(silent) is None
         c.put("A", b"who has registered stays")
 
@@ -315,39 +314,39 @@ def test_a_member_reads_too(served: Instance) -> None:
 
 
 @needs_root
-def test_clients_of_one_user(omq_instance: Instance) -> None:
-    run(omq_instance, clients_per_uid_max=3)
+def test_clients_of_one_user(open_instance: Instance) -> None:
+    run(open_instance, clients_per_uid_max=3)
 
     def crowd() -> int:
-        made = [omq.connect(omq_instance.root, name=f"c{i}") for i in range(3)]
+        made = [omq.connect(open_instance.root, name=f"c{i}") for i in range(3)]
         with contextlib.suppress(TooManyOfUser):
-            omq.connect(omq_instance.root)
+            omq.connect(open_instance.root)
             return 1
         made.pop().close()
-        omq.connect(omq_instance.root).close()
+        omq.connect(open_instance.root).close()
         return 0
 
-    assert member(omq_instance, crowd).wait() == 0
-    made = [omq_instance.connect() for _ in range(10)]  # the owner is not counted
+    assert member(open_instance, crowd).wait() == 0
+    made = [open_instance.connect() for _ in range(10)]  # the owner is not counted
     for each in made:
         each.close()
 
 
 @needs_root
-def test_a_member_fills_the_index(omq_instance: Instance) -> None:
+def test_a_member_fills_the_index(open_instance: Instance) -> None:
     """Members stop at the reserve, the owner's puts in the middle of it, a service's moves at the
     end of the table; each step is told, and over when messages have gone."""
-    run(omq_instance, messages_max=500, queue_entries_max=500, index_reserve_percent=10)
+    run(open_instance, messages_max=500, queue_entries_max=500, index_reserve_percent=10)
 
     def flood() -> int:
-        with omq.connect(omq_instance.root) as c, contextlib.suppress(IndexFull):
+        with omq.connect(open_instance.root) as c, contextlib.suppress(IndexFull):
             for taken in range(1000):
                 c.put("A", b"%d" % taken)
         return 0 if taken == 450 else 1
 
-    assert member(omq_instance, flood).wait() == 0
-    _until(omq_instance, 1)
-    with omq_instance.connect() as c, omq_instance.connect() as c2, c2.reader("A") as reader:
+    assert member(open_instance, flood).wait() == 0
+    _until(open_instance, 1)
+    with open_instance.connect() as c, open_instance.connect() as c2, c2.reader("A") as reader:
         c.put_many("B", [b"the owner's"] * 20)
         for _ in range(5):
             c.put("B", b"the owner's")
@@ -361,14 +360,14 @@ def test_a_member_fills_the_index(omq_instance: Instance) -> None:
         with pytest.raises(IndexFull, match="500"):
             message.move(["B", "C"])
         message.move("B")  # needs no room
-        _until(omq_instance, 2)
-    omq_instance.drain("A")
-    _until(omq_instance, 0)
-    assert [(each["refused"]) for each in omq_instance.events(1216)][-1] == "all"
-    assert omq_instance.events(1217)
-    omq_instance.settings(messages_max=500, queue_entries_max=500, messages_total_max=40)
-    omq_instance.children[MANAGER].signal(signal.SIGHUP)
-    _until(omq_instance, 2)
+        _until(open_instance, 2)
+    open_instance.drain("A")
+    _until(open_instance, 0)
+    assert [(each["refused"]) for each in open_instance.events(1216)][-1] == "all"
+    assert open_instance.events(1217)
+    open_instance.settings(messages_max=500, queue_entries_max=500, messages_total_max=40)
+    open_instance.children[MANAGER].signal(signal.SIGHUP)
+    _until(open_instance, 2)
 
 
 def _until(instance: Instance, low: int) -> None:
@@ -387,15 +386,15 @@ def _seen(instance: Instance) -> Space:
 
 
 @needs_root
-def test_the_owner_finds_a_place(omq_instance: Instance) -> None:
+def test_the_owner_finds_a_place(open_instance: Instance) -> None:
     """clients_reserved: others cannot take the last ones."""
-    run(omq_instance, clients_max=10, clients_per_uid_max=10, clients_reserved=4)
+    run(open_instance, clients_max=10, clients_per_uid_max=10, clients_reserved=4)
 
     def crowd() -> int:
         made = []
         with contextlib.suppress(omq.OmqError):
             while True:
-                made.append(omq.connect(omq_instance.root))
+                made.append(omq.connect(open_instance.root))
         os.write(1, b"%d" % len(made))
         os.read(0, 1)
         return 0
@@ -408,9 +407,9 @@ def test_the_owner_finds_a_place(omq_instance: Instance) -> None:
         os.dup2(saying, 1)
         return crowd()
 
-    child = member(omq_instance, piped)
+    child = member(open_instance, piped)
     assert int(os.read(said, 10)) == 6
-    made = [omq_instance.connect() for _ in range(4)]
+    made = [open_instance.connect() for _ in range(4)]
     for connection in made:
         connection.close()
     os.write(theirs, b"x")

@@ -24,7 +24,7 @@ from tests.process.ipc_space import ipc_space
 from tests.process.operator_world import Instance, Said
 from tests.process.small_disk import mounted
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 SERVICES = CORE_SERVICES + """
 [local]
 number = 3

@@ -22,7 +22,7 @@ from omq.storage.segment import read_ids
 from omqtools.omqtest.child import Child
 from tests.process.processes import popen
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 QUEUES = "[*]\ndeath_delay_s = 0\n\n[A]\n\n[B]\n\n[SMALL]\nmax_depth = 2\nmax_length = 100\n"
 
 
@@ -176,7 +176,7 @@ def test_a_reader_that_dies_three_times_poisons(manager: Manager) -> None:
                  "import omq, os, sys\n"
                  "c = omq.connect(sys.argv[1], name='victim')\n"
                  "r = c.reader('A')\n"
-                 "m = r.next(timeout_s=20)\n"
+                 "m = r.next(timeout_s=120)\n"
                  "os.kill(os.getpid(), 9 if m else 15)", str(manager.root)], check=False)
             assert child.returncode == -signal.SIGKILL
         with c.reader("POISON") as reader:

@@ -19,7 +19,7 @@ from omq.base.paths import SpoolPaths
 from omq.services.daemon.run_state import read_supervisor
 from tests.process.ipc_space import ipc_space
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 CONF = ("[index]\nmessages_max = 1000\nqueue_entries_max = 1000\n[journal]\n"
         "journal_file_bytes = 4 MiB\nblock_bytes_max = 1 MiB\n[store]\ndisk_reserve_bytes = 0\n"
         "[daemons]\nrestart_backoff_min_s = 0\n")

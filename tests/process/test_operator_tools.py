@@ -396,8 +396,8 @@ NOBODY = 65534
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="other users need root")
-def test_without_authority_nothing_is_changed(tmp_path: Path) -> None:
-    live = Instance(tmp_path / "spool")
+def test_without_authority_nothing_is_changed(open_folder: Path) -> None:
+    live = Instance(open_folder / "spool")
     (live.conf / "authority.conf").write_text(f"[B]\nuser:{NOBODY} = admin put\n")
     settings = (live.conf / "omq.conf").read_text()
     group = live.root.stat().st_gid

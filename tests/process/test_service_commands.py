@@ -18,7 +18,7 @@ import pytest
 from omq.base.paths import shipped_conf
 from tests.process.processes import popen
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 CONF = ("[index]\nmessages_max = 1000\nqueue_entries_max = 1000\n[journal]\n"
         "journal_file_bytes = 4 MiB\nblock_bytes_max = 1 MiB\n[store]\ndisk_reserve_bytes = 0\n"
         "[mail]\nsmtp_listen_port = 0\n")

@@ -19,6 +19,7 @@ from tests.tidy.tree import ROOT
 
 
 def test_every_combination_has_exactly_one_row() -> None:
+    assert len(list(combinations())) >= len(Case) * len(Source)
     for case, source, place in combinations():
         rows = [row for row in TABLE if row.covers(case, source, place)]
         assert rows == [decide(case, source, place)], (case, source, place)

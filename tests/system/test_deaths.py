@@ -64,7 +64,7 @@ def test_daemons_that_die_with_the_manager_wait_for_the_next(
 
 def test_daemons_survive_a_manager_that_is_late(running: Box) -> None:
     """Longer than a starting daemon waits: it gives up, and is started again until it is there."""
-    running.write(DROP_IN.format("omq-queue-manager"), "[Service]\nRestartSec=13\n")
+    running.write(DROP_IN.format("omq-queue-manager"), "[Service]\nRestartSec=25\n")
     running.run("systemctl", "daemon-reload")
     _kill(running, ("omq-queue-manager", "omq-pool-writer", "omq-router"))
     assert int(running.show("omq-pool-writer.service", "NRestarts")) >= 2

@@ -7,7 +7,7 @@ import ast
 import re
 
 from omq.format.journal import FrameType
-from tests.tidy.tree import Source, calls, dotted, product
+from tests.tidy.tree import Source, calls, dotted, nodes, product
 
 TABLE = "lib/omq/format/frame_rules.py"
 WRITERS = {
@@ -37,9 +37,9 @@ FIELDS = "lib/omq/format/journal.py"
 
 def _named(source: Source) -> set[str]:
     """The frame types that a file names, as an attribute or by a string."""
-    found = {dotted(node).rpartition(".")[2] for node in ast.walk(source.tree)
+    found = {dotted(node).rpartition(".")[2] for node in nodes(source)
              if isinstance(node, ast.Attribute) and dotted(node.value).endswith("FrameType")}
-    found |= {str(node.slice.value) for node in ast.walk(source.tree)
+    found |= {str(node.slice.value) for node in nodes(source)
               if isinstance(node, ast.Subscript) and dotted(node.value) == "FrameType"
               and isinstance(node.slice, ast.Constant)}
     return found & set(FrameType.__members__)
@@ -57,7 +57,7 @@ def test_no_name_is_given_to_the_number_of_a_type() -> None:
     wrong = [
         f"{source.path}:{node.lineno}"
         for source in product()
-        for node in ast.walk(source.tree)
+        for node in nodes(source)
         if isinstance(node, ast.Assign) and source.path != FIELDS
         and _is_number(node.value)
         and any(isinstance(target, ast.Name) and target.id.lstrip("_") in FrameType.__members__
@@ -74,7 +74,7 @@ def test_reason_codes_are_numbers_in_the_table_alone() -> None:
         for line, name, call in calls(source):
             wrong += [f"{source.path}:{line}: {name}(reason={_value(word.value)})"
                       for word in call.keywords if word.arg == "reason" and _is_number(word.value)]
-        for node in ast.walk(source.tree):
+        for node in nodes(source):
             if isinstance(node, ast.Assign) and source.path != FIELDS:
                 names = [each.id for target in node.targets for each in ast.walk(target)
                          if isinstance(each, ast.Name) and CODES.fullmatch(each.id)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.tidy.tree import ROOT, dotted, imports, product
+from tests.tidy.tree import ROOT, dotted, imports, nodes, product
 
 LAYERS = ("base", "format", "storage", "core", "fast", "ipc", "services", "cli")
 
@@ -158,7 +158,7 @@ def test_only_the_engine_writes_the_index() -> None:
     for source in product():
         if not source.path.startswith("lib/omq/") or source.path.startswith(INDEX_WRITERS):
             continue
-        for node in ast.walk(source.tree):
+        for node in nodes(source):
             if isinstance(node, ast.Attribute) and node.attr in HANDS and dotted(
                     node.value).split(".")[-1].lstrip("_") == "engine" and not (
                     source.path.startswith("lib/omq/core/check/")):

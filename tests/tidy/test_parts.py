@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,7 @@ def suite(tmp_path: Path) -> Path:
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", *arguments, "-p", "no:cacheprovider"], cwd=ROOT,
+                          env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
                           capture_output=True, text=True, check=False)
 
 

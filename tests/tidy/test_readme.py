@@ -26,7 +26,7 @@ SPOOL = "/var/tmp/orders"  # what the examples use
 SUPERVISOR = "bin/omrc --embedded -n"
 CONF = "[journal]\njournal_file_bytes = 8 MiB\n[index]\nmessages_max = 1000\n" \
     "queue_entries_max = 1000\n"
-END_S = 60
+END_S = 300
 
 
 def _blocks(language: str, text: str) -> list[str]:

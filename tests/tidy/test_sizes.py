@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.tidy.tree import product
+from tests.tidy.tree import nodes, product
 
 MODULE_LINES_MAX = 300
 FUNCTION_LINES_MAX = 70
@@ -29,7 +29,7 @@ def test_modules_are_short() -> None:
 def test_functions_are_short() -> None:
     long = {}
     for source in product():
-        for node in ast.walk(source.tree):
+        for node in nodes(source):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > FUNCTION_LINES_MAX:

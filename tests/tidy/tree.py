@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRODUCT_FOLDERS = ("lib", "tools", "recovery", "spark")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """One file: its path from the root of the repository, its text and its syntax tree."""
 
@@ -35,6 +34,12 @@ SOURCES_MIN = 100
 
 
 @cache
+def nodes(source: Source) -> tuple[ast.AST, ...]:
+    """All of its syntax tree. Walking is what most tests here spend their time with."""
+    return tuple(ast.walk(source.tree))
+
+
+@cache
 def _sources(folders: tuple[str, ...]) -> tuple[Source, ...]:
     found = []
     for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
@@ -44,24 +49,25 @@ def _sources(folders: tuple[str, ...]) -> tuple[Source, ...]:
     return tuple(found)
 
 
-def imports(source: Source) -> Iterator[tuple[int, str]]:
+@cache
+def imports(source: Source) -> tuple[tuple[int, str], ...]:
     """(line, dotted name) of everything that is imported, also for type checking only and inside
     functions. `from a import b` gives a.b, because b may be a module."""
-    for node in ast.walk(source.tree):
+    found = []
+    for node in nodes(source):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{source.path}:{node.lineno}: relative import"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return tuple(found)
 
 
-def calls(source: Source) -> Iterator[tuple[int, str, ast.Call]]:
+@cache
+def calls(source: Source) -> tuple[tuple[int, str, ast.Call], ...]:
     """(line, dotted name as written, node) of every call of a name: `os.fsync`, `eval`, `x.y.z`."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call):
-            name = dotted(node.func)
-            if name:
-                yield node.lineno, name, node
+    found = ((node, dotted(node.func)) for node in nodes(source) if isinstance(node, ast.Call))
+    return tuple((node.lineno, name, node) for node, name in found if name)
 
 
 def dotted(node: ast.expr) -> str:

@@ -34,8 +34,10 @@ class Nudged(Protocol):
     def nudge(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Watched:
+    """One that is watched: no other one is the same, even with the same descriptor later."""
+
     link: ref[Nudged]
     connection: int  # descriptor
     timeout_s: float
@@ -105,8 +107,8 @@ class _Watcher:
             shortest_s = min((each.timeout_s for each in watched), default=0.0)
             period_s = min(max(shortest_s / 10, PERIOD_MIN_S), PERIOD_MAX_S)
             found = self._wait(period_s, [each.connection for each in watched])
-            # Of those that are still watched: one that was discarded may be closed by now.
-            ended = any(each.connection in found for each in self._watched)
+            # One that was discarded meanwhile may be closed, and its number another one's by now.
+            ended = any(each.connection in found and each in self._watched for each in watched)
             if ended or not found:
                 self._nudge_all()  # whose variables end with it: a link is kept by its user only
             if ended:  # and stays so until its link looks: it may be busy elsewhere

@@ -184,7 +184,7 @@ def odd_lines(spool: Path) -> int:
 
 def _say(spool: Path, lines: list[bytes]) -> None:
     with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(20)
+        s.settimeout(120)
         s.connect(str(SpoolPaths(spool).socket))
         for line in lines:
             s.sendall(line + b"\n")

@@ -133,7 +133,7 @@ def test_full_disk(reserve: int) -> None:
         if reserve:
             assert run.instance.running[MANAGER].poll() is None, run.instance.said()
             with run.instance.connect() as c, c.reader("A") as reader:
-                (message,) = reader.next(timeout_s=20)
+                (message,) = reader.next(timeout_s=120)
                 message.release()
         power.tell("quota", bytes=1 << 30)
         run.crash()

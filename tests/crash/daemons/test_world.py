@@ -25,7 +25,7 @@ from omqtools.omqtest.child import Child
 from omqtools.omqtest.instance import MANAGER
 from tests.crash.daemons.world import ipc_objects, running, until
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 MIB = 1 << 20
 MEMORY_CGROUP = Path("/sys/fs/cgroup/memory")
 HOUR_NS, YEAR_NS = 3600 * 10**9, 365 * 86400 * 10**9

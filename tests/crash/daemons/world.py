@@ -25,7 +25,7 @@ from omqtools.omqtest.instance import MANAGER, Instance
 from omqtools.omqtest.kills import Load
 from tests.tidy.tree import ROOT
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 CLONE_NEWIPC = 0x08000000
 FUSE = Path("/dev/fuse")
 FUSE_DEVICE = (10, 229)

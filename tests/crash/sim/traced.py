@@ -88,19 +88,19 @@ class LoggingDisk(Disk):
 
 def client(spool: Path) -> int:
     """A short life: small, large, several queues, not persistent; moved, deferred, done."""
-    with omq.connect(spool, name="traced", timeout_s=30) as connection:
+    with omq.connect(spool, name="traced", timeout_s=120) as connection:
         for body in (b"small", b"l" * LARGE):
             connection.put("A", body)
         connection.put(["A", "B"], b"both")
         connection.put("A", b"gone at the end", persistent=False)
         connection.put_many("B", [b"%d" % i for i in range(20)])
         with connection.reader("A", batch=10) as reader:
-            first, *rest = reader.next(timeout_s=10)
+            first, *rest = reader.next(timeout_s=120)
             first.move(["B"], new=[omq.Outgoing(b"a receipt", queues=("B",))])
             for message in rest:
                 message.done()
         with connection.reader("B", batch=5) as reader:
-            for message in reader.next(timeout_s=10):
+            for message in reader.next(timeout_s=120):
                 message.defer(60)
     return 0
 

@@ -54,7 +54,7 @@ def _in_fresh_process(*hidden: str) -> subprocess.CompletedProcess[str]:
         "print(checksum.implementation(), hex(checksum.crc32c(b'123456789')))"
     )
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
     )
 
 

@@ -101,12 +101,12 @@ def test_killed_anywhere_it_goes_on(info: SpoolInfo, retired: dict[int, bytes], 
                                     tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "omq.cli.launch", "omq-archive", "--quiet",
                "--spool", str(info.paths.root)]
-    cut = subprocess.run(command, env=os.environ | {"OMQ_FAULT": fault}, check=False, timeout=60)
+    cut = subprocess.run(command, env=os.environ | {"OMQ_FAULT": fault}, check=False, timeout=300)
     assert cut.returncode == -signal.SIGKILL
     for number in retired:
         there = number in archiver.pending(info.paths) or number in archived(info)
         assert there, f"journal file {number} is in neither form"
-    again = subprocess.run(command, check=False, timeout=60)
+    again = subprocess.run(command, check=False, timeout=300)
     assert again.returncode == 0
     assert archiver.pending(info.paths) == []
     for number, data in retired.items():

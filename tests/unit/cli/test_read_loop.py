@@ -123,7 +123,7 @@ def test_count_is_shared_by_processes(tally: Callable[[int | None], Tally]) -> N
     for process in processes:
         process.start()
     for process in processes:
-        process.join(30)
+        process.join(120)
     os.close(sending)
     taken = [int.from_bytes(os.read(reading, 4), "little") for _ in processes]
     os.close(reading)

@@ -99,7 +99,7 @@ def test_signal_is_passed_on_and_waited_for(signals: Signals) -> None:
     helper = threading.Thread(target=stop_when_all_run)
     helper.start()
     assert ReaderProcesses("probe", behave, 3, signals).run() == Exit.OK
-    helper.join(30)
+    helper.join(120)
     assert left.acquire(blocking=False)
     assert os.read(reading, 10) == b"eee"
     os.close(reading)

@@ -17,7 +17,9 @@ COUNT = 900
 
 @pytest.fixture(scope="module")
 def mails() -> list[Mail]:
-    return list(generate(7, COUNT))
+    made = list(generate(7, COUNT))
+    assert len(made) == COUNT
+    return made
 
 
 def parsed(mail: Mail) -> EmailMessage:

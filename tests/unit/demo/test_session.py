@@ -74,7 +74,7 @@ class Switch(socketserver.ThreadingTCPServer):
     def to_sink(self, name: str, data: bytes) -> None:
         code = 451
         while code == 451:
-            with smtplib.SMTP("127.0.0.1", self.sink_port, "switch", timeout=30) as smtp:
+            with smtplib.SMTP("127.0.0.1", self.sink_port, "switch", timeout=120) as smtp:
                 smtp.ehlo()
                 smtp.mail("x@omq.test", ["BODY=8BITMIME"])
                 code, _ = smtp.rcpt(name)

@@ -19,7 +19,7 @@ BODY = b"Subject: t\r\n\r\n.dot\r\n..\r\n\r\n8 bit: \xc3\xa4\r\n" + b"long" * 50
 
 def test_transactions_become_files(tmp_path: Path) -> None:
     with sink_process(tmp_path / "sink", later_share=0.0) as sink:
-        with smtplib.SMTP("127.0.0.1", sink.port, "test", timeout=30) as smtp:
+        with smtplib.SMTP("127.0.0.1", sink.port, "test", timeout=120) as smtp:
             smtp.sendmail("a@omq.test", ["x@remote1.test", "y@remote1.test"], BODY)
             smtp.sendmail("", ["z@remote2.test"], BODY, ["BODY=8BITMIME"])
         pid = sink.pid
@@ -39,7 +39,7 @@ def test_transactions_become_files(tmp_path: Path) -> None:
 def test_it_accepts_addresses_in_utf8(tmp_path: Path) -> None:
     with (
         sink_process(tmp_path, later_share=0.0) as sink,
-        smtplib.SMTP("127.0.0.1", sink.port, "test", timeout=30) as smtp,
+        smtplib.SMTP("127.0.0.1", sink.port, "test", timeout=120) as smtp,
     ):
         smtp.ehlo()
         options = ["SMTPUTF8", "BODY=8BITMIME"]
@@ -50,7 +50,7 @@ def test_it_accepts_addresses_in_utf8(tmp_path: Path) -> None:
 def test_refusal_for_the_moment(tmp_path: Path) -> None:
     with (
         sink_process(tmp_path, later_share=1.0) as sink,
-        smtplib.SMTP("127.0.0.1", sink.port, "test", timeout=30) as smtp,
+        smtplib.SMTP("127.0.0.1", sink.port, "test", timeout=120) as smtp,
     ):
         with pytest.raises(smtplib.SMTPRecipientsRefused) as refused:
             smtp.sendmail("a@omq.test", ["x@remote1.test"], BODY)

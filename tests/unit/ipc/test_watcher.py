@@ -93,6 +93,31 @@ def test_nobody_is_woken_while_nothing_happens() -> None:
     quiet.leave()
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_a_descriptor_that_is_used_again_is_no_end(monkeypatch: pytest.MonkeyPatch, *, again: bool
+                                                   ) -> None:
+    """The connection that ended was given up meanwhile, and another one got its number."""
+    old, new = Waiting(1e6), Waiting(1e6)
+    for each in (old, new):
+        each.leave()
+        each.nudged.clear()
+    number = 7
+    one = watcher._Watcher()
+    one._watched = (watcher._Watched(weakref.ref(old), number, 1e6),)
+
+    def wait(_: float, connections: list[int]) -> list[int]:
+        if again:
+            one._watched = (watcher._Watched(weakref.ref(new), number, 1e6),)
+        one._ending = True
+        return connections
+
+    monkeypatch.setattr(one, "_wait", wait)
+    thread = threading.Thread(target=one._run)  # it blocks its signals
+    thread.start()
+    thread.join(WAIT_S)
+    assert (old.nudged.is_set(), new.nudged.is_set()) == (not again, False)
+
+
 @pytest.mark.usefixtures("soon")
 def test_a_fork_has_no_second_thread_and_the_parent_goes_on() -> None:
     link = Waiting()

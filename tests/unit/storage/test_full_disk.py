@@ -50,7 +50,7 @@ def test_full_disk(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     try:
         done = subprocess.run(
-            command, input=SCRIPT, capture_output=True, text=True, timeout=60, check=False,
+            command, input=SCRIPT, capture_output=True, text=True, timeout=300, check=False,
             env={"PYTHONPATH": f"{root}/lib:{root}", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})
     except FileNotFoundError:
         pytest.skip("NOT TESTED: a full disk (no unshare here)")

@@ -118,7 +118,7 @@ def test_the_instance_file_is_plain(info: SpoolInfo) -> None:
 def _hold(path: Path, ready: object, done: object) -> None:
     lock(path, "queue.manager")
     ready.set()  # type: ignore[attr-defined]
-    done.wait(60)  # type: ignore[attr-defined]
+    done.wait(120)  # type: ignore[attr-defined]
 
 
 def test_a_lock_names_its_holder_and_ends_with_it(info: SpoolInfo) -> None:
@@ -127,7 +127,7 @@ def test_a_lock_names_its_holder_and_ends_with_it(info: SpoolInfo) -> None:
     path = info.paths.manager_lock
     holder = context.Process(target=_hold, args=(path, ready, done))
     holder.start()
-    assert ready.wait(60)
+    assert ready.wait(120)
     with pytest.raises(SpoolLocked) as caught:
         lock(path, "omqrecover")
     assert caught.value.fields["pid"] == str(holder.pid)

@@ -133,11 +133,11 @@ class Sink:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready,))
         self._thread.start()
-        assert ready.wait(10)
+        assert ready.wait(120)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(10)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
     def _run(self, ready: threading.Event) -> None:

@@ -20,14 +20,14 @@ class ScriptedPeer(threading.Thread):
     def __init__(self, replies: str) -> None:
         super().__init__()
         self.server = socket.create_server(("127.0.0.1", 0))
-        self.server.settimeout(10)
+        self.server.settimeout(120)
         self.replies = replies.encode()
         self.commands = self.text = b""
 
     def run(self) -> None:
         peer, _ = self.server.accept()
         with peer, self.server:
-            peer.settimeout(10)
+            peer.settimeout(120)
             peer.sendall(b"220 far\r\n")
             peer.recv(1000)
             peer.sendall(b"250-far\r\n250 PIPELINING\r\n")

@@ -22,7 +22,7 @@ import pytest
 from omq.services.supervise.control_client import ControlConnection
 
 HERE = Path(__file__).parent
-BOUND_S = 30.0
+BOUND_S = 120.0
 
 
 class Lines:

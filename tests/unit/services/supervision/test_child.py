@@ -17,7 +17,7 @@ from omq.services.daemon.run_state import State
 from omq.services.supervise.child import Child
 from omq.services.supervise.daemon_plan import Limits
 
-BOUND_S = 30.0
+BOUND_S = 120.0
 FAKE = Path(__file__).with_name("fake_daemon.py")
 LIMITS = Limits(start_s=10, stop_s=20, watchdog_s=5, backoff_min_s=1, backoff_max_s=60)
 

@@ -67,7 +67,7 @@ def test_makes_the_spool_starts_shows_and_stops(
     wrong.mkdir()
     (wrong / "omq.conf").write_text("[nonsense]\n")
     assert omshut.main(["--spool", spool, "--conf", str(wrong)]) == Exit.OK
-    assert process.wait(30) == Exit.OK
+    assert process.wait(120) == Exit.OK
     told = capsys.readouterr().err
     assert "going by the defaults" in told
     assert "stopping: qmgr pool idel router local unix errmgr smtp" in told
@@ -84,7 +84,7 @@ def test_only_the_nonstop_daemons(start: Callable[..., Any], tmp_path: Path) -> 
     process, said = start("-n")
     said.until(lambda line: line.startswith("omrc: idel.server: is ready in "))
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == Exit.OK
+    assert process.wait(120) == Exit.OK
     text = (tmp_path / "spool" / "journal.txt").read_text().splitlines()
     assert text == [*NONSTOP, "idel stop", "qmgr stop", "pool stop"]
 
@@ -94,7 +94,7 @@ def test_second_omrc_names_the_first(start: Callable[..., Any]) -> None:
     said.until(lambda line: line.startswith("omrc: idel.server: is ready in "))
     second, told = start("-n")
     told.until(lambda line: f"locked by process {first.pid}" in line)
-    assert second.wait(30) != 0
+    assert second.wait(120) != 0
     assert first.poll() is None
 
 
@@ -106,7 +106,7 @@ def test_two_instances_side_by_side(
     for each in (said, told):
         each.until(lambda line: line.startswith("omrc: idel.server: is ready in "))
     assert omshut.main(["--spool", str(tmp_path / "other")]) == Exit.OK
-    assert second.wait(30) == Exit.OK
+    assert second.wait(120) == Exit.OK
     assert first.poll() is None
     capsys.readouterr()
     omstat.main(["-a", "--json", "--spool", str(tmp_path / "spool")])

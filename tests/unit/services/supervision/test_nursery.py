@@ -23,7 +23,7 @@ from omq.services.supervise.daemon_plan import LAUNCH
 from omq.services.supervise.nursery import Nursery
 
 HERE = Path(__file__).parent
-BOUND_S = 30.0
+BOUND_S = 120.0
 EXECUTED = [sys.executable, "-P", "-m", "nursery_probe"]
 
 

@@ -20,7 +20,7 @@ from omq.services.daemon.run_state import ServiceState, State, read_service
 from omq.services.supervise.notify_socket import Notice, NotifySocket
 from omq.storage.spool import create_spool
 
-BOUND_S = 30.0
+BOUND_S = 120.0
 SCRIPT = Path(__file__).with_name("run_parent.py")
 
 

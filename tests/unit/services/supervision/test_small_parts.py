@@ -171,11 +171,11 @@ def test_signals_end_a_wait_and_are_not_lost_around_a_fork() -> None:
             # To this thread: any other thread of the tests' process would take it unblocked.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGHUP)
             assert not signals.take_reload()
-        signals.wait(30)
+        signals.wait(120)
         assert signals.take_reload()
         assert not signals.take_reload()
         os.kill(os.getpid(), signal.SIGTERM)
-        signals.wait(30)
+        signals.wait(120)
         assert signals.stopping
         assert woken == [False, True]
         assert not select.select([signals], [], [], 0)[0]

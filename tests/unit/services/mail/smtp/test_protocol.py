@@ -181,7 +181,7 @@ def test_a_refused_message_takes_no_other_of_its_batch_with_it(server: Callable[
     for number, peer in enumerate(peers):
         peer.sendall(BEGIN + b"DATA\r\n" + (b"too long" if number == 3 else b"good")
                      + b"\r\n.\r\nQUIT\r\n")
-    assert running.manager.entered.acquire(timeout=10)
+    assert running.manager.entered.acquire(timeout=120)
     running.manager.gate.set()
     last = []
     for peer in peers:

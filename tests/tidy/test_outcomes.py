@@ -1,0 +1,72 @@
+"""What CI says about tests that ran nowhere (.ci/outcomes.py): it must not miss one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import ROOT
+
+ALLOWED = "real file systems are part of `make crash` (OMQ_CRASH_LONG=1)"
+SCRIPT = ROOT / ".ci/outcomes.py"
+
+
+def run(folder: Path, what: str, *places: str) -> subprocess.CompletedProcess[str]:
+    """Each place is what `pytest --outcomes` wrote there."""
+    files = []
+    for number, text in enumerate(places):
+        files.append(folder / f"place.{number}")
+        files[-1].write_text(text)
+    return subprocess.run([sys.executable, SCRIPT, what, *files], check=False,
+                          capture_output=True, text=True)
+
+
+def test_what_ran_in_one_place_is_not_left(tmp_path: Path) -> None:
+    places = "a::one\tneeds root\na::two\t\n", "a::one\t\n"
+    assert run(tmp_path, "left", *places).stdout.split() == []
+    done = run(tmp_path, "check", *places)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_what_ran_nowhere_is_left_and_fails(tmp_path: Path) -> None:
+    places = "a::one\tneeds root\nb::two\tneeds root\n", "a::one\tneeds a tool\n"
+    assert run(tmp_path, "left", *places).stdout.split() == ["a::one", "b::two"]
+    done = run(tmp_path, "check", *places)
+    assert done.returncode == 1
+    assert "NOT ALLOWED" in done.stdout
+    assert "a::one" in done.stdout and "b::two" in done.stdout
+
+
+@pytest.mark.parametrize(("beside", "code"), [("", 0), ("b::two\tneeds root\n", 1)])
+def test_what_may_be_left_out_hides_nothing_else(tmp_path: Path, beside: str, code: int) -> None:
+    done = run(tmp_path, "check", f"a::one\t{ALLOWED}\n{beside}")
+    assert done.returncode == code
+    assert ALLOWED in done.stdout
+    assert ("b::two" in done.stdout) is bool(code)
+
+
+def test_a_module_that_was_skipped_whole_and_ran_elsewhere_is_not_left(tmp_path: Path) -> None:
+    """There it has no tests: its line is that of the module."""
+    skipped = "tests/a.py\tno pyspark\n"
+    assert run(tmp_path, "left", skipped).stdout.split() == ["tests/a.py"]
+    assert run(tmp_path, "left", skipped, "tests/a.py::one\t\n").stdout.split() == []
+
+
+def test_a_test_that_failed_did_run(tmp_path: Path) -> None:
+    """The plugin's side: a failure, also of a fixture, is an outcome."""
+    (tmp_path / "test_x.py").write_text(
+        "import pytest\n@pytest.fixture\ndef bad():\n    assert False\n"
+        "def test_setup(bad): pass\ndef test_call(): assert False\n"
+        "def test_skip(): pytest.skip('no such thing')\ndef test_good(): pass\n")
+    said = tmp_path / "outcomes"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider",
+         f"--outcomes={said}", tmp_path / "test_x.py"], cwd=ROOT, check=False,
+        capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    found = dict(line.rsplit("::", 1)[1].split("\t") for line in said.read_text().splitlines())
+    assert found == {"test_setup": "", "test_call": "", "test_skip": "no such thing",
+                     "test_good": ""}
