@@ -120,11 +120,11 @@ class Client:
 class World:
     """An engine, its server and clients, a putter and a reader by turns."""
 
-    def __init__(self, clients: int) -> None:
+    def __init__(self, clients: int, messages: int = MESSAGES) -> None:
         durable.use(_Nowhere())
-        tables = Tables.private(MESSAGES, MESSAGES, 1000, 300)
+        tables = Tables.private(messages, messages, 1000, 300)
         core = Core(tables, SlotAllocator(), _Bodies(), b"u" * 16)
-        core.messages_total_max = MESSAGES
+        core.messages_total_max = messages
         epoch = _Epoch(cast(SpoolPaths, None), b"u" * 16, 1, 1 << 40, 4096)
         self.writer = JournalWriter(epoch, bytearray(BLOCK.size + FRAME.size * 8192), 0)
         self.writer._file = File(-1, cast(Any, "nowhere"), "journal")
@@ -133,7 +133,7 @@ class World:
         core.now_ns, core.mono_ns = time.time_ns(), time.monotonic_ns()
         self.engine = Engine(core, Statistics(tables, 5, core.mono_ns))
         self.engine.books.define_queues([
-            QueueRules(queue, name, 10**6, 10**6)
+            QueueRules(queue, name, 10**7, 10**6)
             for queue, name in (*SPECIAL_QUEUES.items(), (QUEUE, "BENCH"))])
         self.engine.commit(sync=True)
         sessions = Sessions(1000, Authority(0, {}), lambda number: core.rules[number].name)

@@ -112,7 +112,8 @@ class Puts:
                 or c.q_flags[queue] & _LOOK_AT != _IN_USE
                 or size > c.q_max_length[queue] or not core.space_left
                 or c.q_depth[queue] + count > c.q_max_depth[queue]
-                or session.rights.get(("put", queue)) is not True or queue in core.watched):
+                or session.rights.get(("put", queue)) is not True
+                or (core.watched and queue in core.watched)):
             return False
         used: cython.Py_ssize_t = messages.high
         used -= messages.top

@@ -38,7 +38,7 @@ from omq.ipc.asking import REPLIES, Reply, await_reply
 from omq.ipc.bodies import Bodies
 from omq.ipc.client_wire import Wire
 from omq.ipc.message import Message
-from omq.ipc.outgoing import Encoded, Outgoing, encode_plain
+from omq.ipc.outgoing import Encoded, Outgoing, as_outgoing, body_bytes, by_itself, encode_plain
 from omq.ipc.reader import PROMPT, Reader
 from omq.ipc.saying import outgoing_of
 from omq.ipc.unit import Unit
@@ -143,16 +143,16 @@ class Connection:
         for i, message in enumerate(messages):
             if type(message) is not bytes and not isinstance(message, Outgoing):
                 message = arguments.body(message, f"messages[{i}]")
-            if (not owns and _body_bytes(message) > threshold) or _by_itself(queue, message):
+            if (not owns and body_bytes(message) > threshold) or by_itself(queue, message):
                 ids += wire.put_batch(number, rows, batch)
                 rows, batch, size = [], [], 0
-                ids.append(self.put(() if _names_queues(message) else queue,
-                                    outgoing=_outgoing(message)))
+                said = as_outgoing(message)
+                ids.append(self.put(() if said.queues else queue, outgoing=said))
                 continue
             if plain and isinstance(message, bytes) and len(message) <= threshold:
                 encoded = encode_plain(number, message)
             else:
-                encoded = wire.encode(_outgoing(message), (queue,))
+                encoded = wire.encode(as_outgoing(message), (queue,))
             need = FRAME.size + len(encoded.payload)
             if need > room:
                 raise MessageTooLong(size=len(encoded.payload), queue=queue, limit=room)
@@ -172,15 +172,14 @@ class Connection:
                 priority: int | str | None = None, persistent: bool | None = None) -> Reply:
         """Put a message that wants an answer (`Message.reply`) and wait for it: a Reply, finished.
 
-        `reply_to`: a queue where replies wait, which many requesters may share; each takes its own
-        alone. After `timeout_s` NoReply; the request is not served after that time, and its reply
-        does not stay. The connection has no reader meanwhile (BadRequest). The errors of `put`."""
+        `reply_to`: a queue that many requesters may share; each takes its own reply alone. After
+        `timeout_s` NoReply: the request is not served after that time, and its reply goes. The
+        connection has no reader meanwhile (BadRequest). The errors of `put`."""
         arguments.queue(queue)
         timeout_s = arguments.seconds(timeout_s, "timeout_s")
         replies = self._replies
         if replies is None or replies.closed or replies.queue != reply_to:
-            self._replies = self.reader(arguments.queue(reply_to, "reply_to"))
-            replies = self._replies
+            self._replies = replies = self.reader(arguments.queue(reply_to, "reply_to"))
         asked = self.put(queue, body, reply_to=reply_to, properties=properties, priority=priority,
                          persistent=persistent, expiry_s=timeout_s)
         return await_reply(replies, asked, queue, timeout_s)
@@ -195,8 +194,8 @@ class Connection:
         connection. UnknownQueue, NoAuthority, BadArgument."""
         arguments.queue(queue)
         arguments.flag(auxiliary, "auxiliary")
-        if self._reader is not None and self._reader is self._replies:
-            self._reader.close()  # it holds nothing between two requests
+        if self._replies is not None:
+            self._replies.close()  # it holds nothing between two requests
         if self._reader is not None and not self._reader.closed:
             raise BadRequest(reason="a connection has one reader, close the first one: "
                              f"it reads {self._reader.queue}")
@@ -260,11 +259,9 @@ class Connection:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         if error is None:
-            self.close()
-            return
+            return self.close()
         if isinstance(error, ManagerUnavailable | TimedOut):
-            self._wire.close()  # it is not waited for once more
-            return
+            return self._wire.close()  # it is not waited for once more
         try:
             self.close()
         except OmqError as second:
@@ -301,21 +298,3 @@ class Client(Connection):
     def relocate(self, rows: bytes) -> int:
         """pool.writer: bodies have moved (rows of format.wire.MOVED); how many were taken."""
         return self._link.request(Operation.RELOCATE, rows, length=len(rows)).count
-
-
-def _body_bytes(message: Outgoing | bytes) -> int:
-    return len(message if isinstance(message, bytes) else message.body)
-
-
-def _outgoing(message: Outgoing | bytes) -> Outgoing:
-    return Outgoing(body=message) if isinstance(message, bytes) else message
-
-
-def _names_queues(message: Outgoing | bytes) -> bool:
-    return isinstance(message, Outgoing) and message.queues != ()
-
-
-def _by_itself(queue: str, message: Outgoing | bytes) -> bool:
-    """It is not only for this queue and at once: no batch has it."""
-    return isinstance(message, Outgoing) and bool(
-        message.delay_s or message.at is not None or message.queues not in ((), (queue,)))

@@ -194,3 +194,19 @@ def _checked_priority(message: Outgoing) -> int:
 
 def _identifier(said: bytes | str, argument: str) -> bytes:
     return arguments.identifier(said, argument).ljust(len(NO_ID), b"\0")
+
+
+def body_bytes(message: Outgoing | bytes) -> int:
+    """Of its body."""
+    return len(message if isinstance(message, bytes) else message.body)
+
+
+def as_outgoing(message: Outgoing | bytes) -> Outgoing:
+    """The same as an Outgoing."""
+    return Outgoing(body=message) if isinstance(message, bytes) else message
+
+
+def by_itself(queue: str, message: Outgoing | bytes) -> bool:
+    """It is not only for this queue and at once: no batch has it."""
+    return isinstance(message, Outgoing) and bool(
+        message.delay_s or message.at is not None or message.queues not in ((), (queue,)))

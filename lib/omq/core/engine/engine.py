@@ -60,8 +60,7 @@ class Engine:
     def __init__(self, core: Core, statistics: Statistics) -> None:
         self.core = core
         self.statistics = statistics
-        self.waiters: dict[int, Waiters] = {}
-        self.wanted = Wanted(core)
+        self.waiters, self.wanted = dict[int, Waiters](), Wanted(core)
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
         self.timeouts = Timeouts()
         self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
@@ -184,10 +183,7 @@ class Engine:
         self.parties[party.slot] = party
         deadline = self.core.mono_ns + timeout_ns if timeout_ns >= 0 else FOREVER
         waiter = Waiter(party, queue, want, sequence, deadline, auxiliary, by=by, key=key)
-        if by:
-            self.wanted.add(waiter)
-        else:
-            self.waiters.setdefault(queue, Waiters()).add(waiter)
+        (self.wanted if by else self.waiters.setdefault(queue, Waiters())).add(waiter)
         if deadline != FOREVER:
             self.timeouts.add(deadline, waiter)
         self.core.t.r_timeout[party.slot] = max(0, min(timeout_ns, TIMEOUT_MAX_NS)) // NS
@@ -215,8 +211,7 @@ class Engine:
 
     def expire(self) -> list[Waiter]:
         """The waiters whose time is over; after `dispatch`: nobody leaves empty-handed in vain."""
-        expired = self.timeouts.over(self.core.mono_ns)
-        for waiter in expired:
+        for waiter in (expired := self.timeouts.over(self.core.mono_ns)):
             self.drop(waiter)
         return expired
 
@@ -274,13 +269,13 @@ class Engine:
     # death
 
     def cancel(self, waiter: Waiter) -> None:
-        """Answer a wait at the end of this group, with what there is."""
+        """Answer a wait at the end of this group."""
         if waiter.waiting:
             self.timeouts.add(0, waiter)
 
     def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object], *,
                orderly: bool, freed: bool = False, noted: Noted | None = None) -> int:
-        """A client is gone. How many of its messages came back: to their old place if it left in
+        """A client is gone; how many of its messages came back: to their old place if it left in
         order, was `freed`, or by its note had not begun with them; else a failed attempt."""
         for waiter in [each for each in waiters if each.waiting]:
             self.drop(waiter)

@@ -76,7 +76,7 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
         if entry < 0:
             break
         alone = _alone(core, queue, entry)
-        if _waits(core, entry, given, alone=alone):
+        if alone and _waits(core, entry, given):
             break
         if behind and given and core.times.is_over(t.e_message[entry]):
             break
@@ -98,7 +98,7 @@ def give_these(core: Core, party: Party, queue: int, entries: list[int], sequenc
     given: list[int] = []
     for entry in entries:
         alone = _alone(core, queue, entry)
-        if _waits(core, entry, given, alone=alone):
+        if alone and _waits(core, entry, given):
             break
         core.detach(entry)
         _hand(core, party, rules, entry, sequence)
@@ -114,10 +114,9 @@ def _alone(core: Core, queue: int, entry: int) -> bool:
     return entry in core.suspects or (core.t.e_attempts[entry] > 0 and queue > POISON)
 
 
-def _waits(core: Core, entry: int, given: list[int], *, alone: bool) -> bool:
-    """It does not go with those that are given already, or not in this group."""
-    suspect = entry in core.suspects
-    return bool((alone and given) or (suspect and core.suspect_given))
+def _waits(core: Core, entry: int, given: list[int]) -> bool:
+    """One that goes alone comes behind others, or is not the first suspect of this group."""
+    return bool(given) or (core.suspect_given and entry in core.suspects)
 
 
 def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int) -> None:

@@ -152,7 +152,6 @@ class Core:
         return entry
 
     def _ready(self, queue: int, entry: int) -> None:
-        """An entry has come, or come back."""
         self.runnable.add(queue)
         if queue in self.watched:
             self.watched[queue].append(entry)
@@ -198,8 +197,7 @@ class Core:
 
     def lane_top(self, queue: int) -> tuple[int, int, int] | None:
         """The first valid item of a return lane; stale ones are dropped."""
-        lane = self.lanes.get(queue)
-        t = self.t
+        lane, t = self.lanes.get(queue), self.t
         while lane:
             item = lane[0]
             entry = item[2]

@@ -6,8 +6,7 @@
     --where '(sender=al@example.com or subject~*invoice*) age<1d'
 
 It is a selector of JMS, a subset of SQL-92, on the fields below, on correlation, reply_to,
-timestamp (ms since 1970) and delivery_mode, and on properties, which have no other name. Its
-conditions:
+timestamp (ms since 1970) and delivery_mode; each other name is a property. Its conditions:
 
     A = B   <>  !=  <  <=  >  >=        numbers calculated with + - * / ( )
     A [NOT] BETWEEN B AND C             NAME [NOT] IN ('text', 42)

@@ -9,7 +9,6 @@ of a group are collected and released after the commit, and never block.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from omq.base import form, limits
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
@@ -33,6 +32,7 @@ from omq.format.wire import (
     Operation,
     PutFlag,
 )
+from omq.ipc.serving.asked import Request
 from omq.ipc.serving.foreign import read_parts, taken, taken_batch
 from omq.ipc.serving.given import write_given
 from omq.ipc.serving.large_bodies import named
@@ -47,26 +47,6 @@ _PUT_FLAGS, _MS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.GIVEN_ID)
 _PUT_NAMES = ("queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument",
               "parts", "length", "offset")
 _PUT_AT = tuple(FRAME.names.index(name) for name in _PUT_NAMES)
-
-
-@dataclass(slots=True)
-class Request:
-    """A request whose client and token are right. (Not frozen: that would triple its cost.)"""
-
-    operation: int
-    priority: int
-    flags: int
-    queue: int
-    count: int
-    length: int
-    sequence: int
-    size: int
-    crc: int
-    correlation: int
-    want: int
-    argument: int
-    parts: int
-    expiry: int
 
 
 class RequestServer:

@@ -35,7 +35,8 @@ from omq.format.wire import GIVEN, REPLY, SETTLE, Operation, Settlement
 from omq.ipc.serving.sessions import Session
 
 if TYPE_CHECKING:
-    from omq.ipc.serving.server import Request, RequestServer
+    from omq.ipc.serving.asked import Request
+    from omq.ipc.serving.server import RequestServer
 
 _MS = 1_000_000
 
