@@ -206,6 +206,21 @@ def test_wrong_uses(omq_instance: Instance) -> None:
         assert empty.ids == []
 
 
+def test_a_lease_in_a_unit_can_be_renewed(omq_instance: Instance) -> None:
+    omq_instance.queues("[*]\nlease_s = 3600\n\n[A]\n")
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        c.put("A", b"1")
+        with c.unit() as unit:
+            message = unit.get("A", 0)
+            assert message is not None
+            message.touch()
+        with pytest.raises(errors.UnitEnded):
+            message.touch()
+        with c.unit() as unit:
+            assert unit.get("A", 0) is None
+
+
 def test_closing_the_connection_backs_out(omq_instance: Instance) -> None:
     omq_instance.start()
     c = omq_instance.connect()

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from omq.base import limits
 from omq.base.errors import (
+    LeaseLost,
     ManagerUnavailable,
     OmqError,
     TimedOut,
@@ -33,7 +34,7 @@ from omq.base.errors import (
     UnitTooLarge,
 )
 from omq.format.journal import FRAME
-from omq.format.wire import Operation
+from omq.format.wire import SETTLE, Operation
 from omq.ipc import arguments
 from omq.ipc.exchange import Answer
 from omq.ipc.handed_out import handed_out
@@ -127,11 +128,18 @@ class Unit:
                                argument=-1 if wait < 0 else int(wait * 1000))
             if not answer.recovered:  # else what was handed out is free again
                 break
-        messages = handed_out(Taken(queue), self._wire, answer.count)
+        messages = handed_out(Taken(queue, self._touch), self._wire, answer.count)
         self._taken += messages
         self._unsure = unsure  # a signal has not ended this wait, an earlier one perhaps
         self._bytes += len(messages) * FRAME.size
         return messages
+
+    def _touch(self, message: Message) -> None:
+        """See Message.touch."""
+        self._check_open()
+        row = SETTLE.pack(0, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
+        if self._ask(Operation.TOUCH, row, count=1).lost:
+            raise LeaseLost(qpool_id=message.qpool_id)
 
     # the end
 

@@ -7,7 +7,7 @@ Errors: MessageInUnit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NoReturn
 
 from omq.base import limits
@@ -24,8 +24,9 @@ ROWS_MAX: Final = 4096
 class Taken:
     """Who holds the messages that a unit took from one queue."""
 
-    def __init__(self, queue: str) -> None:
+    def __init__(self, queue: str, touch: Callable[[Message], None]) -> None:
         self.queue = queue
+        self._touch = touch
 
     def _set_aside(self, message: Message) -> None:
         """The unit has it, whether it was looked into or not."""
