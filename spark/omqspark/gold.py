@@ -14,18 +14,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from omq.format.frame_rules import About, By, Comes, Reason
-from omq.format.journal import FrameType
+from omq.format.frame_rules import About, By, Reason
 from omqtools.omqspark.answers import SKETCH_K, Answer, Basis
-from omqtools.omqspark.lifecycle import DIED, NS_PER_S, is_type, poisoned
+from omqtools.omqspark.lifecycle import NS_PER_S, is_type, poisoned
+from omqtools.omqspark.words import at, how
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S
 READER = ["queue", "epoch", "reader", "reader_pid"]
-
-
-def _at(nanoseconds: Column) -> Column:
-    return F.timestamp_micros(F.floor(nanoseconds / 1000).cast("bigint"))
 
 
 def _floor(column: str, unit: int) -> Column:
@@ -69,7 +65,7 @@ def _depth(minutes: DataFrame) -> DataFrame:
         "queue", "minute_ns", "arrivals", "departures",
         (F.coalesce("oldest_ns", F.lit(0)) / NS_PER_S).alias("oldest_s"),
         F.sum(F.col("arrivals") - F.col("departures")).over(run).alias("depth"),
-        _at(F.col("minute_ns")).alias("minute"))
+        at("minute_ns").alias("minute"))
 
 
 def _sketch(column: str, name: str) -> list[Column]:
@@ -99,7 +95,7 @@ def _hours(basis: Basis) -> DataFrame:
 def _hour(hours: DataFrame) -> DataFrame:
     return _quantiles(_quantiles(hours, "wait"), "service").withColumns({
         "wait_max_s": F.col("wait_max_ns") / NS_PER_S, "load": F.col("served_ns") / HOUR_NS,
-        "hour": _at(F.col("hour_ns"))}).drop("wait_max_ns", "served_ns")
+        "hour": at("hour_ns")}).drop("wait_max_ns", "served_ns")
 
 
 def _works(basis: Basis) -> DataFrame:
@@ -118,7 +114,7 @@ def _busy(works: DataFrame) -> DataFrame:
     return _quantiles(works, "work").withColumns({
         "busy_s": F.col("busy_ns") / NS_PER_S, "span_s": span / NS_PER_S,
         "busy_share": F.when(span > 0, F.col("busy_ns") / span),
-        "first": _at(F.col("first_ns")), "last": _at(F.col("last_ns"))}).drop(
+        "first": at("first_ns"), "last": at("last_ns")}).drop(
         "busy_ns", "first_ns", "last_ns", "last_lsn")
 
 
@@ -156,7 +152,7 @@ def _orders(basis: Basis) -> DataFrame:
 
 
 def _dated(orders: DataFrame) -> DataFrame:
-    return orders.withColumn("at", _at(F.col("time_ns"))).drop("time_ns")
+    return orders.withColumn("at", at("time_ns")).drop("time_ns")
 
 
 def _sizes(basis: Basis) -> DataFrame:
@@ -180,27 +176,17 @@ def _routes(basis: Basis) -> DataFrame:
     stays, none = basis.stays, F.lit(0).cast("bigint")
     came = stays.select(
         F.col("came_from").alias("from_queue"), F.col("queue").alias("to_queue"),
-        _how("arrived_by", F.lit(int(Reason.OPERATOR))).alias("how"),
+        how("arrived_by", F.lit(int(Reason.OPERATOR))).alias("how"),
         F.lit(1).cast("bigint").alias("came"),
         none.alias("departed"), "size")
     left = stays.where("left_ns IS NOT NULL").select(
         F.col("queue").alias("from_queue"), F.coalesce("went_to", F.lit(0)).alias("to_queue"),
-        _how("left_by", F.col("left_reason")).alias("how"), none.alias("came"),
+        how("left_by", F.col("left_reason")).alias("how"), none.alias("came"),
         F.lit(1).cast("bigint").alias("departed"), "size")
     return came.unionByName(left).groupBy("from_queue", "to_queue", "how").agg(
         F.sum("came").alias("came"), F.sum("departed").alias("departed"),
         F.sum(F.when((F.col("came") > 0) | (F.col("to_queue") == 0), F.col("size")).otherwise(0)
               ).alias("bytes"))
-
-
-def _how(column: str, reason: Column) -> Column:
-    """The frame, in small letters; `deleted`: by an operator (as all that come to IDEL by DELETE),
-    `died`: with its manager."""
-    names = F.create_map(*(F.lit(x) for kind in FrameType for x in (int(kind), kind.name.lower())))
-    to_idel = is_type(lambda rule: rule.comes is Comes.IDEL and By.OPERATOR in rule.by, column)
-    deleted = to_idel & (reason == int(Reason.OPERATOR))
-    return (F.when(F.col(column) == DIED, "died").when(deleted, "deleted")
-            .otherwise(F.try_element_at(names, F.col(column))))
 
 
 def _flow(routes: DataFrame) -> DataFrame:

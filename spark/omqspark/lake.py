@@ -6,8 +6,11 @@ a run that was killed, or are void; nobody reads them, and the next publication 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import fcntl
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow.fs as pafs
@@ -15,12 +18,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from omq.base.errors import BadRequest, NoArchive
-from omqtools.omqspark import columns, plan
+from omq.base.errors import BadRequest, NoArchive, OutBusy
+from omqtools.omqspark import columns, gold, plan
 from omqtools.omqspark.manifest import Manifest
 
-TABLES: Final = ("bronze", "names", "messages", "stays", "open", "known", "gold", "report")
+LIVES: Final = ("messages", "stays")
+ANSWERS: Final = tuple(answer.name for answer in gold.ANSWERS)
+FOLDERS: Final = ("bronze", "names", *LIVES, *ANSWERS, "open", "known", "gold", "report")
+"""`gold`: of versions before 3."""
 CURRENT: Final = "current.json"
+VERSIONS: Final = "tables.json"
+FILES: Final = (CURRENT, VERSIONS, "audit.json")
+LOCK: Final = ".lock"
 SNAPSHOTS_KEPT: Final = 24
 """Batches whose state at their end is kept, for a file that comes late: a day of hourly runs."""
 
@@ -90,9 +99,9 @@ class Lake:
         """All rows of a table that count: of `bronze` and `names` those of each file where it was
         read last, of `messages` and `stays` those of the batches that count."""
         known = self.known()
-        if table in ("messages", "stays"):
-            numbers = [batch.number for batch in known.batches]
-            return self.spark.read.parquet(self.path(table)).where(F.col("batch").isin(numbers))
+        if table in LIVES:
+            return self.spark.read.option("basePath", self.path(table)).parquet(
+                *(self.path(table, batch.number) for batch in known.batches))
         batches = known.bronze()
         schema = event_schema(self.spark) if table == "bronze" else name_schema(self.spark)
         found = self.spark.read.schema(schema).option("basePath", self.path(table)).parquet(
@@ -102,7 +111,8 @@ class Lake:
         return found
 
     def gold(self, name: str) -> DataFrame:
-        return self.spark.read.parquet(f"{self.path('gold', self.current())}/{name}")
+        """A table of answers (gold.ANSWERS)."""
+        return self.spark.read.parquet(self.path(name, self.current()))
 
     def snapshots(self) -> list[int]:
         """Batches whose state at their end is there."""
@@ -116,15 +126,30 @@ class Lake:
                  if info.base_name.startswith("batch=")]
         return sorted(int(name) for name in names if name.isdigit())
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else changes OUT meanwhile: OutBusy. Only a local path can be locked."""
+        fs, where = plan.filesystem(self.out)
+        if not isinstance(fs, pafs.LocalFileSystem):
+            yield
+            return
+        Path(where).mkdir(parents=True, exist_ok=True)
+        with (Path(where) / LOCK).open("w", encoding="ascii") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise OutBusy(path=self.out) from error
+            yield
+
     def publish(self, known: Manifest) -> None:
-        """From now on this counts; what nobody needs any more goes."""
+        """From now on this counts; what no run needs any more goes. Of the tables that people read
+        `tables.vacuum` takes it away later: they may look at older versions."""
         known.forget_void()
         self.put(CURRENT, known.encode())
         counted = [batch.number for batch in known.batches]
         keep: dict[str, Sequence[int]] = {
-            "bronze": known.bronze(), "names": known.bronze(), "messages": counted,
-            "stays": counted, "gold": counted[-1:], "known": counted[-SNAPSHOTS_KEPT:],
-            "open": counted[-SNAPSHOTS_KEPT:]}
+            "bronze": known.bronze(), "names": known.bronze(), "gold": (),
+            "known": counted[-SNAPSHOTS_KEPT:], "open": counted[-SNAPSHOTS_KEPT:]}
         for table, numbers in keep.items():
             for batch in set(self._batches(table)) - set(numbers):
                 fs, where = plan.filesystem(self.path(table, batch))
@@ -135,13 +160,13 @@ class Lake:
         fs, where = plan.filesystem(self.out)
         found = fs.get_file_info(pafs.FileSelector(where, allow_not_found=True))
         names = {info.base_name for info in found}
-        strange = names - {*TABLES, CURRENT, f"{CURRENT}.tmp", "audit.json", "audit.json.tmp"}
+        strange = names - {*FOLDERS, *FILES, *(f"{name}.tmp" for name in FILES), LOCK}
         if strange:
             raise BadRequest(reason=f"{self.out} holds {', '.join(sorted(strange))}, which no run "
                                     "has made; name an empty directory")
         fs.create_dir(where)
-        if CURRENT in names:
-            fs.delete_file(f"{where}/{CURRENT}")
+        for name in names & {CURRENT, VERSIONS}:
+            fs.delete_file(f"{where}/{name}")
         for info in found:
             if info.type == pafs.FileType.Directory:
                 fs.delete_dir(info.path)

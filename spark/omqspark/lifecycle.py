@@ -154,7 +154,7 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.max(F.when(comes, F.coalesce(F.try_element_at("onto_priority", place),
                                        F.col("priority")))).alias("priority"),
         F.max(F.when(comes, F.coalesce(F.try_element_at("until_s", place), F.when(
-            is_type(_kept), F.ceil(F.col("argument") / NS_PER_S).cast("bigint")), F.lit(0)))
+            is_type(_kept), F.expr(f"(argument + {NS_PER_S - 1}) div {NS_PER_S}")), F.lit(0)))
               ).alias("until_s"),
         F.min(F.when(given, F.col("time_ns"))).alias("given_ns"),
         F.min(F.when(given, F.col("lsn"))).alias("given_lsn"),

@@ -57,11 +57,29 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _run(lake: Lake, options: argparse.Namespace) -> int:
+    from omqtools.omqspark import tables
     from omqtools.omqspark.pipeline import run
 
-    _print(run(lake.spark, options.archive, options.out,
-               incremental=options.incremental or bool(options.again),
-               files_per_batch=options.files_per_batch, again=options.again))
+    with lake.alone():
+        did = run(lake.spark, options.archive, options.out,
+                  incremental=options.incremental or bool(options.again),
+                  files_per_batch=options.files_per_batch, again=options.again)
+        _print(did | {"removed_files": tables.vacuum(lake, options.keep_days)
+                      if did["current"] >= 0 else 0})
+    return Exit.OK
+
+
+def _tables(lake: Lake, options: argparse.Namespace) -> int:
+    """What there is: a line of JSON a table."""
+    from omqtools.omqspark import tables
+
+    said = tables.versions(lake)
+    for name in [options.table] if options.table else said["versions"]:
+        found = tables.table(lake, name, options.version)
+        files = tables.files(found)
+        _print({"table": name, "path": lake.path(name), "version": found.version(),
+                "rows": sum(each.rows for each in files), "files": len(files),
+                "bytes": sum(each.size for each in files), "batch": said["batch"]})
     return Exit.OK
 
 
@@ -160,7 +178,7 @@ def _refresh(lake: Lake, options: argparse.Namespace) -> int:
 
 
 _COMMANDS = {"run": _run, "refresh": _refresh, "audit": _audit, "state": _state,
-             "biography": _biography, "whatif": _whatif, "report": _report}
+             "tables": _tables, "biography": _biography, "whatif": _whatif, "report": _report}
 
 
 def at_instant(text: str) -> tuple[int | None, int | None]:
@@ -206,6 +224,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (("run", "make or continue the tables"),
                        ("audit", "account for all messages"),
                        ("refresh", "run --incremental, audit and report, as from a timer"),
+                       ("tables", "which tables there are, their versions and rows"),
                        ("state", "what was on the queues at an instant"),
                        ("biography", "all that happened to a message"),
                        ("whatif", "waits with other numbers of readers"),
@@ -226,6 +245,8 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
     elif name == "refresh":
         one.set_defaults(incremental=True, again="")
     if name in ("run", "refresh"):
+        one.add_argument("--keep-days", type=float, default=7.0, metavar="DAYS",
+                         help="how long earlier versions of the tables stay readable (%(default)g)")
         one.add_argument("--files-per-batch", type=int, default=200,
                          help="archive files that one batch reads (%(default)s)")
     if name in ("audit", "refresh"):
@@ -234,6 +255,9 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
                          help="attempts_max of the queues (%(default)s)")
         one.add_argument("--fail-on", default="any", help="any, none, or kinds by comma: "
                          f"{', '.join(FAIL_ON)}")
+    elif name == "tables":
+        one.add_argument("table", nargs="?", default="", help="one of them (default: all)")
+        one.add_argument("--version", type=int, help="as it was at this version of its own")
     elif name == "state":
         one.add_argument("--at", required=True, help="an LSN, or a time (ISO, UTC)")
     elif name == "biography":

@@ -1,5 +1,7 @@
 """Tables that an older omq-spark made: their events stay, everything else is told anew.
 
+Version 2 had no Delta tables, and answers in `gold`: its files stay known, no batch counts.
+
 Version 1 knew its progress as a position ({"batch": N, "file": F}). Its bronze has the same
 columns, so the manifest is made from it, and the run that follows tells every message anew. What a
 head says and bronze does not (the LSN that a file follows) comes from the archive, as far as its
@@ -9,12 +11,15 @@ files are still there.
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from pyspark.sql import functions as F
 
 from omq.base.errors import BadRequest
 from omqtools.omqspark.lake import CURRENT, Lake, event_schema
-from omqtools.omqspark.manifest import FileRecord, Manifest
+from omqtools.omqspark.manifest import VERSION, FileRecord, Manifest
+
+BEFORE_DELTA: Final = 2
 
 
 def upgraded(lake: Lake) -> Manifest:
@@ -23,6 +28,10 @@ def upgraded(lake: Lake) -> Manifest:
     if data is None:
         return Manifest()
     found = json.loads(data)
+    if found.get("version") == BEFORE_DELTA:
+        known = Manifest.decode(json.dumps(found | {"version": VERSION}).encode(), lake.out)
+        known.batches.clear()
+        return known
     if "version" in found or "file" not in found:
         return Manifest.decode(data, lake.out)
     events = lake.spark.read.schema(event_schema(lake.spark)).option(

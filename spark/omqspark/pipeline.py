@@ -2,12 +2,13 @@
 
     OUT/bronze/batch=N/day=D     every event, Parquet; damaged ones with `bad`
     OUT/names/batch=N            names and texts
-    OUT/messages/batch=N/ended=E messages that ended in this batch, and those open at its end
-    OUT/stays/batch=N/ended=E    stays of those messages
+    OUT/messages/batch=N/ended=E/day=D  messages that ended in this batch, those open at its end
+    OUT/stays/batch=N/ended=E/day=D     stays of those messages
     OUT/open/batch=N             events of messages that are still open: the next batch begins here
     OUT/known/batch=N/TABLE      merged parts of the answers, of all that has ended (answers.py)
-    OUT/gold/batch=N/TABLE       the answers as of this batch, with the open ones
+    OUT/TABLE/batch=N            the answers as of this batch, with the open ones
     OUT/current.json             which files were read, which batches count (manifest.py)
+    OUT/tables.json, */_delta_log  the same for people, as Delta tables (tables.py)
 
 A batch is some archive files in the order of their numbers, which is that of their LSNs. A file
 that comes late takes its place in that order: the batches that tell files behind it are void, and
@@ -36,7 +37,7 @@ from pyspark.sql import functions as F
 
 from omq.base.errors import BadRequest
 from omq.format.archive import ArchiveHeader
-from omqtools.omqspark import bronze, columns, gold, plan
+from omqtools.omqspark import bronze, columns, gold, plan, tables
 from omqtools.omqspark.answers import Basis
 from omqtools.omqspark.lake import Lake, event_schema
 from omqtools.omqspark.lifecycle import Ends, lifecycle, stays, with_work
@@ -44,6 +45,7 @@ from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
 from omqtools.omqspark.older import upgraded
 from omqtools.omqspark.plan import Listed
 from omqtools.omqspark.source import Task, Work
+from omqtools.omqspark.words import lived, named, queue_names
 
 FILES_PER_BATCH = 200
 EXAMPLES_MAX = 100
@@ -67,6 +69,8 @@ def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
     known = Manifest()
     if incremental:
         known = upgraded(lake)
+        if known.batches:  # of a run that was killed before it could
+            tables.commit(lake, known)
     listed = plan.listing(archive)
     found = plan.heads(archive, [item for item in listed if again or _unknown(known, item)],
                        bytes.fromhex(known.uuid))  # mixed instances: before anything is written
@@ -81,6 +85,7 @@ def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
         done.append(number)
         if before <= known.counted():
             lake.publish(known)
+            tables.commit(lake, known)
     gaps = missing(list(known.files))
     return {"batches": done, "current": known.current, "files": len(known.files),
             "missing": [list(gap) for gap in gaps], "passed_over": job.passed_over}
@@ -156,9 +161,9 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
         events = good.unionByName(
             spark.read.schema(event_schema(spark)).parquet(lake.path("open", before)))
     counted = sorted({*known.counted(), *files})
-    _lives(lake, events, number, before, known.epoch_ends(counted))
-    end_ns = max((known.files[file].time_max for file in counted), default=0)
     names = lake.rows("names", known, files)
+    _lives(lake, events, number, before, known.epoch_ends(counted), queue_names(names))
+    end_ns = max((known.files[file].time_max for file in counted), default=0)
     write_gold(lake, number, before, good, names, end_ns)
     counts: dict[str, int] = {}
     for each in findings:
@@ -176,23 +181,24 @@ def _read(lake: Lake, archive: str, reading: Sequence[tuple[Listed, ArchiveHeade
                         lake.path("names", number))
 
 
-def _lives(lake: Lake, events: DataFrame, number: int, before: int, ends: Ends) -> None:
+def _lives(lake: Lake, events: DataFrame, number: int, before: int, ends: Ends,
+           queues: DataFrame) -> None:
     """Messages and stays, apart by whether the message has ended; the events of the open ones."""
     spark = lake.spark
-    _write_ended(lifecycle(events, ends).withColumn(
+    _write_ended(lived(lifecycle(events, ends), "messages", queues).withColumn(
         "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number))
     still = spark.read.parquet(lake.path("messages", number)).where("ended = 0").select("qpool")
     (events.join(still, "qpool", "left_semi").select(*columns.EVENTS)
      .write.mode("overwrite").parquet(lake.path("open", number)))
     readers = spark.read.parquet(f"{lake.path('known', before)}/readers") if before >= 0 else None
-    marked = with_work(stays(events, ends), readers).join(
+    marked = lived(with_work(stays(events, ends), readers), "stays", queues).join(
         still.withColumn("open", F.expr("true")), "qpool", "left")
     _write_ended(marked.withColumn("ended", F.col("open").isNull().cast("int")).drop("open"),
                  lake.path("stays", number))
 
 
 def _write_ended(frame: DataFrame, path: str) -> None:
-    frame.write.mode("overwrite").partitionBy("ended").parquet(path)
+    frame.write.mode("overwrite").partitionBy("ended", "day").parquet(path)
 
 
 def write_gold(lake: Lake, number: int, before: int, events: DataFrame, names: DataFrame,
@@ -204,6 +210,7 @@ def write_gold(lake: Lake, number: int, before: int, events: DataFrame, names: D
                        for table in ("stays", "messages"))
     new, still = (Basis(spans.where(ended), messages, events, names, end_ns)
                   for ended in ("ended = 1", "ended = 0"))
+    queues = queue_names(names)
     for answer in gold.ANSWERS:
         known = f"{lake.path('known', number)}/{answer.name}"
         parts = [answer.part(new)]
@@ -211,7 +218,7 @@ def write_gold(lake: Lake, number: int, before: int, events: DataFrame, names: D
             parts.append(spark.read.parquet(f"{lake.path('known', before)}/{answer.name}"))
         _write(answer.merged(parts), known)
         parts = [spark.read.parquet(known)] + ([] if answer.by_event else [answer.part(still)])
-        _write(answer.finish(answer.merged(parts)), f"{lake.path('gold', number)}/{answer.name}")
+        _write(named(answer.finish(answer.merged(parts)), queues), lake.path(answer.name, number))
 
 
 def _write(frame: DataFrame, path: str) -> None:

@@ -384,6 +384,13 @@ class MessageChanged(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class OutBusy(OmqError):
+    """another omq-spark is changing the tables of {path}; run again when it has ended"""
+
+    status = 165
+    exit_code = Exit.TEMPORARY
+
+
 class NoArchive(OmqError):
     """{path} holds no archive files (NNNNNNNNNN.oma); omq-archive makes them in archive/ of a spool"""
 
