@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import io
 import os
 import pty
 import re
@@ -16,7 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from omq.base.errors import BadRequest
 from omq.storage.spool import SpoolInfo
+from omqtools.omqdump.answers import Answers
+from omqtools.omqdump.session import parse
 from tests.tidy.tree import ROOT
 from tests.unit.omqdump import world
 
@@ -140,3 +145,12 @@ def test_interrupt_ends_it(terminal: Terminal) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             terminal.process.wait(1)
     assert terminal.end() == 130
+
+
+def test_an_answer_that_does_not_fit_names_its_question() -> None:
+    answers = Answers(None, io.StringIO(), interactive=False)
+    answers.give(["SHIPPED"], argparse.Namespace())
+    with pytest.raises(BadRequest, match=r"'SHIPPED' is no number, asked for 'Msg Handle \(1\)'"):
+        answers.number("Msg Handle (1): ", 1)
+    with pytest.raises(BadRequest, match=r"option d \(.+\) takes 1 answer, not 2"):
+        parse("d AUDIT 77")
