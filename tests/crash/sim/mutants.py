@@ -346,10 +346,10 @@ MUTANTS: Final[dict[str, Mutant]] = {
         lambda: [mock.patch.object(bodies, "retirable", _one_more)],
         workload="emptied", shows=("the pool names a body", "lost", "the start fails"),
         settings=replace(SETTINGS, archive="delete")),
-    "moved-before-sync": Mutant(
-        "bodies have moved to the store before it is on the disk",
+    "moved-before-write": Mutant(
+        "bodies have moved to the store before they are written there",
         lambda: [mock.patch.object(StoreWriter, "sync", lambda self: None)],
-        workload="rotation", shows=("lost", "changed", "damage")),
+        workload="rotation", shows=("the pool names a body",)),
     "older-slot-counts": Mutant(
         "of two whole slots of poolctrl the older one counts",
         lambda: [mock.patch.object(poolctrl, "newest", _oldest)],
