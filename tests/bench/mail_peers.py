@@ -110,9 +110,9 @@ def bad_peers(rounds: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             dead = server.getsockname()[1]
         live.start()
-        good = stack.enter_context(SmtpPeer())
+        others = stack.enter_context(SmtpPeer())
         gateway.start({"slow.test": slow, "silent.test": silent, "dead.test": dead,
-                       "fast.test": fast, "*": good}, **PLAIN)
+                       "fast.test": fast, "*": others}, **PLAIN)
         measure(gateway, fast, BAD)
         ratios = []
         for _ in range(rounds):
@@ -156,7 +156,8 @@ def many_peers(count: int, each: int) -> None:
         fast.until(count * each, wait_s=600)
         took, spent = time.monotonic() - begun, processor_s(gateway) - spent
         print(f"{count} peers, {each} mails each: {count * each / took:.0f} mails/s, "
-              f"{spent / count / each * 1000:.2f} ms of processor a mail in unix.out, {load()}",
+              f"{spent / count / each * 1000:.2f} ms of processor a mail in unix.out, "
+              f"{fast.connections} connections, {load()}",
               flush=True)
         gateway.stop()
         live.end()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from omq import Outgoing
 from omq.core.index.view import IndexView
 from omq.services.channels.peer_states import PeerStates
 from tests.process.operator_world import Instance
@@ -373,3 +374,40 @@ def test_a_stop_ends_what_is_being_sent_and_gives_back_the_rest(gateway: Gateway
         slow.until(6)
         gateway.empty()
         assert len(slow.received) == 6
+
+
+def test_a_reload_takes_new_routes_and_rules_and_tries_every_peer(
+        gateway: Gateway, dead: int) -> None:
+    with SmtpPeer("MAIL") as one, SmtpPeer() as two:
+        gateway.start({"one.test": one, "dead.test": dead}, unix_retry_step_s=1000)
+        gateway.put("a@one.test")
+        gateway.put("a@dead.test")
+        one.until(1, "MAIL")
+        states = PeerStates(gateway.live.paths.run / "unix.peers.json", 1, 1, 1)
+        gateway.until("the dead one to be known", lambda: states.down)
+        (gateway.live.conf / "routes.conf").write_text(f"[peers]\n* = 127.0.0.1:{two.port}\n")
+        gateway.child.send_signal(signal.SIGHUP)
+        gateway.until("the reload", lambda: not states.down)
+        gateway.put("b@one.test")
+        two.until(1)
+        one.unshut("MAIL")
+        one.until(1)
+        assert [each for each, _ in two.received] == ["b@one.test"]
+        assert [each for each, _ in one.received] == ["a@one.test"], "it was on its way"
+
+
+def test_a_run_that_its_line_does_not_hold_goes_in_pieces(gateway: Gateway) -> None:
+    with SmtpPeer() as peer:
+        gateway.start({"*": peer}, qmgr_peer_concurrency=1, qmgr_run_messages=100,
+                      qmgr_run_ms=60000)
+        with gateway.live.connect("put") as connection:
+            connection.put_many("UNIX", [Outgoing(
+                b"Subject: x\r\n\r\n" + b"x\r\n" * size, properties={
+                    "mail.from": "s@here.test", "mail.to.UNIX": f"r{number}@far.test"})
+                for number, size in enumerate((10, *[5000] * 80, *[20000] * 10))])
+        peer.until(91)
+        gateway.empty()
+        assert {each for each, _ in peer.received} == {f"r{n}@far.test" for n in range(91)}
+        assert len(peer.received) == 91
+        assert peer.connections == 1, "the process was not taken for dead"
+        assert '"event": 1506' not in gateway.live.paths.event_log.read_text()

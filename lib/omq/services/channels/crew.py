@@ -55,12 +55,14 @@ class Crew:
         return True
 
     def give(self, process: Process, mlist: Mlist, head: dict[str, Any], body: bytes) -> bool:
-        """Send it an Mlist. False: it is gone."""
+        """Send it an Mlist. False: it is gone. BlockingIOError: its line is full."""
         found = self._running.get(process.number)
         if found is None:
             return False
         try:
             found[1].give(mlist, head | {"peer": mlist.peer, "recipients": mlist.recipients}, body)
+        except BlockingIOError:
+            raise
         except OSError:
             return False
         return True

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -150,9 +150,7 @@ class Dispatcher:
                 case Start(process):
                     self._start(process)
                 case Give(process, run):
-                    for mlist in run:
-                        if not self._give(process, mlist):
-                            break
+                    self._give_all(process, run)
                 case _:
                     if not action.process.busy:
                         self._crew.end(action.process)
@@ -192,6 +190,19 @@ class Dispatcher:
         if not self._crew.start(process):
             self._scheduler.ended(process, time.monotonic())
 
+    def _give_all(self, process: Process, run: Sequence[Mlist]) -> None:
+        """What its line does not hold waits again."""
+        for number, mlist in enumerate(run):
+            try:
+                if not self._give(process, mlist):
+                    return
+            except BlockingIOError:
+                now, rest = time.monotonic(), list(run[number:])
+                for each in rest:
+                    self._scheduler.left_out(process, each, now)
+                self._scheduler.again(rest)
+                return
+
     def _give(self, process: Process, mlist: Mlist) -> bool:
         work: Work = mlist.work
         self._book.begins(mlist)
@@ -224,16 +235,14 @@ class Dispatcher:
 
     def _hold(self) -> None:
         """What an operator holds waits no longer here."""
-        names = self._holds.names
-        if names == self._held_names:
+        if self._holds.names == self._held_names:
             return
-        self._held_names = names
+        self._held_names = self._holds.names
         for channel in list(self._scheduler.channels.values()):
             for peer in list(channel.peers):
-                wait = self._holds.of(channel.name, peer)
-                for mlist in self._scheduler.take_back(channel.name, peer) if wait else ():
-                    assert wait is not None
-                    self._ends.not_now(mlist, wait)
+                if wait := self._holds.of(channel.name, peer):
+                    for mlist in self._scheduler.take_back(channel.name, peer):
+                        self._ends.not_now(mlist, wait)
 
     def _reported(self, process: Process, mlist: Mlist, report: Report, now: float) -> None:
         work: Work = mlist.work
@@ -267,8 +276,7 @@ class Dispatcher:
 
     def _finish(self) -> None:
         """What is being sent is sent to its end; what waits is given back as it was."""
-        for action in self._scheduler.stop_all():
-            action.process.given_up = True
+        self._scheduler.give_up_all()
         while self._crew.busy:
             self._crew.wait(1.0)
             self._collect()
@@ -287,7 +295,6 @@ class Dispatcher:
             old.log.event(events.RELOAD_REFUSED, event_log.ERROR, reason=str(error))
             return
         self._rules = self._scheduler.rules = Rules.of(settings)
-        for action in self._scheduler.stop_all():
-            action.process.given_up = True
+        self._scheduler.give_up_all()
         self._book.forget(self._service.context)
 

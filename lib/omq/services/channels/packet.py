@@ -17,8 +17,8 @@ import os
 import socket
 from typing import Any, Final
 
-PACKET_BYTES_MAX: Final = 64 * 1024
-"""The default send buffer of the kernel holds three of them."""
+PACKET_BYTES_MAX: Final = 16 * 1024
+"""The default send buffer of the kernel holds a dozen of them."""
 _LENGTH_BYTES: Final = 4
 _FILE: Final = b"file"
 

@@ -264,10 +264,10 @@ class Scheduler:
 
     # helpers
 
-    def stop_all(self) -> Iterator[Stop]:
+    def give_up_all(self) -> None:
         """Every process ends after its message: a reload, the end of the service."""
-        for process in list(self.processes.values()):
-            yield self._stop(process)
+        for process in self.processes.values():
+            process.given_up = True
 
     def _channel(self, name: str) -> Channel:
         found = self.channels.get(name)
