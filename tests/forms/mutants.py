@@ -115,7 +115,7 @@ MUTANTS: Final = (
             "first = auxiliary or main"),
     _mutant("a suspended queue gives", "give", " or c.q_flags[queue] & _SUSPENDED", ""),
     _mutant("who came back stands behind", "give", "not core.lanes.get(queue) and ", ""),
-    _mutant("no lease runs", "give", " and not core.rules[queue].lease_ns)", ")"),
+    _mutant("no lease runs", "give", " and not core.rules[queue].lease_ns\n", "\n"),
     _mutant("an attempt is not counted", "give", "c.e_attempts[entry] + 1, _ATTEMPTS_MAX",
             "c.e_attempts[entry], _ATTEMPTS_MAX"),
     _mutant("queues in any order", "give", "sorted(runnable) if len(runnable) > 1 else runnable",

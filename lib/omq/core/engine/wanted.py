@@ -25,7 +25,6 @@ from typing import Final
 import numpy as np
 
 from omq.base.errors import SpoolFull
-from omq.core.engine.expiry import gone_by
 from omq.core.engine.gives import give_these
 from omq.core.engine.state import Core
 from omq.core.engine.waiting import Waiter
@@ -112,10 +111,6 @@ class Wanted:
         found = find(core, waiter.queue, waiter.by, waiter.key, waiter.want)
         if not found:
             return True
-        if core.times.behind:
-            found = [entry for entry in found if not gone_by(core, entry)]
-            if not found:  # they go in the next group, and may hide one that stays
-                return False
         try:
             given = give_these(core, waiter.party, waiter.queue, found, waiter.sequence)
         except SpoolFull:  # no journal file for it: tried again with the next group
