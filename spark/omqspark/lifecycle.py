@@ -43,6 +43,11 @@ def moved(rule: Rule) -> bool:
 
 
 def poisoned(rule: Rule) -> bool:
+    """It failed too often (its row gives reasons; an expired one needs none)."""
+    return rule.comes is Comes.TARGET and rule.reasoned
+
+
+def _to_target(rule: Rule) -> bool:
     return rule.comes is Comes.TARGET
 
 
@@ -123,14 +128,17 @@ def roles(rules: Mapping[FrameType, Rule]) -> str:
     return f"CASE type{cases} ELSE array(struct({STAYS} AS role, queue AS at)) END"
 
 
+_IDEL = (f"IF(flags & {int(FrameFlag.TO_IDEL)} != 0, "
+         f"array(struct({COMES} AS role, {IDEL_QUEUE} AS at)), array())")
+
+
 def _touched(rule: Rule) -> str:
     named = "IF(size(onto) > 0, onto, array(queue))" if rule.makes else "coalesce(onto, array())"
     comes = {
         Comes.NOWHERE: "array()",
         Comes.NAMED: f"transform({named}, q -> struct({COMES} AS role, q AS at))",
-        Comes.TARGET: f"array(struct({COMES} AS role, target AS at))",
-        Comes.IDEL: f"IF(flags & {int(FrameFlag.TO_IDEL)} != 0, "
-                    f"array(struct({COMES} AS role, {IDEL_QUEUE} AS at)), array())",
+        Comes.TARGET: f"IF(target > 0, array(struct({COMES} AS role, target AS at)), {_IDEL})",
+        Comes.IDEL: _IDEL,
     }[rule.comes]
     if not rule.leaves:
         return comes
@@ -195,9 +203,11 @@ def _counts(rule: Rule) -> bool:
 
 def _goes_to() -> Column:
     """The queue that a message leaves for; 0: none."""
-    to_idel = has(FrameFlag.TO_IDEL) & is_type(lambda rule: rule.comes is Comes.IDEL)
+    to_idel = has(FrameFlag.TO_IDEL) & is_type(
+        lambda rule: rule.comes in (Comes.IDEL, Comes.TARGET))
     return (F.when(is_type(moved), F.try_element_at("onto", F.lit(1)))
-            .when(is_type(poisoned), F.col("target")).when(to_idel, IDEL_QUEUE).otherwise(0))
+            .when(is_type(_to_target) & (F.col("target") > 0), F.col("target"))
+            .when(to_idel, IDEL_QUEUE).otherwise(0))
 
 
 def _visits(events: DataFrame) -> DataFrame:

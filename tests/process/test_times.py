@@ -62,7 +62,7 @@ def test_it_leaves_by_its_time_and_is_told(omq_instance: Instance,
         c.put("A", b"stays", expiry_s=3600)
     launch.run("omqlog", ["--message", moved, *where])
     assert "expired on A, moved to LATE" in capfd.readouterr().out
-    launch.run("omqdump", ["-e", "l", "-q", "A", "--json", *where])
+    launch.run("omqdump", ["-e", "l A", "--json", *where])
     assert '"expiry": "20' in capfd.readouterr().out
     omq_instance.stop()
     omq_instance.start()

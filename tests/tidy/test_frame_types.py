@@ -15,6 +15,7 @@ WRITERS = {
     "lib/omq/core/engine/books.py": {"READER_UP", "QUEUE", "CHECKPOINT", "OPERATOR", "STOP"},
     "lib/omq/core/engine/bulk.py": {"PUT", "DONE"},
     "lib/omq/core/engine/clients.py": {"READER_UP", "READER_DOWN"},
+    "lib/omq/core/engine/expiry.py": {"EXPIRE"},
     "lib/omq/core/engine/gives.py": {"GIVE"},
     "lib/omq/core/engine/operate.py": {"OPERATOR", "HOLD", "RELEASE", "DELETE", "MOVE"},
     "lib/omq/core/engine/puts.py": {"PUT"},

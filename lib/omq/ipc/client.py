@@ -24,13 +24,11 @@ from omq.base import limits, names
 from omq.base.errors import (
     BadRequest,
     ManagerUnavailable,
-    MessageTooLong,
     OmqError,
     TimedOut,
     UnitOpen,
 )
 from omq.base.paths import SpoolPaths, chosen_spool, existing_spool
-from omq.format.journal import FRAME
 from omq.format.wire import Operation
 from omq.ipc import arguments
 from omq.ipc.absence import Waiting
@@ -38,7 +36,8 @@ from omq.ipc.asking import REPLIES, Reply, await_reply
 from omq.ipc.bodies import Bodies
 from omq.ipc.client_wire import Wire
 from omq.ipc.message import Message
-from omq.ipc.outgoing import Encoded, Outgoing, as_outgoing, body_bytes, by_itself, encode_plain
+from omq.ipc.outgoing import Encoded, Outgoing
+from omq.ipc.put_many import put_many
 from omq.ipc.reader import PROMPT, Reader
 from omq.ipc.saying import outgoing_of
 from omq.ipc.unit import Unit
@@ -129,41 +128,7 @@ class Connection:
         iterated over; of a generator no more is taken than a request holds). Each request of a
         batch is all or nothing; more than fit into one request go in several, and a message with a
         delay, or that names queues of its own, goes by itself. The errors of `put`."""
-        arguments.queue(queue)
-        if isinstance(messages, str | bytes | Outgoing) or not isinstance(messages, Iterable):
-            raise arguments.wrong("messages", messages, "it is a list of bytes or omq.Outgoing")
-        wire = self._wire
-        number = wire.queue_number(queue)
-        plain = wire.queues[queue].plain
-        ids: list[str] = []
-        batch: list[Outgoing | bytes] = []
-        rows: list[Encoded] = []
-        room, size, threshold = self._link.room, 0, self._link.threshold
-        owns = self._link.owns
-        for i, message in enumerate(messages):
-            if type(message) is not bytes and not isinstance(message, Outgoing):
-                message = arguments.body(message, f"messages[{i}]")
-            if (not owns and body_bytes(message) > threshold) or by_itself(queue, message):
-                ids += wire.put_batch(number, rows, batch)
-                rows, batch, size = [], [], 0
-                said = as_outgoing(message)
-                ids.append(self.put(() if said.queues else queue, outgoing=said))
-                continue
-            if plain and isinstance(message, bytes) and len(message) <= threshold:
-                encoded = encode_plain(number, message)
-            else:
-                encoded = wire.encode(as_outgoing(message), (queue,))
-            need = FRAME.size + len(encoded.payload)
-            if need > room:
-                raise MessageTooLong(size=len(encoded.payload), queue=queue, limit=room)
-            if rows and (size + need > room or len(rows) >= limits.BATCH_MAX):
-                ids += wire.put_batch(number, rows, batch)
-                rows, batch, size = [], [], 0
-            rows.append(encoded)
-            batch.append(message)
-            size += need
-        ids += wire.put_batch(number, rows, batch)
-        return ids
+        return put_many(self, self._wire, queue, messages)
 
     # requests
 

@@ -196,14 +196,22 @@ def _identifier(said: bytes | str, argument: str) -> bytes:
     return arguments.identifier(said, argument).ljust(len(NO_ID), b"\0")
 
 
+# what put_many is given
+
+
 def body_bytes(message: Outgoing | bytes) -> int:
     """Of its body."""
     return len(message if isinstance(message, bytes) else message.body)
 
 
 def as_outgoing(message: Outgoing | bytes) -> Outgoing:
-    """The same as an Outgoing."""
+    """A body alone is a message, too."""
     return Outgoing(body=message) if isinstance(message, bytes) else message
+
+
+def names_queues(message: Outgoing | bytes) -> bool:
+    """It says itself where it goes."""
+    return isinstance(message, Outgoing) and message.queues != ()
 
 
 def by_itself(queue: str, message: Outgoing | bytes) -> bool:

@@ -226,7 +226,7 @@ def view_of(core: Core, paths: SpoolPaths) -> dict[int, Known]:
                 content = containers.read_item(paths, item, t.m_size[slot])
             except OmqError as error:
                 content = f"unavailable: {error}".encode()
-        out[qpool] = Known(payload, places, item=item, content=content)
+        out[qpool] = Known(payload, places, item=item, content=content, expiry=t.m_expiry[slot])
     reader.close()
     return out
 
@@ -255,7 +255,8 @@ class Life:
         self.writer = manager_parts._epoch(core, self.context, recovered, core.uuid)
         self.engine = Engine(core, Statistics(core.t, 5, core.mono_ns))
         rules = [QueueRules(number, name, 10_000, 1 << 20, attempts_max=ATTEMPTS_MAX,
-                            death_delay_ns=DEATH_S * NS)
+                            death_delay_ns=DEATH_S * NS, expired_to=C if number == A else 0,
+                            expires=number in (A, B))
                  for number, name in {IDEL: "IDEL", 2: "POISON", **NAMES}.items()]
         manager_parts._define(self.engine, core, rules)
         manager_parts._list_queues(self.paths, core)
@@ -346,9 +347,12 @@ class Life:
     # requests
 
     def put(self, *queues: int, size: int = 20, priority: int = 4, persistent: bool = True,
-            putter: int = 0, delay_s: int = 0) -> int:
+            putter: int = 0, delay_s: int = 0, expiry_s: float = 0) -> int:
         """A message of its own bytes; its QPoolId."""
         new, known = self._message(queues or (A,), size, priority, delay_s, persistent=persistent)
+        if expiry_s:
+            new.expiry = self.wall_ns + int(expiry_s * NS)
+            known = replace(known, expiry=new.expiry)
         qpool = self.core.next_qpool
         party = self.putters[putter]
         sequence = self._ask({qpool: known}, party)
@@ -524,6 +528,7 @@ class Life:
                 qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
                 after = self.state()[qpool].failed(queue, now_s, ATTEMPTS_MAX, self.order)
                 self._ask({qpool: after})
+        self._expire()
         self.engine.tick()
         for qpool, message in self.state().items():
             places = message.places
@@ -534,6 +539,17 @@ class Life:
                 if t.e_state[entry] == EntryState.READY:
                     message = message.put_on(replace(place, state=int(EntryState.READY)))
                     self.model[qpool] = message
+
+    def _expire(self) -> None:
+        """Those whose time is over, in its order: off A to C, off B for good."""
+        late = sorted((known.expiry, qpool) for qpool, known in self.state().items()
+                      if known.expiry and known.expiry <= self.wall_ns)
+        for _, qpool in late:
+            for place in reversed(self.state()[qpool].places):
+                if place.queue in (A, B) and place.state in (EntryState.READY, EntryState.DEFERRED):
+                    after = self.state()[qpool].expired(
+                        place.queue, C if place.queue == A else 0, C, self.order)
+                    self._ask({qpool: after})
 
     def widen(self) -> None:
         """A reload that adds many queues."""

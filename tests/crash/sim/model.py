@@ -41,6 +41,7 @@ class Known:
     persistent: bool = True
     item: str = ""  # reference of its container
     content: bytes = b""
+    expiry: int = 0  # wall clock ns
 
     def on(self, queue: int) -> Place | None:
         return next((place for place in self.places if place.queue == queue), None)
@@ -103,6 +104,17 @@ class Known:
         return replace(self, places=(*rest, *(Place(q, priority, order=order)
                                               for q, priority in targets if q not in present)))
 
+    def expired(self, queue: int, target: int, keeping: int, order: int) -> Known | None:
+        """Off a queue where it is late, to the one for such messages, if there is one. `keeping`:
+        where times do not count; who is there alone has none."""
+        rest, place = self.off(queue), self._place(queue)
+        if target and self.on(target) is None:
+            rest = (*rest, Place(target, place.priority, order=order))
+        if not rest:
+            return None
+        alone = all(place.queue == keeping for place in rest)
+        return replace(self, places=rest, expiry=0 if alone else self.expiry)
+
     # by an operator
 
     def taken_back(self, queue: int) -> Known:
@@ -147,6 +159,8 @@ def same(found: Known | None, wanted: Known | None) -> bool:
     if found is None or wanted is None:
         return found is wanted
     if found.payload != wanted.payload or len(found.places) != len(wanted.places):
+        return False
+    if found.expiry != wanted.expiry:
         return False
     if wanted.item and wanted.on(IDEL) is None and found.content != wanted.content:
         return False

@@ -273,6 +273,10 @@ def _same_slot_again(paths: SpoolPaths, control: PoolControl) -> None:
         file.close()
 
 
+def _nowhere(*_: Any, **__: Any) -> list[Any]:
+    return []
+
+
 MUTANTS: Final[dict[str, Mutant]] = {
     "ack-before-sync": Mutant(
         "a block is acknowledged before fdatasync returned",
@@ -328,6 +332,14 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "a message on many queues that ends leaves the record that it had before",
         lambda: [mock.patch.object(Window, "select", _moves_are_nothing)],
         workload="wide", shows=("resurrected",)),
+    "late-nowhere": Mutant(
+        "a message that is late is off its queue after a restart, and nowhere else",
+        lambda: [mock.patch("omq.core.redo.changes._arrivals", _nowhere)],
+        workload="times", shows=("changed", "lost")),
+    "time-again": Mutant(
+        "a restart gives a message its time back that had none any more",
+        lambda: [mock.patch("omq.core.redo.changes._TIMELESS", 0)],
+        workload="times", shows=("changed",)),
     "retired-too-early": Mutant(
         "a journal file goes as soon as its bodies have ended, before a checkpoint says so",
         lambda: [mock.patch.object(BodyKeeper, "_may_go", _empty_is_enough)],

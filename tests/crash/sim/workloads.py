@@ -360,10 +360,36 @@ def archived(life: Life, random: Random) -> None:
             life.commit()
 
 
+def times(life: Life, random: Random) -> None:
+    """Messages whose time is over: moved, discarded, on two queues, and one that a reader has."""
+    for turn in range(2):
+        for number, queues in enumerate(((A,), (B,), (A, B), (A,))):
+            life.put(*queues, size=random.choice(SIZES[:2]), expiry_s=1 + number / 10)
+        life.put(A, delay_s=50, expiry_s=1.5)
+        life.put(B)
+        life.commit()
+        given = life.give(A, 1)
+        life.commit()
+        if turn or random.random() < 0.5:
+            life.checkpoint()
+        life.pass_time(1.25)
+        life.tick()
+        life.commit()
+        life.pass_time(5)
+        life.tick()
+        life.commit()
+        if random.random() < 0.5:
+            life.checkpoint()
+        life.settle(random.choice((DONE, RELEASE)), given)
+        life.tick()
+        life.commit()
+    life.checkpoint()
+
+
 WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "plain": plain, "groups": groups, "checkpoints": checkpoints, "moves": moves,
     "rotation": rotation, "generations": generations, "behind": behind,
     "behind_store": behind_store, "emptied": emptied, "large": large,
     "poison": poison, "restart": restart, "wide": wide, "batches": batches,
     "operators": operators, "archived": archived,
-    "units": units}
+    "units": units, "times": times}

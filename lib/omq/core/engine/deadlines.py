@@ -39,7 +39,7 @@ def ended(core: Core) -> Iterator[tuple[int, int]]:
             yield entry, lease
 
 
-def touch(core: Core, party: Party, verdicts: Sequence[Verdict]) -> int:
+def renew(core: Core, party: Party, verdicts: Sequence[Verdict]) -> int:
     """The leases of these begin anew; how many of them this reader does not hold."""
     lost = 0
     for verdict in verdicts:

@@ -25,7 +25,7 @@ from omq.core.engine import moves, puts, settle
 from omq.core.engine.block import Block
 from omq.core.engine.books import Books
 from omq.core.engine.clients import Clients
-from omq.core.engine.deadlines import ended, touch, wake
+from omq.core.engine.deadlines import ended, renew, wake
 from omq.core.engine.expiry import Expiry, none_left
 from omq.core.engine.gives import give
 from omq.core.engine.limbo import adopt, given_up
@@ -100,7 +100,6 @@ class Engine:
         return self.core.block.first_lsn - 1
 
     def release(self) -> None:
-        """The end: nothing of the index is held any more."""
         self.index.release()
         self.core.t.release()
 
@@ -110,8 +109,7 @@ class Engine:
         """Start a group at this time."""
         core = self.core
         core.now_ns, core.mono_ns = wall_ns, mono_ns
-        core.suspect_given = False
-        core.block.time_ns = wall_ns
+        core.suspect_given, core.block.time_ns = False, wall_ns
         core.t.counters[_VERSION] |= 1
 
     def commit(self, *, sync: bool = False) -> None:
@@ -125,8 +123,7 @@ class Engine:
         counters, writer = core.t.counters, core.block.writer
         counters[_NEXT], counters[_LAST] = core.next_qpool, core.block.first_lsn - 1
         counters[_DURABLE], counters[_SYNCS] = writer.durable_lsn, writer.syncs
-        if core.active > counters[_ACTIVE_PEAK]:
-            counters[_ACTIVE_PEAK] = core.active
+        counters[_ACTIVE_PEAK] = max(counters[_ACTIVE_PEAK], core.active)
         counters[_BEAT] = core.now_ns
         counters[_VERSION] += 1
 
@@ -156,8 +153,8 @@ class Engine:
         """All settlements of one request. How many did not hold: their leases were lost."""
         return settle.settle(self.core, party, verdicts, sequence, self.poisoned.append)
 
-    def touch(self, party: Party, verdicts: Sequence[Verdict]) -> int:
-        return touch(self.core, party, verdicts)
+    def renew(self, party: Party, verdicts: Sequence[Verdict]) -> int:
+        return renew(self.core, party, verdicts)
 
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
              new: Sequence[puts.NewMessage], sequence: int) -> int:

@@ -132,8 +132,7 @@ class Core:
         t.e_sequence[entry] = sequence
         t.e_submitted[entry] = self.now_ns
         t.e_until[entry] = until_ns
-        t.e_lease[entry] = 0
-        t.e_attempts[entry] = t.e_retries[entry] = t.e_reader[entry] = 0
+        t.e_lease[entry] = t.e_attempts[entry] = t.e_retries[entry] = t.e_reader[entry] = 0
         t.e_sibling[entry] = t.m_first[slot]
         t.m_first[slot] = entry + 1
         t.q_ever[queue] += 1
@@ -243,8 +242,7 @@ class Core:
             while t.e_sibling[at - 1] != entry + 1:
                 at = t.e_sibling[at - 1]
             t.e_sibling[at - 1] = t.e_sibling[entry]
-        t.e_state[entry] = 0
-        t.e_sequence[entry] = 0
+        t.e_state[entry] = t.e_sequence[entry] = 0
         self.suspects.discard(entry)
         t.entries.give(entry)
         t.m_parts[slot] -= 1

@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from omq.base.errors import SpoolFull
+from omq.core.engine.expiry import gone_by
 from omq.core.engine.gives import give_these
 from omq.core.engine.state import Core
 from omq.core.engine.waiting import Waiter
@@ -140,7 +141,7 @@ def find(core: Core, queue: int, by: int, key: int, want: int) -> list[int]:
             while entry and t.e_queue[entry - 1] != queue and steps < WALK_MAX:
                 entry, steps = t.e_sibling[entry - 1], steps + 1
             if (entry and t.e_queue[entry - 1] == queue and t.e_state[entry - 1] == _READY
-                    and not core.times.is_over(slot)):
+                    and not gone_by(core, entry - 1)):
                 found.append(entry - 1)
         at = links[slot]
     if at or steps >= WALK_MAX:

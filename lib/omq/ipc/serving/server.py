@@ -156,7 +156,7 @@ class RequestServer:
     def _touch(self, session: Session, r: Request) -> None:
         if r.count * SETTLE.size + r.length > len(session.request):
             raise BadRequest(reason=f"{r.count} messages do not fit")
-        session.lost = self.engine.touch(session.party, self._verdicts(session.request, r))
+        session.lost = self.engine.renew(session.party, self._verdicts(session.request, r))
         self._ok.append((session, r.sequence, r.count, 0))
 
     @staticmethod
