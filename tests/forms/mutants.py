@@ -20,7 +20,7 @@ from tests.forms.running import ROOT, Run, begin, end, parting
 from tests.model.mutants import Mutant, mutate
 
 GROUPS: Final = "500"
-SEEDS: Final = ("1", "2", "4", "6", "5 fuzz")
+SEEDS: Final = ("1", "2", "3", "4", "6", "7", "5 fuzz")
 
 
 def _mutant(name: str, file: str, old: str, new: str) -> Mutant:
@@ -105,7 +105,12 @@ MUTANTS: Final = (
     _mutant("the chain of ids is cut", "done", "following[at - 1] = following[slot]",
             "following[at - 1] = 0"),
     _mutant("a pool slot is not freed", "done",
-            "give_record(core.slots.file(c.m_file[slot]), c.m_record[slot])", "pass"),
+            "give_record(self._records, c.m_record[slot])", "pass"),
+    _mutant("a record goes back to the file before", "done", "if c.m_file[slot] != self._file:",
+            "if self._file < 0:"),
+    _mutant("rows are free in another order", "records", "free[top + i] = given[i]",
+            "free[top + count - 1 - i] = given[i]"),
+    _mutant("payloads stay where they were", "path", "self._c.m_offset[slot] += base", "pass"),
     _mutant("the last frame does not end the request", "done", "_END if i == count - 1 else 0",
             "0"),
     _mutant("the lowest priority first", "give", "queue * _PRIORITIES + _PRIORITIES - 1",

@@ -23,10 +23,10 @@ from omq.base.checksum import crc32c
 from omq.core.engine import expiry
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.state import IDEL, POISON, SPECIAL_QUEUES, QueueRules
+from omq.fast.note import Note
 from omq.format.index import EntryState
 from omq.format.message import Part, id_hash, pack_parts
 from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Key, Operation, Settlement
-from omq.ipc.note import Note
 from omq.ipc.outgoing import Encoded
 from omq.ipc.serving.fast_server import FastServer
 from omq.storage import durable

@@ -26,11 +26,11 @@ from omq.core.engine.state import (
     QueueRules,
 )
 from omq.core.load.recovery import Recovered
+from omq.fast.note import Note
 from omq.format.index import EntryState
 from omq.format.message import Descriptor, Part, encode, id_hash, pack_parts
 from omq.format.pool import lease_tag
 from omq.format.wire import SETTLE, Operation, PutFlag
-from omq.ipc.note import Note
 from omq.ipc.outgoing import Encoded
 from omq.storage import durable
 from omq.storage.slots import SlotAllocator

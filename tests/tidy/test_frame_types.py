@@ -23,6 +23,7 @@ WRITERS = {
     "lib/omq/core/engine/moves.py": {"MOVE"},
     "lib/omq/core/engine/settle.py": {"DONE", "DELETE", "DEFER", "RELEASE_GIVEN", "POISON"},
     "lib/omq/core/engine/suspects.py": {"RELEASE_GIVEN"},
+    "lib/omq/fast/batch.py": {"PUT"},
     "lib/omq/fast/done.py": {"DONE"},
     "lib/omq/fast/give.py": {"GIVE"},
     "lib/omq/fast/put.py": {"PUT"},

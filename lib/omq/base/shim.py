@@ -17,6 +17,11 @@ ulonglong = int
 Py_ssize_t = int
 
 
+def cast(_kind: type[int], value: int) -> int:
+    """Of a number that has room."""
+    return value
+
+
 def release(semaphore: int) -> bool:
     """As sysv.pxd has it for compiled modules; here nobody calls semop(2) by itself."""
     return False
@@ -24,4 +29,14 @@ def release(semaphore: int) -> bool:
 
 def take_off(queue: int, kind: int, out: list[bytes], limit: int) -> bool:
     """The same: nobody calls msgrcv(2) by itself."""
+    return False
+
+
+def acquire(semaphore: int) -> int:
+    """The same: nobody waits by itself."""
+    return -1
+
+
+def send(queue: int, message: bytearray) -> bool:
+    """The same: nobody calls msgsnd(2) by itself."""
     return False

@@ -1,4 +1,5 @@
-"""The fast path: what is plain, from the bytes of a request to those of its reply.
+"""The fast path: what is plain, from the bytes of a request to those of its reply; and the client's
+side of the same.
 
 It stands in front of the engine. Each of its entries looks at columns of the index and at bytes
 that it has copied, and says no (False) as long as nothing has changed; the request then goes the
@@ -10,7 +11,12 @@ of its own, all numbers lie in the engine's objects and in the tables.
     put       one message, a batch               frames    frames of the block under construction
     done      settlements, and the wait behind   records   pool slots of a message
     give      hand-outs to waiting readers       reply     replies, and their announcement
-    journal   a block sealed and written         intake    requests off the queue
+    intake    requests off the queue
+
+and for clients, who import no engine:
+
+    asking    a request down to the kernel       batch     bodies as a PUT_MANY carries them
+    handed    messages in a reader's hands       note      what it has in work, for its manager
 
 The modules are written in Cython's pure Python mode (omq.base.shim): one source, which runs
 interpreted or compiled; `*.pxd` beside them say what C types their classes have. What one module of
@@ -28,21 +34,29 @@ import sys
 from importlib import import_module
 
 from omq.base import form
+from omq.base.errors import ConfigError
+
+CLIENT = ("asking", "batch", "handed", "note")
+"""The modules that clients need, which import nothing of the engine. Of the others a build that has
+these is as good: they were made together."""
 
 
 def _load() -> tuple[str, str]:
     """The form, and why it is not the compiled one though there is a build."""
-    said = form.wanted()
+    try:
+        said = form.wanted()
+    except ConfigError:  # a manager refuses to start (ipc.serving.make_server); clients go on
+        said = form.INTERPRETED
     found = form.build() if said in (form.AUTO, form.COMPILED) else None
     if found is None:
         return form.INTERPRETED, "there is no build of these sources" * (said == form.COMPILED)
     __path__.insert(0, str(found))
     try:
-        for name in form.modules():
+        for name in CLIENT:
             import_module(f"{__name__}.{name}")
     except ImportError as error:  # a build of another machine, say
         __path__.remove(str(found))
-        for name in form.modules():
+        for name in CLIENT:
             sys.modules.pop(f"{__name__}.{name}", None)
         return form.INTERPRETED, str(error)
     return form.COMPILED, ""

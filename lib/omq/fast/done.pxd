@@ -11,7 +11,9 @@ cdef class Dones:
     cdef Frames _frames
     cdef unsigned char[::1] _s8, _seen, _first
     cdef unsigned short[::1] _s16
-    cdef unsigned int[::1] _s32, _picked
+    cdef unsigned int[::1] _s32, _picked, _slots
+    cdef object _records
+    cdef int _file
     cdef unsigned long long[::1] _s64
     cdef bint settle(self, Request r, object session, object party) except -1
     cdef Py_ssize_t _pick(self, Py_ssize_t count, object party) except -1
@@ -22,4 +24,4 @@ cdef class Dones:
     cdef int _unindex(self, Py_ssize_t count, bint bulk) except -1
     cdef int _unchain(self, unsigned int[::1] heads, unsigned int[::1] following,
                       Py_ssize_t bucket, Py_ssize_t slot) except -1
-    cdef int _drop(self, Py_ssize_t entry) except -1
+    cdef int _drop(self, Py_ssize_t i, Py_ssize_t entry) except -1

@@ -17,7 +17,7 @@ from omq.core.engine.settle import EVIDENCE_BYTES
 from omq.core.engine.state import CONTAINER, IDEL, Core, Party
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
-from omq.fast.records import give_record, give_row
+from omq.fast.records import give_record, give_rows
 from omq.fast.request import Request
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FrameFlag, FrameType
@@ -43,7 +43,10 @@ class Dones:
         self._said, self._s8, self._s16 = said, said, said.cast("H")
         self._s32, self._s64 = said.cast("I"), said.cast("Q")
         self._picked = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
+        self._slots = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
         self._seen = memoryview(bytearray(core.t.layout.entries))
+        self._file = -1  # of the pool, the last one that a record went back to
+        self._records: Any = None
         self._first = memoryview(bytearray(_COUNT_MAX))
 
     def settle(self, r: Request, session: Any, party: Party) -> cython.bint:
@@ -70,8 +73,11 @@ class Dones:
             self._frame(self._picked[i], r.sequence, _END if i == count - 1 else 0, bulk)
         self._frames.close()
         self._unindex(count, bulk)
+        self._file = -1
         for i in range(count):
-            self._drop(self._picked[i])
+            self._drop(i, self._picked[i])
+        give_rows(self._entries, self._c.free_entries, self._picked, count)
+        give_rows(self._messages, self._c.free_messages, self._slots, count)
         party.active -= count
         core.active -= count
         self._c.r_processed[party.slot] += count
@@ -161,9 +167,9 @@ class Dones:
                 at = following[at - 1]
             following[at - 1] = following[slot]
 
-    def _drop(self, entry: cython.Py_ssize_t) -> None:
-        """Entry and message are free, and all that they had."""
-        c, messages, entries, core = self._c, self._messages, self._entries, self._core
+    def _drop(self, i: cython.Py_ssize_t, entry: cython.Py_ssize_t) -> None:
+        """Entry and message have nothing any more; `settle` gives their rows back."""
+        c, core = self._c, self._core
         slot: cython.Py_ssize_t = c.e_message[entry]
         queue: cython.uint = c.e_queue[entry]
         c.q_processed[queue] += 1
@@ -177,10 +183,12 @@ class Dones:
         c.e_sequence[entry] = 0
         c.m_first[slot] = c.e_sibling[entry]
         c.m_parts[slot] = 0
-        give_row(entries, c.free_entries, entry)
         if c.m_flags[slot] & 1:
-            give_record(core.slots.file(c.m_file[slot]), c.m_record[slot])
+            if c.m_file[slot] != self._file:
+                self._file = c.m_file[slot]
+                self._records = core.slots.file(self._file)
+            give_record(self._records, c.m_record[slot])
         else:
             core.volatile.release(number_of(c.m_location[slot]))
         c.m_qpool[slot] = 0
-        give_row(messages, c.free_messages, slot)
+        self._slots[i] = slot

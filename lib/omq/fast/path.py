@@ -90,6 +90,12 @@ class Path:
             self._gives.wait(r, session, party, self._batch_max)
         return True
 
+    def move_offsets(self, slots: list[Any], base: cython.uint) -> None:
+        """The payloads of these messages stand so much further behind: as Engine does it."""
+        slot: cython.Py_ssize_t
+        for slot in slots:
+            self._c.m_offset[slot] += base
+
     def dispatch(self, given: list[Any]) -> None:
         """Messages to waiting readers; (waiter, entries) each is added to `given`."""
         self._gives.dispatch(given)

@@ -22,11 +22,13 @@ def take_row(rows: Slots, free: Any) -> cython.Py_ssize_t:
     return row
 
 
-def give_row(rows: Slots, free: Any, row: cython.Py_ssize_t) -> None:
-    """As Slots.give."""
+def give_rows(rows: Slots, free: Any, given: Any, count: cython.Py_ssize_t) -> None:
+    """As Slots.give, of the first `count` rows in `given`, one after the other."""
     top: cython.Py_ssize_t = rows.top
-    free[top] = row
-    rows.top = top + 1
+    i: cython.Py_ssize_t
+    for i in range(count):
+        free[top + i] = given[i]
+    rows.top = top + count
 
 
 def take_record(slots: FileSlots) -> cython.Py_ssize_t:

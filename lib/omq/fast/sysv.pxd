@@ -1,4 +1,6 @@
-# System V calls, made without Python in between: semop(2), msgrcv(2).
+# System V calls, made without Python in between: semop(2), msgrcv(2), msgsnd(2).
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 
 cdef extern from "<sys/sem.h>" nogil:
     ctypedef struct sembuf "struct sembuf":
@@ -8,13 +10,14 @@ cdef extern from "<sys/sem.h>" nogil:
     int semop(int semid, sembuf *sops, size_t nsops)
 
 cdef extern from "<sys/msg.h>" nogil:
+    int msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg)
     ssize_t msgrcv(int msqid, void *msgp, size_t msgsz, long msgtyp, int msgflg)
 
     int IPC_NOWAIT
 
 cdef extern from "<errno.h>" nogil:
     int errno
-    int ENOMSG
+    int ENOMSG, EINTR
 
 
 cdef inline bint release(int semaphore) noexcept:
@@ -24,6 +27,27 @@ cdef inline bint release(int semaphore) noexcept:
     operation.sem_op = 1
     operation.sem_flg = 0
     return semaphore >= 0 and semop(semaphore, &operation, 1) == 0
+
+
+cdef inline int acquire(int semaphore) noexcept:
+    """Wait until it can be lowered by one. 1: it was; 0: a signal came; -1: anything else."""
+    cdef sembuf operation
+    cdef int done, reason
+    operation.sem_num = 0
+    operation.sem_op = -1
+    operation.sem_flg = 0
+    with nogil:
+        done = semop(semaphore, &operation, 1)
+        reason = errno
+    return 1 if done == 0 else 0 if reason == EINTR else -1
+
+
+cdef inline bint send(int queue, bytearray message) noexcept:
+    """A message of a type, both in `message`, onto the queue; False: it was not taken. Never
+    blocks."""
+    return (PyByteArray_GET_SIZE(message) >= 8
+            and msgsnd(queue, PyByteArray_AS_STRING(message), PyByteArray_GET_SIZE(message) - 8,
+                       IPC_NOWAIT) == 0)
 
 
 cdef inline bint take_off(int queue, unsigned int kind, list out, Py_ssize_t limit) except -1:

@@ -43,13 +43,12 @@ class Browsed(PayloadFacts):
     __slots__ = ("_entry", "_names", "_row", "_view")
 
     def __init__(self, wire: Wire, view: IndexView, names: list[str], row: RawEntry) -> None:
+        super().__init__()
         entry, message = row[1], row[3]
         self._wire, self._view, self._names, self._row = wire, view, names, row
         self._entry = entry
         self.qpool_id, self._flags = message[_QPOOL], message[_FLAGS]
         self.size, self._crc = message[_SIZE], message[_CRC]
-        self._raw = None
-        self._bounds = (0, 0)
 
     def __repr__(self) -> str:
         return f"<Browsed {self.qpool_id} on {self.queue}, {self.state.name}>"
@@ -78,23 +77,23 @@ class Browsed(PayloadFacts):
         return EntryState(self._entry[_STATE])
 
     @property
-    def priority(self) -> int:
+    def priority(self) -> int:  # type: ignore[override]
         """0 to 9 on this queue."""
         return self._entry[_PRIORITY]
 
     @property
-    def attempts(self) -> int:
+    def attempts(self) -> int:  # type: ignore[override]
         """Hand-outs that failed; one under way is not counted."""
         attempts = self._entry[_ATTEMPTS]
         return attempts - (attempts > 0 and self._entry[_STATE] == EntryState.ACTIVE)
 
     @property
-    def defers(self) -> int:
+    def defers(self) -> int:  # type: ignore[override]
         """How often a reader deferred it."""
         return self._entry[_DEFERS]
 
     @property
-    def put_time_ns(self) -> int:
+    def put_time_ns(self) -> int:  # type: ignore[override]
         """When it came on this queue, wall clock."""
         return self._entry[_SUBMITTED]
 

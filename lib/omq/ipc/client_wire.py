@@ -13,17 +13,19 @@ from omq.base import names
 from omq.base.checksum import crc32c
 from omq.base.errors import ContainerUnknown, MessageTooLong, OmqError
 from omq.base.paths import SpoolPaths
+from omq.fast.batch import Batch, id_texts, plain_head
 from omq.format.wire import Operation, PutFlag
 from omq.ipc.absence import Waiting
 from omq.ipc.bodies import Bodies
 from omq.ipc.exchange import Answer
 from omq.ipc.link import Link
-from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing, plain_payload, with_defaults
+from omq.ipc.outgoing import Encoded, Outgoing, encode_outgoing, with_defaults
 from omq.ipc.queue_facts import QueueFacts
 
 _RESTARTS_MAX: Final = 3  # of the manager between a large body and its put
 T = TypeVar("T")
-_PUT, _PERSISTENT = int(Operation.PUT), int(PutFlag.PERSISTENT)
+_PUT, _PUT_MANY, _PERSISTENT = (int(Operation.PUT), int(Operation.PUT_MANY),
+                                int(PutFlag.PERSISTENT))
 
 
 class Wire:
@@ -37,6 +39,7 @@ class Wire:
         self.queues: dict[str, QueueFacts] = {}
         self._names: dict[int, str] = {}
         self.bodies = Bodies(paths, self.link)
+        self._batch = Batch()
 
     # queues
 
@@ -70,7 +73,8 @@ class Wire:
         """A message that has nothing but a body, by the shortest way; its id."""
         facts = self.queues.get(queue) or self.facts(queue)
         link = self.link
-        payload = plain_payload(body)
+        head, crc = plain_head(len(body))
+        payload = head + body
         if len(payload) > link.room:
             raise MessageTooLong(size=len(body), queue=queue, limit=link.room)
         if persistent is None:
@@ -78,7 +82,7 @@ class Wire:
         answer = link.request(
             _PUT, payload, facts.priority if priority is None else names.check_priority(priority),
             _PERSISTENT if persistent else 0, facts.number, 1, len(payload), len(body),
-            crc32c(payload))
+            crc32c(body, crc))
         return link.id_prefix + f"{answer.qpool:016x}"
 
     def put_one(self, encoded: Encoded, queue: str) -> Answer:
@@ -107,6 +111,15 @@ class Wire:
             raise
         first = answer.qpool
         return [self.id_text(first + i, message) for i, message in enumerate(messages)]
+
+    def put_plain_batch(self, queue: int, messages: list[bytes], start: int) -> list[str]:
+        """The messages from `start` on, as many as one request takes; their ids. They are nothing
+        but a body, none goes into a container, and they are persistent and of normal priority."""
+        batch, link = self._batch, self.link
+        if not batch.take(queue, messages, start, link.room):
+            return []
+        answer = link.request(_PUT_MANY, batch.data, 0, 0, queue, batch.count, batch.length)
+        return id_texts(link.id_prefix, answer.qpool, batch.count)
 
     def with_bodies(self, messages: Sequence[Outgoing], queues: Sequence[str],
                     request: Callable[[list[Encoded]], T]) -> T:

@@ -11,48 +11,46 @@ Errors: sysv_ipc.ExistentialError, sysv_ipc.PermissionsError: the semaphore is g
 
 from __future__ import annotations
 
-from collections import deque
-
 import sysv_ipc
 
+from omq.fast.asking import Asking
 from omq.ipc.errnos import Outcome, outcome
 
 GONE = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError)
 
 
-class Gate:
-    """One per registration: marks never outlive their semaphore."""
+class Gate(Asking):
+    """One per registration: marks never outlive their semaphore. `queue`: the id of the request
+    queue, -1 for who asks over the control connection."""
 
-    __slots__ = ("__weakref__", "_marks", "_semaphore", "_waits")
-
-    def __init__(self, semaphore: sysv_ipc.Semaphore) -> None:
-        self._semaphore = semaphore
-        self._marks: deque[None] = deque()
-        self._waits = False
+    def __init__(self, semaphore: sysv_ipc.Semaphore, queue: int = -1, client: int = 0,
+                 token: bytes = bytes(16), epoch: int = 0) -> None:
+        super().__init__(queue, getattr(semaphore, "id", -1), client, token, epoch)
+        self._acquire, self._release = semaphore.acquire, semaphore.release
 
     def wait(self) -> bool:
         """Until the semaphore is released; True when there is a reply, False when somebody else did
         it or a signal has been handled."""
-        self._waits = True
+        self.waits = True
         try:
-            self._semaphore.acquire()
+            self._acquire()
         except GONE:
             raise
         except sysv_ipc.Error:  # a signal, and nothing was taken
             return False
         finally:
-            self._waits = False
-        if self._marks:
-            self._marks.popleft()
+            self.waits = False
+        if self.marks:
+            self.marks.popleft()
             return False
         return True
 
     def open(self) -> None:
         """End the wait under way, or the next one, without a reply. Callable from any thread and
         from a signal handler."""
-        self._marks.append(None)
+        self.marks.append(None)
         try:
-            self._semaphore.release()
+            self._release()
         except (sysv_ipc.Error, OSError, ValueError, MemoryError) as error:
             # Gone: the wait ends by itself. At its limit: somebody has opened it often enough.
             if outcome("semop", error) is Outcome.BUG:
@@ -60,5 +58,5 @@ class Gate:
 
     def nudge(self) -> None:
         """The same, if there is a wait."""
-        if self._waits:
+        if self.waits:
             self.open()

@@ -19,7 +19,7 @@ import math
 import os
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import sysv_ipc
 
@@ -31,7 +31,8 @@ from omq.base.errors import (
     UnitBackedOut,
     from_status,
 )
-from omq.base.fault import point
+from omq.base.fault import armed, point
+from omq.fast.asking import ANSWERED, DONE, UNSENT, WOKEN
 from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, REQUEST_TYPE, VERSION
 from omq.ipc.control_line import Lost
 from omq.ipc.exchange import Answer
@@ -41,20 +42,6 @@ from omq.ipc.registered import LOST, RETRY_S, Registered
 BYE_S = 1.0  # how long a good-bye may take
 BUSY_S = 0.001  # pause when the request queue is full
 _SHUTTING_DOWN = ShuttingDown.status
-_process = os.getpid()
-
-
-def in_child(maker: int) -> bool:
-    """Whether this is not the process `maker`: cheaper than to ask the kernel."""
-    return maker != _process
-
-
-def _forked() -> None:
-    global _process
-    _process = os.getpid()
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 class Link(Registered):
@@ -103,25 +90,32 @@ class Link(Registered):
             self._user = threading.get_ident()
             self._sequence = sequence = self._sequence + 1
             back_by = 0.0  # until when a lost manager may come back
+            said, gate = UNSENT, self._gate
+            if gate is not None and gate.sends and len(data) <= self.room and not armed():
+                said = gate.ask(self._area, self.reply, data, sequence, operation, priority, flags,
+                                queue, count, length, size, crc, correlation, want, argument, parts,
+                                expiry)
+                if said == DONE:
+                    self._patience = None
+                    return Answer(gate.count, gate.qpool, gate.lsn, gate.lost)
             point("client.before_request")
             while True:
                 try:
                     gate = self._gate
                     if gate is None:
                         raise Lost("not registered")
-                    if len(data) > self.room:
-                        raise OmqError(text=f"a request of {len(data)} bytes")
-                    self._area[: len(data)] = data
-                    head = REQUEST.pack(
-                        operation, priority, flags, queue, count, self._client, length, self._token,
-                        sequence, size, crc, REQUEST_MAGIC, VERSION, correlation, want, argument, 0,
-                        parts, 0, expiry)
-                    try:
-                        self._requests.send(head, block=False, type=REQUEST_TYPE)
-                    except sysv_ipc.BusyError:
-                        self._send_later(head)
-                    point("client.after_request")
-                    if not gate.wait():
+                    if said == UNSENT:
+                        self._put_down(data)
+                        head = REQUEST.pack(
+                            operation, priority, flags, queue, count, self._client, length,
+                            self._token, sequence, size, crc, REQUEST_MAGIC, VERSION, correlation,
+                            want, argument, 0, parts, 0, expiry)
+                        try:
+                            self._requests.send(head, block=False, type=REQUEST_TYPE)
+                        except sysv_ipc.BusyError:
+                            self._send_later(head)
+                        point("client.after_request")
+                    if said != ANSWERED and (said == WOKEN or not gate.wait()):
                         self._await(gate, wait_s)
                     while True:
                         (magic, status, lost, answered, number, text, qpool, lsn, epoch, _
@@ -130,15 +124,14 @@ class Link(Registered):
                             break
                         self._await(gate, wait_s)  # it was the reply of a request given up
                     if status:
-                        error = from_status(status, self._fields(text))
                         if status == _SHUTTING_DOWN:
                             back_by = time.monotonic() + self._timeout_s
-                            self._wait_for_end(back_by, error)
-                        raise error
+                        self._refused(status, text, back_by)
                     point("client.after_reply")
                     self._patience = None
                     return Answer(number, qpool, lsn, lost)
                 except (Lost, OSError, *LOST) as lost_it:
+                    said = UNSENT
                     if not back_by or wait_s is not None:
                         back_by = time.monotonic() + self._timeout_s
                     answer = self._resume(sequence, back_by, lost_it)
@@ -148,6 +141,19 @@ class Link(Registered):
                         raise UnitBackedOut from None
         finally:
             self._busy.release()
+
+    def _put_down(self, data: bytes) -> None:
+        """Into the request half of the channel."""
+        if len(data) > self.room:
+            raise OmqError(text=f"a request of {len(data)} bytes")
+        self._area[: len(data)] = data
+
+    def _refused(self, status: int, length: int, back_by: float) -> NoReturn:
+        """The error of a refusal; Lost when the manager stopped instead, until `back_by`."""
+        error = from_status(status, self._fields(length))
+        if status == _SHUTTING_DOWN:
+            self._wait_for_end(back_by, error)
+        raise error
 
     def _send_later(self, head: bytes) -> None:
         """The request queue was full."""

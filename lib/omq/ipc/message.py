@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from omq.base.clock import NS_PER_S as NS
-from omq.base.errors import BadRequest, BodyUnavailable
+from omq.base.errors import BadRequest
 from omq.format.location import number_of
 from omq.format.wire import GivenFlag, Settlement
 from omq.ipc import arguments
-from omq.ipc.bodies import Bodies
 from omq.ipc.outgoing import Outgoing
 from omq.ipc.payload_facts import PayloadFacts
 from omq.storage import containers
-
-if TYPE_CHECKING:
-    from omq.ipc.client_wire import Wire
 
 
 class Holder(Protocol):
@@ -31,50 +26,13 @@ class Holder(Protocol):
 
     @property
     def queue(self) -> str: ...
-    def _looked_into(self, message: Message) -> None: ...
+    def looked_into(self, message: Message) -> None: ...
     def _set_aside(self, message: Message) -> None: ...
     def _record(self, kind: Settlement, message: Message, argument: int = 0, reason: str = "",
                 *, later: bool = False) -> None: ...
     def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]
               ) -> None: ...
     def _touch(self, message: Message) -> None: ...
-
-
-class Extent:
-    """Payloads that lie back to back in one file: read with one call when the first is wanted."""
-
-    __slots__ = ("_bodies", "_data", "_word", "end", "start")
-
-    def __init__(self, bodies: Bodies, word: int, start: int, end: int) -> None:
-        self._bodies = bodies
-        self._word = word
-        self.start = start
-        self.end = end
-        self._data: bytes | None = None
-
-    def piece(self, offset: int, length: int) -> bytes | None:
-        """One payload; None when the extent cannot be read (moved meanwhile: ask one by one)."""
-        data = self._data
-        if data is None:
-            try:
-                data = self._bodies.files.read(self._word, self.start, self.end - self.start)
-            except BodyUnavailable:
-                data = b""
-            self._data = data
-        at = offset - self.start
-        return data[at : at + length] if data else None
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """A payload that came with the hand-out."""
-
-    data: bytes
-
-    def piece(self, offset: int, length: int) -> bytes | None:
-        """All of it."""
-        del offset, length
-        return self.data
 
 
 class Message(PayloadFacts):
@@ -88,24 +46,13 @@ class Message(PayloadFacts):
     that, and when the manager has taken it back. They must be called by the process that has
     it."""
 
-    __slots__ = ("_extent", "_length", "_offset", "_reader", "_word", "attempts", "defers",
-                 "entry", "lease", "priority", "put_time_ns")
-
-    def __init__(self, reader: Holder, wire: Wire, row: tuple[int, ...],
-                 extent: Extent | Copied | None) -> None:
-        (self.entry, _, self.priority, self._flags, self.qpool_id, self.lease, self._word,
-         self._offset, self._length, self._crc, self.size, self.put_time_ns, self.attempts,
-         self.defers, _) = row
-        self._reader = reader
-        self._wire = wire
-        self._extent = extent
-        self._raw = None
-        self._bounds = (0, 0)
+    __slots__ = ()
 
     @property
     def queue(self) -> str:
         """The queue that it was taken from."""
-        return self._reader.queue
+        holder: Holder = self._reader
+        return holder.queue
 
     @property
     def redelivered(self) -> bool:
@@ -118,13 +65,7 @@ class Message(PayloadFacts):
         return bool(self._flags & GivenFlag.PERSISTENT)
 
     def _read(self) -> bytes:
-        self._reader._looked_into(self)
-        raw = None
-        if self._extent is not None:
-            raw = self._extent.piece(self._offset, self._length)
-        if raw is None:
-            raw = self._wire.bodies.payload(self._word, self._offset, self._length, self.qpool_id)
-        return raw
+        return self._wire.bodies.payload(self._word, self._offset, self._length, self.qpool_id)
 
     def _where(self) -> str:
         return f"file {number_of(self._word)} offset {self._offset}"
@@ -135,7 +76,7 @@ class Message(PayloadFacts):
         when the body travels with the message."""
         if not self._flags & GivenFlag.CONTAINER:
             return None
-        reference = self._load()[self._bounds[1] :].decode("ascii", "replace")
+        reference = self._load()[self._body_at :].decode("ascii", "replace")
         return self._wire.paths.root / containers.relative_path(reference)
 
     def set_aside(self) -> None:
@@ -144,7 +85,7 @@ class Message(PayloadFacts):
         wanted."""
         self._reader._set_aside(self)
         self._raw = None
-        if isinstance(self._extent, Extent):
+        if not self._flags & GivenFlag.INLINE:  # else it is nowhere else
             self._extent = None
 
     # dispositions

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from omq.base import names
-from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged
+from omq.fast.handed import Facts
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.message import Descriptor
@@ -24,38 +24,17 @@ if TYPE_CHECKING:
 _CONTAINER: Final = int(GivenFlag.CONTAINER)
 
 
-class PayloadFacts:
+class PayloadFacts(Facts):
     """See the module. A subclass knows how its payload is read, and its CRC."""
 
-    __slots__ = ("_bounds", "_crc", "_flags", "_raw", "_wire", "qpool_id", "size")
+    __slots__ = ()
     _wire: Wire
-    _crc: int
-    _flags: int
-    _raw: bytes | None
-    _bounds: tuple[int, int]
-    qpool_id: int
-    size: int
-
-    def _read(self) -> bytes:
-        """The payload, unchecked."""
-        raise NotImplementedError
 
     def _where(self) -> str:
         raise NotImplementedError
 
-    def _load(self) -> bytes:
-        """The payload, read and checked once."""
-        raw = self._raw
-        if raw is None:
-            raw = self._read()
-            got = crc32c(raw)
-            found = message_format.bounds(raw)
-            if got != self._crc or isinstance(found, Finding):
-                raise BodyDamaged(qpool_id=self.qpool_id, where=self._where(), expected=self._crc,
-                                  got=got)
-            self._bounds = found
-            self._raw = raw
-        return raw
+    def _damaged(self, got: int) -> BodyDamaged:
+        return BodyDamaged(qpool_id=self.qpool_id, where=self._where(), expected=self._crc, got=got)
 
     def _descriptor(self) -> Descriptor:
         payload = message_format.decode(self._load())
@@ -68,7 +47,7 @@ class PayloadFacts:
     def body(self) -> bytes:
         """The bytes that were put. BodyUnavailable, BodyDamaged."""
         raw = self._load()
-        content = raw[self._bounds[1] :]
+        content = raw[self._body_at :]
         if self._flags & _CONTAINER:
             reference = content.decode("ascii", "replace")
             content = self._wire.bodies.container(reference, self.size, self.qpool_id)
@@ -79,7 +58,7 @@ class PayloadFacts:
     def properties(self) -> dict[str, str]:
         """What the submitter said of it, as names and texts."""
         raw = self._load()
-        found = message_format.decode_properties(raw[self._bounds[0] : self._bounds[1]])
+        found = message_format.decode_properties(raw[self._properties_at : self._body_at])
         if isinstance(found, Finding):
             raise BodyDamaged(qpool_id=self.qpool_id, where="its properties", expected=self._crc,
                               got=0)

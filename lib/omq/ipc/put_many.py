@@ -37,6 +37,11 @@ def put_many(connection: Connection, wire: Wire, queue: str, messages: Iterable[
     rows: list[Encoded] = []
     room, size, threshold = wire.link.room, 0, wire.link.threshold
     owns = wire.link.owns
+    if (plain and isinstance(messages, list) and {*map(type, messages)} == {bytes}
+            and max(map(len, messages)) <= threshold):
+        while len(ids) < len(messages):
+            ids += wire.put_plain_batch(number, messages, len(ids))
+        return ids
     for i, message in enumerate(messages):
         if type(message) is not bytes and not isinstance(message, Outgoing):
             message = arguments.body(message, f"messages[{i}]")

@@ -3,7 +3,7 @@
 When a settlement (done, defer, fail, release) travels is the reader's `ack`:
 
     prompt   (default) at once when the last request is 30 ms or longer ago; else it is noted
-             where the manager sees it (ipc.note), and travels with the next request, or when the
+             where the manager sees it (fast.note), and travels with the next request, or when the
              manager looks, which it does 50 ms after its last answer. If this process dies, what
              was noted holds, and only what the program had in work has failed
     batch    with the next request for messages, kept in this process until then. If it dies,
@@ -45,10 +45,10 @@ from omq.base.errors import (
     ShuttingDown,
     TimedOut,
 )
+from omq.fast.handed import Rows
 from omq.format.message import Part, pack_parts
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc import arguments
-from omq.ipc.handed_out import handed_out
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing
 from omq.ipc.settling import Settling
@@ -84,6 +84,7 @@ class Reader(Settling):
         self._closed = False
         self._ahead: deque[Message] = deque()  # handed out, and not given by the iteration yet
         self._current: Message | None = None  # what the iteration has given last
+        self._rows = Rows(self, self._held, wire, wire.bodies.files, Message)
         prompt = self._note is not None
         self._link.control({"op": "reader", "queue": queue, "auxiliary": auxiliary,
                             "prompt": prompt})
@@ -135,7 +136,7 @@ class Reader(Settling):
                     self._record(Settlement.DEFER, message, STRANGER_S * NS, STRANGER, later=True)
             if meant or not found:
                 for message in meant:
-                    self._looked_into(message)
+                    self.looked_into(message)
                 return meant
             if ends is not None:
                 timeout_s = max(0.0, ends - time.monotonic())
@@ -157,13 +158,7 @@ class Reader(Settling):
         link.woken = False
         if answer.recovered:  # the settlements were carried out; what was handed out is free again
             return self._take(n, timeout_s, wanted)
-        return self._rows(answer.count)
-
-    def _rows(self, count: int) -> list[Message]:
-        messages = handed_out(self, self._wire, count)
-        for message in messages:
-            self._held[message.qpool_id] = message
-        return messages
+        return self._rows.take(self._link.reply, answer.count, self._link.trusted)
 
     def __iter__(self) -> Iterator[Message]:
         note, ahead = self._note, self._ahead

@@ -127,7 +127,8 @@ class Registered:
         self.room = len(self._area)
         self.reader.note.attach(self._channel[note:], int.from_bytes(self._token[:8], "little"))
         self.reader.say_again()
-        self._gate = Gate(self._semaphore)
+        queue = self._requests.id if isinstance(self._requests, sysv_ipc.MessageQueue) else -1
+        self._gate = Gate(self._semaphore, queue, self._client, self._token, self.epoch)
         watcher.add(self._gate, line.descriptor, self._timeout_s)
         return facts
 

@@ -1,5 +1,5 @@
 """What a reader has in its hands and how the work on it ended: the settlements that no request has
-carried yet, and the note of them (ipc.note, ADR 0035). omq.ipc.reader says when they travel.
+carried yet, and the note of them (fast.note, ADR 0035). omq.ipc.reader says when they travel.
 
 Invariants: 1. a settlement is kept until the manager has answered the request that carries it; 2. a
 message is in work from when the program begins with it until it is settled, and the note says so
@@ -12,72 +12,43 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Final
 
 from omq.base import limits
 from omq.base.errors import ConnectionForked, LeaseLost
+from omq.fast.handed import Facts, Hold, Record, in_child
+from omq.fast.note import Note
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.exchange import Answer
-from omq.ipc.link import Link, in_child
+from omq.ipc.link import Link
 from omq.ipc.message import Message
-from omq.ipc.note import Note
 from omq.ipc.wish import Wish
 
-PROMPT_S: Final = 0.03
-"""The manager looks at the note 50 ms after it answered: what is noted later nobody would see."""
 _SETTLE, _TOUCH = int(Operation.SETTLE), int(Operation.TOUCH)
 
 
-_Record = tuple[bytes, bytes, Message]
-"""A settlement that is not answered yet: its row (wire.SETTLE), its reason, its message."""
-
-
-class Settling:
+class Settling(Hold):
     """See the module. Of one reader; without a `note` nothing is known of it if it dies."""
 
     def __init__(self, link: Link, note: Note | None) -> None:
+        super().__init__(note)
         self.lost = 0
         self._link = link
-        self._maker = os.getpid()
-        self._held: dict[int, Message] = {}
-        self._records: list[_Record] = []
-        self._sending: list[_Record] = []  # not answered yet
-        self._text_bytes = 0  # of the reasons in _records
-        self._note = note
-        self._work: Message | None = None  # what the note has as current
-        self._also: list[Message] = []  # in work beside it
-        self._list = 0  # highest lease of a list of which nothing is known yet
-        self._asked = 0.0
+        self._sending: list[Record] = []  # not answered yet
 
     def _holding(self) -> list[tuple[int, int]]:
         settled = (message for _, _, message in (*self._records, *self._sending))
         return [(m.qpool_id, m.lease) for m in (*self._held.values(), *settled)]
 
-    def _holds(self, message: Message) -> bool:
+    def _holds(self, message: Facts) -> bool:
         """Whether nothing has been said of this message yet."""
         return self._held.get(message.qpool_id) is message
 
-    def _record(self, kind: Settlement, message: Message, argument: int = 0, reason: str = "",
+    def _record(self, kind: Settlement, message: Facts, argument: int = 0, reason: str = "",
                 *, later: bool = False) -> None:
         """The work on a message ended: noted, and sent when it is time. LeaseLost when it is not
         held."""
-        if in_child(self._maker):
-            raise ConnectionForked(maker=self._maker, child=os.getpid())
-        if self._held.pop(message.qpool_id, None) is None:
-            raise LeaseLost(qpool_id=message.qpool_id)
         text = reason.encode("utf-8", "replace")[: limits.REASON_BYTES_MAX] if reason else b""
-        row = SETTLE.pack(kind, 0, len(text), message.entry, message.qpool_id, message.lease,
-                          argument, self._text_bytes, 0)
-        self._records.append((row, text, message))
-        self._text_bytes += len(text)
-        note = self._note
-        if note is None:
-            return
-        if self._list:
-            self._list = 0
-            note.listed(0)
-        full = not note.settled(row, text)
-        if not later and (full or time.monotonic() - self._asked > PROMPT_S):
+        if self.settled(message, kind, argument, text) and not later:
             self.flush()
 
     def _touch(self, message: Message) -> None:
@@ -130,21 +101,6 @@ class Settling:
         return answer
 
     # the note
-
-    def _looked_into(self, message: Message) -> None:
-        """The program begins to work on a message of a list."""
-        note = self._note
-        if note is None or message is self._work or message.qpool_id not in self._held:
-            return
-        if self._list:
-            self._list = 0
-            note.listed(0)
-        if self._work is None or not self._holds(self._work):
-            self._work = message
-            note.current(message.lease)
-        elif message not in self._also:
-            self._also.append(message)
-            note.also_in_work(message.entry, message.qpool_id, message.lease)
 
     def _set_aside(self, message: Message) -> None:
         """The program has looked into it, and does not work on it yet. The note may name it until

@@ -31,7 +31,7 @@ class Taken:
     def _set_aside(self, message: Message) -> None:
         """The unit has it, whether it was looked into or not."""
 
-    def _looked_into(self, message: Message) -> None:
+    def looked_into(self, message: Message) -> None:
         """The manager takes all of a unit to be in work."""
 
     def _record(self, kind: Settlement, message: Message, argument: int = 0, reason: str = "",

@@ -66,9 +66,9 @@ def test_a_signal_ends_a_wait_without_a_reply(semaphore: sysv_ipc.Semaphore) -> 
     main, waits = threading.main_thread().ident or 0, threading.Event()
 
     def send() -> None:
-        while not gate._waits:
+        while not gate.waits:
             waits.wait(0.001)
-        while gate._waits:  # it may have come before the system call
+        while gate.waits:  # it may have come before the system call
             signal.pthread_kill(main, signal.SIGUSR1)
             waits.wait(0.01)
 

@@ -10,8 +10,9 @@ import pytest
 
 from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, BodyUnavailable
+from omq.fast.handed import Hold, Rows
 from omq.format.wire import GIVEN, REPLY, GivenFlag
-from omq.ipc.message import Copied, Message
+from omq.ipc.message import Message
 from omq.ipc.serving.given import write_given
 from omq.ipc.serving.sessions import Session
 from omq.storage.payloads import PayloadReader
@@ -56,8 +57,12 @@ def test_a_message_is_handed_out_whether_it_can_be_copied_or_not(
 
 
 def test_damage_of_a_copy_is_met_when_the_body_is_asked_for() -> None:
-    row = (0, 0, 4, int(GivenFlag.INLINE), 7, 8, 0, 0, 7, crc32c(b"payload"), 7, 0, 0, 0, 0)
-    nobody = cast(Any, SimpleNamespace(_looked_into=lambda _message: None))
-    message = Message(nobody, nobody, row, Copied(b"spoiled"))
+    row = (0, 0, 4, int(GivenFlag.INLINE), 7, 8, 0, 0, 7, crc32c(b"payload"), 7, 0, 0, 0, 128)
+    reply = bytearray(200)
+    GIVEN.pack_into(reply, REPLY.size, *row)
+    reply[128:135] = b"spoiled"
+    hold = Hold(None)
+    (message,) = Rows(hold, hold._held, None, None, Message).take(memoryview(reply), 1, False)  # noqa: FBT003
+    assert hold._held == {7: message}
     with pytest.raises(BodyDamaged, match="7"):
         message.body  # noqa: B018

@@ -74,6 +74,7 @@ class Engine:
         self.books = Books(core)
         self.expiry = Expiry(core)
         self.index = core.t.readonly()  # for those who serve clients: to look at
+        self.move_offsets = self.move_each  # or omq.fast's, of the same (ipc.serving.fast_server)
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.books.name_everything
 
@@ -131,10 +132,15 @@ class Engine:
         """What was appended so far is on the disk, before the group ends."""
         self.core.block.flush(sync=True)
 
+    def move_each(self, slots: list[int], base: int) -> None:
+        """The payloads of these messages stand so much further behind in their file."""
+        offsets = self.core.t.m_offset
+        for slot in slots:
+            offsets[slot] += base
+
     def _flushed(self, block: Block, base: int) -> None:
         """Payload offsets of the block's puts become offsets in the file."""
-        for slot in block.puts:
-            self.core.t.m_offset[slot] += base
+        self.move_offsets(block.puts, base)
         for vector in block.put_vectors:
             self.core.t.v["m_offset"][vector] += np.uint32(base)
         counters = self.core.t.counters

@@ -35,6 +35,7 @@ class FastServer(RequestServer):
         self.take_all = take_all if running == form.COMPILED else None
         self._rows_max = ROWS_MAX if running == form.COMPILED else MANY - 1
         self._path = Path(engine, sessions.by_id, self.looks, self._ok, epoch, batch_max)
+        engine.move_offsets = self._path.move_offsets
 
     @property
     def fast(self) -> int:
@@ -97,4 +98,5 @@ class FastServer(RequestServer):
         self._given.clear()
 
     def close(self) -> None:
+        self.engine.move_offsets = self.engine.move_each
         del self._path

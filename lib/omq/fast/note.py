@@ -4,14 +4,14 @@ reader has died, and looks at it when the reader is silent (ADR 0035).
 
 In the middle of a kill -9: a row counts from when `count` names it, which is one store behind the
 row; `current` is one store. So a note is always what the program had said up to some instruction.
+Compiled these are calls of the interpreter's memoryview still: no compiler puts one before another.
 Without a channel (the manager is away) nothing is noted; it is said again in the next
 channel.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
+from omq.base import shim as cython
 from omq.format.wire import (
     IN_WORK,
     NOTE,
@@ -22,20 +22,15 @@ from omq.format.wire import (
     SETTLE,
 )
 
-_MAGIC: Final = NOTE.offset("magic") // 8
-_CURRENT: Final = NOTE.offset("current") // 8
-_LISTED: Final = NOTE.offset("listed") // 8
-_TOKEN: Final = NOTE.offset("token") // 8
-_COUNT: Final = NOTE.offset("count") // 4
-_TEXT: Final = NOTE.offset("text") // 4
-_ROWS_AT: Final = NOTE.size
-_ROW: Final = SETTLE.size
+_MAGIC, _CURRENT, _LISTED, _TOKEN = (NOTE.offset(name) // 8
+                                     for name in ("magic", "current", "listed", "token"))
+_COUNT, _TEXT = NOTE.offset("count") // 4, NOTE.offset("text") // 4
+_ROWS_AT, _ROW, _ROWS_MAX = NOTE.size, SETTLE.size, NOTE_ROWS
+_TEXT_AT, _TEXT_MAX = NOTE_TEXT_AT, NOTE_TEXT_BYTES
 
 
 class Note:
     """See the module. Of one reader; it goes from channel to channel."""
-
-    __slots__ = ("_area", "_ints", "_longs", "_rows", "_text")
 
     def __init__(self) -> None:
         self._area: memoryview | None = None
@@ -59,32 +54,35 @@ class Note:
             self._area.release()
             self._area = None
 
-    def current(self, lease: int) -> None:
+    def current(self, lease: cython.ulonglong) -> None:
         """The message of this lease is in work now (0: none)."""
         if self._area is not None:
             self._longs[_CURRENT] = lease
 
-    def listed(self, lease: int) -> None:
+    def listed(self, lease: cython.ulonglong) -> None:
         """The program got a list; this is its highest lease. 0: it works on them one by one."""
         if self._area is not None:
             self._longs[_LISTED] = lease
 
-    def settled(self, row: bytes, text: bytes = b"") -> bool:
+    def settled(self, row: bytes, text: bytes = b"") -> cython.bint:
         """A settlement, as the request will say it; its reason is at `text` so far. False: the note
         is full, so the request must go now."""
         area = self._area
         if area is None:
             return True
-        rows, at = self._rows, self._text
-        if rows >= NOTE_ROWS or at + len(text) > NOTE_TEXT_BYTES:
+        rows: cython.Py_ssize_t = self._rows
+        at: cython.Py_ssize_t = self._text
+        begin: cython.Py_ssize_t = _ROWS_AT + rows * _ROW
+        if rows >= _ROWS_MAX or at + len(text) > _TEXT_MAX:
             return False
-        begin = _ROWS_AT + rows * _ROW
         area[begin : begin + _ROW] = row
         if text:
-            begin = NOTE_TEXT_AT + at
+            begin = _TEXT_AT + at
             area[begin : begin + len(text)] = text
-            self._ints[_TEXT] = self._text = at + len(text)
-        self._ints[_COUNT] = self._rows = rows + 1
+            self._text = at + len(text)
+            self._ints[_TEXT] = self._text
+        self._rows = rows + 1
+        self._ints[_COUNT] = self._rows
         return True
 
     def also_in_work(self, entry: int, qpool: int, lease: int) -> bool:

@@ -1,0 +1,94 @@
+"""Messages that are nothing but bodies, as a PUT_MANY carries them, and the ids of what was put."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import limits
+from omq.base import shim as cython
+from omq.base.checksum import crc32c
+from omq.format.journal import FRAME, FrameType
+from omq.format.message import DESCRIPTOR, Descriptor
+
+assert tuple(map(FRAME.offset, ("type", "priority", "flags", "queue", "size", "length", "crc",
+                                "offset"))) == (0, 1, 2, 4, 32, 40, 44, 48)
+_PUT, _NORMAL, _PERSISTENT = int(FrameType.PUT), limits.PRIORITY_NORMAL, 1
+_SIZE, _BATCH_MAX, _HEAD = FRAME.size, limits.BATCH_MAX, DESCRIPTOR.size
+_BODY_AT = DESCRIPTOR.offset("body")
+_PLAIN = Descriptor().encode()
+_PACK_HEAD = FRAME.pack
+_HEADS_MAX = 256
+_heads: dict[int, Any] = {}
+
+
+def plain_head(size: cython.Py_ssize_t) -> tuple[bytes, int]:
+    """What stands before a body of so many bytes in the payload of a message that has nothing but
+    a body, and its CRC-32C, to be continued."""
+    known = _heads.get(size)
+    if known is None:
+        said = int(size).to_bytes(8, "little")
+        head = b"".join((_PLAIN[:_BODY_AT], said, _PLAIN[_BODY_AT + 8 :]))
+        known = head, crc32c(head)
+        if len(_heads) >= _HEADS_MAX:
+            _heads.clear()
+        _heads[size] = known
+    return known
+
+
+class Batch:
+    """The bodies of one request: `count` of them, `length` bytes of payloads; `data` is what
+    stands in the channel."""
+
+    def __init__(self) -> None:
+        self.count = self.length = 0
+        self.data = b""
+        head = memoryview(bytearray(_SIZE))
+        self._head, self._b8, self._b16 = head, head, head.cast("H")
+        self._b32, self._b64 = head.cast("I"), head.cast("Q")
+        self._b8[0], self._b8[1], self._b16[1] = _PUT, _NORMAL, _PERSISTENT
+
+    def take(self, queue: cython.uint, messages: list[Any], start: cython.Py_ssize_t,
+             room: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Those from `start` on, persistent and of normal priority, as many as fit `room` bytes
+        and a request; how many those are."""
+        count: cython.Py_ssize_t = 0
+        total: cython.Py_ssize_t = 0
+        size: cython.Py_ssize_t
+        crc: cython.uint
+        i: cython.Py_ssize_t
+        heads: list[Any] = []
+        bodies: list[Any] = []
+        for i in range(start, len(messages)):
+            body: bytes = messages[i]
+            size = len(body)
+            if count == _BATCH_MAX or total + (count + 1) * _SIZE + _HEAD + size > room:
+                break
+            known = plain_head(size)
+            crc = crc32c(body, known[1])
+            bodies.append(known[0])
+            bodies.append(body)
+            heads.append(self._frame(queue, size, crc, total))
+            total += _HEAD + size
+            count += 1
+        self.count, self.length = count, total
+        self.data = b"".join(heads + bodies)
+        return count
+
+    def _frame(self, queue: cython.uint, size: cython.Py_ssize_t, crc: cython.uint,
+               offset: cython.Py_ssize_t) -> bytes:
+        """A frame header with what the submitter says; the manager fills in the rest."""
+        if not cython.compiled:
+            return _PACK_HEAD(_PUT, _NORMAL, _PERSISTENT, queue, 0, 0, 0, 0, size, _HEAD + size,
+                              crc, offset, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        self._b16[2], self._b64[4], self._b32[10] = queue, size, _HEAD + size
+        self._b32[11], self._b32[12] = crc, offset
+        return bytes(self._head)
+
+
+def id_texts(prefix: str, first: cython.ulonglong, count: cython.Py_ssize_t) -> list[Any]:
+    """The ids of so many messages, of which `first` is the first QPoolId."""
+    i: cython.Py_ssize_t
+    out: list[Any] = []
+    for i in range(count):
+        out.append(prefix + f"{first + i:016x}")
+    return out
