@@ -42,9 +42,6 @@ class Taken:
               ) -> NoReturn:
         raise MessageInUnit(qpool_id=message.qpool_id)
 
-    def _touch(self, message: Message) -> NoReturn:
-        raise MessageInUnit(qpool_id=message.qpool_id)
-
 
 def rows_max(room: int) -> int:
     """Rows that fit into a request of so many bytes."""

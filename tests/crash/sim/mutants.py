@@ -23,7 +23,7 @@ from omq.format.frame_rules import BY_NUMBER, Rule
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.location import LocationKind, kind_of
 from omq.format.pool_contents import Contents
-from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode
+from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode, newest
 from omq.services.pool import bodies
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.live_index import Look
@@ -231,13 +231,11 @@ _retirable = retire.retirable
 # of two whole slots of poolctrl the older one counts
 
 def _oldest(data: bytes | memoryview) -> Any:
-    control, findings = _newest(data)
+    control, findings = newest(data)
     slots = [decode(memoryview(data)[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
     whole = [slot for slot in slots if isinstance(slot, PoolControl)]
     return min(whole, key=lambda slot: slot.generation, default=control), findings
 
-
-_newest = poolctrl.newest
 
 
 # a checkpoint covers frames that redo has not applied

@@ -103,7 +103,7 @@ def test_what_is_too_much_is_refused(selector: str) -> None:
     "count " + "* 9223372036854775807 " * 180 + "> 0", "count = 1 " + "+ 1 " * 400])
 def test_a_hostile_one_costs_little(selector: str) -> None:
     """Processor time: no pattern tries a place twice, no chain goes deep."""
-    message = {"a": "x" * 60_000, "count": 7}
+    message: dict[str, Value] = {"a": "x" * 60_000, "count": 7}
     before = time.process_time()
     judge(selector, message)
     assert time.process_time() - before < 5.0

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from omq.base import clock
 from omq.base.errors import SpoolFull
 from omq.base.paths import SpoolPaths
-from omq.storage import containers, durable, spare_containers
+from omq.storage import containers, durable
 from omq.storage.disk import Disk
 from omq.storage.spare_containers import AGE_S_MAX, SpareContainers
 from omq.storage.spool import create_spool
@@ -34,12 +35,12 @@ class Counting(Disk):
         self.synced.append("directory")
         super().sync_directory(path)
 
-    def open_beneath(self, root: str, relative: str, flags: int) -> int:
+    def open_beneath(self, root: str, relative: str, flags: int, mode: int = 0o600) -> int:
         if flags & os.O_CREAT:
             self.left -= 1
             if self.left < 0:
                 raise OSError(28, "No space left on device")
-        return super().open_beneath(root, relative, flags)
+        return super().open_beneath(root, relative, flags, mode)
 
 
 @pytest.fixture
@@ -113,8 +114,8 @@ def test_what_is_old_is_not_used(paths: SpoolPaths, spares: SpareContainers,
         create(paths, spares)
     old = {ref for ref, size in there(paths).items() if not size}
     assert old
-    now = spare_containers.clock.monotonic_ns()
-    monkeypatch.setattr(spare_containers.clock, "monotonic_ns",
+    now = clock.monotonic_ns()
+    monkeypatch.setattr(clock, "monotonic_ns",
                         lambda: now + (AGE_S_MAX + 1) * 1_000_000_000)
     assert create(paths, spares) not in old
     assert not old & set(there(paths))

@@ -155,6 +155,7 @@ def _find_many(core: Core, queue: int, column: str, key: int, want: int) -> list
     v, high = core.t.v, core.t.entries.high
     there = np.flatnonzero((v["e_queue"][:high] == queue) & (v["e_state"][:high] == _READY))
     there = there[v[column][v["e_message"][there]] == np.uint64(key)]
-    there = there[~core.times.are_over(v["e_message"][there])]
+    if core.rules[queue].expires:
+        there = there[~core.times.are_over(v["e_message"][there])]
     order = np.lexsort((v["e_sequence"][there], -v["e_priority"][there].astype(np.int64)))
     return [int(entry) for entry in there[order[:want]]]
