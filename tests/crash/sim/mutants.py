@@ -237,7 +237,6 @@ def _oldest(data: bytes | memoryview) -> Any:
     return min(whole, key=lambda slot: slot.generation, default=control), findings
 
 
-
 # a checkpoint covers frames that redo has not applied
 
 def _says_more(paths: SpoolPaths, control: PoolControl) -> None:
