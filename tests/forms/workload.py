@@ -71,7 +71,7 @@ class _Bell:
     def __init__(self) -> None:
         self.rung = 0
 
-    def release(self) -> None:
+    def __call__(self) -> None:
         self.rung += 1
 
 
@@ -113,8 +113,7 @@ class Workload:
         client.sequence, client.held = 0, {}
         self.instance.register(client)
         session, party = client.live, client.live.party
-        cast(Any, session.channel).semaphore = bell = _Bell()
-        session._release = bell.release
+        session._release = cast(Any, session.channel).wake = _Bell()
         assert self.instance.recovered is not None
         session.epoch = self.instance.recovered.epoch
         if client.number in (MEMBER, STRANGER):
@@ -420,7 +419,7 @@ class Workload:
                     session.sequence, session.last, session.lost, session.waiter is None,
                     session.look_ns, sorted(session.noted),
                     session.party.active, session.party.pool_file,
-                    cast(Any, session.channel).semaphore.rung)).encode(), replies)
+                    cast(Any, session.channel).wake.rung)).encode(), replies)
         tables = crc32c(self.instance.core.t.buffer)
         memory = crc32c(repr(self.memory()).encode())
         return f"{tables:08x} {self.disk.crc:08x} {replies:08x} {memory:08x}"

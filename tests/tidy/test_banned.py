@@ -27,7 +27,6 @@ PATH_METHOD_USERS = {
     "lib/omq/services/supervise/control_socket.py": "removes its own socket: nothing durable",
     "lib/omq/ipc/serving/listener.py": "removes the socket of a manager that died",
     "lib/omq/ipc/serving/doorkeeper.py": "removes its own socket",
-    "lib/omq/ipc/serving/server.py": "Engine.touch: leases, no file",
 }
 
 DURABLE_FREE = ("tools/omqdemo/", "tools/omqtest/")

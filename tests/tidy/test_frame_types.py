@@ -51,7 +51,7 @@ def test_a_frame_type_is_named_by_who_writes_it() -> None:
     named = {source.path: found for source in product()
              if source.path != TABLE and (found := _named(source))}
     assert named == WRITERS
-    assert sum("PUT" in found for found in named.values()) <= 6
+    assert sum("PUT" in found for found in named.values()) <= 7  # ADR 0041: the client's batches
 
 
 def test_no_name_is_given_to_the_number_of_a_type() -> None:

@@ -64,8 +64,7 @@ class Engine:
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
         self.timeouts = Timeouts()
         self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
-        self.limbo_until = FOREVER
-        self.limbo_delay_ns = 0
+        self.limbo_until, self.limbo_delay_ns = FOREVER, 0
         self.old_notes = OldNotes()
         self.poisoned: list[Poisoned] = []
         self.back = TakingBack(core, self.poisoned.append)
