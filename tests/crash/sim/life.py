@@ -427,7 +427,8 @@ class Life:
         effects: list[Effect] = []
         state = self.state()
         for verdict in verdicts:
-            verdict.kind, verdict.argument = kind, delay_s * NS
+            # A failed one comes back as the queue has it.
+            verdict.kind, verdict.argument = kind, delay_s * NS if kind == Settlement.DEFER else 0
             message, queue = state[verdict.qpool], queue_of[verdict.qpool]
             if queue == IDEL:
                 containers.remove(self.paths, message.item)
