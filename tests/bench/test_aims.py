@@ -51,8 +51,10 @@ def test_kept_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_operations_at_two_depths(setting: Setting) -> None:
     found = operations.bench(setting)
-    assert [set(each.details["costs"]) for each in found] == [{1000, 2000}] * 4
-    assert all(cost > 0 for each in found for cost in each.details["costs"].values())
+    *deep, listing = found
+    assert [set(each.details["costs"]) for each in deep] == [{1000, 2000}] * 4
+    assert all(cost > 0 for each in deep for cost in each.details["costs"].values())
+    assert listing.details["value"] > 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="members are other users: needs root")

@@ -38,7 +38,11 @@ _LENGTH: Final = MESSAGE_COLUMNS.index("m_length")
 
 
 class Browsed(PayloadFacts):
-    """A message on a queue as it was when it was looked at. `qpool_id`, `size`: as in Message."""
+    """A message on a queue as it was when it was looked at. `qpool_id`, `size`: as in Message.
+
+    `priority`: 0 to 9 on this queue. `attempts`: hand-outs that failed; one under way is not
+    counted. `defers`: how often a reader deferred it. `put_time_ns`: when it came on this queue,
+    wall clock."""
 
     __slots__ = ("_entry", "_names", "_row", "_view")
 
@@ -49,6 +53,9 @@ class Browsed(PayloadFacts):
         self._entry = entry
         self.qpool_id, self._flags = message[_QPOOL], message[_FLAGS]
         self.size, self._crc = message[_SIZE], message[_CRC]
+        self.priority, self.defers = entry[_PRIORITY], entry[_DEFERS]
+        self.put_time_ns, attempts = entry[_SUBMITTED], entry[_ATTEMPTS]
+        self.attempts = attempts - (attempts > 0 and entry[_STATE] == EntryState.ACTIVE)
 
     def __repr__(self) -> str:
         return f"<Browsed {self.qpool_id} on {self.queue}, {self.state.name}>"
@@ -75,27 +82,6 @@ class Browsed(PayloadFacts):
     def state(self) -> EntryState:
         """READY, ACTIVE (in a reader's hands), DEFERRED or HELD."""
         return EntryState(self._entry[_STATE])
-
-    @property
-    def priority(self) -> int:  # type: ignore[override]
-        """0 to 9 on this queue."""
-        return self._entry[_PRIORITY]
-
-    @property
-    def attempts(self) -> int:  # type: ignore[override]
-        """Hand-outs that failed; one under way is not counted."""
-        attempts = self._entry[_ATTEMPTS]
-        return attempts - (attempts > 0 and self._entry[_STATE] == EntryState.ACTIVE)
-
-    @property
-    def defers(self) -> int:  # type: ignore[override]
-        """How often a reader deferred it."""
-        return self._entry[_DEFERS]
-
-    @property
-    def put_time_ns(self) -> int:  # type: ignore[override]
-        """When it came on this queue, wall clock."""
-        return self._entry[_SUBMITTED]
 
     @property
     def due_ns(self) -> int:
