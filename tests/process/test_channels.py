@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,13 @@ class Gateway:
             assert time.monotonic() < deadline, what
             self._pause.wait(0.02)
 
+    def tell_peers(self, text: str) -> None:
+        """What is known of dead peers, at once: a file that is only half written says nothing."""
+        file = self.live.paths.run / "unix.peers.json"
+        new = file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(file)
+
     def empty(self) -> None:
         self.until("the queue to be empty", lambda: not self.rows())
 
@@ -89,6 +97,14 @@ class Gateway:
         if self.child is not None and self.child.poll() is None:
             self.child.terminate()
             assert self.child.wait(WAIT_S) == 0
+
+
+def _lives(pid: int) -> bool:
+    """Whether it still runs; who is dead may wait for somebody to collect it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.fixture
@@ -205,7 +221,7 @@ def test_the_back_off_of_a_peer_is_linear_and_one_process_tries_it(
         due = states.down[name]
         text = json.dumps({name: {"failures": due.failures, "since_ns": due.since_ns,
                                   "retry_ns": 1, "reason": due.reason}})
-        (gateway.live.paths.run / "unix.peers.json").write_text(text)
+        gateway.tell_peers(text)
         gateway.live.run("omrelease", "--where", "queue=UNIX state=deferred", "--yes")
         gateway.until("the next failure", lambda n=failures: any(  # type: ignore[misc]
             each.failures == n for each in states.down.values()))
@@ -213,7 +229,7 @@ def test_the_back_off_of_a_peer_is_linear_and_one_process_tries_it(
         assert pause_s - 60 < left_s <= pause_s
     with SmtpPeer("greeting", port=dead) as back:
         text = json.dumps({name: {"failures": 4, "since_ns": 1, "retry_ns": 1, "reason": "x"}})
-        (gateway.live.paths.run / "unix.peers.json").write_text(text)
+        gateway.tell_peers(text)
         for number in range(6):
             gateway.put(f"r{number}@dead.test")
         back.until(1, "greeting")
@@ -266,8 +282,7 @@ def test_a_killed_scheduler_takes_its_processes_along_and_costs_no_attempt(
         stuck.until(2, "MAIL")
         old = [gateway.scheduler, *gateway.children(gateway.scheduler)]
         os.kill(old[0], signal.SIGKILL)
-        gateway.until("all to be dead", lambda: not any(
-            Path(f"/proc/{pid}").exists() for pid in old))
+        gateway.until("all to be dead", lambda: not any(_lives(pid) for pid in old))
         stuck.unshut("MAIL")
         stuck.until(9)
         gateway.empty()
@@ -289,10 +304,9 @@ def test_a_death_at_each_step_loses_nothing(gateway: Gateway, point: str) -> Non
         gateway.until("all at the other", lambda: len({each for each, _ in two.received}) == 6)
         gateway.empty()
         assert (gateway.live.root / "fired").read_text().startswith(point)
-        double = len(one.received) + len(two.received) - 12
-        assert double <= RULES["qmgr_maxchans"]
-        if point in ("channel.before_send", "channel.split", "unix.before_send"):
-            assert double == 0 or point != "channel.split"
+        for peer in (one, two):
+            assert max(Counter(each for each, _ in peer.received).values()) <= 2
+        assert point != "channel.split" or len(one.received) + len(two.received) == 12
 
 
 def test_what_was_sent_is_not_sent_again_when_errmgr_takes_nothing(gateway: Gateway) -> None:

@@ -16,7 +16,7 @@ from omq.services.daemon.options import Location
 from tests.process.operator_world import WAIT_S, Instance
 from tests.unit.omqdump.test_terminal import Terminal
 
-COUNTERS = {"last_lsn": 9, "checkpoint_lsn": 3, "checkpoint_time": 0, "messages": 0,
+COUNTERS = {"last_lsn": 9, "checkpoint_lsn": 3, "checkpoint_time": 0, "messages": 0, "expired": 0,
             "clients": 0, "journal_file": 1}
 RATES = dict.fromkeys(("puts", "gives", "dones", "groups", "journal_bytes", "paused_ms"), 0.0)
 
