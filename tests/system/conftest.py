@@ -25,7 +25,7 @@ block_bytes_max = 1 MiB
 [store]
 disk_reserve_bytes = 0
 [index]
-messages_max = 20000
+messages_max = 25000
 queue_entries_max = 25000
 [ipc]
 request_queue_bytes = 1 MiB
