@@ -233,6 +233,9 @@ def test_export_and_import_are_byte_exact(live: Instance, tmp_path: Path) -> Non
         again.done()
     name.write_bytes(BINARY[:-1])
     assert live.run("omqdump", "-e", f"i {name}").code == 65
+    folder = live.run("omqdump", "-e", f"i {tmp_path}")
+    assert (folder.code, "not a regular file" in folder.err, "daemon" in folder.err) == (
+        66, True, False), folder
     said = live.dump("-e", f"O {name.with_suffix('.json')}", "-e", "r 2000")
     assert "CONTENT_FILE" in said.out
 

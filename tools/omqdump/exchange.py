@@ -184,5 +184,7 @@ def _bytes_of(path: Path, bytes_max: int) -> bytes:
         return read_file(path.absolute(), bytes_max)
     except FileNotFoundError as error:
         raise InputUnreadable(file=escape(str(path)), reason="there is no such file") from error
-    except (DiskError, ValueError) as error:
+    except DiskError as error:
+        raise InputUnreadable(file=escape(str(path)), reason=str(error.fields["reason"])) from error
+    except ValueError as error:
         raise InputUnreadable(file=escape(str(path)), reason=escape(str(error))) from error

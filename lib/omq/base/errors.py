@@ -483,7 +483,7 @@ class NotRepairable(OmqError):
 
 
 class NotConfirmed(OmqError):
-    """{count} messages would be changed ({action}) and nobody said yes; look first, then use --yes"""
+    """{count} {what} would be changed ({action}) and nobody said yes; look first, then use --yes"""
 
     status = 120
     exit_code = Exit.USAGE

@@ -57,7 +57,7 @@ def confirm(location: Location, change: Change, count: int, ask: Ask, *, yes: bo
     if yes or count <= client_settings(location.conf_dir).operator_confirm_messages:
         return
     if not ask(f"{change.text()}: {counted(count)}. Are you sure (y/n) ? "):
-        raise NotConfirmed(count=count, action=change.text())
+        raise NotConfirmed(count=count, what="messages", action=change.text())
 
 
 def connect(location: Location, name: str) -> Client:

@@ -108,12 +108,13 @@ def _show(each: Orphan, *, gone: bool, as_json: bool) -> None:
 
 
 def _remove(location: Location, orphans: list[Orphan], *, yes: bool, reason: str) -> set[str]:
-    action = f"remove {len(orphans)} containers and pool records"
     if not yes:
-        sys.stderr.write(f"{NAME}: {action} (y/n) ? ")
-        sys.stderr.flush()
-        if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise NotConfirmed(count=len(orphans), action="remove containers and pool records")
+        asked = sys.stdin.isatty()
+        if asked:
+            sys.stderr.write(f"{NAME}: remove what is listed, {len(orphans)} in all (y/n) ? ")
+            sys.stderr.flush()
+        if not asked or sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise NotConfirmed(count=len(orphans), what="orphans", action="remove")
     open_spool(location.paths.root, writer=True)  # SpoolOwner: only its owner removes
     if not note_command(location, f"{NAME} --remove", reason, len(orphans), "orphans"):
         say(NAME, "no queue manager works: the command is in the event log, not in the journal")
