@@ -28,7 +28,7 @@ SAID_BY = {
     Event.RETURN: FrameType.RELEASE_GIVEN, Event.BACKOUT: FrameType.BACKOUT,
     Event.POISON: FrameType.POISON,
     Event.MOVE: FrameType.MOVE, Event.HOLD: FrameType.HOLD, Event.RELEASE: FrameType.RELEASE,
-    Event.DELETE: FrameType.DELETE,
+    Event.DELETE: FrameType.DELETE, Event.EXPIRE: FrameType.EXPIRE,
 }  # fmt: skip
 """DUE has no frame: a time that is over changes nothing that is written."""
 LIVING = [state for state in EntryState if state not in (EntryState.FREE, EntryState.IDEL)]
@@ -81,4 +81,5 @@ def test_every_event_of_an_entry_is_said_by_a_frame() -> None:
 def test_lookups_by_type() -> None:
     births = mask(lambda rule: rule.makes)
     assert births.shape == (256,) and births.nonzero()[0].tolist() == [FrameType.PUT]
-    assert numbers(lambda rule: rule.ends) == [FrameType.DONE, FrameType.DELETE]
+    assert numbers(lambda rule: rule.ends) == [
+        FrameType.DONE, FrameType.DELETE, FrameType.EXPIRE]
