@@ -66,7 +66,7 @@ def test_seals_and_names(spark: Any, made: Made) -> None:
 
 def test_stays_follow_a_new_row(spark: Any) -> None:
     """As redo, ledger and text: tests/unit/format/test_new_row.py."""
-    event = spark.createDataFrame([(int(FrameType.EXPIRE), 3, [4], 0, 0)],
+    event = spark.createDataFrame([(int(FrameType.PREPARE), 3, [4], 0, 0)],
                                   "type int, queue int, onto array<int>, flags int, target int")
 
     def touched(rules: Mapping[FrameType, Rule]) -> list[tuple[int, int]]:
@@ -74,7 +74,7 @@ def test_stays_follow_a_new_row(spark: Any) -> None:
         return [(one["role"], one["at"]) for one in row["roles"]]
 
     assert touched(RULES) == [(STAYS, 3)], "reserved: it moves nothing"
-    assert touched({**RULES, FrameType.EXPIRE: ROW}) == [(LEAVES, 3)]
+    assert touched({**RULES, FrameType.PREPARE: ROW}) == [(LEAVES, 3)]
 
 
 def test_an_unknown_table_is_refused(spark: Any, made: Made) -> None:
