@@ -124,6 +124,16 @@ def generations(life: Life, random: Random) -> None:
         life.checkpoint()
 
 
+def _ends_behind(life: Life, random: Random) -> None:
+    """What is on A ends after pool.writer's checkpoint, and rounds come before the next."""
+    given = life.give(A)
+    life.commit()
+    life.settle(DONE, given)
+    life.commit()
+    for _ in range(random.randint(2, 3)):
+        life.round()
+
+
 def behind(life: Life, random: Random) -> None:
     """pool.writer is behind: bodies end after its checkpoint, and rounds come before the next."""
     life.put(A, size=random.choice(SIZES), putter=1)
@@ -132,12 +142,7 @@ def behind(life: Life, random: Random) -> None:
     life.put(B)
     life.commit()
     life.checkpoint()
-    given = life.give(A)
-    life.commit()
-    life.settle(DONE, given)
-    life.commit()
-    for _ in range(random.randint(2, 3)):
-        life.round()
+    _ends_behind(life, random)
     for _ in range(3):
         life.put(C)
         life.commit()
@@ -153,12 +158,7 @@ def behind_store(life: Life, random: Random) -> None:
         life.put(B)
         life.commit()
         life.checkpoint()
-    given = life.give(A)
-    life.commit()
-    life.settle(DONE, given)
-    life.commit()
-    for _ in range(random.randint(2, 3)):
-        life.round()
+    _ends_behind(life, random)
     life.put(C)
     life.commit()
     life.checkpoint()

@@ -14,16 +14,13 @@ from omq.format.wire import Settlement
 from omq.storage import archive
 from omq.storage.archive import BODIES_SUFFIX, archive_name
 from omq.storage.journal import file_name
-from tests.unit.engine.world import A, B, World, make_world
+from tests.unit.engine.world import A, B, World, make_named
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """A message that was poisoned and sent back by an operator, and one on two queues."""
-    made = make_world(tmp_path / "spool")
-    made.begin()
-    made.engine.books.name_everything()
-    made.engine.commit()
+    made = make_named(tmp_path / "spool")
     made.put(A, body=b"first")
     made.put(A, B, body=b"both")
     for _ in range(3):

@@ -22,7 +22,7 @@ from omq.format.message import Part
 from omq.format.wire import Settlement
 from omq.storage.journal_reader import JournalScan
 from omq.storage.pool import PoolFiles
-from tests.unit.engine.world import NS, A, B, World, make_world
+from tests.unit.engine.world import NS, A, B, World, make_named
 
 
 def plain(entry: EntryRow) -> tuple[object, ...]:
@@ -38,10 +38,7 @@ def plain(entry: EntryRow) -> tuple[object, ...]:
 @pytest.fixture
 def busy(tmp_path: Path) -> World:
     """Messages ready, deferred, on two queues, finished; none in a reader's hands."""
-    world = make_world(tmp_path / "spool")
-    world.begin()
-    world.engine.books.name_everything()
-    world.engine.commit()
+    world = make_named(tmp_path / "spool")
     for priority in (4, 9, 0, 4):
         world.put(A, body=b"body of %d" % priority, priority=priority)
     world.put(A, B, body=b"both")

@@ -16,15 +16,12 @@ from omq.core.look.selection import parse
 from omq.core.look.stored import StoredMessages, message_id
 from omq.format.wire import Settlement
 from omq.ipc.outgoing import Outgoing, encode_outgoing
-from tests.unit.engine.world import NS, A, B, World, make_world
+from tests.unit.engine.world import NS, A, B, World, make_named
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    made = make_world(tmp_path / "spool")
-    made.begin()
-    made.engine.books.name_everything()
-    made.engine.commit()
+    made = make_named(tmp_path / "spool")
     made.put(A, body=b"x" * 10, priority=9)
     made.put(A, body=b"x" * 2000, priority=4)
     made.put(A, B, body=b"both", priority=4)

@@ -10,18 +10,14 @@ import pytest
 from omq.core.history.frames import Happening, History
 from omq.core.history.service_times import measure
 from omq.format.wire import Settlement
-from tests.unit.engine.world import NS, START_NS, A, B, World, make_world
+from tests.unit.engine.world import NS, START_NS, A, B, World, make_named
 
 FOR_EVER = 1 << 62
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    made = make_world(tmp_path / "spool")
-    made.begin()
-    made.engine.books.name_everything()
-    made.engine.commit()
-    return made
+    return make_named(tmp_path / "spool")
 
 
 def frame_by_frame(info: Any) -> dict[str, int]:

@@ -22,6 +22,7 @@ from omq.core.look.terms import AllOf, AnyOf, Columns, Node, NotOf, known
 from omq.core.look.where_words import GLUED, WORDS, Ids, column_value, term, wrong
 from omq.core.select.names import delivery_mode, is_field, lookup
 from omq.core.select.parser import Both, Condition
+from omq.core.select.tokens import unquoted
 from omq.core.select.values import Truth, Value
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
@@ -62,17 +63,8 @@ def _quoted(raw: str, end: int) -> tuple[Node, int] | None:
 
 def _end(text: str, at: int) -> int:
     """Behind the word that begins here: up to a blank or parenthesis that is in no quotes."""
-    quote = ""
-    while at < len(text):
-        each = text[at]
-        if quote:
-            quote = "" if each == quote else quote
-        elif each in "'\"":
-            quote = each
-        elif each.isspace() or each in "()":
-            break
-        at += 1
-    return at
+    return next((place for place, each in unquoted(text, at) if each.isspace() or each in "()"),
+                len(text))
 
 
 def _plain(raw: str, text: str) -> str:

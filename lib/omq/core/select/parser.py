@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from omq.core.select.sums import Sum, Sums
-from omq.core.select.tokens import Kind, Token, Tokens
+from omq.core.select.tokens import Kind, Token, Tokens, unquoted
 from omq.core.select.values import (
     COMPARE,
     Lookup,
@@ -121,19 +121,12 @@ class Parser(Sums, Generic[T]):
     def _is_sum(self) -> bool:
         """Whether the parenthesis that opens here is part of a calculation: what is behind its end
         decides."""
-        text, at, depth, quote = self.tokens.text, self.tokens.now.at, 0, ""
-        while at < len(text):
-            each = text[at]
-            if quote:
-                quote = "" if each == quote else quote
-            elif each in "'\"":
-                quote = each
-            else:
-                depth += (each == "(") - (each == ")")
-                if not depth:
-                    break
-            at += 1
-        return _GOES_ON.match(text, at + 1) is not None
+        text, depth = self.tokens.text, 0
+        for at, each in unquoted(text, self.tokens.now.at):
+            depth += (each == "(") - (each == ")")
+            if not depth:
+                return _GOES_ON.match(text, at + 1) is not None
+        return False
 
     # comparisons
 

@@ -7,6 +7,7 @@ TOKENS_MAX words. Errors: BadSelector.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -47,6 +48,19 @@ class Token:
     value: str | int | float
     at: int
     end: int
+
+
+def unquoted(text: str, at: int) -> Iterator[tuple[int, str]]:
+    """(place, character) of all from `at` on that stand in no quotes, nor are some."""
+    quote = ""
+    for place in range(at, len(text)):
+        each = text[place]
+        if quote:
+            quote = "" if each == quote else quote
+        elif each in "'\"":
+            quote = each
+        else:
+            yield place, each
 
 
 class Tokens:
