@@ -6,7 +6,8 @@
 #   make run                real mail through an instance of its own; N=2000 CRASH=1, and
 #                           OMQ_DEMO_MAIL=path (MAIL is the login shell's)
 #   make test               all tests; ARGS="tests/unit -k names" to choose
-#   make check              ruff, mypy strict, the tidy tests
+#   make lint               ruff, mypy strict
+#   make check              the same, and the tidy tests
 #   make analytics          a generated archive on Spark: tables, audit, report (needs a JRE 17)
 #   make crash              the power-cut simulator with fresh seeds for HOURS=1, then storms, fuzzing
 #                           and real file systems (root, loop devices); REPLAY="plain 7 120 all"
@@ -14,11 +15,13 @@
 #   make setup-peers        Redis, PostgreSQL, RabbitMQ, beanstalkd and Postfix into build/peers,
 #                           nothing into the system; what the next two need
 #   make bench-peers        omq beside them, by turns: tables, JSON, picture, PERFORMANCE.md
+#   make bench-tasks        omq, Redis and RabbitMQ as brokers of Celery: rates, and what faults lose
 #   make bench-aims         every other aim of PERFORMANCE.md, beside its peer where it has one
 #   make bench-spark        speed of the analytics, as ratios within one run; LONG=1 for 10 M messages
 #   make wheel              dist/omq_base-*.whl and omq_suite-*.whl, to be installed together
 #   make sdist              dist/omq_base-*.tar.gz (all of this) and omq_suite-*.tar.gz
 #   make sbom               dist/omq-VERSION.cdx.json: what is in an installation (CycloneDX)
+#   make bench-network      clients of AMQP beside native ones
 #   make hashes             requirements.txt anew from constraints.txt, with hashes from the index
 #   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python; compiled
 #                           where make setup could
@@ -36,10 +39,10 @@ PEERS_STAMP := build/peers/.setup-done
 ANALYTICS ?= build/analytics
 # mypy takes the name of a module from its folder: it sees omqtools as it is installed.
 TOOLS := build/typed/omqtools
-TYPED := lib/omq $(TOOLS) tests
+TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-aims run test check crash analytics manual bench bench-spark wheel sdist release-tools sbom hashes deb clean
+.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test lint check crash analytics manual bench bench-spark wheel sdist release-tools sbom hashes deb clean
 
 setup: $(STAMP) $(FAST_STAMP)
 
@@ -51,7 +54,7 @@ $(STAMP): pyproject.toml setup.py lib/omq/cli/programs.py constraints.txt $(wild
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--no-build-isolation --editable '.[suite]'
+		--no-build-isolation --editable '.[suite,web]'
 	$(BIN)/python -W error -c 'import omq.base.checksum'
 	touch $@
 
@@ -68,6 +71,8 @@ setup-dev: $(DEV_STAMP) $(FAST_STAMP)
 $(DEV_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
 		--no-build-isolation --editable '.[suite,dev]'
+	-$(BIN)/python -m pip install --quiet --constraint constraints.txt python-qpid-proton
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python
 	touch $@
 
 # What only the analytics of the archive needs: pyspark and what draws, about 1 GB.
@@ -88,11 +93,13 @@ run: setup
 test: setup-spark
 	$(BIN)/python -m pytest $(ARGS)
 
-check: setup-spark
+lint: setup-spark
 	$(BIN)/ruff check .
 	rm -rf $(TOOLS) && mkdir -p $(TOOLS)
 	ln -s $(abspath lib/omqtools/__init__.py $(wildcard tools/omq* recovery/omq* spark/omq*)) $(TOOLS)
 	$(BIN)/mypy $(TYPED)
+
+check: lint
 	$(BIN)/python -m pytest --quiet tests/tidy
 
 # The planted faults must all be found, so the audit's exit code 1 is the right one here.
@@ -114,14 +121,20 @@ ifdef REPLAY
 	$(BIN)/python -m tests.crash.sim.run --replay $(REPLAY)
 else
 	$(BIN)/python -m tests.crash.sim.run --hours $(HOURS)
+	$(BIN)/python -m tests.model.lives
 	$(BIN)/python -m tests.model.mutants
 	$(BIN)/python -m tests.forms.mutants
 	$(BIN)/python -m tests.forms.sanitized 10000000
+	OMQ_AMQP_FRAMES=1000000 $(BIN)/python -m pytest tests/process/test_amqp_hostile.py -k mutated
 	OMQ_CRASH_LONG=1 $(BIN)/python -m pytest -s tests/crash/daemons $(ARGS)
 endif
 
 manual: setup
 	$(BIN)/python -m omq.cli.manual .
+
+# Clients of AMQP beside native ones; needs python-qpid-proton.
+bench-network: setup-dev
+	$(BIN)/python -m tests.bench.network
 
 bench: setup-dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)
@@ -138,6 +151,10 @@ $(PEERS_STAMP): $(DEV_STAMP) tests/bench/peers/software.py
 bench-peers: setup-peers
 	$(BIN)/python -m tests.bench.peers.bench_peers --json build/bench-peers.json \
 		--plot build/bench-peers.png --document $(PERFORMANCE) $(ARGS)
+
+# Brokers of Celery; power is cut on a file system of our own: root, and FUSE.
+bench-tasks: setup-peers
+	$(BIN)/python -m tests.bench.tasks.bench_tasks --document $(PERFORMANCE) $(ARGS)
 
 bench-aims: setup-peers
 	$(BIN)/python -m tests.bench.aims.bench_aims --json build/bench-aims.json \

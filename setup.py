@@ -32,20 +32,27 @@ packages = [
 
 PROGRAMS = runpy.run_path("lib/omq/cli/programs.py")["PROGRAMS"]
 
+PLUGINS = {  # how Celery and kombu find what is theirs, once they are installed
+    "kombu.serializers": ["omq = omq.tasks.kombu_plugin:serializer"],
+    "celery.result_backends": ["omq = omq.tasks.celery_results:OmqBackend"],
+}
+
 SHARE = Path("share")  # manual pages and completions, made by python -m omq.cli.manual
 shared = [(str(folder), [str(path) for path in sorted(folder.iterdir()) if path.is_file()])
           for folder in sorted(SHARE.rglob("*")) if folder.is_dir()]
 
 setup(
-    entry_points={"console_scripts": [f"{name} = omq.cli.launch:script" for name in PROGRAMS]},
+    entry_points={"console_scripts": [f"{name} = omq.cli.launch:script" for name in PROGRAMS],
+                  **PLUGINS},
     data_files=[(folder, files) for folder, files in shared if files],
     packages=[*packages, *DATA],
     package_dir={**present, **DATA},
     package_data={
         "omq.conf": ["*.conf"],
         "omqtools.omqspark": ["conf/*"],
-        "omq.units": ["*.target", "*.service", "*.timer", "include/*", "*.d/*.conf",
+        "omq.units": ["*.target", "*.service", "*.socket", "*.timer", "include/*", "*.d/*.conf",
                       "logrotate.d/*"],
-        "omq": ["docs/*.md", "docs/adr/*.md", "py.typed", "fast/*.pxd"],
+        "omq": ["cli/web/templates/*.html", "cli/web/static/*", "docs/*.md", "docs/adr/*.md",
+                "py.typed", "fast/*.pxd"],
     },
 )

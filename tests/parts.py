@@ -9,7 +9,8 @@ Most long tests wait for processes, disks and time-outs, so there may be twice a
 processors. A part is made of whole files, and of the folders of SHARED, whose tests share what
 takes long to start. They are dealt out by their recorded seconds, the longest first, each to the
 part that has least; a file without a record counts as the middle one. The division depends on the
-files, the record and the number of parts alone, so that every part comes to the same one.
+files that are asked for (what --ignore names is not), the record and the number of parts alone, so
+that every part comes to the same one.
 
 pytest-xdist is not used: its workers have a thread beside pytest's own, and tests that fork daemons
 must not be forked beside a thread.
@@ -22,12 +23,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +38,8 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[1]
 RECORD: Final = ROOT / "tests/durations.json"
 SHARED: Final = ("tests/spark", "tests/system")
+MOST: Final = 20
+"""Units, and tests, whose processor time is told."""
 NO_TESTS: Final = int(pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -71,20 +75,21 @@ def pytest_configure(config: pytest.Config) -> None:
         number, _, parts = text.partition("/")
         if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
             raise pytest.UsageError(f"--part {text}: K/N with K from 1 to N is wanted")
-        units = map(unit_of, _files(config.args))
+        ignored = tuple(Path(name).resolve() for name in config.getoption("ignore") or ())
+        units = map(unit_of, _files(config.args, ignored))
         mine = divide(units, recorded(), int(parts))[int(number) - 1]
         config.pluginmanager.register(_Part(frozenset(mine)))
     if path := config.getoption("--record-durations"):
         config.pluginmanager.register(_Durations(Path(path)))
 
 
-def _files(arguments: Iterable[str]) -> set[Path]:
-    """All files of tests that pytest's arguments name."""
+def _files(arguments: Iterable[str], ignored: tuple[Path, ...]) -> set[Path]:
+    """All files of tests that pytest's arguments name and --ignore does not."""
     found: set[Path] = set()
     for argument in arguments:
         path = Path(argument.partition("::")[0]).resolve()
         found.update(path.rglob("test_*.py") if path.is_dir() else [path])
-    return found
+    return {path for path in found if not any(map(path.is_relative_to, ignored))}
 
 
 class _Part:
@@ -109,14 +114,35 @@ class _Part:
 
 
 class _Durations:
-    """Adds up the seconds of each unit and writes them into the file, beside those of others."""
+    """Adds up the seconds of each unit and writes them into the file, beside those of others. At
+    the end it tells where the processor's went, its children's among them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._used: defaultdict[str, float] = defaultdict(float)
+        self._each: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        before = sum(os.times()[:4])
+        try:
+            return (yield)
+        finally:
+            used = sum(os.times()[:4]) - before
+            self._used[unit_of(item.path)] += used
+            self._each[item.nodeid] = used
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[unit_of(ROOT / report.nodeid.partition("::")[0])] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        total = sum(os.times()[:4])
+        terminalreporter.section(
+            f"processor: {total:.0f} s, of it in tests {sum(self._used.values()):.0f} s")
+        for found in (self._used, self._each):
+            for name, used in sorted(found.items(), key=lambda item: -item[1])[:MOST]:
+                terminalreporter.write_line(f"{used:7.1f} s {name}")
 
     def pytest_sessionfinish(self) -> None:
         with self._path.open("a+") as file:

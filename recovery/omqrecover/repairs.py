@@ -175,10 +175,10 @@ def go_on(shop: Workshop, number: int) -> None:
     write_epoch_file(shop.paths, FileHeader(
         shop.uuid, epoch, number, _PAGE, _PAGE, plan.highest_lsn + SKIPPED, lsn, plan.stamp.journal,
         plan.time_ns, next_qpool))
-    names = control.queues if control is not None else _names(shop)
+    names, definitions = (control.queues, control.definitions) if control else _names(shop)
     shop.originals.keep(shop.paths.msgpool / poolctrl.NAME)
     made = PoolControl(shop.uuid, 1, lsn, epoch, number, 0, next_qpool, plan.time_ns,
-                       len(_pool_files(shop.paths)), names)
+                       len(_pool_files(shop.paths)), names, definitions=definitions)
     if control is not None:
         made = replace(control, generation=control.generation + 1, epoch=epoch, journal=number,
                        offset=0, next_qpool=next_qpool, time_ns=plan.time_ns, flags=0)
@@ -202,13 +202,15 @@ def _epoch(shop: Workshop) -> int:
     return max([*epochs, control.epoch if control else 0], default=0)
 
 
-def _names(shop: Workshop) -> dict[int, str]:
-    """Names of the queues: from history; a number without one that the pool uses gets a name."""
+def _names(shop: Workshop) -> tuple[dict[int, str], dict[str, str]]:
+    """Names and definitions of the queues: from history; a number without a name that the pool uses
+    gets one."""
     shadow = Shadow(())
     for window in Windows(iter(History([shop.paths.archive, shop.paths.journal], shop.uuid,
                                        shop.progress))):
         shadow.apply(window)
-    return {number: f"LOST{number}" for number in _queues_used(shop)} | shadow.queues
+    lost = {number: f"LOST{number}" for number in _queues_used(shop)}
+    return lost | shadow.queues, shadow.definitions
 
 
 def _queues_used(shop: Workshop) -> set[int]:

@@ -62,6 +62,11 @@ class Shadow:
     def queues(self) -> dict[int, str]:
         return self._redo.queues
 
+    @property
+    def definitions(self) -> dict[str, str]:
+        """Of the queues that were made at run time."""
+        return self._redo.definitions
+
     def messages(self) -> dict[int, Message]:
         """By QPoolId."""
         out = {q: message for q, message in self._redo.dirty.items() if message is not None}

@@ -114,6 +114,7 @@ def _pass(paths: SpoolPaths, history: History, control: ControlState, redo: Redo
     if control.control is not None:
         redo.lsn = checkpoint
         redo.queues = dict(control.control.queues)
+        redo.definitions = dict(control.control.definitions)
         redo.clients = dict(control.control.clients)
         redo.next_qpool = control.control.next_qpool
     current = {file.number for file in history.files if file.path.parent == paths.journal}

@@ -3,21 +3,15 @@
     crc            bytes of archive files are damaged, cut, foreign, newer or cannot be read
     missing_file   a number between the first and the last file is not there
     gap            LSNs are missing inside a file or between two that follow each other
-    lost           persistent, put, without an end, not in the pool that was given, and not ended in
-                   the journal behind the archive (pool.py)
-    duplicated     two PUTs, or two ends, of one QPoolId
-    resurrected    a frame of a message behind its end
-    out_of_order   handed out for the first time after a later one of the same queue, priority and
-                   producer; not judged where the message was put off, held, delayed, or a manager
-                   was started in between
-    attempts       more attempts than the limit
 
-Damage, a missing file or a gap may be the cause of other findings: a message whose end stood there
-is called lost. `uncertain` then says so, of the verdict as a whole: look at the damage first.
+and what findings.py says of messages. Damage, a missing file or a gap may be the cause of other
+findings: a message whose end stood there is called lost. `uncertain` then says so, of the verdict
+as a whole: look at the damage first.
 
 What is judged ends with the last file in the tables (`data_to`). `not_judged` says what was left
 out and why: "clean" is said of the rest only. What is wrong with files was found when they were
-read, and comes from the manifest; files that could not be read are looked at again.
+read, and comes from the manifest; files that could not be read are looked at again. Messages that
+had ended at the last audit are not looked at again (audited.py).
 """
 
 from __future__ import annotations
@@ -27,16 +21,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
 from omq.format.archive import ArchiveHeader
 from omqtools.omqspark import plan
-from omqtools.omqspark.lake import Lake, all_messages, all_stays
+from omqtools.omqspark.audited import Audited, Basis, earlier
+from omqtools.omqspark.findings import lost, message_findings, out_of_order
+from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Manifest, missing
-from omqtools.omqspark.pool import Beside, beside
+from omqtools.omqspark.pool import beside
 
 KINDS: Final = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
                 "attempts")
@@ -77,57 +72,22 @@ def passed_over(known: Manifest, archive: str) -> tuple[list[Finding], list[int]
     return found, waiting
 
 
-def message_findings(messages: DataFrame, attempts_max: int) -> DataFrame:
-    """duplicated, resurrected, attempts: rows (kind, qpool, lsn)."""
-    by_id = messages.groupBy("qpool").agg(
-        F.sum("puts").alias("puts"), F.sum("ends").alias("ends"),
-        F.min("end_lsn").alias("end_lsn"), F.max("last_lsn").alias("last_lsn"),
-        F.max("attempts_max").alias("attempts_max"))
-    checks = {
-        "duplicated": (F.col("puts") > 1) | (F.col("ends") > 1),
-        "resurrected": (F.col("last_lsn") > F.col("end_lsn")) & (F.col("puts") <= 1)
-        & (F.col("ends") <= 1),
-        "attempts": F.col("attempts_max") > attempts_max}
-    parts = F.array(*(F.when(test, F.lit(kind)) for kind, test in checks.items()))
-    return (by_id.withColumn("kind", F.explode(parts)).where("kind IS NOT NULL")
-            .select("kind", "qpool", F.col("last_lsn").alias("lsn")))
-
-
-def out_of_order(stays: DataFrame, messages: DataFrame) -> DataFrame:
-    """First hand-outs that came after a later arrival's: rows (kind, qpool, lsn)."""
-    lines = stays.join(messages.select("qpool", "producer_pid"), "qpool").where(
-        "given_lsn IS NOT NULL AND put_off = 0 AND until_s = 0 AND queue != 2 "
-        "AND first_epoch = given_epoch AND producer_pid IS NOT NULL AND gives = 1")
-    before = Window.partitionBy("queue", "priority", "producer_pid").orderBy("given_lsn"
-        ).rowsBetween(Window.unboundedPreceding, -1)  # fmt: skip
-    return (lines.withColumn("latest", F.max("arrived_lsn").over(before))
-            .where("arrived_lsn < latest")
-            .select(F.lit("out_of_order").alias("kind"), "qpool", F.col("given_lsn").alias("lsn")))
-
-
-def lost(messages: DataFrame, found: Beside) -> DataFrame:
-    """Persistent, put, no end, not in the pool, and not ended behind the archive."""
-    spark = messages.sparkSession
-    there = spark.createDataFrame(
-        [(int(q),) for q in np.array(sorted(found.there | found.ended), dtype="<i8").tolist()],
-        "qpool bigint")
-    judged = messages if found.checkpoint is None else messages.where(
-        F.col("born_lsn") <= found.checkpoint)
-    return (judged.where("puts > 0 AND ends = 0 AND persistent").join(there, "qpool", "left_anti")
-            .select(F.lit("lost").alias("kind"), "qpool", F.col("last_lsn").alias("lsn")))
-
-
 def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = ATTEMPTS_MAX
           ) -> dict[str, Any]:
     """The verdict: counts by kind, examples, what was judged, and what not."""
     known = lake.known()
-    messages, spans = all_messages(lake), all_stays(lake)
+    before = earlier(lake, known, attempts_max)
+    basis = Basis(lake, known, before)
+    if basis.comes_back:
+        before = Audited(attempts_max)
+        basis = Basis(lake, known, before)
     over, waiting = passed_over(known, archive)
     found, counted = file_findings(known, over)
-    counts = dict.fromkeys(KINDS, 0) | counted
-    rows = message_findings(messages, attempts_max).unionByName(out_of_order(spans, messages))
-    not_judged = {"files": f"not in the tables yet: {_some(waiting)}; run --incremental"
-                  } if waiting else {}
+    not_judged = _before(known)
+    if waiting:
+        not_judged["files"] = f"not in the tables yet: {_some(waiting)}; run --incremental"
+    rows = message_findings(basis.messages, attempts_max).unionByName(
+        out_of_order(basis.lines, basis.turns))
     if pool is None:
         not_judged["lost"] = "no --pool was given"
     else:
@@ -136,22 +96,44 @@ def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = AT
         if pool_state.unknown:
             not_judged["lost"] = pool_state.unknown
         else:
-            rows = rows.unionByName(lost(messages, pool_state))
+            rows = rows.unionByName(lost(basis.messages, pool_state))
+    final, still = _told(rows)
+    now = basis.audited(before, *final)
+    counts = dict.fromkeys(KINDS, 0) | counted
+    for each in (now.counts, still[0]):
+        for kind, count in each.items():
+            counts[kind] += count
     uncertain = any(counts[kind] for kind in ("crc", "missing_file", "gap"))
-    rows = rows.persist()
-    for row in rows.groupBy("kind").count().collect():
-        counts[row["kind"]] += row["count"]
-    examples = [row.asDict() for kind in KINDS if counts[kind]
-                for row in rows.where(F.col("kind") == kind).orderBy("lsn").limit(EXAMPLES_MAX)
-                .collect()]
-    rows.unpersist()
-    total = messages.agg(F.count("*"), F.count("end_lsn"), F.sum("puts")).first()
-    assert total is not None
-    return {"clean": not any(counts.values()), "counts": counts, "findings": found + examples,
-            "messages": total[0], "ended": total[1], "puts": int(total[2] or 0),
-            "open": total[0] - total[1], "files": len(known.files), "pool": pool is not None,
-            "uncertain": uncertain, "judged": [kind for kind in KINDS if kind not in not_judged],
+    now.keep(lake)
+    return {"clean": not any(counts.values()), "counts": counts,
+            "findings": found + now.findings + still[1],
+            "messages": now.ended + basis.open, "ended": now.ended,
+            "puts": now.puts + basis.open_puts, "open": basis.open, "files": len(known.files),
+            "pool": pool is not None, "uncertain": uncertain,
+            "judged": [kind for kind in KINDS if kind not in not_judged],
             "not_judged": not_judged, **_span(known)}
+
+
+def _told(rows: DataFrame) -> tuple[tuple[dict[str, int], list[Finding]], ...]:
+    """How many there are of each kind, and some: of what is final, and of what may still change."""
+    rows = rows.persist()
+    counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    for row in rows.groupBy("final", "kind").count().collect():
+        counts[not row["final"]][row["kind"]] = row["count"]
+    out = tuple((each, [
+        row.asDict() for kind in each for row in rows.where(
+            (F.col("kind") == kind) & (F.col("final") == (each is counts[0]))).drop("final")
+        .orderBy("lsn").limit(EXAMPLES_MAX).collect()]) for each in counts)
+    rows.unpersist()
+    return out
+
+
+def _before(known: Manifest) -> dict[str, str]:
+    """What the first file follows: it was pruned, or has not come yet."""
+    first = known.files[min(known.files)]
+    if not first.follows_lsn:
+        return {}
+    return {"before": f"the tables begin with file {first.number}, behind LSN {first.follows_lsn}"}
 
 
 def _some(numbers: Sequence[int]) -> str:

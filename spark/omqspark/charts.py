@@ -1,13 +1,11 @@
 """The pictures of the report, drawn with matplotlib from small tables (pandas).
 
-Each function takes a table and the names of the queues and gives a Figure. Colours are those of the
-Okabe-Ito set, which people who see colours differently can tell apart; a queue keeps its colour in
-every picture. Times are UTC.
+Each function takes a table and the queues (topmost.py: names, colours, the busiest) and gives a
+Figure. Times are UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -18,27 +16,24 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Curve
 
-PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D1F",
-                  "#666666")
+from omqtools.omqspark.topmost import Queues
+
 WIDTH, HEIGHT = 10.0, 3.6  # inches
 FEW_HOURS: Final = 6  # so few are drawn as single values, not as a band
-AT_ONCE_MS: Final = 0.1  # shorter waits are drawn as this
+AT_ONCE_S: Final = 0.0001  # shorter waits are drawn as this
+WAIT_TICKS: Final = {0.0001: "at once", 0.001: "1 ms", 0.01: "10 ms", 0.1: "0.1 s", 1.0: "1 s",
+                     10.0: "10 s", 60.0: "1 min", 600.0: "10 min", 3600.0: "1 h", 36000.0: "10 h",
+                     864000.0: "10 days"}
+DAYS_MAX: Final = 62  # more rows of the heat map than this are weeks
+WEEKS_MAX: Final = 160  # and more of these are left out, the oldest first
+READERS_SHOWN: Final = 30
+BANDS_MAX: Final = 3  # more of them hide each other
 POINTS_MAX: Final = 1500  # of a line: more are put together
-Names = Mapping[int, str]
 
 mpl.rcParams.update({
     "font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "axes.spines.top": False,
     "axes.spines.right": False, "figure.dpi": 110, "axes.titlesize": 10,
     "axes.titlelocation": "left"})
-
-
-def colour(queue: int) -> str:
-    """The colour of a queue, the same everywhere."""
-    return PALETTE[queue % len(PALETTE)]
-
-
-def name(queue: int, names: Names) -> str:
-    return names.get(queue, f"queue {queue}")
 
 
 def _figure(rows: int = 1, height: float = HEIGHT) -> tuple[Figure, Any]:
@@ -54,11 +49,16 @@ def _dated(axis: Any) -> None:
         ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
-def _thinned(frame: pd.DataFrame, how: dict[str, str]) -> pd.DataFrame:
+def _legend(axis: Any) -> None:
+    """Beside the picture, never on it."""
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
+
+
+def thinned(frame: pd.DataFrame, how: dict[str, str]) -> pd.DataFrame:
     """By minute, or by as many minutes as keep a line readable."""
     span = frame["minute"].max() - frame["minute"].min()
     step = max(1, int(np.ceil(span.total_seconds() / 60 / POINTS_MAX)))
-    grouped = frame.set_index("minute").resample(f"{step}min").agg(how)
+    grouped = frame.set_index("minute").resample(f"{step}min", origin="epoch").agg(how)
     for column, rule in how.items():
         if rule == "sum":
             grouped[column] = grouped[column] / step
@@ -67,94 +67,134 @@ def _thinned(frame: pd.DataFrame, how: dict[str, str]) -> pd.DataFrame:
     return grouped
 
 
-def throughput(minutes: pd.DataFrame, names: Names) -> Figure:
+def throughput(minutes: pd.DataFrame, queues: Queues) -> Figure:
     """Arrivals and departures a minute."""
     figure, (top, below) = _figure(2, 5.2)
-    for queue, part in minutes.groupby("queue"):
-        thin = _thinned(part, {"arrivals": "sum", "departures": "sum"})
-        top.plot(thin.index, thin["arrivals"], color=colour(queue), lw=1.2,
-                 label=name(queue, names))
-        below.plot(thin.index, thin["departures"], color=colour(queue), lw=1.2)
+    for queue, part in queues.parts(minutes):
+        thin = thinned(part, {"arrivals": "sum", "departures": "sum"})
+        top.plot(thin.index, thin["arrivals"], color=queues.colour(queue), lw=1.2,
+                 label=queues.name(queue))
+        below.plot(thin.index, thin["departures"], color=queues.colour(queue), lw=1.2)
     top.set_title("Messages that arrived on a queue, per minute")
     below.set_title("Messages that left it, per minute")
     for axis in (top, below):
         axis.set_ylim(bottom=0)
     _dated(below)
-    top.legend(ncols=6, loc="upper left", fontsize=8)
+    _legend(top)
     return figure
 
 
-def depth(minutes: pd.DataFrame, names: Names) -> Figure:
+def depth(minutes: pd.DataFrame, queues: Queues) -> Figure:
     """Messages on each queue, and how long the oldest has been there."""
     figure, (top, below) = _figure(2, 5.2)
-    for queue, part in minutes.groupby("queue"):
-        thin = _thinned(part, {"depth": "last", "oldest_s": "max"})
-        top.step(thin.index, thin["depth"], where="post", color=colour(queue), lw=1.2,
-                 label=name(queue, names))
+    for queue, part in queues.parts(minutes):
+        thin = thinned(part, {"depth": "last", "oldest_s": "max"})
+        top.step(thin.index, thin["depth"], where="post", color=queues.colour(queue), lw=1.2,
+                 label=queues.name(queue))
         thin = thin[:-1]  # the last minute has not ended
-        below.plot(thin.index, thin["oldest_s"], color=colour(queue), lw=1.2)
+        below.plot(thin.index, thin["oldest_s"], color=queues.colour(queue), lw=1.2, marker=".",
+                   ms=2)
     top.set_title("Messages on the queue at the end of the minute")
-    below.set_title("Age of the oldest one in seconds (at most a day)")
+    below.set_title("Age of the oldest one in seconds")
     top.set_ylim(bottom=0)
     below.set_yscale("symlog", linthresh=1)
     below.set_ylim(bottom=0)
     _dated(below)
-    top.legend(ncols=6, loc="upper left", fontsize=8)
+    _legend(top)
     return figure
 
 
-def waits(hours: pd.DataFrame, names: Names) -> Figure:
+def hourly(part: pd.DataFrame) -> pd.DataFrame:
+    """Waits by hour, a gap where there are none; of a long time by several hours."""
+    span = part["hour"].max() - part["hour"].min()
+    step = max(1, int(np.ceil(span.total_seconds() / 3600 / POINTS_MAX)))
+    found = part.set_index("hour").resample(f"{step}h", origin="epoch").agg(
+        {"wait_p50_s": "median", "wait_p99_s": "max"})
+    return found.clip(lower=AT_ONCE_S)
+
+
+def by_hour_of_day(hours: pd.DataFrame) -> pd.DataFrame:
+    """Arrivals by day or, of a long time, week, and hour; NaN where nothing is archived."""
+    days = hours["hour"].dt.tz_localize(None).dt.normalize()
+    step = "D"
+    if (days.max() - days.min()).days >= DAYS_MAX:
+        days, step = days - pd.to_timedelta(days.dt.weekday, unit="D"), "7D"
+    table = hours.assign(day=days, of_day=hours["hour"].dt.hour).pivot_table(
+        index="day", columns="of_day", values="arrivals", aggfunc="sum")
+    every = pd.date_range(table.index.min(), table.index.max(), freq=step)[-WEEKS_MAX:]
+    table = table.reindex(index=every, columns=range(24))
+    table.index = pd.Index([f"{day:%Y-%m-%d}" for day in table.index])
+    return table
+
+
+def waits(hours: pd.DataFrame, queues: Queues) -> Figure:
     """Percentiles of the wait by hour: a line for the median, a band up to the 99th."""
     figure, (axis,) = _figure()
-    lines = hours.dropna(subset=["wait_p50_s"]).groupby("queue")
+    lines = queues.parts(hours.dropna(subset=["wait_p50_s"]))
     for shift, (queue, part) in enumerate(lines):
-        part = part.sort_values("hour").copy()
+        ink = queues.colour(int(queue))
+        part = hourly(part).reset_index()
         part["hour"] += pd.Timedelta(minutes=30 + 3 * shift)  # the middle; side by side
-        ms = {key: np.maximum(part[f"wait_{key}_s"] * 1000, AT_ONCE_MS)
-              for key in ("p50", "p90", "p99")}
-        if len(part) > FEW_HOURS:
-            axis.fill_between(part["hour"], ms["p50"], ms["p99"], color=colour(queue), alpha=0.12)
+        s = {key: part[f"wait_{key}_s"] for key in ("p50", "p99")}
+        if len(part) > FEW_HOURS and len(lines) <= BANDS_MAX:
+            axis.fill_between(part["hour"], s["p50"], s["p99"], color=ink, alpha=0.12)
         else:
-            axis.vlines(part["hour"], ms["p50"], ms["p99"], color=colour(queue), lw=0.8)
-        axis.plot(part["hour"], ms["p50"], color=colour(queue), lw=1.6, marker="o", ms=3,
-                  label=name(queue, names))
-        axis.plot(part["hour"], ms["p99"], color=colour(queue), lw=0.9, ls="--", marker="v", ms=4)
+            axis.vlines(part["hour"], s["p50"], s["p99"], color=ink, lw=0.8)
+        axis.plot(part["hour"], s["p50"], color=ink, lw=1.6, marker="o", ms=3,
+                  label=queues.name(queue))
+        axis.plot(part["hour"], s["p99"], color=ink, lw=0.9, ls="--", marker="v", ms=4)
     hour = pd.Timedelta(hours=1)
     axis.set_xlim(hours["hour"].min() - hour, hours["hour"].max() + 2 * hour)
     axis.set_yscale("log")
-    axis.set_ylim(bottom=AT_ONCE_MS * 0.8, top=max(10.0, axis.get_ylim()[1]))
-    axis.set_ylabel(f"milliseconds ({AT_ONCE_MS} = at once)")
+    axis.set_yticks(list(WAIT_TICKS), list(WAIT_TICKS.values()), minor=False)
+    axis.set_yticks([], minor=True)
+    axis.set_ylim(bottom=AT_ONCE_S * 0.8, top=max(0.01, hours["wait_p99_s"].max() * 2))
     _dated(axis)
     axis.set_title("Wait until the first hand-out, by hour of arrival; dots: half waited less, "
                    "triangles: 99 of 100")
-    axis.legend(ncols=6, loc="upper left", fontsize=8)
+    _legend(axis)
     return figure
 
 
-def heat(hours: pd.DataFrame, names: Names) -> Figure:
+def heat(hours: pd.DataFrame, queues: Queues) -> Figure:
     """Arrivals by day and hour of the day."""
-    table = hours.assign(day=hours["hour"].dt.date, of_day=hours["hour"].dt.hour).pivot_table(
-        index="day", columns="of_day", values="arrivals", aggfunc="sum").reindex(
-        columns=range(24))
-    figure, (axis,) = _figure(height=max(1.9, 1.3 + 0.22 * len(table)))
+    table = by_hour_of_day(hours)
+    figure, (axis,) = _figure(height=min(9.0, max(1.9, 1.3 + 0.22 * len(table))))
     image = axis.imshow(np.ma.masked_invalid(table.to_numpy(float)), aspect="auto",
                         cmap="viridis", vmin=0)
     axis.set_xticks(range(0, 24, 2), [f"{hour}:00" for hour in range(0, 24, 2)])
     step = max(1, len(table) // 20)
-    axis.set_yticks(range(0, len(table), step), [str(day) for day in table.index[::step]])
+    axis.set_yticks(range(0, len(table), step), list(table.index[::step]))
     axis.grid(visible=False)
     axis.set_title("Arrivals on all queues, by day and hour (white: nothing archived)")
     figure.colorbar(image, ax=axis, pad=0.01, label="messages")
     return figure
 
 
-def readers(table: pd.DataFrame, names: Names) -> Figure:
+def busiest(table: pd.DataFrame) -> pd.DataFrame:
+    """The readers that are shown."""
+    return table.sort_values("busy_share", ascending=False).head(READERS_SHOWN)
+
+
+def reader_label(row: Any, queues: Queues) -> str:
+    """A reader's name; the client tells apart who had one pid."""
+    client = getattr(row, "reader", None)
+    return f"{queues.short(row.queue)}  pid {row.reader_pid}" + (f" ({client})" if client else "")
+
+
+def by_reader(table: pd.DataFrame) -> pd.DataFrame:
+    """Failed attempts and poisoned messages of those with most."""
+    sums = table.groupby(["queue", "reader_pid"])[["failed", "poisoned"]].sum().reset_index()
+    return sums.sort_values("failed", ascending=False).head(20)
+
+
+def readers(table: pd.DataFrame, queues: Queues) -> Figure:
     """How busy each reader was."""
-    table = table.sort_values(["queue", "reader"]).tail(40)
+    table = busiest(table)
     figure, (axis,) = _figure(height=max(2.0, 0.8 + 0.24 * len(table)))
-    labels = [f"{name(row.queue, names)}  pid {row.reader_pid}" for row in table.itertuples()]
+    labels = [reader_label(row, queues) for row in table.itertuples()]
     share = np.minimum(table["busy_share"].fillna(0).to_numpy(), 1) * 100
-    axis.barh(range(len(table)), share, color=[colour(q) for q in table["queue"]])
+    axis.barh(range(len(table)), share, color=[queues.colour(q) for q in table["queue"]])
     for place, row in enumerate(table.itertuples()):
         died = f", died {row.deaths} times" if row.deaths else ""
         axis.text(share[place] + 1, place, f"{row.messages:,} messages, {row.failed} failed{died}",
@@ -163,36 +203,40 @@ def readers(table: pd.DataFrame, names: Names) -> Figure:
     axis.set_xlim(0, 130)
     axis.set_xticks(range(0, 101, 20), [f"{p} %" for p in range(0, 101, 20)])
     axis.invert_yaxis()
-    axis.set_title("Share of its time in which a reader worked on a message")
+    axis.set_title(f"Share of its time in which a reader worked on a message (the {len(table)} "
+                   "busiest)")
     return figure
 
 
-def poison(table: pd.DataFrame, names: Names) -> Figure:
+def poison(table: pd.DataFrame, queues: Queues) -> Figure:
     """Failed attempts by queue and reader."""
-    sums = table.groupby(["queue", "reader_pid"])[["failed", "poisoned"]].sum().reset_index()
-    sums = sums.sort_values("failed", ascending=False).head(20)
+    sums = by_reader(table)
     figure, (axis,) = _figure(height=max(2.0, 0.8 + 0.24 * len(sums)))
     places = range(len(sums))
     axis.barh(places, sums["failed"], color="#E69F00", label="failed attempts")
     axis.barh(places, sums["poisoned"], color="#D55E00", label="of these: the message went to "
               "POISON")
-    axis.set_yticks(places, [f"{name(r.queue, names)}  pid {r.reader_pid}"
-                             for r in sums.itertuples()])
+    axis.set_yticks(places, [reader_label(row, queues) for row in sums.itertuples()])
     axis.invert_yaxis()
     axis.legend(loc="lower right", fontsize=8)
     axis.set_title("Attempts that failed, by reader")
     return figure
 
 
-def flows(table: pd.DataFrame, names: Names) -> Figure:
+def flow_rows(table: pd.DataFrame, queues: Queues) -> list[tuple[Any, Any, int]]:
+    """(from, to, messages): numbers of queues that are shown, "in" and "out"."""
+    folded = table.assign(**{column: [n and queues.shown(int(n)) for n in table[column]]
+                             for column in ("from_queue", "to_queue")})
+    totalled = folded.groupby(["from_queue", "to_queue"], as_index=False)["messages"].sum()
+    return [(int(r.from_queue) or "in", int(r.to_queue) or "out", int(r.messages))
+            for r in totalled.itertuples() if r.messages]
+
+
+def flows(table: pd.DataFrame, queues: Queues) -> Figure:
     """Where messages went from where: the width of a band is their number."""
     figure, (axis,) = _figure(height=4.2)
     axis.set_axis_off()
-    totalled = table.groupby(["from_queue", "to_queue"], as_index=False)["messages"].sum()
-    rows = [(f"in{r.to_queue}" if not r.from_queue else r.from_queue, r.to_queue or "out",
-             int(r.messages)) for r in totalled.itertuples()]
-    rows = [("in" if str(a).startswith("in") else int(a), b if b == "out" else int(b), n)
-            for a, b, n in rows if n]
+    rows = flow_rows(table, queues)
     layer = _layers(rows)
     totals = {node: max(sum(n for a, _, n in rows if a == node),
                         sum(n for _, b, n in rows if b == node)) for node in layer}
@@ -204,10 +248,10 @@ def flows(table: pd.DataFrame, names: Names) -> Figure:
         for node in sorted((n for n in layer if layer[n] == level), key=str):
             bottom[node] = y
             y += totals[node] * scale + 0.08
-    _draw(axis, rows, layer, totals, bottom, scale, lambda node: {
-        "in": "put", "out": "finished"}.get(node) or name(node, names))
+    _draw(axis, rows, layer, totals, bottom, scale, queues)
     axis.set_xlim(-0.1, max(layer.values()) + 0.6)
-    axis.set_ylim(1.35, -0.12)
+    lowest = max(bottom[node] + totals[node] * scale for node in layer)
+    axis.set_ylim(lowest + 0.05, -0.12)
     axis.set_title("Flow of messages between queues")
     return figure
 
@@ -229,7 +273,8 @@ def _layers(rows: list[tuple[Any, Any, int]]) -> dict[Any, int]:
 
 def _draw(axis: Any, rows: list[tuple[Any, Any, int]], layer: dict[Any, int],
           totals: dict[Any, int], bottom: dict[Any, float], scale: float,
-          label: Callable[[Any], str]) -> None:
+          queues: Queues) -> None:
+    ends = {"in": "put", "out": "finished"}
     leaves, comes = dict(bottom), dict(bottom)
     for a, b, count in sorted(rows, key=lambda row: (layer[row[1]], str(row[1]), bottom[row[0]])):
         x0, x1, thick = layer[a] + 0.12, layer[b] * 1.0, max(count * scale, 0.002)
@@ -238,7 +283,8 @@ def _draw(axis: Any, rows: list[tuple[Any, Any, int]], layer: dict[Any, int],
                   (middle, y1 + thick), (middle, y0 + thick), (x0, y0 + thick), (x0, y0)]
         codes = [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4, Curve.LINETO,
                  Curve.CURVE4, Curve.CURVE4, Curve.CURVE4, Curve.CLOSEPOLY]
-        tint = colour(b if b != "out" else a) if isinstance(b if b != "out" else a, int) else "#888"
+        painted = b if b != "out" else a
+        tint = queues.colour(painted) if isinstance(painted, int) else "#888"
         axis.add_patch(PathPatch(Curve(points, codes), color=tint, alpha=0.35, lw=0))
         axis.text(x0 + 0.14, y0 + thick / 2, f"{count:,}", fontsize=8, ha="center",
                   va="center")
@@ -247,6 +293,7 @@ def _draw(axis: Any, rows: list[tuple[Any, Any, int]], layer: dict[Any, int],
     for node, column in layer.items():
         tall = max(totals[node] * scale, 0.01)
         axis.add_patch(Rectangle((column, bottom[node]), 0.12, tall, color=(
-            colour(node) if isinstance(node, int) else "#888")))
-        axis.text(column + 0.06, bottom[node] - 0.015, label(node), fontsize=9, ha="center",
+            queues.colour(node) if isinstance(node, int) else "#888")))
+        axis.text(column + 0.06, bottom[node] - 0.015,
+                  ends.get(node) or queues.name(node), fontsize=9, ha="center",
                   va="bottom", weight="bold")

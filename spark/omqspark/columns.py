@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from omq.base.arrays import Rows
+from omq.format.archive import NameKind
+from omq.format.message import LAST_IN_GROUP
 
 EVENTS: Final[dict[str, tuple[str, pa.DataType]]] = {
     "lsn": ("bigint", pa.int64()),
@@ -41,6 +43,9 @@ EVENTS: Final[dict[str, tuple[str, pa.DataType]]] = {
     "onto": ("array<int>", pa.list_(pa.int32())),
     "onto_priority": ("array<int>", pa.list_(pa.int32())),
     "until_s": ("array<bigint>", pa.list_(pa.int64())),
+    "group_id": ("string", pa.string()),
+    "group_sequence": ("bigint", pa.int64()),
+    "group_last": ("boolean", pa.bool_()),
     "file": ("int", pa.int32()),
     "epoch": ("bigint", pa.int64()),
     "bad": ("string", pa.string()),
@@ -74,7 +79,8 @@ TABLES: Final = {"events": EVENTS, "blocks": BLOCKS, "dict": NAMES}
 LISTS: Final = {"onto": "queue", "onto_priority": "priority", "until_s": "until"}
 _FIELD: Final = {"time_ns": "time", "ts": "time"}  # where the frame header says it otherwise
 _NO_LSN: Final = np.zeros(0, "<u8")
-_ELSEWHERE: Final = {"bad", "file", "epoch", *LISTS}
+GROUPS: Final = frozenset({"group_id", "group_sequence", "group_last"})
+_ELSEWHERE: Final = {"bad", "file", "epoch", *LISTS, *GROUPS}
 
 
 def ddl(table: str) -> str:
@@ -87,14 +93,37 @@ def arrow_schema(table: str, names: list[str]) -> pa.Schema:
     return pa.schema([(name, TABLES[table][name][1]) for name in names])
 
 
-class Parts:
-    """Queues that the frames of a file name in their payloads: rows of PARTS, by LSN."""
+class Beside:
+    """What the frames of a file say in their payloads: queues, rows of PARTS, and the groups of
+    births, rows of NAMES; by LSN."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, names: Rows) -> None:
         self.rows = rows
         self.lsn = np.ascontiguousarray(rows["lsn"])
+        self._groups = names[names["kind"] == NameKind.GROUP]
 
-    def beside(self, lsn: Rows) -> tuple[Rows, Rows]:
+    def groups(self, lsn: Rows) -> dict[str, pa.Array]:
+        """The columns of GROUPS for the frames with these ascending LSNs; null: in no group."""
+        own = self._groups["lsn"]
+        first, end = np.searchsorted(own, [lsn[0], lsn[-1] + np.uint64(1)]) if len(lsn) else (0, 0)
+        mine = self._groups[first:end]
+        place = np.searchsorted(lsn, mine["lsn"])
+        there = lsn[place] == mine["lsn"] if len(mine) else np.zeros(0, bool)
+        mine, place = mine[there], place[there]
+        if not len(mine):  # nearly always: no row of them is looked at
+            return {name: pa.nulls(len(lsn), EVENTS[name][1]) for name in GROUPS}
+        texts = pa.array([row["text"].tobytes()[: int(row["length"])].decode() for row in mine])
+        key = mine["key"].astype("<i8")
+        which = np.zeros(len(lsn), "<i4")
+        which[place] = np.arange(len(mine))
+        none = np.ones(len(lsn), bool)
+        none[place] = False
+        of = pa.array(which, mask=none)
+        return {"group_id": texts.take(of),
+                "group_sequence": pa.array(key & LAST_IN_GROUP - 1).take(of),
+                "group_last": pa.array((key & LAST_IN_GROUP) != 0).take(of)}
+
+    def parts(self, lsn: Rows) -> tuple[Rows, Rows]:
         """(rows of the frames with these ascending LSNs, where those of each frame begin)"""
         offsets = np.zeros(len(lsn) + 1, "<i4")
         if not len(lsn):
@@ -115,23 +144,26 @@ def fields_of(names: list[str]) -> dict[str, Any]:
     """Fields of the frame header that these columns come from, each with the numpy type of its
     column: Spark's numbers are signed, and as wide or wider."""
     found = {_FIELD.get(name, name): _width(name) for name in names if name not in _ELSEWHERE}
-    return found | {"lsn": _width("lsn")} if set(names) & set(LISTS) else found
+    return found | {"lsn": _width("lsn")} if set(names) & {*LISTS, *GROUPS} else found
 
 
 def _width(name: str) -> Any:
     return np.dtype("<i4" if EVENTS[name][1] == pa.int32() else "<i8")
 
 
-def event_batch(fields: dict[str, Rows], count: int, parts: Parts, names: list[str], file: int,
+def event_batch(fields: dict[str, Rows], count: int, beside: Beside, names: list[str], file: int,
                 epoch: int) -> pa.RecordBatch:
     """Frame headers, as one array for each field (of `fields_of`), as one Arrow batch."""
-    mine, offsets = parts.beside(fields["lsn"].view("<u8") if set(names) & set(LISTS) else _NO_LSN)
+    mine, offsets = beside.parts(fields["lsn"].view("<u8") if set(names) & set(LISTS) else _NO_LSN)
+    groups = beside.groups(fields["lsn"].view("<u8")) if set(names) & GROUPS else {}
     none = pa.array(offsets[1:] == offsets[:-1])
     arrays = []
     for name in names:
         kind = EVENTS[name][1]
         if name == "bad":
             arrays.append(pa.nulls(count, kind))
+        elif name in groups:
+            arrays.append(groups[name])
         elif name in ("file", "epoch"):
             value = file if name == "file" else epoch
             arrays.append(pa.array(np.full(count, value, kind.to_pandas_dtype())))

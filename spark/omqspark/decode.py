@@ -20,6 +20,7 @@ from omq.base.checksum import crc32c
 from omq.format.archive import (
     BLOCK_BYTES,
     FRAME_BLOCKS,
+    NAME,
     ROW,
     ArchiveHeader,
     NameKind,
@@ -31,7 +32,15 @@ from omq.format.findings import Finding, Kind
 from omq.format.journal import BLOCK, CRC_FROM, FRAME
 from omq.storage.archive_file import ArchiveFile
 from omq.storage.archive_names import texts
-from omqtools.omqspark.columns import LISTS, Parts, arrow_schema, bad_batch, event_batch, fields_of
+from omqtools.omqspark.columns import (
+    GROUPS,
+    LISTS,
+    Beside,
+    arrow_schema,
+    bad_batch,
+    event_batch,
+    fields_of,
+)
 from omqtools.omqspark.plan import Split, bad_text, filesystem, opened
 
 _TEST: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -40,6 +49,7 @@ _TEST: Final[dict[str, Callable[[Any, Any], Any]]] = {
 FIELDS: Final = {"lsn": "lsn", "time_ns": "time", "type": "type", "queue": "queue",
                  "qpool": "qpool"}
 """Columns that a filter can be pushed down for -> field of the frame header."""
+_TOLD: Final = [kind for kind in NameKind if kind is not NameKind.GROUP]  # that is in the events
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +106,9 @@ def _events_of(file: ArchiveFile, split: Split, names: list[str], filters: Seque
             yield bad_batch("events", names, [bad_text(f) for f in file.findings], header.number)
     wanted = _wanted(file, filters)
     chosen = fields_of([*names, *(each.column for each in filters)])
-    parts = Parts(file.rows(Section.PARTS) if LISTS.keys() & set(names)
-                  else np.zeros(0, ROW.dtype))
+    beside = Beside(
+        file.rows(Section.PARTS) if LISTS.keys() & set(names) else np.zeros(0, ROW.dtype),
+        file.rows(Section.NAMES) if GROUPS & set(names) else np.zeros(0, NAME.dtype))
     salvager = Salvager(file)
     for index in range(split.first, split.end):
         blocks: list[Block] = []
@@ -115,7 +126,7 @@ def _events_of(file: ArchiveFile, split: Split, names: list[str], filters: Seque
                 fields = {name: values[keep] for name, values in fields.items()}
                 count = int(np.count_nonzero(keep))
             if count:
-                yield event_batch(fields, count, parts, names, header.number, header.epoch)
+                yield event_batch(fields, count, beside, names, header.number, header.epoch)
 
 
 def _wanted(file: ArchiveFile, filters: Sequence[Filter]) -> Rows | None:
@@ -223,7 +234,7 @@ def name_batches(task: Sequence[Split], names: list[str], where: str = ""
             yield bad_batch("dict", names, [bad_text(file)], split.number)
             continue
         rows = file.rows(Section.NAMES)
-        found = [(kind.name.lower(), key, lsn, text) for kind in NameKind
+        found = [(kind.name.lower(), key, lsn, text) for kind in _TOLD
                  for (lsn, key), text in texts(rows, kind).items()]
         columns: dict[str, list[Any]] = {
             "file": [file.header.number] * len(found), "kind": [row[0] for row in found],

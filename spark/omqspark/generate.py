@@ -12,141 +12,35 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from omq.base.arrays import Vector
-from omq.format import archive, pool
-from omq.format.archive import PLACE, ROW_LAYOUTS, NameKind, Section
-from omq.format.archive import ROW as PART_ROW
+from omq.base.clock import NS_PER_S
+from omq.format import pool
 from omq.format.journal import (
-    BLOCK,
     FRAME,
-    BlockHeader,
-    FileHeader,
     FrameFlag,
     FrameType,
-    block_length,
-    seal_block,
 )
 from omq.storage import durable
-from omq.storage.archive import Pieces, archive_name, encode
-from omq.storage.archive_names import text_rows
 from omq.storage.files import write_new_file
-from omqtools.omqspark.generator import POISON, PRODUCERS, QUEUES, READERS, Load, Traffic
-from omqtools.omqspark.spoil import spoiled
+from omqtools.omqspark.generator import POISON, Load, Traffic
+from omqtools.omqspark.stories import told
+from omqtools.omqspark.writer import NAMED, UUID, Writer
 
-UUID: Final = bytes.fromhex("0a" * 16)
-PAGE: Final = 4096
-BLOCK_FRAMES: Final = 64  # of a journal block: a busy manager's group commit
 PIECE_MESSAGES: Final = 50_000
 MARKS: Final = 1200  # checkpoint marks in the file that is damaged
 FAULTS: Final = ("lost", "duplicated", "resurrected", "out_of_order", "attempts", "gap",
                  "missing_file", "crc")
-_NAMES: Final = FRAME.names
 
 
-@dataclass(slots=True)
-class Writer:
-    """Frames into archive files of about `file_frames` each."""
-
-    out: Path
-    file_frames: int
-    number: int = 1
-    lsn: int = 1
-    time_ns: int = 0
-    follows_number: int = 0
-    follows_lsn: int = 0
-    files: list[int] = field(default_factory=list)
-    frames: int = 0
-
-    def write(self, rows: Vector, *, spoil: bool = False) -> None:
-        """One file: the names, then these rows, whose LSNs are given here."""
-        head = _names(int(rows["time"][0]))
-        rows["lsn"] = np.arange(self.lsn + len(head), self.lsn + len(head) + len(rows))
-        head["lsn"] = np.arange(self.lsn, self.lsn + len(head))
-        plain = np.concatenate([head, _plain(rows)])
-        moved = rows[rows["onto"] > 0]
-        parts = np.zeros(len(moved), PART_ROW.dtype)
-        for name in ("lsn", "qpool", "priority"):
-            parts[name] = moved[name]
-        parts["queue"] = moved["onto"]
-        pieces = self._pieces(plain, parts)
-        _, oma, _ = encode(pieces, level=3)
-        data = spoiled(b"".join(oma), pieces) if spoil else b"".join(oma)
-        write_new_file(self.out / archive_name(self.number), [data]).close()
-        self.files.append(self.number)
-        self.frames += len(plain)
-        self.follows_number, self.follows_lsn = self.number, int(plain["lsn"][-1])
-        self.time_ns = int(plain["time"][-1])
-        self.number += 1
-        self.lsn = self.follows_lsn + 1
-
-    def _pieces(self, rows: Vector, parts: Vector) -> Pieces:
-        places, heads = _blocks(rows, self.number)
-        first, when = int(rows["lsn"][0]), int(rows["time"][0])
-        header = FileHeader(UUID, 1, self.number, PAGE, 0, first, self.follows_lsn,
-                            self.follows_number, when, 1).encode()[: BLOCK.size]
-        names: list[Any] = []
-        for i, (queue, name) in enumerate(QUEUES.items()):
-            names += text_rows(first + i, NameKind.QUEUE, queue, name.encode())
-        for queue, count in READERS.items():
-            for reader in range(count):
-                text = f"{QUEUES[queue].lower()} {'main' if not reader else f'aux {reader}'}"
-                names += text_rows(first, NameKind.READER, queue * 10 + reader, text.encode())
-        for producer in range(PRODUCERS):
-            text = f"producer-{producer}"
-            names += text_rows(first, NameKind.PROGRAM, 100 + producer, text.encode())
-        sections = {
-            Section.FRAMES: rows, Section.PLACES: places, Section.PARTS: parts,
-            Section.HEADS: np.frombuffer(header + b"".join(heads),
-                                         ROW_LAYOUTS[Section.HEADS].dtype),
-            Section.NAMES: np.array(names, dtype=archive.NAME.dtype),
-            Section.EXTENTS: np.zeros(0, archive.EXTENT.dtype)}
-        return Pieces(UUID, self.number, sections, [], [], 1, self.follows_lsn,
-                      self.follows_number, PAGE, when,
-                      journal_bytes=int(places[-1]["offset"]) + block_length(
-                          int(places[-1]["count"]), 0, PAGE))
-
-
-def _plain(rows: Vector) -> Vector:
-    out = np.zeros(len(rows), FRAME.dtype)
-    for name in _NAMES:
-        out[name] = rows[name]
-    return out
-
-
-def _names(when: int) -> Vector:
-    rows = np.zeros(len(QUEUES), FRAME.dtype)
-    rows["type"], rows["queue"], rows["time"] = FrameType.QUEUE, list(QUEUES), when
-    rows["flags"] = FrameFlag.REPEATED | FrameFlag.PERSISTENT
-    return rows
-
-
-def _blocks(rows: Vector, number: int) -> tuple[Vector, list[bytes]]:
-    """Journal blocks around the rows: where they lie, and their headers with right CRCs."""
-    count = -(-len(rows) // BLOCK_FRAMES)
-    places, heads, offset = np.zeros(count, PLACE.dtype), [], PAGE
-    for i in range(count):
-        part = rows[i * BLOCK_FRAMES : (i + 1) * BLOCK_FRAMES]
-        length = block_length(len(part), 0, PAGE)
-        data = bytearray(BLOCK.size) + part.tobytes()
-        first = int(part["lsn"][0])
-        header = BlockHeader(1, first, len(part), first - 1, int(part["time"][0]), number, i, 0,
-                             length, 0, 1)
-        seal_block(data, UUID, header)
-        heads.append(bytes(data[: BLOCK.size]))
-        places[i] = (first, offset, 0, len(part), 0)
-        offset += length
-    return places, heads
-
-
-def generate(out: Path, messages: int, *, faults: int, load: Load, file_frames: int
-             ) -> dict[str, Any]:
-    """Make everything; the truth table. `faults`: how many of each kind."""
+def generate(out: Path, messages: int, *, faults: int, load: Load, file_frames: int,
+             stories: int = 0) -> dict[str, Any]:
+    """Make everything; the truth table. `faults`: how many of each kind; `stories`: how often each
+    kind of message is told besides."""
     directory = out / "archive"
     for path in (out, directory, out / "msgpool"):
         durable.make_directory(path)
@@ -162,6 +56,7 @@ def generate(out: Path, messages: int, *, faults: int, load: Load, file_frames: 
             rows = _plant(rows, faults, planted, traffic)
         first = False
         _write_piece(writer, traffic, rows, counts)
+    which, told = _tell(writer, traffic, stories) if stories else ({}, Counter[str]())
     if faults:
         _damage(writer, faults, planted)
     planted += [{"kind": "out_of_order", "qpool": qpool} for qpool in traffic.swaps]
@@ -170,7 +65,8 @@ def generate(out: Path, messages: int, *, faults: int, load: Load, file_frames: 
     truth = {
         "uuid": UUID.hex(), "messages": messages, "frames": writer.frames,
         "files": len(writer.files), "last_lsn": writer.follows_lsn,
-        "events": dict(sorted(counts.items())), "open": len(open_rows), "faults": planted}
+        "events": dict(sorted(counts.items())), "open": len(open_rows), "faults": planted,
+        "stories": which, "story_events": dict(sorted(told.items()))}
     text = json.dumps(truth, indent=1, sort_keys=True) + "\n"
     write_new_file(out / "truth.json", [text.encode()]).close()
     return truth
@@ -182,7 +78,7 @@ def _write_piece(writer: Writer, traffic: Traffic, rows: Vector, counts: Counter
         part = rows[at : at + writer.file_frames]
         ahead = part["given"] - at
         here = (ahead >= 0) & (part["given"] >= 0)
-        base = writer.lsn + len(QUEUES)
+        base = writer.lsn + len(NAMED)
         part["lease"][here] = base + ahead[here]
         earlier = (part["given"] >= 0) & ~here
         part["lease"][earlier] = rows["lsn"][part["given"][earlier]]
@@ -190,6 +86,19 @@ def _write_piece(writer: Writer, traffic: Traffic, rows: Vector, counts: Counter
     traffic.give_leases(rows)
     for kind, count in zip(*np.unique(rows["type"], return_counts=True), strict=True):
         counts[FrameType(int(kind)).name] += int(count)
+
+
+def _tell(writer: Writer, traffic: Traffic, times: int) -> tuple[dict[int, str], Counter[str]]:
+    """The stories, in a file of their own, and another manager behind them."""
+    book, which, traffic.next_qpool = told(traffic.next_qpool, writer.time_ns + NS_PER_S, times)
+    rows, parts = book.frames(writer.lsn + len(NAMED))
+    writer.write_frames(rows, parts)
+    writer.epoch += 1
+    mark = np.zeros(1, FRAME.dtype)
+    mark["type"], mark["time"] = FrameType.CHECKPOINT, writer.time_ns + NS_PER_S
+    mark["lsn"] = writer.lsn + len(NAMED)
+    writer.write_frames(mark, parts[:0])
+    return which, Counter(FrameType(int(kind)).name for kind in rows["type"])
 
 
 def _ends(rows: Vector) -> Vector:

@@ -1,8 +1,8 @@
 """The tables of answers, from stays and messages: queues by minute and hour, readers, poison,
 operators, sizes, routes. See lib/omq/docs/ANALYTICS.md for every column and unit.
 
-An answer is made of parts that can be merged (answers.py): a batch adds the part of what ended in
-it to what was known, so a run costs what is new, not what there is. Percentiles come from KLL
+An answer is made of parts that can be merged, apart by day (answers.py): a batch adds the part of
+what ended in it, so a run costs what is new, not what there is. Percentiles come from KLL
 sketches with k = 4000, which merge and are right to the 99.9th; the sketch itself is kept beside
 them (`wait_sketch`, `service_sketch`).
 """
@@ -14,13 +14,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from omq.format.frame_rules import About, By, Reason
+from omq.format.frame_rules import About, By
 from omqtools.omqspark.answers import SKETCH_K, Answer, Basis
 from omqtools.omqspark.lifecycle import NS_PER_S, is_type, poisoned
 from omqtools.omqspark.words import at, how
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S
+DAY_NS = 24 * HOUR_NS
 READER = ["queue", "epoch", "reader", "reader_pid"]
 
 
@@ -37,10 +38,11 @@ def _minutes(basis: Basis) -> DataFrame:
     left = stays.where("left_ns IS NOT NULL").select(
         "queue", _floor("left_ns", MINUTE_NS), F.lit(0), F.lit(1), none)
     until = F.coalesce("left_ns", F.lit(basis.end_ns)).alias("until")
-    return came.union(left).union(_oldest(stays.select("queue", "arrived_ns", until)))
+    return came.union(left).union(_oldest(stays.select("queue", "arrived_ns", until),
+                                          basis.from_ns))
 
 
-def _oldest(spans: DataFrame) -> DataFrame:
+def _oldest(spans: DataFrame, from_ns: int = 0) -> DataFrame:
     """The age of a queue's oldest message at the end of each minute in which one is there.
 
     Who arrived before and stays longer hides a message; so each is the oldest from where those
@@ -51,7 +53,8 @@ def _oldest(spans: DataFrame) -> DataFrame:
            .agg(F.min("arrived_ns").alias("arrived_ns")))
     before = Window.partitionBy("queue").orderBy("arrived_ns", "end").rowsBetween(
         Window.unboundedPreceding, -1)
-    shown = few.withColumn("begin", F.greatest("first", F.max("end").over(before))).where(
+    shown = few.withColumn("begin", F.greatest(
+        "first", F.lit(from_ns), F.max("end").over(before))).where(
         "begin < end")
     minutes = F.explode(F.sequence("begin", F.col("end") - MINUTE_NS, F.lit(MINUTE_NS)))
     return shown.select("queue", "arrived_ns", minutes.alias("minute_ns")).select(
@@ -59,13 +62,17 @@ def _oldest(spans: DataFrame) -> DataFrame:
         F.col("minute_ns") + MINUTE_NS - F.col("arrived_ns"))
 
 
-def _depth(minutes: DataFrame) -> DataFrame:
-    run = Window.partitionBy("queue").orderBy("minute_ns")
-    return minutes.select(
+def _depth(minutes: DataFrame, stays: DataFrame) -> DataFrame:
+    """Counted back from what is on the queue at the end, so days before need not be read."""
+    later = Window.partitionBy("queue").orderBy(F.desc("minute_ns")).rowsBetween(
+        Window.unboundedPreceding, -1)
+    waiting = stays.where("left_ns IS NULL").groupBy("queue").agg(F.count("*").alias("waiting"))
+    came_later = F.coalesce(F.sum(F.col("arrivals") - F.col("departures")).over(later), F.lit(0))
+    return minutes.join(F.broadcast(waiting), "queue", "left").select(
         "queue", "minute_ns", "arrivals", "departures",
         (F.coalesce("oldest_ns", F.lit(0)) / NS_PER_S).alias("oldest_s"),
-        F.sum(F.col("arrivals") - F.col("departures")).over(run).alias("depth"),
-        at("minute_ns").alias("minute"))
+        (F.coalesce("waiting", F.lit(0)) - came_later).alias("depth"),
+        at("minute_ns").alias("minute"), "day")
 
 
 def _sketch(column: str, name: str) -> list[Column]:
@@ -92,16 +99,17 @@ def _hours(basis: Basis) -> DataFrame:
         F.sum("size").alias("bytes"))
 
 
-def _hour(hours: DataFrame) -> DataFrame:
+def _hour(hours: DataFrame, _stays: DataFrame) -> DataFrame:
     return _quantiles(_quantiles(hours, "wait"), "service").withColumns({
         "wait_max_s": F.col("wait_max_ns") / NS_PER_S, "load": F.col("served_ns") / HOUR_NS,
         "hour": at("hour_ns")}).drop("wait_max_ns", "served_ns")
 
 
 def _works(basis: Basis) -> DataFrame:
-    """Each reader process: what it did, how long it worked."""
+    """Each reader process and day: what it did, how long it worked."""
     done = basis.stays.where("work_ns IS NOT NULL")
-    return done.groupBy("queue", F.col("last_epoch").alias("epoch"), "reader", "reader_pid").agg(
+    return done.groupBy("queue", F.col("last_epoch").alias("epoch"), "reader", "reader_pid",
+                        _floor("left_ns", DAY_NS).alias("day_ns")).agg(
         F.count("*").alias("messages"), F.sum("gives").alias("gives"),
         F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
         F.sum("work_ns").alias("busy_ns"), *_sketch("work_ns", "work"),
@@ -109,13 +117,25 @@ def _works(basis: Basis) -> DataFrame:
         F.max("left_lsn").alias("last_lsn"))
 
 
-def _busy(works: DataFrame) -> DataFrame:
+def _busy(works: DataFrame, _stays: DataFrame) -> DataFrame:
     span = F.col("last_ns") - F.col("first_ns")
     return _quantiles(works, "work").withColumns({
         "busy_s": F.col("busy_ns") / NS_PER_S, "span_s": span / NS_PER_S,
         "busy_share": F.when(span > 0, F.col("busy_ns") / span),
         "first": at("first_ns"), "last": at("last_ns")}).drop(
-        "busy_ns", "first_ns", "last_ns", "last_lsn")
+        "busy_ns", "first_ns", "last_ns", "last_lsn", "day_ns")
+
+
+def readers_whole(readers: DataFrame) -> DataFrame:
+    """The shown rows of all days as one a reader process."""
+    span = F.col("last").cast("double") - F.col("first").cast("double")
+    whole = readers.groupBy(*READER, "queue_name").agg(
+        *(F.sum(name).alias(name) for name in ("messages", "gives", "failed", "deaths", "busy_s",
+                                               "works")),
+        F.kll_merge_agg_bigint("work_sketch", F.lit(SKETCH_K)).alias("work_sketch"),
+        F.min("first").alias("first"), F.max("last").alias("last"))
+    return _quantiles(whole, "work").withColumns({
+        "span_s": span, "busy_share": F.when(span > 0, F.col("busy_s") / span)})
 
 
 def _failures(basis: Basis) -> DataFrame:
@@ -124,7 +144,8 @@ def _failures(basis: Basis) -> DataFrame:
     failed = (F.col("failed") > 0) | is_type(poisoned, "left_by")
     return (basis.stays.where(failed).join(senders, "qpool", "left")
             .groupBy("queue", "reader", "reader_pid", "producer_pid", "producer_uid",
-                     size_class().alias("size_class"))
+                     size_class().alias("size_class"),
+                     _floor("arrived_ns", DAY_NS).alias("day_ns"))
             .agg(F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
                  F.count_if(is_type(poisoned, "left_by")).alias("poisoned"),
                  F.min("qpool").alias("example")))
@@ -151,7 +172,11 @@ def _orders(basis: Basis) -> DataFrame:
             .join(done.withColumnRenamed("unit", "lsn"), "lsn", "left").na.fill(0, ["messages"]))
 
 
-def _dated(orders: DataFrame) -> DataFrame:
+def _undayed(failures: DataFrame, _stays: DataFrame) -> DataFrame:
+    return failures.drop("day_ns")
+
+
+def _dated(orders: DataFrame, _stays: DataFrame) -> DataFrame:
     return orders.withColumn("at", at("time_ns")).drop("time_ns")
 
 
@@ -164,7 +189,7 @@ def _sizes(basis: Basis) -> DataFrame:
         F.max("size").alias("largest"), F.sum(disk).alias("journal_bytes"))
 
 
-def _amplified(sizes: DataFrame) -> DataFrame:
+def _amplified(sizes: DataFrame, _stays: DataFrame) -> DataFrame:
     return sizes.withColumn("amplification", F.when(
         F.col("bytes") > 0, F.col("journal_bytes") / F.col("bytes")))
 
@@ -176,7 +201,7 @@ def _routes(basis: Basis) -> DataFrame:
     stays, none = basis.stays, F.lit(0).cast("bigint")
     came = stays.select(
         F.col("came_from").alias("from_queue"), F.col("queue").alias("to_queue"),
-        how("arrived_by", F.lit(int(Reason.OPERATOR))).alias("how"),
+        how("arrived_by").alias("how"),
         F.lit(1).cast("bigint").alias("came"),
         none.alias("departed"), "size")
     left = stays.where("left_ns IS NOT NULL").select(
@@ -189,7 +214,7 @@ def _routes(basis: Basis) -> DataFrame:
               ).alias("bytes"))
 
 
-def _flow(routes: DataFrame) -> DataFrame:
+def _flow(routes: DataFrame, _stays: DataFrame) -> DataFrame:
     """`messages`: who came, or of those that went nowhere who departed."""
     return routes.withColumn("messages", F.when(F.col("to_queue") == 0, F.col("departed"))
                              .otherwise(F.col("came")))
@@ -197,21 +222,24 @@ def _flow(routes: DataFrame) -> DataFrame:
 
 ANSWERS: Final = (
     Answer("queue_minute", ["queue", "minute_ns"],
-           {"arrivals": "sum", "departures": "sum", "oldest_ns": "max"}, _minutes, _depth),
+           {"arrivals": "sum", "departures": "sum", "oldest_ns": "max"}, _minutes, _depth,
+           day="minute_ns"),
     Answer("queue_hour", ["queue", "hour_ns"],
            {"arrivals": "sum", "departures": "sum", "wait_sketch": "sketch", "waits": "sum",
             "service_sketch": "sketch", "services": "sum", "wait_max_ns": "max",
-            "served_ns": "sum", "failed": "sum", "deaths": "sum", "bytes": "sum"}, _hours, _hour),
-    Answer("readers", READER,
+            "served_ns": "sum", "failed": "sum", "deaths": "sum", "bytes": "sum"}, _hours, _hour,
+           day="hour_ns", of_stay="arrived_ns"),
+    Answer("readers", [*READER, "day_ns"],
            {"messages": "sum", "gives": "sum", "failed": "sum", "deaths": "sum", "busy_ns": "sum",
             "work_sketch": "sketch", "works": "sum", "first_ns": "min", "last_ns": "max",
-            "last_lsn": "max"}, _works, _busy),
+            "last_lsn": "max"}, _works, _busy, day="day_ns", of_stay="left_ns"),
     Answer("poison", ["queue", "reader", "reader_pid", "producer_pid", "producer_uid",
-                      "size_class"],
-           {"failed": "sum", "deaths": "sum", "poisoned": "sum", "example": "min"}, _failures),
-    Answer("operators", ["lsn"],
-           {"time_ns": "max", "uid": "max", "pid": "max", "order": "max", "messages": "max"},
-           _orders, _dated, by_event=True),
+                      "size_class", "day_ns"],
+           {"failed": "sum", "deaths": "sum", "poisoned": "sum", "example": "min"}, _failures,
+           _undayed, day="day_ns", of_stay="arrived_ns"),
+    Answer("operators", ["lsn", "time_ns"],
+           {"uid": "max", "pid": "max", "order": "max", "messages": "max"},
+           _orders, _dated, by_event=True, day="time_ns"),
     Answer("sizes", ["queue", "size_class"],
            {"messages": "sum", "bytes": "sum", "largest": "max", "journal_bytes": "sum"}, _sizes,
            _amplified),

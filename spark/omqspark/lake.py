@@ -7,6 +7,7 @@ a run that was killed, or are void; nobody reads them, and the next publication 
 from __future__ import annotations
 
 import fcntl
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,16 +20,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from omq.base.errors import BadRequest, NoArchive, OutBusy
-from omqtools.omqspark import columns, gold, plan
+from omqtools.omqspark import gold, parquet, plan
+from omqtools.omqspark.answers import ALWAYS, Index
 from omqtools.omqspark.manifest import Manifest
 
 LIVES: Final = ("messages", "stays")
+EVENTS_OF: Final = {"bronze": "events", "names": "dict"}  # which columns they have
 ANSWERS: Final = tuple(answer.name for answer in gold.ANSWERS)
 FOLDERS: Final = ("bronze", "names", *LIVES, *ANSWERS, "open", "known", "gold", "report")
 """`gold`: of versions before 3."""
+KNOWN: Final = "known"
+INDEX: Final = f"{KNOWN}/index"
 CURRENT: Final = "current.json"
 VERSIONS: Final = "tables.json"
-FILES: Final = (CURRENT, VERSIONS, "audit.json")
+AUDITED: Final = "audited.json"
+FILES: Final = (CURRENT, VERSIONS, AUDITED, "audit.json")
 LOCK: Final = ".lock"
 SNAPSHOTS_KEPT: Final = 24
 """Batches whose state at their end is kept, for a file that comes late: a day of hourly runs."""
@@ -36,10 +42,11 @@ SNAPSHOTS_KEPT: Final = 24
 
 @dataclass
 class Lake:
-    """See the module."""
+    """See the module. `few`: the driver can hold what the batch at hand writes (parquet.py)."""
 
     spark: SparkSession
     out: str
+    few: bool = False
 
     def path(self, table: str, batch: int | None = None) -> str:
         tail = "" if batch is None else f"/batch={batch}"
@@ -81,14 +88,18 @@ class Lake:
             raise NoArchive(path=self.out)
         return found
 
+    def frames(self) -> int:
+        """How many are in the files that count: what reads all of them costs so much."""
+        return sum(record.frames for record in self.known().files.values())
+
     def rows(self, table: str, known: Manifest, files: Iterable[int]) -> DataFrame:
         """The rows of some files in `bronze` or `names`, where each was read last."""
         by_batch: dict[int, list[int]] = {}
         for number in files:
             by_batch.setdefault(known.files[number].batch, []).append(number)
         dirs = [self.path(table, batch) for batch in sorted(by_batch)]
-        schema = event_schema(self.spark) if table == "bronze" else name_schema(self.spark)
-        found = self.spark.read.schema(schema).option("basePath", self.path(table)).parquet(*dirs)
+        found = parquet.load(self.spark, dirs, parquet.schema_of(EVENTS_OF[table]),
+                             self.path(table))
         whole: Column = F.lit(False)  # noqa: FBT003
         for batch, numbers in by_batch.items():
             mine = F.col("file").isin(numbers) & (F.col("batch") == batch)
@@ -100,23 +111,46 @@ class Lake:
         read last, of `messages` and `stays` those of the batches that count."""
         known = self.known()
         if table in LIVES:
-            return self.spark.read.option("basePath", self.path(table)).parquet(
-                *(self.path(table, batch.number) for batch in known.batches))
-        batches = known.bronze()
-        schema = event_schema(self.spark) if table == "bronze" else name_schema(self.spark)
-        found = self.spark.read.schema(schema).option("basePath", self.path(table)).parquet(
-            *(self.path(table, batch) for batch in batches))
+            return parquet.load(self.spark, [
+                self.path(table, batch.number) for batch in known.batches], base=self.path(table))
+        found = parquet.load(self.spark, [self.path(table, batch) for batch in known.bronze()],
+                             parquet.schema_of(EVENTS_OF[table]), self.path(table))
         for batch, numbers in known.void.items():
             found = found.where((F.col("batch") != batch) | ~F.col("file").isin(numbers))
         return found
 
     def gold(self, name: str) -> DataFrame:
-        """A table of answers (gold.ANSWERS)."""
-        return self.spark.read.parquet(self.path(name, self.current()))
+        """A table of answers (gold.ANSWERS), all days that are shown."""
+        index = self.index(self.current())
+        schema = StructType.fromJson(json.loads(index.schemas[name]))
+        paths = [self.path(name, batch) + (f"/day={day}" if day != ALWAYS else "")
+                 for day, batch in sorted(index.shown[name].items())]
+        if not paths:
+            return self.spark.createDataFrame([], schema)
+        return parquet.load(self.spark, paths, schema, self.path(name)).drop("batch")
+
+    def part(self, name: str, batch: int | None = None) -> str:
+        """Where the parts of a table of answers lie."""
+        return self.path(f"{KNOWN}/{name}", batch)
+
+    def days(self, where: str) -> list[str]:
+        """The days that a folder is partitioned by."""
+        fs, path = plan.filesystem(where)
+        found = fs.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        return sorted(info.base_name[4:] for info in found if info.base_name.startswith("day="))
+
+    def index(self, batch: int) -> Index:
+        """What counted of the answers at the end of a batch; nothing before the first."""
+        return Index.decode(self.get(f"{INDEX}/batch={batch}/index.json") if batch >= 0 else None)
+
+    def put_index(self, batch: int, index: Index) -> None:
+        fs, where = plan.filesystem(self.path(INDEX, batch))
+        fs.create_dir(where)
+        self.put(f"{INDEX}/batch={batch}/index.json", index.encode())
 
     def snapshots(self) -> list[int]:
         """Batches whose state at their end is there."""
-        both = [set(self._batches(table)) for table in ("open", "known")]
+        both = [set(self._batches(table)) for table in ("open", INDEX)]
         return sorted(both[0] & both[1])
 
     def _batches(self, table: str) -> list[int]:
@@ -147,12 +181,29 @@ class Lake:
         known.forget_void()
         self.put(CURRENT, known.encode())
         counted = [batch.number for batch in known.batches]
-        keep: dict[str, Sequence[int]] = {
-            "bronze": known.bronze(), "names": known.bronze(), "gold": (),
-            "known": counted[-SNAPSHOTS_KEPT:], "open": counted[-SNAPSHOTS_KEPT:]}
+        snapshots = counted[-SNAPSHOTS_KEPT:]
+        needed = self._needed(snapshots)
+        keep: dict[str, Iterable[int]] = {
+            "bronze": known.bronze(), "names": known.bronze(), "open": snapshots,
+            INDEX: snapshots} | {f"{KNOWN}/{name}": needed.get(name, ()) for name in ANSWERS}
         for table, numbers in keep.items():
             for batch in set(self._batches(table)) - set(numbers):
                 fs, where = plan.filesystem(self.path(table, batch))
+                fs.delete_dir(where)
+
+    def _needed(self, snapshots: Iterable[int]) -> dict[str, set[int]]:
+        """Table of answers -> batches whose parts these snapshots name."""
+        found: dict[str, set[int]] = {}
+        for batch in snapshots:
+            for name, days in self.index(batch).state.items():
+                found.setdefault(name, set()).update(*days.values())
+        return found
+
+    def forget(self) -> None:
+        """What all tables but the events say, for a run that tells everything anew."""
+        for name in {*LIVES, *ANSWERS, "open", KNOWN, "gold"}:
+            fs, where = plan.filesystem(self.path(name))
+            if self.exists(self.path(name)):
                 fs.delete_dir(where)
 
     def clear(self) -> None:
@@ -165,21 +216,23 @@ class Lake:
             raise BadRequest(reason=f"{self.out} holds {', '.join(sorted(strange))}, which no run "
                                     "has made; name an empty directory")
         fs.create_dir(where)
-        for name in names & {CURRENT, VERSIONS}:
+        for name in names & {CURRENT, VERSIONS, AUDITED}:
             fs.delete_file(f"{where}/{name}")
         for info in found:
             if info.type == pafs.FileType.Directory:
                 fs.delete_dir(info.path)
 
 
-def event_schema(spark: SparkSession) -> StructType:
-    """The schema of bronze: the event table's."""
-    return spark.createDataFrame([], columns.ddl("events")).schema
-
-
-def name_schema(spark: SparkSession) -> StructType:
-    """The schema of names: the dictionary's."""
-    return spark.createDataFrame([], columns.ddl("dict")).schema
+def lives(lake: Lake, table: str, columns: str, batches: Sequence[int], current: int
+          ) -> DataFrame:
+    """`columns` (DDL) of `messages` or `stays`, with `ended`: of those that ended in some batches,
+    and of the open ones."""
+    paths = [lake.path(table, number) for number in sorted({*batches, current})]
+    schema = StructType.fromDDL(f"{columns}, batch int, ended int")
+    assert isinstance(schema, StructType)
+    found = parquet.load(lake.spark, paths, schema, lake.path(table))
+    ended = (F.col("ended") == 1) & F.col("batch").isin(list(batches))
+    return found.where(ended | ((F.col("ended") == 0) & (F.col("batch") == current))).drop("batch")
 
 
 def all_stays(lake: Lake) -> DataFrame:

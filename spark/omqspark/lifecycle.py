@@ -33,7 +33,7 @@ def _made(rule: Rule) -> bool:
     return rule.makes
 
 
-def _given(rule: Rule) -> bool:
+def given_out(rule: Rule) -> bool:
     return rule.hand is Hand.GIVEN
 
 
@@ -79,18 +79,23 @@ def lifecycle(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.max(_if(_made, "priority")).alias("priority"),
         F.max(_if(_made, "correlation")).alias("correlation"),
         F.bool_or(has(FrameFlag.PERSISTENT)).alias("persistent"),
+        F.max("group_id").alias("group_id"),
+        F.max("group_sequence").alias("group_sequence"),
+        F.bool_or("group_last").alias("group_last"),
         F.count_if(is_type(_made)).alias("puts"),
-        F.count_if(is_type(_given)).alias("gives"),
+        F.count_if(is_type(given_out)).alias("gives"),
         F.count_if(is_type(moved)).alias("moves"),
         F.count_if(is_type(lambda rule: rule.is_in(PartState.DEFERRED))).alias("defers"),
         F.count_if(has(FrameFlag.FAILED)).alias("failed"),
         F.count_if(is_type(poisoned)).alias("poisoned"),
-        F.max(_if(_given, "attempt")).alias("attempts_max"),
-        F.min(_if(_given, "time_ns")).alias("first_give_ns"),
+        F.max(_if(given_out, "attempt")).alias("attempts_max"),
+        F.min(_if(given_out, "time_ns")).alias("first_give_ns"),
         end_lsn.alias("end_lsn"),
         F.min(F.when(ends, F.col("time_ns"))).alias("end_ns"),
         F.min(F.when(ends, F.col("type"))).alias("end_type"),
         F.count_if(ends).alias("ends"),
+        F.bool_or(ends & (F.col("reason") == int(Reason.BACKED_OUT)) & is_type(
+            lambda rule: rule.reasoned)).alias("end_undone"),
         F.min("lsn").alias("first_lsn"),
         F.max("lsn").alias("last_lsn"),
         F.max("time_ns").alias("last_ns"),
@@ -118,7 +123,7 @@ def _died(rows: DataFrame, ends: Ends, name: str, persistent: Column) -> DataFra
               kind: F.lit(DIED), f"{name}_lsn": F.col("over_lsn")}
     return rows.join(F.broadcast(over), "last_epoch", "left").withColumns({
         column: F.when(gone, value).otherwise(F.col(column)) for column, value in filled.items()
-    }).drop("over_lsn", "over_ns")
+    }).select(*rows.columns)  # in the same order, whether an epoch has ended or not
 
 
 def roles(rules: Mapping[FrameType, Rule]) -> str:
@@ -149,7 +154,7 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
     """One row a stay; `left_ns` is null while it lasts."""
     visited = _visits(events)
     comes, leaves, is_here = (F.col("role") == role for role in (COMES, LEAVES, STAYS))
-    given = is_type(_given) & is_here
+    given = is_type(given_out) & is_here
     counts = is_type(_counts) & is_here
     place = F.greatest(F.array_position("onto", F.col("at")), F.lit(1)).cast("int")
     died = (F.col("reason") == int(Reason.DIED)) & is_type(lambda rule: rule.reasoned)
@@ -186,6 +191,7 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.min("epoch").alias("first_epoch"),
         F.max(F.when(given, F.col("epoch"))).alias("given_epoch"),
         F.max("epoch").alias("last_epoch"),
+        F.max("lsn").alias("last_lsn"),
     ).where("queue > 0 AND arrived_ns IS NOT NULL")
     return (_died(found, ends_of_epochs, "left", F.col("persistent")).drop("persistent")
             .withColumn("wait_ns", F.col("given_ns") - F.col("arrived_ns"))

@@ -11,37 +11,39 @@ import json
 import re
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import omq
 from omq.base.errors import BadRequest, Exit
+from omqtools.omqspark.options import FAIL_ON, NAME, parser
 
 if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
 
-NAME = "omq-spark"
-FAIL_ON = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
-           "attempts")
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     if options.command == "generate":
         return _generate(options)
+    from omqtools.omqspark.classes import class_archive
     from omqtools.omqspark.failures import told
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.session import session
 
-    spark = session()
+    whole = options.command == "run" and not (options.incremental or options.again)
+    classes = class_archive()
+    spark = session(quick=not whole, classes=classes, keep_classes=options.command == "refresh")
     try:
         with told():
             code: int = _COMMANDS[options.command](Lake(spark, options.out), options)
         sys.stdout.flush()
         return code
     finally:
+        gateway = spark.sparkContext._gateway
         spark.stop()
+        if classes is not None:
+            classes.end(gateway)
 
 
 def _generate(options: argparse.Namespace) -> int:
@@ -50,9 +52,8 @@ def _generate(options: argparse.Namespace) -> int:
 
     load = Load(seed=options.seed, rate=options.rate)
     truth = generate(options.to, options.messages, faults=options.faults, load=load,
-                     file_frames=options.file_frames)
-    _print({key: value for key, value in truth.items() if key != "faults"}
-           | {"faults": len(truth["faults"])})
+                     file_frames=options.file_frames, stories=options.stories)
+    _print(truth | {"faults": len(truth["faults"]), "stories": len(truth["stories"])})
     return Exit.OK
 
 
@@ -85,7 +86,9 @@ def _tables(lake: Lake, options: argparse.Namespace) -> int:
 
 def _audit(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.audit import audit
+    from omqtools.omqspark.session import sized
 
+    sized(lake.spark, lake.frames())
     wanted = FAIL_ON if options.fail_on == "any" else tuple(
         word for word in options.fail_on.split(",") if word and word != "none")
     if set(wanted) - set(FAIL_ON):
@@ -99,8 +102,10 @@ def _audit(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _state(lake: Lake, options: argparse.Namespace) -> int:
+    from omqtools.omqspark.session import sized
     from omqtools.omqspark.state import queue_names, state_at
 
+    sized(lake.spark, lake.frames())
     lsn, time_ns = at_instant(options.at)
     names = queue_names(lake)
     for row in state_at(lake, lsn=lsn, time_ns=time_ns).toLocalIterator():
@@ -111,8 +116,10 @@ def _state(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _biography(lake: Lake, options: argparse.Namespace) -> int:
+    from omqtools.omqspark.session import sized
     from omqtools.omqspark.state import biography, queue_names, told
 
+    sized(lake.spark, lake.frames())
     condition = f"qpool = {options.qpool}" if options.qpool is not None else options.where
     if not condition:
         raise BadRequest(reason="name a message by --qpool, or some by --where CONDITION")
@@ -128,9 +135,11 @@ def _biography(lake: Lake, options: argparse.Namespace) -> int:
 
 def _whatif(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.lake import all_stays
+    from omqtools.omqspark.session import sized
     from omqtools.omqspark.state import queue_names
     from omqtools.omqspark.whatif import whatif
 
+    sized(lake.spark, lake.frames())
     names = queue_names(lake)
     numbers = {text.lower(): number for number, text in names.items()}
     readers = {}
@@ -140,16 +149,43 @@ def _whatif(lake: Lake, options: argparse.Namespace) -> int:
             raise BadRequest(reason=f"{word!r}: --readers takes QUEUE=NUMBER; queues: "
                                     f"{', '.join(sorted(numbers))}")
         readers[numbers[queue.lower()]] = int(count)
-    span: dict[str, Any] = {}
-    if options.day:
-        start = datetime.fromisoformat(options.day).replace(tzinfo=UTC)
-        span = {"from_ns": int(start.timestamp()) * 10**9,
-                "to_ns": (int(start.timestamp()) + 86400) * 10**9}
-    for row in whatif(all_stays(lake), readers, **span).collect():
+    return _told(whatif(all_stays(lake), readers, **_span(options.day)), names)
+
+
+def _advise(lake: Lake, options: argparse.Namespace) -> int:
+    from omqtools.omqspark.advise import advise
+    from omqtools.omqspark.lake import all_stays
+    from omqtools.omqspark.session import sized
+    from omqtools.omqspark.state import queue_names
+
+    sized(lake.spark, lake.frames())
+    return _told(advise(all_stays(lake), options.wait_s, **_span(options.day)), queue_names(lake))
+
+
+def _told(rows: Any, names: dict[int, str]) -> int:
+    """A line of JSON a row; NO when something was refused."""
+    refused = set()
+    for row in rows.collect():
         record = row.asDict() | {"queue": names.get(row["queue"], str(row["queue"]))}
+        if "hour_ns" in record:
+            at = datetime.fromtimestamp(record.pop("hour_ns") // 10**9, UTC)
+            record = {"queue": record["queue"], "hour": at.isoformat()} | record
+        if record["refused"]:
+            refused.add((record["queue"], record["error_share"]))
         _print({key: round(value, 6) if isinstance(value, float) else value
                 for key, value in record.items()})
-    return Exit.OK
+    for queue, share in sorted(refused):
+        sys.stderr.write(f"{NAME}: {queue}: no answer, as the replay of what happened is "
+                         f"{share:.0%} off\n")
+    return Exit.NO if refused else Exit.OK
+
+
+def _span(day: str | None) -> dict[str, int]:
+    """Of a day (UTC); everything without one."""
+    if not day:
+        return {}
+    start = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp())
+    return {"from_ns": start * 10**9, "to_ns": (start + 86400) * 10**9}
 
 
 def _report(lake: Lake, options: argparse.Namespace) -> int:
@@ -169,6 +205,14 @@ def _report(lake: Lake, options: argparse.Namespace) -> int:
     return Exit.OK
 
 
+def _compact(lake: Lake, options: argparse.Namespace) -> int:
+    from omqtools.omqspark.compact import compact
+
+    with lake.alone():
+        _print(compact(lake, options.keep_days))
+    return Exit.OK
+
+
 def _refresh(lake: Lake, options: argparse.Namespace) -> int:
     """What a timer does each hour: new files, the audit, the report."""
     _run(lake, options)
@@ -178,7 +222,8 @@ def _refresh(lake: Lake, options: argparse.Namespace) -> int:
 
 
 _COMMANDS = {"run": _run, "refresh": _refresh, "audit": _audit, "state": _state,
-             "tables": _tables, "biography": _biography, "whatif": _whatif, "report": _report}
+             "tables": _tables, "biography": _biography, "whatif": _whatif, "advise": _advise,
+             "report": _report, "compact": _compact}
 
 
 def at_instant(text: str) -> tuple[int | None, int | None]:
@@ -196,78 +241,6 @@ def at_instant(text: str) -> tuple[int | None, int | None]:
 
 def _print(record: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(record) + "\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=NAME, formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="The journal archive on Spark: tables, audit, time travel, what-if, report.",
-        epilog="""examples:
-  omq-spark generate --to /var/tmp/demo --messages 100000 --faults 2
-  omq-spark run --archive /var/lib/omq/archive --out /srv/tables --incremental
-  omq-spark run --archive /var/lib/omq/archive --out /srv/tables --again 42
-  omq-spark audit --archive /var/lib/omq/archive --out /srv/tables --pool /var/lib/omq
-  omq-spark refresh --archive /var/lib/omq/archive --out /srv/tables
-  omq-spark state --out /srv/tables --at 2026-01-31T12:00
-  omq-spark biography --out /srv/tables --qpool 42
-  omq-spark whatif --out /srv/tables --readers router=3
-  omq-spark report --out /srv/tables""")
-    parser.add_argument("--version", action="version", version=f"{NAME} (omq) {omq.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    made = commands.add_parser("generate", help="make an archive of synthetic traffic")
-    made.add_argument("--to", type=Path, required=True, help="directory to make it in")
-    made.add_argument("--messages", type=int, default=100_000, help="(default: %(default)s)")
-    made.add_argument("--faults", type=int, default=0, help="how many of each kind to plant")
-    made.add_argument("--seed", type=int, default=1, help="another seed, other traffic")
-    made.add_argument("--rate", type=float, default=60.0, help="messages a second, on average")
-    made.add_argument("--file-frames", type=int, default=400_000, help="frames of one file")
-    for name, text in (("run", "make or continue the tables"),
-                       ("audit", "account for all messages"),
-                       ("refresh", "run --incremental, audit and report, as from a timer"),
-                       ("tables", "which tables there are, their versions and rows"),
-                       ("state", "what was on the queues at an instant"),
-                       ("biography", "all that happened to a message"),
-                       ("whatif", "waits with other numbers of readers"),
-                       ("report", "write report.html and its pictures")):
-        one = commands.add_parser(name, help=text)
-        one.add_argument("--out", required=True, help="directory of the tables")
-        _arguments(name, one)
-    return parser
-
-
-def _arguments(name: str, one: argparse.ArgumentParser) -> None:
-    if name in ("run", "audit", "refresh"):
-        one.add_argument("--archive", required=True, help="directory of the archive files")
-    if name == "run":
-        one.add_argument("--incremental", action="store_true", help="go on after the last run")
-        one.add_argument("--again", default="", metavar="WHAT", help="read once more, after a "
-                         "repair: a file (42), a day (2026-01-31) or a batch (batch:3)")
-    elif name == "refresh":
-        one.set_defaults(incremental=True, again="")
-    if name in ("run", "refresh"):
-        one.add_argument("--keep-days", type=float, default=7.0, metavar="DAYS",
-                         help="how long earlier versions of the tables stay readable (%(default)g)")
-        one.add_argument("--files-per-batch", type=int, default=200,
-                         help="archive files that one batch reads (%(default)s)")
-    if name in ("audit", "refresh"):
-        one.add_argument("--pool", type=Path, help="spool whose pool holds what is still open")
-        one.add_argument("--attempts-max", type=int, default=3,
-                         help="attempts_max of the queues (%(default)s)")
-        one.add_argument("--fail-on", default="any", help="any, none, or kinds by comma: "
-                         f"{', '.join(FAIL_ON)}")
-    elif name == "tables":
-        one.add_argument("table", nargs="?", default="", help="one of them (default: all)")
-        one.add_argument("--version", type=int, help="as it was at this version of its own")
-    elif name == "state":
-        one.add_argument("--at", required=True, help="an LSN, or a time (ISO, UTC)")
-    elif name == "biography":
-        one.add_argument("--qpool", type=int, help="QPoolId of one message")
-        one.add_argument("--where", help="condition over the table messages")
-        one.add_argument("--json", action="store_true", help="one JSON object a line")
-    elif name == "whatif":
-        one.add_argument("--readers", nargs="+", default=[], metavar="QUEUE=NUMBER",
-                         help="how many readers a queue is to have")
-        one.add_argument("--day", help="only messages that arrived on this day, 2026-01-31")
 
 
 if __name__ == "__main__":  # spark-submit main.py COMMAND ...

@@ -1,6 +1,6 @@
 """OUT/current.json: which archive files are in the tables, and which batches count.
 
-    {"version": 3, "uuid": U, "batch": N, "files": [...], "batches": [...], "void": {...}}
+    {"version": 4, "uuid": U, "batch": N, "files": [...], "batches": [...], "void": {...}}
 
     files     one record a file that was read: number, where its events stand (`batch`), what its
               head said (`FileRecord`)
@@ -29,7 +29,7 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BadRequest
 from omq.format.archive import CRC_FROM, MAGIC, ArchiveHeader
 
-VERSION: Final = 3
+VERSION: Final = 4
 Interval = tuple[int, int]  # first and last number, both included
 
 

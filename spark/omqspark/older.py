@@ -1,6 +1,9 @@
 """Tables that an older omq-spark made: their events stay, everything else is told anew.
 
-Version 2 had no Delta tables, and answers in `gold`: its files stay known, no batch counts.
+Version 3 kept what it knew of the answers as a whole, version 2 had no Delta tables, and answers in
+`gold`: their files stay known, no batch counts, and the tables begin anew, without the versions of
+before. In the middle of a crash: the manifest of before is there until the new tables are, so the
+next run does it again.
 
 Version 1 knew its progress as a position ({"batch": N, "file": F}). Its bronze has the same
 columns, so the manifest is made from it, and the run that follows tells every message anew. What a
@@ -16,10 +19,11 @@ from typing import Final
 from pyspark.sql import functions as F
 
 from omq.base.errors import BadRequest
-from omqtools.omqspark.lake import CURRENT, Lake, event_schema
+from omqtools.omqspark import columns
+from omqtools.omqspark.lake import CURRENT, Lake
 from omqtools.omqspark.manifest import VERSION, FileRecord, Manifest
 
-BEFORE_DELTA: Final = 2
+TOLD_ANEW: Final = (2, 3)
 
 
 def upgraded(lake: Lake) -> Manifest:
@@ -28,13 +32,14 @@ def upgraded(lake: Lake) -> Manifest:
     if data is None:
         return Manifest()
     found = json.loads(data)
-    if found.get("version") == BEFORE_DELTA:
+    if found.get("version") in TOLD_ANEW:
+        lake.forget()
         known = Manifest.decode(json.dumps(found | {"version": VERSION}).encode(), lake.out)
         known.batches.clear()
         return known
     if "version" in found or "file" not in found:
         return Manifest.decode(data, lake.out)
-    events = lake.spark.read.schema(event_schema(lake.spark)).option(
+    events = lake.spark.read.schema(columns.ddl("events")).option(
         "basePath", lake.path("bronze")).parquet(lake.path("bronze")).where(
         (F.col("batch") <= found["batch"]) & (F.col("file") >= 0))
     rows = events.groupBy("batch", "file").agg(

@@ -5,8 +5,8 @@
     OUT/messages/batch=N/ended=E/day=D  messages that ended in this batch, those open at its end
     OUT/stays/batch=N/ended=E/day=D     stays of those messages
     OUT/open/batch=N             events of messages that are still open: the next batch begins here
-    OUT/known/batch=N/TABLE      merged parts of the answers, of all that has ended (answers.py)
-    OUT/TABLE/batch=N            the answers as of this batch, with the open ones
+    OUT/known/TABLE/batch=N/day=D  parts of the answers, of what ended in this batch (answers.py)
+    OUT/TABLE/batch=N/day=D      the answers of days in which this batch has changed something
     OUT/current.json             which files were read, which batches count (manifest.py)
     OUT/tables.json, */_delta_log  the same for people, as Delta tables (tables.py)
 
@@ -32,23 +32,33 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
+from omq.base.clock import NS_PER_S
 from omq.base.errors import BadRequest
 from omq.format.archive import ArchiveHeader
-from omqtools.omqspark import bronze, columns, gold, plan, tables
-from omqtools.omqspark.answers import Basis
-from omqtools.omqspark.lake import Lake, event_schema
-from omqtools.omqspark.lifecycle import Ends, lifecycle, stays, with_work
+from omq.format.frame_rules import numbers
+from omqtools.omqspark import bronze, columns, parquet, plan, tables
+from omqtools.omqspark.answers import Basis, Index
+from omqtools.omqspark.daily import DAY, News, Telling
+from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.lifecycle import Ends, given_out, lifecycle, stays, with_work
 from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
 from omqtools.omqspark.older import upgraded
 from omqtools.omqspark.plan import Listed
+from omqtools.omqspark.session import sized
 from omqtools.omqspark.source import Task, Work
-from omqtools.omqspark.words import lived, named, queue_names
+from omqtools.omqspark.words import lived, queue_names
 
 FILES_PER_BATCH = 200
 EXAMPLES_MAX = 100
+WORKED = StructType([StructField(name, LongType()) for name in (
+    "epoch", "reader", "reader_pid", "last_lsn", "last_ns")])
+APART = ("ended", "day")
 New = dict[int, tuple[Listed, ArchiveHeader]]
 
 
@@ -65,6 +75,7 @@ class Job:
 def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
         files_per_batch: int = FILES_PER_BATCH, again: str = "") -> dict[str, Any]:
     """Everything that is new; what was done. `again`: what to read once more (`chosen`)."""
+    tables.refuse(out)
     lake = Lake(spark, out)
     known = Manifest()
     if incremental:
@@ -76,19 +87,22 @@ def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
                        bytes.fromhex(known.uuid))  # mixed instances: before anything is written
     if not incremental:
         lake.clear()
-    before, first = known.counted(), known.next_number
+    before, first, shown = known.counted(), known.next_number, lake.index(known.current)
     job = _job(known, lake, archive, found, again)
+    forced = shown.unlike(lake.index(known.current))  # of batches that are void now
     done: list[int] = []
     for at in range(0, len(job.todo), files_per_batch):
         number = _process(lake, known, job, job.todo[at : at + files_per_batch],
-                          first + len(done))
+                          first + len(done), forced)
+        forced = {}
         done.append(number)
         if before <= known.counted():
             lake.publish(known)
             tables.commit(lake, known)
     gaps = missing(list(known.files))
     return {"batches": done, "current": known.current, "files": len(known.files),
-            "missing": [list(gap) for gap in gaps], "passed_over": job.passed_over}
+            "missing": [list(gap) for gap in gaps],
+            "passed_over": job.passed_over}
 
 
 def _unknown(known: Manifest, item: Listed) -> bool:
@@ -147,9 +161,11 @@ def chosen(known: Manifest, there: New, again: str) -> set[int]:
     return wanted
 
 
-def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: int) -> int:
+def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: int,
+             forced: dict[str, set[str]]) -> int:
     """One batch: see the module. Repeating it gives the same."""
-    spark, before = lake.spark, known.current
+    before = known.current
+    lake.few = sized(lake.spark, _frames(lake, known, job, files))
     reading = [job.new[file] for file in files if file in job.new]
     findings = _read(lake, job.archive, reading, number)
     for item, header in reading:
@@ -158,18 +174,33 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     good = told.where("bad IS NULL").select(*columns.EVENTS)
     events = good
     if before >= 0:
-        events = good.unionByName(
-            spark.read.schema(event_schema(spark)).parquet(lake.path("open", before)))
-    counted = sorted({*known.counted(), *files})
+        events = good.unionByName(parquet.load(
+            lake.spark, [lake.path("open", before)], parquet.schema_of("events")))
+    told_before = known.counted()
+    counted = sorted({*told_before, *files})
     names = lake.rows("names", known, files)
-    _lives(lake, events, number, before, known.epoch_ends(counted), queue_names(names))
+    queues = queue_names(names)
+    index = lake.index(before)
+    readers = _readers(lake, index, before)
+    lives = _lives(lake, events, number, readers, known.epoch_ends(counted), queues)
     end_ns = max((known.files[file].time_max for file in counted), default=0)
-    write_gold(lake, number, before, good, names, end_ns)
+    # Minutes in which nothing happened, behind the end of the batch before, have not been shown.
+    since = [max(known.files[file].time_max for file in told_before)] if told_before else []
+    news = News(min([known.files[file].begins[1] for file in files] + since),
+                max((known.files[file].last_lsn for file in told_before), default=0), forced)
+    Telling(lake, number, index, Basis(*lives, good, names, end_ns), queues, news).tell()
     counts: dict[str, int] = {}
     for each in findings:
         counts[each["kind"]] = counts.get(each["kind"], 0) + 1
     known.batches.append(Batch(number, files, findings[:EXAMPLES_MAX], counts))
     return number
+
+
+def _frames(lake: Lake, known: Manifest, job: Job, files: list[int]) -> int:
+    """How many a batch looks at: its own, and those of what was open before it."""
+    own = sum((job.new[file][1] if file in job.new else known.files[file]).frames
+              for file in files)
+    return own + (parquet.rows_in(lake.path("open", known.current)) if known.current >= 0 else 0)
 
 
 def _read(lake: Lake, archive: str, reading: Sequence[tuple[Listed, ArchiveHeader]], number: int
@@ -181,45 +212,37 @@ def _read(lake: Lake, archive: str, reading: Sequence[tuple[Listed, ArchiveHeade
                         lake.path("names", number))
 
 
-def _lives(lake: Lake, events: DataFrame, number: int, before: int, ends: Ends,
-           queues: DataFrame) -> None:
-    """Messages and stays, apart by whether the message has ended; the events of the open ones."""
-    spark = lake.spark
-    _write_ended(lived(lifecycle(events, ends), "messages", queues).withColumn(
-        "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number))
-    still = spark.read.parquet(lake.path("messages", number)).where("ended = 0").select("qpool")
-    (events.join(still, "qpool", "left_semi").select(*columns.EVENTS)
-     .write.mode("overwrite").parquet(lake.path("open", number)))
-    readers = spark.read.parquet(f"{lake.path('known', before)}/readers") if before >= 0 else None
+def _readers(lake: Lake, index: Index, before: int) -> DataFrame | None:
+    """What readers had finished last (WORKED), of the days since the first hand-out of a message
+    that was open at the end of the batch before: only such a message can have been taken together
+    with one that ended until then."""
+    if before < 0:
+        return None
+    fs, where = plan.filesystem(lake.path("open", before))
+    schema = columns.arrow_schema("events", ["time_ns", "type"])
+    given = ds.dataset(where, schema, filesystem=fs, format="parquet").to_table(
+        ["time_ns"], filter=ds.field("type").isin(numbers(given_out)))
+    first = pc.min(given["time_ns"]).as_py()
+    if first is None:
+        return None
+    day = DAY.format(datetime.fromtimestamp(first // NS_PER_S, UTC))
+    paths = [f"{lake.part('readers', number)}/day={one}"
+             for one, parts in index.state["readers"].items() if one >= day for number in parts]
+    return parquet.load(lake.spark, paths, WORKED) if paths else None
+
+
+def _lives(lake: Lake, events: DataFrame, number: int, readers: DataFrame | None, ends: Ends,
+           queues: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Stays and messages, apart by whether the message has ended, as they are written; and the
+    events of the open ones."""
+    messages = parquet.saved(lived(lifecycle(events, ends), "messages", queues).withColumn(
+        "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number), APART,
+        few=lake.few)
+    still = messages.where("ended = 0").select("qpool")
+    parquet.save(events.join(still, "qpool", "left_semi").select(*columns.EVENTS),
+                 lake.path("open", number), few=lake.few)
     marked = lived(with_work(stays(events, ends), readers), "stays", queues).join(
         still.withColumn("open", F.expr("true")), "qpool", "left")
-    _write_ended(marked.withColumn("ended", F.col("open").isNull().cast("int")).drop("open"),
-                 lake.path("stays", number))
-
-
-def _write_ended(frame: DataFrame, path: str) -> None:
-    frame.write.mode("overwrite").partitionBy("ended", "day").parquet(path)
-
-
-def write_gold(lake: Lake, number: int, before: int, events: DataFrame, names: DataFrame,
-               end_ns: int) -> None:
-    """What is known, with the part of this batch; and the answers, with what is open.
-    `events`, `names`: those of this batch alone; `before`: the batch that it goes on from."""
-    spark = lake.spark
-    spans, messages = (spark.read.parquet(lake.path(table, number))
-                       for table in ("stays", "messages"))
-    new, still = (Basis(spans.where(ended), messages, events, names, end_ns)
-                  for ended in ("ended = 1", "ended = 0"))
-    queues = queue_names(names)
-    for answer in gold.ANSWERS:
-        known = f"{lake.path('known', number)}/{answer.name}"
-        parts = [answer.part(new)]
-        if before >= 0:
-            parts.append(spark.read.parquet(f"{lake.path('known', before)}/{answer.name}"))
-        _write(answer.merged(parts), known)
-        parts = [spark.read.parquet(known)] + ([] if answer.by_event else [answer.part(still)])
-        _write(named(answer.finish(answer.merged(parts)), queues), lake.path(answer.name, number))
-
-
-def _write(frame: DataFrame, path: str) -> None:
-    frame.write.mode("overwrite").parquet(path)
+    spans = parquet.saved(marked.withColumn("ended", F.col("open").isNull().cast("int")).drop(
+        "open"), lake.path("stays", number), APART, few=lake.few)
+    return spans, messages

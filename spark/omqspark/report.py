@@ -1,23 +1,36 @@
-"""The report: one self-contained HTML page with pictures inside, and the pictures as PNG files.
+"""The report: one self-contained HTML page with pictures that one can look into, and the same
+pictures as PNG files.
 
-For a reader who never saw the system: each picture has a sentence that says what it shows and what
-would be a bad sign. Tables of the gold layer are small, so they are fetched whole.
+For a reader who never saw the system: on top what this is about (the instance, the time, what the
+audit judged) and what was unusual (summary.py); each picture has a sentence that says what it shows
+and what would be a bad sign. A picture has the busiest queues and all others as one; minutes are
+put together before they are fetched, POINTS_MAX a queue at most, so a page of two years costs no
+more memory than one of a day.
 """
 
 from __future__ import annotations
 
-import base64
 import html
 import io
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pandas as pd
 from matplotlib.figure import Figure
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from omqtools.omqspark import charts
+from omq.base.clock import NS_PER_S
+from omqtools.omqspark import charts, interactive
+from omqtools.omqspark.gold import MINUTE_NS, readers_whole
 from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.manifest import Manifest
+from omqtools.omqspark.page import page, picture
 from omqtools.omqspark.state import queue_names
+from omqtools.omqspark.summary import Sentence, sentences
+from omqtools.omqspark.topmost import Queues
+from omqtools.omqspark.words import at
 
 SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = (
     ("throughput", "Throughput", "queue_minute", charts.throughput,
@@ -27,7 +40,8 @@ SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = 
      "How many messages lay on each queue, and since when the oldest. A rising age means that the "
      "readers do not keep up, or that a message waits for another attempt."),
     ("waits", "Waiting times", "queue_hour", charts.waits,
-     "The time from arrival on a queue until a reader got the message for the first time."),
+     "The time from arrival on a queue until a reader got the message for the first time: whole "
+     "lines for half of the messages, dotted ones for 99 of 100."),
     ("heat", "Hours and days", "queue_hour", charts.heat,
      "When the work comes. Plan maintenance for the dark fields."),
     ("readers", "Readers", "readers", charts.readers,
@@ -38,40 +52,78 @@ SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = 
     ("flows", "Flow between queues", "routes", charts.flows,
      "From left to right: how messages went from queue to queue."),
 )
-STYLE: Final = """body{font:15px/1.5 system-ui,sans-serif;max-width:1120px;margin:2em auto;padding:0
-1em;color:#222}h1{font-size:1.6em}h2{margin-top:2em;border-bottom:1px solid #ccc}img{max-width:100%}
-table{border-collapse:collapse}td,th{padding:.25em .8em;text-align:right;border-bottom:
-1px solid #ddd}
-td:first-child,th:first-child{text-align:left}.ok{background:#e3f4ea}.bad{background:#fbe5e0}
-.verdict{padding:.6em 1em;border-radius:6px}p.note{color:#555}"""
+ROWS_MAX: Final = 20  # of a table: the busiest
 
 
 def make(lake: Lake, verdict: dict[str, Any] | None) -> dict[str, bytes]:
     """File name -> bytes: report.html and the PNGs."""
-    names = queue_names(lake)
     tables = {table: _fetched(lake, table) for table in
               {section[2] for section in SECTIONS} | {"sizes", "operators"}}
+    names = Queues.of(queue_names(lake), tables["queue_hour"])
+    said = sentences(tables, names, verdict)
+    tables["queue_minute"] = names.minutes(tables["queue_minute"])
     files: dict[str, bytes] = {}
-    body = [_verdict(verdict), _summary(tables, names)]
+    figures: dict[str, Any] = {}
+    body = [_head(lake.known(), verdict), _verdict(verdict), _said(said),
+            _summary(tables, names)]
     for key, title, table, draw, note in SECTIONS:
         body.append(f"<h2>{html.escape(title)}</h2><p class=note>{html.escape(note)}</p>")
         if tables[table].empty:
             body.append("<p>Nothing of this kind is in the archive.</p>")
             continue
-        png = files[f"{key}.png"] = _png(draw(tables[table], names))
-        data = base64.b64encode(png).decode("ascii")
-        body.append(f'<img alt="{html.escape(title)}" src="data:image/png;base64,{data}">')
+        files[f"{key}.png"] = _png(draw(tables[table], names))
+        figures[key] = interactive.FIGURES[key](tables[table], names)
+        body.append(picture(key, title))
     body += [_sizes(tables["sizes"], names), _orders(tables["operators"])]
-    text = (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>omq report'
-            f"</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>")
-    files["report.html"] = text.encode()
+    files["report.html"] = page(body, figures).encode()
     return files
 
 
 def _fetched(lake: Lake, table: str) -> pd.DataFrame:
     frame = lake.gold(table)
+    if table == "queue_minute":
+        frame = _coarse(frame)
+    if table == "readers":
+        frame = readers_whole(frame)
     kept = [c for c in frame.columns if not c.endswith("_sketch")]
     return frame.select(*kept).toPandas()
+
+
+def _coarse(minutes: DataFrame) -> DataFrame:
+    """As many rows a queue as a line shows, for any span."""
+    span = minutes.agg(F.min("minute_ns"), F.max("minute_ns")).first()
+    width = (span[1] - span[0]) // MINUTE_NS + 1 if span and span[0] is not None else 1
+    step = -(-width // charts.POINTS_MAX) * MINUTE_NS
+    return (minutes.withColumn("at_ns", F.expr(f"minute_ns - minute_ns % {step}"))
+            .groupBy("queue", "at_ns").agg(
+                F.sum("arrivals").alias("arrivals"), F.sum("departures").alias("departures"),
+                F.max_by("depth", "minute_ns").alias("depth"),
+                F.max("oldest_s").alias("oldest_s"))
+            .withColumn("minute", at("at_ns")).drop("at_ns"))
+
+
+def _head(known: Manifest, verdict: dict[str, Any] | None) -> str:
+    """What this is about."""
+    whole = [record for record in known.files.values() if record.frames]
+    first, last = (f"{datetime.fromtimestamp(edge // NS_PER_S, UTC):%d %b %Y %H:%M}" for edge in (
+        min((r.time_min for r in whole), default=0), max((r.time_max for r in whole), default=0)))
+    rows = [("Instance", known.uuid), ("Data", f"{first} to {last} (UTC), {len(known.files):,} "
+                                       f"archive files, {sum(r.frames for r in whole):,} events"),
+            ("Report made", f"{datetime.now(UTC):%d %b %Y %H:%M} (UTC)")]
+    if verdict is not None and "audited" in verdict:
+        rows.append(("Audit", f"made {verdict['audited']}, judged up to {verdict['data_to']}: "
+                              f"{', '.join(verdict['judged']).replace('_', ' ')}"))
+    cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+                    for name, text in rows)
+    return f"<h1>What the message queues did</h1><table class=head>{cells}</table>"
+
+
+def _said(found: list[Sentence]) -> str:
+    """What was unusual, each with what shows more."""
+    lines = "".join(f"<li>{html.escape(each.text)}" + (
+        f" <code>{html.escape(each.command)}</code>" if each.command else "") + "</li>"
+        for each in found)
+    return f"<h2>What was unusual</h2><ul>{lines}</ul>"
 
 
 def _png(figure: Figure) -> bytes:
@@ -81,59 +133,61 @@ def _png(figure: Figure) -> bytes:
 
 
 def _verdict(verdict: dict[str, Any] | None) -> str:
-    head = "<h1>What the message queues did</h1>"
     if verdict is None:
-        return head + "<p class=note>No audit was made.</p>"
+        return ""
     if verdict["clean"]:
         left = "".join(f" Not judged: {kind.replace('_', ' ')} ({html.escape(why)})."
                        for kind, why in verdict.get("not_judged", {}).items())
         said = (f"Audit: clean. All {verdict['messages']:,} messages are accounted for: "
                 f"{verdict['ended']:,} finished, {verdict['open']:,} still open, up to "
                 f"{verdict.get('data_to', 'the end of the tables')}.{left}")
-        return f'{head}<p class="verdict ok">{said}</p>'
+        return f'<p class="verdict ok">{said}</p>'
     found = ", ".join(f"{count} {kind.replace('_', ' ')}"
                       for kind, count in verdict["counts"].items() if count)
     said = (f"Audit: <b>{html.escape(found)}</b>, in {verdict['messages']:,} messages. "
             "audit.json lists them.")
-    return f'{head}<p class="verdict bad">{said}</p>'
+    return f'<p class="verdict bad">{said}</p>'
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
     cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     lines = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
                     for row in rows)
-    return f"<table><tr>{cells}</tr>{lines}</table>"
+    return f"<div class=wide><table><tr>{cells}</tr>{lines}</table></div>"
 
 
-def _summary(tables: dict[str, pd.DataFrame], names: charts.Names) -> str:
+def _summary(tables: dict[str, pd.DataFrame], names: Queues) -> str:
     hours = tables["queue_hour"]
     if hours.empty:
         return "<p>The archive holds no messages.</p>"
     rows = []
-    for queue, part in sorted(hours.groupby("queue"), key=lambda item: -item[1]["arrivals"].sum()):
+    groups = sorted(hours.groupby("queue"), key=lambda item: -item[1]["arrivals"].sum())
+    for queue, part in groups[:ROWS_MAX]:
         busiest = part.loc[part["arrivals"].idxmax()]
         worst = part["wait_p99_s"].max()
-        rows.append([charts.name(queue, names), f"{part['arrivals'].sum():,}",
+        rows.append([names.name(int(queue)), f"{part['arrivals'].sum():,}",
                      f"{busiest['arrivals']:,} ({busiest['hour']:%d %b %H:%M})",
                      "-" if pd.isna(worst) else f"{worst:.3f} s", f"{part['failed'].sum():,}",
                      f"{part['bytes'].sum() / 1e6:,.1f} MB"])
+    more = f"<p>And {len(groups) - ROWS_MAX} more.</p>" if len(groups) > ROWS_MAX else ""
     span = f"{hours['hour'].min():%d %b %Y %H:%M} to {hours['hour'].max():%d %b %Y %H:59} UTC"
     return (f"<p>From {span}.</p><h2>Queues, busiest first</h2>" + _table(
         ["queue", "messages", "most in an hour", "worst hourly p99 wait", "failed attempts",
-         "bodies"], rows))
+         "bodies"], rows) + more)
 
 
-def _sizes(sizes: pd.DataFrame, names: charts.Names) -> str:
+def _sizes(sizes: pd.DataFrame, names: Queues) -> str:
     """Size distribution, and what to set for it."""
     if sizes.empty:
         return ""
     rows = []
-    for queue, part in sizes.groupby("queue"):
+    for queue, part in sorted(sizes.groupby("queue"), key=lambda item: -item[1]["bytes"].sum()
+                              )[:ROWS_MAX]:
         part = part.sort_values("size_class")
         share = part["messages"].cumsum() / part["messages"].sum()
         classes = {q: int(part["size_class"][share >= q].iloc[0]) for q in (0.5, 0.99)}
         stored = part["journal_bytes"].sum() / max(1, part["bytes"].sum())
-        rows.append([charts.name(queue, names), f"{classes[0.5]:,}", f"{classes[0.99]:,}",
+        rows.append([names.name(int(queue)), f"{classes[0.5]:,}", f"{classes[0.99]:,}",
                      f"{int(part['largest'].max()):,}", f"{stored:.2f}",
                      f"max_length = {_rounded(int(part['largest'].max()))}"])
     return ("<h2>Sizes</h2><p class=note>Half of the bodies are at most as large as the first "

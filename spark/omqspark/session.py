@@ -20,26 +20,43 @@ from omq.base.errors import SparkMissing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from omqtools.omqspark.classes import ClassArchive
+
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
-    "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",  # folders: days and batches
     "spark.sql.debug.maxToStringFields": "100",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 is read by few others
     "spark.driver.memory": "2g",
 }
-ALONE: Final = {"spark.sql.shuffle.partitions": "8"}
-"""On one machine; a cluster's own number, which adaptive execution joins, stays."""
+QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions"
+"""For a JVM that lives for seconds: most of its processor time would go into compiling, for later.
+Measured: see ANALYTICS, "What a refresh costs"."""
+LAUNCHER: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that makes one line of text
+SMALL_FRAMES: Final = 1_000_000
+"""Of a batch below this the plans are interpreted: compiling each costs more than all its rows."""
+FEW_FRAMES: Final = 100_000
+"""Of a batch below this the driver holds all rows, and writes the files (parquet.py): 30 MB."""
+PARTITION_FRAMES: Final = 250_000  # of one task behind a shuffle, at most
+PARTITIONS_MAX: Final = 20_000
 CONF: Final = Path(__file__).with_name("conf")
+NO_CONF: Final = CONF / "none"
+"""A folder that is not there: Spark puts the folder of its settings among its classes, and the JVM
+keeps no classes where a folder with files in it is among them."""
+LOGGING: Final = f"-Dlog4j2.configurationFile={CONF / 'log4j2.properties'}"
 
 
-def session(extra: dict[str, str] | None = None) -> SparkSession:
-    """The session of this process. SparkMissing without pyspark or Java."""
+def session(extra: dict[str, str] | None = None, *, quick: bool = False,
+            classes: ClassArchive | None = None, keep_classes: bool = False) -> SparkSession:
+    """The session of this process; `quick`: for little work, and with the JVM's classes as they
+    were kept, if they were; `keep_classes`: else it keeps them. SparkMissing without pyspark or
+    Java."""
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     if not under_submit and not os.environ.get("JAVA_HOME") and not shutil.which("java"):
         raise SparkMissing(what="java", reason="no java in PATH and no JAVA_HOME")
@@ -47,9 +64,10 @@ def session(extra: dict[str, str] | None = None) -> SparkSession:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkMissing(what="pyspark", reason=str(error)) from error
-    settings = DEFAULTS | ({} if under_submit else ALONE) | (extra or {})
+    settings = DEFAULTS | (extra or {})
     if not under_submit:
-        _environment(settings)
+        kept = classes.java(make=keep_classes) if quick and classes else ""
+        _environment(settings, f"{QUICK} {kept}" if quick else "")
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
@@ -65,11 +83,36 @@ def session(extra: dict[str, str] | None = None) -> SparkSession:
     return spark
 
 
-def _environment(settings: dict[str, str]) -> None:
-    """What must be known before the JVM starts."""
-    os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
+def sized(spark: SparkSession, frames: int) -> bool:
+    """Set what depends on how many frames a batch has, where nobody has said otherwise; whether
+    they are few. Adaptive execution joins partitions that turn out small."""
+    small, few = frames < SMALL_FRAMES, frames < FEW_FRAMES
+    tasks = 1 if few else max(spark.sparkContext.defaultParallelism,
+                              -(-frames // PARTITION_FRAMES))
+    told = spark.sparkContext.getConf()
+    for key, value in {
+            "spark.sql.codegen.wholeStage": str(not small).lower(),
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",
+            "spark.sql.adaptive.enabled": str(not few).lower(),
+            "spark.sql.shuffle.partitions": str(min(tasks, PARTITIONS_MAX))}.items():
+        if not told.contains(key):
+            spark.conf.set(key, value)
+    return few
+
+
+def _environment(settings: dict[str, str], java: str) -> None:
+    """What must be known before the JVM starts. Who has a folder of settings, or options of
+    spark-submit, of his own means these: an option here would override spark-defaults.conf."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER)
+    options = ""
+    if "SPARK_CONF_DIR" not in os.environ:
+        own = "PYSPARK_SUBMIT_ARGS" in os.environ or " " in LOGGING
+        os.environ["SPARK_CONF_DIR"] = str(CONF if own else NO_CONF)
+        java = java if own else f"{LOGGING} {java}".strip()
+        options = f"--driver-java-options '{java}' " if java else ""
     memory = settings["spark.driver.memory"]
     quiet = "--conf spark.ui.showConsoleProgress=false"
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-memory {memory} {quiet} pyspark-shell")
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS",
+                          f"--driver-memory {memory} {options}{quiet} pyspark-shell")

@@ -15,9 +15,12 @@ come as rows whose `bad` is not null, a file number that is missing as one such 
     waitForMissing       streaming: true (default): the stream stops before a number that is not
                          there until that file comes; false: it goes on behind it
 
-Streaming: the offset is the number of the last file that was read, as {"file": n}. Files are
-immutable and numbered one by one, so nothing else is needed: what comes late is waited for, and a
-stray file far away is not reached. A file that was pruned before it was read is an error, never a
+    spool         a spool on this host instead of `path`: its archive and its journal up to what is
+                  durable now (live.py); table events, for streams and once
+
+Streaming of `path`: the offset is the number of the last file that was read, as {"file": n}. Files
+are immutable and numbered one by one, so nothing else is needed: what comes late is waited for, and
+a stray file far away is not reached. A file that was pruned before it was read is an error, never a
 silent gap.
 Errors: NoArchive, MixedArchives, ArchivePruned.
 """
@@ -26,7 +29,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -59,6 +63,7 @@ from omqtools.omqspark.plan import Listed, Split
 
 _TESTS = {EqualTo: "=", GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<",
           LessThanOrEqual: "<=", In: "in"}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -80,11 +85,19 @@ class OmqjSource(DataSource):
         return columns.ddl(_table(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if "spool" in self.options:
+            from omqtools.omqspark.live_source import LiveReader
+
+            return LiveReader(dict(self.options), schema.fieldNames())
         if str(self.options.get("pushdown", "false")).lower() == "true":
             return PushdownReader(dict(self.options), schema.fieldNames())
         return Reader(dict(self.options), schema.fieldNames())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if "spool" in self.options:
+            from omqtools.omqspark.live_source import LiveStreamReader
+
+            return LiveStreamReader(dict(self.options), schema.fieldNames())
         return StreamReader(dict(self.options), schema.fieldNames())
 
 
@@ -174,22 +187,36 @@ class PushdownReader(Reader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         for each in filters:
-            taken = _pushed(each) if self.work.table == "events" else None
-            if taken is None:
+            taken = _pushed(each) if self.work.table == "events" else []
+            self.work.filters += taken
+            if not taken:
                 yield each
-            else:
-                self.work.filters.append(taken)
 
 
-def _pushed(each: Any) -> Filter | None:
+def _pushed(each: Any) -> list[Filter]:
+    """What the decoder does for a filter of Spark; nothing: Spark must do it itself."""
     test = _TESTS.get(type(each))
-    if test is None or len(each.attribute) != 1 or each.attribute[0] not in FIELDS:
-        return None
+    if test is None or len(each.attribute) != 1:
+        return []
+    column = each.attribute[0]
+    if column == "ts":
+        return _instant(test, each.value)
     value = list(each.value) if test == "in" else each.value
     values = value if isinstance(value, list) else [value]
-    if not values or any(not isinstance(item, int) or item < 0 for item in values):
-        return None
-    return Filter(each.attribute[0], test, value)
+    if column not in FIELDS or not values or any(
+            not isinstance(item, int) or item < 0 for item in values):
+        return []
+    return [Filter(column, test, value)]
+
+
+def _instant(test: str, value: Any) -> list[Filter]:
+    """The same of `time_ns`: `ts` is that in whole microseconds, rounded down."""
+    if not isinstance(value, datetime) or value.tzinfo is None or value < _EPOCH:
+        return []
+    first = (value - _EPOCH) // timedelta(microseconds=1) * 1000
+    bounds = {"=": [(">=", first), ("<", first + 1000)], ">": [(">=", first + 1000)],
+              ">=": [(">=", first)], "<": [("<", first)], "<=": [("<", first + 1000)]}
+    return [Filter("time_ns", how, bound) for how, bound in bounds.get(test, [])]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from omq.format.journal import FrameType
+from omq.format.journal import FrameFlag, FrameType
 from omq.format.pool import PartState
 from omqtools.omqspark.lake import Lake, all_messages
-from omqtools.omqspark.lifecycle import NS_PER_S, Ends, is_type, stays
+from omqtools.omqspark.lifecycle import NS_PER_S, Ends, has, is_type, stays
 
 READY, DEFERRED = PartState.READY.name, PartState.DEFERRED.name
 
@@ -47,15 +47,22 @@ def state_of(events: DataFrame, ends: Ends, now_ns: Column) -> DataFrame:
     last = events.where(is_type(lambda rule: rule.entry is not None)).groupBy("qpool", "queue").agg(
         F.max_by("type", "lsn").alias("last_type"), F.max_by("argument", "lsn").alias("argument"),
         F.max("lsn").alias("state_lsn"))
+    doubtful = events.where(is_type(lambda rule: rule.makes) & has(FrameFlag.PREPARED)).select(
+        "qpool", F.col("lsn").alias("arrived_lsn"), F.lit(1).alias("in_doubt"))
+    # Where it was put, until a frame says otherwise; not where it was moved to afterwards.
+    here = here.join(doubtful, ["qpool", "arrived_lsn"], "left")
     joined = here.join(last, ["qpool", "queue"], "left").withColumn(
         "since", F.when(F.col("state_lsn") > F.col("arrived_lsn"), F.col("last_type")))
-    deferred, held, active = (is_type(methodcaller("is_in", state), "since") for state in (
-        PartState.DEFERRED, PartState.HELD, PartState.ACTIVE))
+    deferred, held, active, prepared = (is_type(methodcaller("is_in", state), "since") for state in
+                                        (PartState.DEFERRED, PartState.HELD, PartState.ACTIVE,
+                                         PartState.PREPARED))
     until = F.when(deferred, F.col("argument")).when(
         F.col("since").isNull() & (F.col("until_s") > 0), F.col("until_s") * NS_PER_S)
     return joined.select(
         "queue", "qpool", "priority", "arrived_lsn", "arrived_ns", "attempts", "size",
         F.when(active, PartState.ACTIVE.name).when(held, PartState.HELD.name)
+        .when(prepared | (F.col("since").isNull() & F.col("in_doubt").isNotNull()),
+              PartState.PREPARED.name)
         .when(until > now_ns, DEFERRED).otherwise(READY).alias("state"),
         until.alias("until_ns"))
 

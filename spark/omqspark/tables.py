@@ -1,7 +1,7 @@
 """The tables that people use: Delta tables in OUT, one a folder, all of the same run.
 
     OUT/messages  OUT/stays      partitioned by batch, ended, day (UTC, of birth or arrival)
-    OUT/queue_minute ...         the answers (gold.ANSWERS), partitioned by batch
+    OUT/queue_minute ...         the answers (gold.ANSWERS), partitioned by batch, most by day, too
     OUT/tables.json              {"batch": N, "versions": {table: version}}
 
 Spark writes the Parquet files, on as many machines as there are; what is committed here is only
@@ -35,10 +35,13 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, StructType
 
 from omq.base.errors import BadRequest, NoArchive
-from omqtools.omqspark import plan
-from omqtools.omqspark.lake import ANSWERS, LIVES, VERSIONS
+from omqtools.omqspark import parquet, plan
+from omqtools.omqspark.answers import ALWAYS, Index
+from omqtools.omqspark.gold import ANSWERS
+from omqtools.omqspark.lake import LIVES, VERSIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,12 +49,15 @@ if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.manifest import Manifest
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Of the columns; a table of another one is made anew by a run without --incremental."""
 KEEP_DAYS: Final = 7
-PUBLISHED: Final = (*LIVES, *ANSWERS)
+PUBLISHED: Final = (*LIVES, *(answer.name for answer in ANSWERS))
 BY_LIFE: Final = ("batch", "ended", "day")
+BY_DAY: Final = ("batch", "day")
 BY_BATCH: Final = ("batch",)
+APART: Final = frozenset(answer.name for answer in ANSWERS if answer.day)
+UNCOMMITTABLE: Final = ("hdfs", "viewfs", "webhdfs", "har")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,34 +71,53 @@ class Written:
     values: dict[str, str]
 
 
+def refuse(out: str) -> None:
+    """BadRequest where files can be written but not committed: delta-rs knows no HDFS."""
+    scheme = out.partition(":")[0].lower()
+    if "://" in out and scheme in UNCOMMITTABLE:
+        raise BadRequest(reason=f"the tables of {out} cannot be committed: delta-rs does not know "
+                                f"{scheme}://; give a directory that all nodes share or an object "
+                                "store (the archive may lie on HDFS)")
+
+
 def partitions(table: str) -> tuple[str, ...]:
     """The columns that a table is partitioned by."""
-    return BY_LIFE if table in LIVES else BY_BATCH
+    return BY_LIFE if table in LIVES else BY_DAY if table in APART else BY_BATCH
 
 
-def commit(lake: Lake, known: Manifest) -> dict[str, int]:
-    """Make the tables say what the manifest says; their versions."""
-    versions = {name: _commit(lake, name, known) for name in PUBLISHED}
+def commit(lake: Lake, known: Manifest, *, same_rows: bool = False) -> dict[str, int]:
+    """Make the tables say what the manifest says; their versions. `same_rows`: only where they lie
+    has changed, so who follows a table has nothing to read."""
+    index = lake.index(known.current)
+    versions = {name: _commit(lake, name, known, index, same_rows) for name in PUBLISHED}
     said = {"batch": known.current, "schema": SCHEMA_VERSION, "versions": versions}
     lake.put(VERSIONS, (json.dumps(said) + "\n").encode())
     return versions
 
 
-def _commit(lake: Lake, name: str, known: Manifest) -> int:
+def _commit(lake: Lake, name: str, known: Manifest, index: Index, same: bool  # noqa: FBT001
+            ) -> int:
     counted = {str(batch.number) for batch in known.batches}
     if name not in LIVES:
-        counted &= {str(known.current)}
-    table = _table(lake, name, next(iter(sorted(counted))))
+        counted = {str(batch) for batch in index.shown[name].values()}
+    table = _table(lake, name, index, str(known.current))
     there = files(table)
-    gone = [each for each in there if not _counts(each.values, counted, known)]
-    batches = {each.values["batch"] for each in there}
-    new = [each for batch in sorted(counted - batches, key=int)
-           for each in _written(lake, name, int(batch)) if _counts(each.values, counted, known)]
+    gone = [each for each in there if not _counts(name, each.values, known, index)]
+    parts = {_part(each.values) for each in there}
+    batches = {batch for batch, _ in parts}
+    if name in LIVES:
+        unread = counted - batches
+    else:
+        unread = {str(batch) for day, batch in index.shown[name].items()
+                  if (str(batch), day) not in parts}
+    new = [each for batch in sorted(unread, key=int) for each in _written(lake, name, int(batch))
+           if _counts(name, each.values, known, index) and (
+               name in LIVES or _part(each.values) not in parts)]
     if gone or new:
-        adds = [AddAction(each.path, each.size, each.values, each.modified_ms, True,  # noqa: FBT003
+        adds = [AddAction(each.path, each.size, each.values, each.modified_ms, not same,
                           json.dumps({"numRecords": each.rows})) for each in new]
         table.create_write_transaction(
-            [*adds, *_removals(gone)], "append", table.schema(), list(partitions(name)),
+            [*adds, *_removals(gone, same)], "append", table.schema(), list(partitions(name)),
             commit_properties=CommitProperties(custom_metadata={
                 "omqBatch": str(known.current), "omqInstance": known.uuid}),
             post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False))
@@ -100,15 +125,22 @@ def _commit(lake: Lake, name: str, known: Manifest) -> int:
     return int(table.version())
 
 
-def _counts(values: dict[str, str], counted: set[str], known: Manifest) -> bool:
-    """Open messages are those at the end of the current batch."""
-    return values["batch"] in counted and (
-        values.get("ended", "1") == "1" or values["batch"] == str(known.current))
+def _part(values: dict[str, str]) -> tuple[str, str]:
+    return values["batch"], values.get("day", ALWAYS)
 
 
-def _removals(gone: list[Written]) -> list[RemoveAction]:
+def _counts(name: str, values: dict[str, str], known: Manifest, index: Index) -> bool:
+    """Open messages are those at the end of the current batch; a day is shown by one batch."""
+    batch, day = _part(values)
+    if name not in LIVES:
+        return index.shown[name].get(day) == int(batch)
+    return batch in {str(one.number) for one in known.batches} and (
+        values["ended"] == "1" or batch == str(known.current))
+
+
+def _removals(gone: list[Written], same: bool) -> list[RemoveAction]:  # noqa: FBT001
     now_ms = time.time_ns() // 1_000_000
-    return [RemoveAction(each.path, data_change=True, deletion_timestamp=now_ms, size=each.size,
+    return [RemoveAction(each.path, data_change=not same, deletion_timestamp=now_ms, size=each.size,
                          partition_values=dict(each.values)) for each in gone]
 
 
@@ -121,20 +153,20 @@ def files(table: DeltaTable) -> list[Written]:
             for row in rows]
 
 
-def _table(lake: Lake, name: str, batch: str) -> DeltaTable:
+def _table(lake: Lake, name: str, index: Index, batch: str) -> DeltaTable:
     """The Delta table, made if it is not there; its columns are those of the files of a batch."""
     where = lake.path(name)
     if DeltaTable.is_deltatable(where):
         return DeltaTable(where)
-    frame = lake.spark.read.option("basePath", where).parquet(lake.path(name, int(batch)))
+    if name in LIVES:
+        found = parquet.load(lake.spark, [lake.path(name, int(batch))], base=where).schema
+    else:
+        found = StructType.fromJson(json.loads(index.schemas[name])).add(
+            "batch", IntegerType())
+    schema: pa.Schema = to_arrow_schema(found, timezone="UTC")
     return DeltaTable.create(
-        where, _schema(frame), partition_by=list(partitions(name)), name=f"omq {name}",
+        where, schema, partition_by=list(partitions(name)), name=f"omq {name}",
         configuration={"omq.schemaVersion": str(SCHEMA_VERSION)}, raise_if_key_not_exists=False)
-
-
-def _schema(frame: DataFrame) -> pa.Schema:
-    schema: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
-    return schema
 
 
 def _written(lake: Lake, name: str, batch: int) -> Iterator[Written]:
@@ -176,15 +208,16 @@ def frame(lake: Lake, name: str, version: int | None = None) -> DataFrame:
     found = table(lake, name, version)
     paths = [f"{lake.path(name)}/{each.path}" for each in files(found)]
     if not paths:
-        raise NoArchive(path=lake.path(name))
+        return lake.spark.createDataFrame(pa.schema(found.schema().to_arrow()).empty_table())
     return lake.spark.read.option("basePath", lake.path(name)).parquet(*paths)
 
 
-def vacuum(lake: Lake, keep_days: float) -> int:
-    """Remove the files that no version of the last `keep_days` days names; how many."""
+def vacuum(lake: Lake, keep_days: float, *, left: bool = False) -> int:
+    """Remove the files that no version of the last `keep_days` days names; how many. `left`: also
+    those that no version has ever named, which killed runs have left: each folder is listed."""
     removed = 0
     for name, version in versions(lake)["versions"].items():
         found = DeltaTable(lake.path(name))
-        removed += len(found.vacuum(int(keep_days * 24), dry_run=False, full=True,
+        removed += len(found.vacuum(int(keep_days * 24), dry_run=False, full=left,
                                     enforce_retention_duration=False, keep_versions=[version]))
     return removed

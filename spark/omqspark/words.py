@@ -7,8 +7,10 @@ by which tables are partitioned.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -16,10 +18,15 @@ from omq.format.frame_rules import By, Comes, Reason
 from omq.format.journal import FrameType
 from omqtools.omqspark.lifecycle import DIED, is_type
 
+_HISTORY: Final = pa.list_(pa.struct([("lsn", pa.int64()), ("name", pa.string())]))
 QUEUES: Final = ("queue", "last_queue", "came_from", "went_to", "from_queue", "to_queue")
 INSTANTS: Final = {
     "messages": ("born", "first_give", "end", "last"),
     "stays": ("arrived", "given", "last_given", "left")}
+NAMED_AT: Final = {
+    "messages": {"last_queue": "last_lsn"},
+    "stays": {"queue": "left_lsn", "came_from": "arrived_lsn", "went_to": "left_lsn"}}
+"""The LSN of which a queue's name is; null: it is there now."""
 DAY_OF: Final = {"messages": "coalesce(born_ns, last_ns)", "stays": "arrived_ns"}
 
 
@@ -29,39 +36,60 @@ def at(nanoseconds: str) -> Column:
     return F.expr(f"timestamp_micros(({nanoseconds}) div 1000)")
 
 
-def how(column: str, reason: Column) -> Column:
-    """The frame, in small letters; `deleted`: by an operator (as all that come to IDEL by DELETE),
-    `died`: with its manager."""
+def how(column: str, reason: Column | None = None) -> Column:
+    """The frame, in small letters; `deleted`: by an operator (as all that come to IDEL by DELETE;
+    where there is a `reason`, it says so), `backout`: put by a unit of work in doubt that was
+    backed out, `died`: with its manager."""
     names = F.create_map(*(F.lit(x) for kind in FrameType for x in (int(kind), kind.name.lower())))
     to_idel = is_type(lambda rule: rule.comes is Comes.IDEL and By.OPERATOR in rule.by, column)
-    deleted = to_idel & (reason == int(Reason.OPERATOR))
-    return (F.when(F.col(column) == DIED, "died").when(deleted, "deleted")
+    deleted = to_idel if reason is None else to_idel & (reason == int(Reason.OPERATOR))
+    undone = F.expr("false") if reason is None else to_idel & (reason == int(Reason.BACKED_OUT))
+    return (F.when(F.col(column) == DIED, "died").when(deleted, "deleted").when(undone, "backout")
             .otherwise(F.try_element_at(names, F.col(column))))
 
 
 def queue_names(names: DataFrame) -> DataFrame:
-    """(number, name): what each queue was called last, of the rows of a `names` table."""
-    return (names.where("kind = 'queue' AND bad IS NULL")
-            .groupBy(F.col("key").cast("int").alias("number"))
-            .agg(F.max_by("text", "lsn").alias("name")))
+    """(number, history): what each queue was called, of the rows of a `names` table: [(lsn, name)],
+    in order, one for each change. Collected, for each table of a batch needs it: as many rows as
+    there are queues in its files."""
+    rows = names.where("kind = 'queue' AND bad IS NULL").select("key", "lsn", "text").collect()
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: int(row["lsn"])):
+        history = found.setdefault(int(row["key"]), [])
+        if not history or history[-1]["name"] != row["text"]:
+            history.append({"lsn": row["lsn"], "name": row["text"]})
+    return names.sparkSession.createDataFrame(pa.table(
+        [pa.array(list(found), pa.int32()), pa.array(list(found.values()), _HISTORY)],
+        ["number", "history"]))
 
 
-def named(frame: DataFrame, names: DataFrame) -> DataFrame:
-    """With the names of the queues in it; null: 0, or a queue that nobody has named."""
+def named(frame: DataFrame, names: DataFrame, when: Mapping[str, str] = {}) -> DataFrame:
+    """With the names of the queues in it, as they were at the LSN of the expression in `when`, or
+    are; null: 0, or a queue that nobody has named. A number can be another queue's later, when
+    nothing is on the first one: so a stay tells the name that the queue had when it ended."""
     for column in QUEUES:
         if column in frame.columns:
-            told = names.select(F.col("number").alias(column),
-                                F.col("name").alias(f"{column}_name"))
+            told = names.select(F.col("number").alias(column), F.col("history").alias("_history"))
             frame = frame.join(F.broadcast(told), column, "left")
+            name = F.expr(_THEN.format(when[column]) if column in when else _LAST)
+            frame = frame.withColumn(f"{column}_name", name).drop("_history")
     return frame
+
+
+_LAST: Final = "try_element_at(_history, -1).name"
+_THEN: Final = (f"IF({{0}} IS NULL, {_LAST}, coalesce(try_element_at(filter(_history, "
+                "one -> one.lsn <= {0}), -1), try_element_at(_history, 1)).name)")
+"""The name last, or at an LSN; before the first one that is known: that."""
 
 
 def lived(frame: DataFrame, table: str, names: DataFrame) -> DataFrame:
     """`messages` or `stays` as people read them."""
-    operator = F.lit(int(Reason.OPERATOR))
-    words = ({"end_how": how("end_type", operator)} if table == "messages" else
-             {"arrived_how": how("arrived_by", operator),
+    undone = F.col("end_undone") if table == "messages" else F.expr("false")
+    why = F.when(undone, int(Reason.BACKED_OUT)).otherwise(int(Reason.OPERATOR))
+    words = ({"end_how": how("end_type", why)} if table == "messages" else
+             {"arrived_how": how("arrived_by"),
               "left_how": how("left_by", F.col("left_reason"))})
     instants = {name: at(f"{name}_ns") for name in INSTANTS[table]}
     day = F.to_date(at(DAY_OF[table]))
-    return named(frame.withColumns({**instants, **words, "day": day}), names)
+    told = frame.withColumns({**instants, **words, "day": day}).drop("end_undone")
+    return named(told, names, NAMED_AT[table])

@@ -20,7 +20,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from omqtools.omqspark import bronze, columns, decode, plan
-from omqtools.omqspark.lake import event_schema
 from omqtools.omqspark.lifecycle import lifecycle
 from omqtools.omqspark.session import session
 from omqtools.omqspark.source import Work
@@ -109,7 +108,7 @@ def ways(spark: Any, where: str, scratch: str) -> dict[str, Callable[[], Any]]:
         bronze.write(spark, work, work.tasks(work.listing()), table, f"{scratch}/names")
 
     def written() -> Any:
-        return spark.read.schema(event_schema(spark)).parquet(table)
+        return spark.read.schema(columns.ddl("events")).parquet(table)
 
     spark.dataSource.register(TupleSource)
     few = ", ".join(f"{name} {columns.EVENTS[name][0]}" for name in FEW)

@@ -39,7 +39,7 @@ from omq.ipc.serving.units import UnitLimits
 from omq.storage import durable
 from omq.storage.disk import Buffer, Disk
 from omq.storage.files import File
-from omq.storage.journal import JournalWriter, _Epoch
+from omq.storage.journal import Epoch, JournalWriter
 from omq.storage.slots import SlotAllocator
 
 QUEUE = 3
@@ -125,9 +125,9 @@ class World:
         tables = Tables.private(messages, messages, 1000, 300)
         core = Core(tables, SlotAllocator(), _Bodies(), b"u" * 16)
         core.messages_total_max = messages
-        epoch = _Epoch(cast(SpoolPaths, None), b"u" * 16, 1, 1 << 40, 4096)
+        epoch = Epoch(cast(SpoolPaths, None), b"u" * 16, 1, 1 << 40, 4096)
         self.writer = JournalWriter(epoch, bytearray(BLOCK.size + FRAME.size * 8192), 0)
-        self.writer._file = File(-1, cast(Any, "nowhere"), "journal")
+        self.writer.file = File(-1, cast(Any, "nowhere"), "journal")
         self.writer.file_number, self.writer.offset = 7, 4096
         core.block = Block(self.writer, 1, 8192, 1 << 26, 100_000)
         core.now_ns, core.mono_ns = time.time_ns(), time.monotonic_ns()
@@ -136,7 +136,7 @@ class World:
             QueueRules(queue, name, 10**7, 10**6)
             for queue, name in (*SPECIAL_QUEUES.items(), (QUEUE, "BENCH"))])
         self.engine.commit(sync=True)
-        sessions = Sessions(1000, Authority(0, {}), lambda number: core.rules[number].name)
+        sessions = Sessions(1000, Authority(0, {}), core.rules)
         self.server, _ = make_server(self.engine, sessions, cast(Any, None), 1, lambda rows: 0,
                                      1000, UnitLimits(1000, 1 << 20, 1 << 20))
         self.clients: list[Client] = []
@@ -157,20 +157,13 @@ class World:
     def group(self, batch: list[bytes]) -> None:
         """As QueueManager._group."""
         self.writer.offset = 4096
-        turn(self.engine, self.server, batch)
+        turn(self.server, batch)
 
 
-def turn(engine: Engine, server: RequestServer, batch: list[bytes]) -> None:
+def turn(server: RequestServer, batch: list[bytes]) -> None:
     """The manager's loop once."""
-    engine.next_deadline()
-    engine.begin(time.time_ns(), time.monotonic_ns())
-    server.recent.group(engine.core.now_ns, batch)
-    for raw in batch:
-        server.handle(raw)
-    server.dispatch()
-    durable.check_latch()
-    engine.commit()
-    server.release()
+    server.due()
+    server.group(batch, time.time_ns(), time.monotonic_ns(), lambda: False)
 
 
 def measure(size: int, groups: int, *, cold: bool) -> list[float]:

@@ -7,10 +7,12 @@ import signal
 from collections.abc import Iterable
 from types import FrameType
 
+from tests.bench.document import in_folder, marked
 
-def bench_parser(description: str, names: Iterable[str], rounds: int, *, quick: str, json: str
-                 ) -> argparse.ArgumentParser:
-    """--quick, --only (one of `names`), --rounds, --json, --document."""
+
+def bench_parser(description: str, names: Iterable[str], rounds: int, *, quick: str, json: str,
+                 section: str) -> argparse.ArgumentParser:
+    """--quick, --only (one of `names`), --rounds, --json, --document with marks of `section`."""
     names = list(names)
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -18,8 +20,8 @@ def bench_parser(description: str, names: Iterable[str], rounds: int, *, quick: 
                         help=f"one of {', '.join(names)}; may be given several times")
     parser.add_argument("--rounds", metavar="N", type=int, default=0,
                         help=f"rounds (default {rounds})")
-    parser.add_argument("--json", metavar="FILE", help=json)
-    parser.add_argument("--document", metavar="FILE",
+    parser.add_argument("--json", metavar="FILE", type=in_folder, help=json)
+    parser.add_argument("--document", metavar="FILE", type=marked(section),
                         help="write the tables between the marks of this Markdown file")
     return parser
 

@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.bench.aims import bench_aims
 from tests.bench.document import write_section
 from tests.bench.instance import BenchError
 from tests.bench.peers import bench_peers, tables
@@ -102,3 +104,19 @@ def test_a_document_without_marks_is_refused(tmp_path: Path) -> None:
     path.write_text("<!-- peers: begin -->\n")
     with pytest.raises(BenchError, match="no marks"):
         write_section(path, "peers", "text")
+
+
+@pytest.mark.parametrize("main", [bench_peers.main, bench_aims.main])
+def test_where_the_tables_go_is_looked_at_before_anything_is_measured(
+        main: Callable[[list[str]], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: pytest.fail("it has begun"))
+    monkeypatch.setattr(bench_peers, "folder", lambda _: pytest.fail("it has begun"))
+    monkeypatch.setattr(bench_aims, "folder", lambda _: pytest.fail("it has begun"))
+    unmarked = tmp_path / "DOCUMENT.md"
+    unmarked.write_text("no marks\n")
+    for path, reason in ((tmp_path / "absent.md", "No such file"), (unmarked, "no marks")):
+        with pytest.raises(SystemExit) as ended:
+            main(["--quick", "--document", str(path)])
+        assert ended.value.code == 2
+        assert reason in capsys.readouterr().err

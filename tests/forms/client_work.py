@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
 
 from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost
+from omq.base.paths import SpoolPaths
 from omq.fast import FORM
 from omq.fast.asking import UNSENT, Asking
-from omq.fast.batch import Batch, id_texts
+from omq.fast.batch import Batch, bodies_of, id_texts
 from omq.fast.handed import Extent, Facts, Hold, Rows
 from omq.fast.note import Note
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.message import Descriptor, Part
 from omq.format.wire import GIVEN, NOTE_BYTES, REPLY, GivenFlag, Settlement
-from omq.ipc.outgoing import encode_plain
+from omq.ipc.outgoing import Outgoing, encode_outgoing, encode_plain
 
 _MANY = 40
 
@@ -164,6 +167,43 @@ def batch(r: random.Random) -> str:
     return f"{out} {ids}"
 
 
+MORE: Final[tuple[dict[str, Any], ...]] = (
+    {"priority": 4}, {"priority": 5}, {"priority": "urgent"}, {"persistent": True},
+    {"persistent": False}, {"queues": ("HERE",)}, {"queues": ("THERE",)},
+    {"queues": ("HERE", "THERE")}, {"properties": {"a": "b"}}, {"correlation_id": b"c"},
+    {"message_id": b"m"}, {"expiry_s": 0.0}, {"reply_to": "THERE"}, {"delay_s": 9.0},
+    {"at": datetime(2099, 1, 1, tzinfo=UTC)}, {"group_id": b"g"},
+    {"group_id": b"g", "group_sequence": 1, "last_in_group": True})
+
+
+def nothing_but_bodies(r: random.Random) -> str:
+    """What is taken for a body alone is encoded like one."""
+    messages: list[Any] = []
+    for _ in range(r.randrange(6)):
+        body = r.randbytes(r.choice((0, 9, 100, 101)))
+        more = {} if r.random() < 0.7 else r.choice(MORE)
+        messages.append(Outgoing(body, **more) if r.random() < 0.8 else body)
+        if r.random() < 0.05:
+            messages.append(bytearray(body))
+    found = bodies_of(messages, Outgoing, "HERE", 100)
+    bodies = [getattr(each, "body", each) for each in messages]
+    assert found == (bodies if all(map(_is_plain, messages)) else None)
+    return str(None if found is None else len(found))
+
+
+def _is_plain(message: Any) -> bool:
+    """By the way that everything goes."""
+    if not isinstance(message, bytes | Outgoing):
+        return False
+    said = message if isinstance(message, Outgoing) else Outgoing(message)
+    if len(said.body) > 100:
+        return False
+    queues = [7 if name == "HERE" else 8 for name in said.queues] or [7]
+    encoded = encode_outgoing(said, queues, 8 if said.reply_to else 0, SpoolPaths(Path("/none")),
+                              100, "")
+    return encoded == encode_plain(7, said.body)
+
+
 def nothing_is_sent(r: random.Random) -> str:
     """Without a queue nothing is touched."""
     asking, area = Asking(-1, -1, 1, bytes(16), 1), memoryview(bytearray(64))
@@ -177,7 +217,7 @@ def main(arguments: list[str]) -> int:
     """Print a line for each piece of work."""
     r = random.Random(int(arguments[0]))
     for _ in range(int(arguments[1])):
-        for work in (rows, bounded, batch, nothing_is_sent):
+        for work in (rows, bounded, batch, nothing_but_bodies, nothing_is_sent):
             print(work(r))
     print(f"form {FORM}", file=sys.stderr)
     return 0

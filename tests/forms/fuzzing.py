@@ -2,21 +2,29 @@
 
     python -m tests.forms.fuzzing COUNT SEED
 
-Requests are made from right ones by overwriting fields; channels are overwritten at random, also
-where settlements and batches lie. Every CHECK groups the invariants of the index are asked.
+Requests are made from right ones of all kinds (tests.forms.fuzz_requests) by overwriting fields;
+channels are overwritten at random, also where settlements and batches lie. Every CHECK groups the
+invariants of the index are asked.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from collections import Counter
 from typing import Final
 
 from omq.core.check.invariants import check
-from omq.format.wire import REQUEST
+from omq.core.engine.state import POISON, QueueRules
+from omq.format.wire import REQUEST, Operation
 from tests.bench.group_cost import Client, World
+from tests.forms.fuzz_requests import OTHER, Requests
 
 CHECK: Final = 2_000
+SAY: Final = 50  # checks between two lines that say how far it is
+PLAIN: Final = (0.5, 0.98, 1.0)  # shares; what came back keeps its queue from the fast path a while
+PHASE: Final = 100  # groups
+NAMES: Final = {int(operation): operation.name for operation in Operation}
 FIELDS: Final = [REQUEST.offset(name) for name in REQUEST.names
                  if name not in ("client", "token", "magic", "version")]
 EVIL: Final = (b"\xff" * 8, bytes(8), b"\x01" + bytes(7), b"\xff\xff\xff\x7f" + bytes(4),
@@ -38,35 +46,48 @@ def spoilt(r: random.Random, client: Client, raw: bytes) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Fuzz; an exception of the server ends it."""
+    """Fuzz; an exception of the server ends it. How many of each kind were carried out is said."""
     count, seed = map(int, arguments)
     r, world, done, groups = random.Random(seed), World(8), 0, 0
+    world.engine.books.define_queues([QueueRules(OTHER, "OTHER", 10**7, 10**6)])
+    world.clients[-3].session.queue = OTHER
+    world.clients[-1].session.queue = POISON  # else what fails again and again fills the index
+    clients = [Requests(r, each) for each in world.clients]
+    carried_out: Counter[str] = Counter()
     while done < count:
-        batch = []
-        for each in world.clients:
-            if each.session.waiter is not None:
-                continue
-            if each.session.queue:
-                raw = each.next(r.choice((1, 5, 20)))
+        if not groups % PHASE:
+            share = r.choice(PLAIN)
+            for each in clients:
+                each.plain = share
+        asked = {each: spoilt(r, each.client, each.one()) for each in clients
+                 if each.client.session.waiter is None}
+        world.group(list(asked.values()))
+        for each in clients:
+            session = each.client.session
+            if session.sequence >> 62:  # it has used up its numbers
+                session.sequence = 0
+            each.client.sequence = session.sequence
+            if session.waiter is not None:
+                world.engine.cancel(session.waiter)
             else:
-                raw = each.put(b"a body", r.choice((1, 2, 13)))
-            batch.append(spoilt(r, each, raw))
-        world.group(batch)
-        for each in world.clients:
-            if each.session.sequence >> 62:  # it has used up its numbers
-                each.session.sequence = 0
-            each.sequence = each.session.sequence
-            if each.session.waiter is not None:
-                world.engine.cancel(each.session.waiter)
-            elif each.session.queue:
-                each.look()
-        done, groups = done + len(batch), groups + 1
+                each.answered()
+            raw = asked.get(each)
+            if raw is not None and not any(session.reply[2:4]):
+                carried_out[_name(raw)] += 1
+        done, groups = done + len(asked), groups + 1
         if not groups % CHECK:
             found = check(world.engine, [each.session.party for each in world.clients])
             assert found == [], found
+            if not groups // CHECK % SAY:
+                print(f"{done:,} of {count:,}", file=sys.stderr, flush=True)
     fast = getattr(world.server, "fast", 0)
+    print(*(f"{name} {number}" for name, number in sorted(carried_out.items())))
     print(f"form {world.server.form} fast {fast} of {done}")
     return 0
+
+
+def _name(raw: bytes) -> str:
+    return NAMES.get(raw[0], "none")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,15 @@ class Run:
         return int(self.said.rpartition("fast ")[2].split()[0])
 
     @property
+    def requests(self) -> int:
+        return int(self.said.split()[1])
+
+    @property
+    def full(self) -> int:
+        """Turns that did all that time may bring."""
+        return int(self.said.split()[3])
+
+    @property
     def form(self) -> str:
         return self.said.rpartition("form ")[2].split()[0]
 
@@ -57,5 +66,6 @@ def parting(one: Run, other: Run) -> str:
             apart = [what for what, x, y in zip(WHAT, a.split(), b.split(), strict=True) if x != y]
             return f"group {number}: {', '.join(apart)}"
     if (one.code, len(one.lines)) != (other.code, len(other.lines)):
-        return f"after {min(len(one.lines), len(other.lines))} groups: {one.said or other.said}"
+        failed = one if one.code else other
+        return f"after {min(len(one.lines), len(other.lines))} groups: {failed.said[-300:]}"
     return ""

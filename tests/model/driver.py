@@ -12,6 +12,7 @@ from pathlib import Path
 from omq.base import errors
 from omq.base.checksum import crc32c
 from omq.core.check.invariants import check
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.noted import Noted, read
 from omq.core.engine.operate import Action, Order
 from omq.core.engine.operate import Item as Targeted
@@ -21,26 +22,28 @@ from omq.core.engine.state import (
     IDEL,
     PERSISTENT,
     POISON,
+    REMEMBERS,
     REPLAYED,
     SPECIAL_QUEUES,
     QueueRules,
 )
 from omq.core.load.recovery import Recovered
 from omq.fast.note import Note
-from omq.format.index import EntryState
-from omq.format.message import Descriptor, Part, encode, id_hash, pack_parts
+from omq.format.index import Counter, EntryState
+from omq.format.message import DESCRIPTOR, Descriptor, Part, derived_id, encode, id_hash, pack_parts
 from omq.format.pool import lease_tag
-from omq.format.wire import SETTLE, Operation, PutFlag
+from omq.format.wire import SETTLE, Operation, PutFlag, Settlement
 from omq.ipc.outgoing import Encoded
 from omq.storage import durable
 from omq.storage.slots import SlotAllocator
 from tests.model.disk import Cut, LossyDisk
-from tests.model.instance import ENTRIES, MESSAGES, NS, Client, Instance
+from tests.model.instance import DOUBTS, ENTRIES, MESSAGES, NS, Client, Instance
 from tests.model.reference import (
     ACTIVE,
     DEFERRED,
     Draft,
     Item,
+    Pairs,
     Place,
     Reference,
     Refusal,
@@ -66,9 +69,11 @@ def rules() -> list[QueueRules]:
         each.expires = False
     return [*special, QueueRules(A, "A", 1 << 20, 1 << 20, expired_to=LATE,
                                     retry_delay_ns=3 * NS + 7, backoff="exponential",
-                                    retry_max_ns=10 * NS), narrow,
+                                    retry_max_ns=10 * NS, dedupe_ns=40 * NS,
+                                    dedupe_keys_max=3), narrow,
             QueueRules(B, "B", 1 << 20, 1 << 20, attempts_max=3, death_delay_ns=5 * NS,
-                       lease_ns=20 * NS, backoff="linear", retry_max_ns=100 * NS),
+                       lease_ns=20 * NS, backoff="linear", retry_max_ns=100 * NS,
+                       dedupe_ns=4000 * NS, absorbs=False, dedupe_keys_max=3),
             *(QueueRules(queue, f"W{queue}", 1 << 20, 1 << 20, expires=queue not in (LATE, FAILED))
               for queue in WIDE)]
 
@@ -77,21 +82,24 @@ def encoded(draft: Draft, *, given: bytes = b"", correlation: bytes = b"") -> En
     """The draft as a submitter sends it."""
     several = len(draft.parts) > 1 or draft.parts[0].until
     flags = (PutFlag.PERSISTENT if draft.persistent else 0) | (
-        PutFlag.CONTAINER if draft.container else 0) | (PutFlag.GIVEN_ID if given else 0)
+        PutFlag.CONTAINER if draft.container else 0) | (PutFlag.GIVEN_ID if given else 0) | (
+        PutFlag.GROUPED if draft.group else 0)
     return Encoded(draft.parts[0].queue, draft.parts[0].priority, int(flags), draft.size,
                    crc32c(draft.payload), id_hash(correlation), id_hash(given), draft.expiry,
                    len(draft.parts) if several else 0, draft.payload)
 
 
 def draft(parts: Sequence[Part], body: bytes, *, persistent: bool = True, container: bool = False,
-          given: bytes = b"", correlation: bytes = b"", expiry: int = 0) -> Draft:
+          given: bytes = b"", correlation: bytes = b"", expiry: int = 0, group: bytes = b"",
+          number: int = 0) -> Draft:
     """A message to be, with its payload."""
     several = len(parts) > 1 or parts[0].until
     descriptor = Descriptor(message_id=given.ljust(24, b"\0"), expiry=expiry,
-                            correlation_id=correlation.ljust(24, b"\0"))
+                            correlation_id=correlation.ljust(24, b"\0"),
+                            group_id=group.ljust(24, b"\0"), group_sequence=number)
     payload = encode(descriptor, parts if several else [], b"", body)
     return Draft(list(parts), payload, len(body), persistent, container and persistent, expiry,
-                 id_hash(given), id_hash(correlation))
+                 id_hash(given), id_hash(correlation), id_hash(group), given, number)
 
 
 class _Left:
@@ -110,16 +118,23 @@ class _Left:
 class World:
     """See the module."""
 
+    readers: tuple[tuple[int, bool], ...] = READERS
+
     def __init__(self, root: Path) -> None:
         self.disk = LossyDisk()
         self.before = durable.use(self.disk)
-        self.instance = Instance(root, rules())
+        self.instance = self.make_instance(root)
         self.model = Reference(self.instance.rules, MESSAGES, ENTRIES)
-        self.clients = [Client(n, *reader) for n, reader in enumerate(READERS)]
+        self.model.doubts_max = DOUBTS
+        self.model.choose = self._chosen
+        self.clients = [Client(n, *reader) for n, reader in enumerate(self.readers)]
         self.highest = 0  # QPoolId ever given
         self._last_lsn = 0  # before the group that dies
         self._start(clean=True)
         self._return()
+
+    def make_instance(self, root: Path) -> Instance:
+        return Instance(root, rules())
 
     def close(self) -> None:
         """Let go of everything."""
@@ -166,6 +181,14 @@ class World:
         for each, (_, place) in zip(given, pairs, strict=True):
             place.lease = each.lease
 
+    def _chosen(self, client: int, groups: list[Pairs]) -> Pairs:
+        """The whole group that its reader was given; another one of them if it was none of them,
+        which the comparison then says."""
+        rows = self.instance.given_rows(self.clients[client])
+        given = {qpool for qpool, _ in rows}
+        return next((group for group in groups if {item.qpool for item, _ in group} == given),
+                    groups[0])
+
     def verify(self) -> None:
         """Both sides say the same, and nothing is broken."""
         instance, model = self.instance, self.model
@@ -183,15 +206,17 @@ class World:
                 expected[queue] = sorted(found) if queue == IDEL else found
         if IDEL in rows:
             rows[IDEL].sort()
-        assert rows == expected, [(rows.get(q), expected.get(q)) for q in model.rules
+        assert rows == expected, [(q, rows.get(q), expected.get(q)) for q in model.rules
                                   if rows.get(q) != expected.get(q)]
         self._verify_slots()
         t = instance.core.t
+        assert int(t.v["q_waits"].sum()) == t.counters[Counter.GIVES]  # no queue goes here
         assert {t.m_qpool[m] for m in range(t.messages.high)} - {0} == model.items.keys()
         for item in model.items.values():
             m = t.slot_of(item.qpool)
             flags = PERSISTENT * item.persistent | CONTAINER * item.container
-            flags |= REPLAYED * item.replayed
+            flags |= REPLAYED * item.replayed | GROUPED * bool(item.group)
+            flags |= REMEMBERS * bool(item.remembers)
             assert (t.m_origin[m], t.m_size[m], t.m_flags[m] & ~HAS_ID, t.m_expiry[m]) == (
                 item.origin, item.size, flags, item.expiry)
 
@@ -251,11 +276,12 @@ class World:
 
     def put(self, client: Client, one: Draft, given: bytes = b"", correlation: bytes = b"") -> None:
         """One message."""
+        self.model.wall, self.model.mono = self._clock
         refusal = self.model.check(one)
         self.group(lambda: self._put(client, encoded(one, given=given, correlation=correlation)))
         reply = self.outcome(client, refusal)
-        if reply is not None:
-            self._new_id(reply[1])
+        if reply is not None and not self.model.absorbs(one):
+            self._new_id(reply[1], 1 + len(self.model.watching(one)))
             self.model.put(one, reply[1])
             if one.persistent:
                 client.carried = (client.sequence, reply[1])
@@ -302,7 +328,7 @@ class World:
         self.model.mono = self.instance.mono
         lost = self.model.settle(client.number, verdicts)
         for v in verdicts:
-            client.held.pop((v.qpool, v.queue), None)
+            self._let_go(client, v)
         if want:
             deadline = self.instance.mono + timeout_s * NS if timeout_s >= 0 else None
             self.model.wait(Wish(client.number, client.queue, want, deadline, client.auxiliary,
@@ -353,10 +379,51 @@ class World:
         for i, one in enumerate(new):
             self.model.put(one, qpool + i)
 
+    def move_many(self, client: Client, moves: Sequence[tuple[Verdict, Sequence[Draft]]]) -> None:
+        """The dispositions of a batch, by one request."""
+        refusal = self.check_many(client, moves)
+        self.group(lambda: self._ask_many(client, moves))
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            self._moved_many(client, moves, reply[1])
+        self.finish()
+
+    def check_many(self, client: Client, moves: Sequence[tuple[Verdict, Sequence[Draft]]]
+                   ) -> Refusal:
+        if not client.queue or not moves:
+            return errors.BadRequest
+        return self.model.check_unit(client.number, [verdict for verdict, _ in moves],
+                                     [one for _, new in moves for one in new])
+
+    def _ask_many(self, client: Client, moves: Sequence[tuple[Verdict, Sequence[Draft]]]) -> None:
+        ready = [encoded(one) for _, new in moves for one in new]
+        heads, at = [], 0
+        for e in ready:
+            heads.append(e.head(at))
+            at += len(e.payload)
+        rows = [SETTLE.pack(Settlement.DONE, 0, 0, self._entry(client, v), v.qpool, v.lease,
+                            len(new), 0, 0) for v, new in moves]
+        self.instance.request(
+            client, Operation.MOVE_MANY, parts=len(rows), count=len(ready), length=at,
+            area=b"".join([*rows, *heads, *(e.payload for e in ready)]))
+
+    def _moved_many(self, client: Client, moves: Sequence[tuple[Verdict, Sequence[Draft]]],
+                    qpool: int) -> None:
+        for verdict, _ in moves:
+            client.held.pop((verdict.qpool, verdict.queue), None)
+        if count := sum(len(new) for _, new in moves):
+            self._new_id(qpool, count)
+        for verdict, new in moves:
+            self.model.commit([verdict])
+            for one in new:
+                self.model.put(one, qpool)
+                qpool += 1
+
     def commit_unit(self, client: Client, taken: Sequence[Verdict], new: Sequence[Draft],
                     parts: int) -> None:
         """A unit of work, sent in so many parts."""
-        refusal = self.model.check_unit(client.number, taken, new)
+        in_order = [one for part in range(parts) for one in new[part::parts]]
+        refusal = self.model.check_unit(client.number, taken, in_order)
         ready = [encoded(one) for one in new]
         for part in range(parts - 1):
             self._part(client, Operation.STAGE, taken[part::parts], ready[part::parts], (0, 0))
@@ -371,21 +438,75 @@ class World:
             self.model.commit(taken)
             if new:
                 self._new_id(reply[1], len(new))
-            in_order = [one for part in range(parts) for one in new[part::parts]]
             for i, one in enumerate(in_order):
                 self.model.put(one, reply[1] + i)
         self.finish()
 
     def _part(self, client: Client, operation: Operation, taken: Sequence[Verdict],
               ready: Sequence[Encoded], total: tuple[int, int]) -> None:
+        self.group(lambda: self._ask_part(client, operation, taken, ready, total))
+
+    def _ask_part(self, client: Client, operation: Operation, taken: Sequence[Verdict],
+                  ready: Sequence[Encoded], total: tuple[int, int]) -> None:
         heads, at = [], 0
         for e in ready:
             heads.append(e.head(at))
             at += len(e.payload)
         area = b"".join([self._settlements(client, taken), *heads, *(e.payload for e in ready)])
-        self.group(lambda: self.instance.request(
+        self.instance.request(
             client, operation, area=area, parts=len(taken), count=len(ready), length=at,
-            argument=total[0], want=total[1]))
+            argument=total[0], want=total[1])
+
+    def prepare_unit(self, client: Client, taken: Sequence[Verdict], new: Sequence[Draft],
+                     cut: int | None = None, keep: Callable[[int], int] = lambda count: count
+                     ) -> None:
+        """The first phase; the manager may die in it."""
+        refusal = self.model.check_prepare(client.number, taken, new)
+        ready = [encoded(one) for one in new]
+
+        def ask() -> None:
+            self._ask_part(client, Operation.PREPARE, taken, ready, (len(taken), len(new)))
+
+        def apply(first: int) -> None:
+            for verdict in taken:
+                client.held.pop((verdict.qpool, verdict.queue), None)
+            self._new_id(first, 1 + len(new))
+            payload = self.instance.body(first)
+            own = Item(first, payload, len(payload) - DESCRIPTOR.size)
+            self.model.prepare(own, taken, [(first + 1 + i, one) for i, one in enumerate(new)])
+            client.carried = (client.sequence, first)
+
+        if cut is not None:
+            if refusal is None:
+                self.crash_in_request(
+                    client, ask, apply, cut, keep,
+                    lambda: self.model.check_prepare(client.number, taken, new))
+            return
+        self.group(ask)
+        reply = self.outcome(client, refusal)
+        if reply is not None:
+            apply(reply[1])
+        self.finish()
+
+    def end_unit(self, client: Client, own: int, *, commit: bool, cut: int | None = None,
+                 keep: Callable[[int], int] = lambda count: count) -> None:
+        """The second phase, by anybody; the manager may die in it."""
+        name = derived_id(self.instance.uuid.ljust(16, b"\0"), own).hex().encode()
+
+        def ask() -> None:
+            self.instance.request(client, Operation.RESOLVE, area=name, length=len(name),
+                                  want=int(commit))
+
+        def apply(_: int) -> None:
+            self.model.resolve(own, commit=commit)
+
+        if cut is not None:
+            self.crash_in_request(client, ask, apply, cut, keep)
+            return
+        self.group(ask)
+        assert self.outcome(client, None) is not None
+        apply(own)
+        self.finish()
 
     def back_out(self, client: Client, taken: Sequence[Verdict]) -> None:
         """What a unit took comes back."""
@@ -395,8 +516,15 @@ class World:
         reply = self.outcome(client, None)
         assert reply is not None and reply[0] == self.model.back_out(client.number, taken)
         for verdict in taken:
-            client.held.pop((verdict.qpool, verdict.queue), None)
+            self._let_go(client, verdict)
         self.finish()
+
+    @staticmethod
+    def _let_go(client: Client, verdict: Verdict) -> None:
+        """The client holds it no more, unless it named another lease than its own."""
+        key = (verdict.qpool, verdict.queue)
+        if key in client.held and client.held[key].lease == verdict.lease:
+            del client.held[key]
 
     def repeat(self, client: Client) -> None:
         """A request number that was used before."""
@@ -426,8 +554,10 @@ class World:
         return list(in_work)
 
     def leave(self, client: Client, *, died: bool, said: Sequence[Verdict] = (),
-              in_work: Sequence[int] | None = None, listed: bool = False) -> None:
-        """A client ends, with a note or without; another process takes its place."""
+              in_work: Sequence[int] | None = None, listed: bool = False,
+              then: int | None = None) -> None:
+        """A client ends, with a note or without; another process takes its place, perhaps on
+        another queue (`then`)."""
         session = client.live
         if in_work is not None:
             in_work = self.note(client, said, in_work, listed=listed)
@@ -438,6 +568,7 @@ class World:
         client.carried = (0, 0)
         client.held.clear()
         self._end_group()
+        client.queue = client.queue if then is None else then
         self.instance.register(client)
         self.finish()
 
@@ -518,8 +649,14 @@ class World:
         assert recovered is not None and recovered.next_qpool > self.highest
         self.highest = recovered.next_qpool - 1
         self.model.restart(clean=clean)
+        self._order_of_idel()
         self.model.limbo_until = self.instance.mono + 30 * NS
         self.instance.core.space_left = self.model.space_left
+        assert self.instance.doubts_said == []
+        in_doubt = self.instance.engine.in_doubt
+        assert {unit.qpool: in_doubt.counts(unit) for unit in in_doubt.units.values()} == {
+            own: (len(doubt.taken), sum(len(self.model.items[put].places) for put in doubt.put))
+            for own, doubt in self.model.doubts.items()}
         for item in self.model.items.values():
             assert self.instance.body(item.qpool) == item.payload
         for client in self.clients:
@@ -529,6 +666,17 @@ class World:
                 known = recovered.clients[int.from_bytes(client.token[:8], "little")]
                 assert known.sequence > sequence or (known.sequence, known.qpool) == (
                     sequence, qpool), "what it asked for could be carried out twice"
+
+    def _order_of_idel(self) -> None:
+        """Over a start no order is promised there: it is as it stands."""
+        t = self.instance.core.t
+        sequences = {t.m_qpool[t.e_message[e]]: t.e_sequence[e] for e in range(t.entries.high)
+                     if t.e_state[e] and t.e_queue[e] == IDEL}
+        on_it = self.model.on(IDEL)
+        orders = sorted(place.order for _, place in on_it)
+        on_it.sort(key=lambda pair: sequences.get(pair[0].qpool, 0))
+        for number, (_, place) in enumerate(on_it):
+            place.order = orders[number] + number / 1e6  # what came there at once has one order
 
     def restart(self) -> None:
         """In order."""
@@ -661,7 +809,7 @@ class World:
         def apply(_: int) -> None:
             self.model.settle(client.number, verdicts)
             for v in verdicts:
-                client.held.pop((v.qpool, v.queue), None)
+                self._let_go(client, v)
 
         self.crash_in_request(client, ask, apply, cut, keep)
 
@@ -675,6 +823,15 @@ class World:
             client, lambda: self._move(client, entry, verdict, parts, new),
             lambda qpool: self._moved(client, verdict, parts, new, qpool), cut, keep,
             lambda: self.model.check_move(client.number, verdict, parts, new))
+
+    def crash_in_many(self, client: Client, moves: Sequence[tuple[Verdict, Sequence[Draft]]],
+                      cut: int, keep: Callable[[int], int]) -> None:
+        """A batch moves: all of it, or nothing."""
+        if self.check_many(client, moves) is None:
+            self.crash_in_request(
+                client, lambda: self._ask_many(client, moves),
+                lambda qpool: self._moved_many(client, moves, qpool), cut, keep,
+                lambda: self.check_many(client, moves))
 
     def crash_in_next(self, client: Client, want: int, cut: int, keep: Callable[[int], int]
                       ) -> None:

@@ -31,6 +31,7 @@ from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
 from omq.format.index import COUNTERS_AT, TABLES_AT, Counter, ReaderFlag
 from omq.format.journal import FrameFlag, FrameType
+from omq.format.message import DESCRIPTOR
 from omq.format.poolctrl import Answered
 from omq.format.wire import GIVEN, NOTE_BYTES, REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
 from omq.ipc.serving.doors import Door
@@ -58,6 +59,7 @@ SETTINGS = replace(
     checkpoint_journal_bytes_max=1 << 20, disk_reserve_bytes=0, reconnect_grace_s=30,
     dedupe_clients_max=64, batch_messages_max=50)
 MESSAGES, ENTRIES, QUEUES = 60, 110, 64
+DOUBTS = 3
 CHANNEL = 256 * 1024 + NOTE_BYTES
 
 
@@ -142,6 +144,7 @@ class _Writer:
         if control is not None:
             number, offset = control.journal, control.offset
             self.redo.queues, self.redo.clients = dict(control.queues), dict(control.clients)
+            self.redo.definitions = dict(control.definitions)
             self.redo.lsn, self.redo.next_qpool = control.lsn, control.next_qpool
         assert not [f for f in (*findings, *self.pool.findings) if f.kind.name != "END"]
         self.checkpointer = Checkpointer(self.pool, self.redo, paths, uuid, settings)
@@ -157,6 +160,8 @@ class _Writer:
 
 class Instance:
     """See the module. `start` first; then groups; `stop` or `die`, and `start` again."""
+
+    rows = QUEUES  # of the table of queues
 
     def __init__(self, root: Path, rules: list[QueueRules],
                  transport: Callable[[], Transport] = Memory) -> None:
@@ -182,7 +187,7 @@ class Instance:
         context = cast(Any, SimpleNamespace(paths=self.paths, settings=self.settings))
         pool = PoolFiles(self.paths, self.uuid)
         found = self.recovered = recover(self.paths, self.settings, self.uuid, pool, lambda _: None)
-        tables = Tables.private(MESSAGES, ENTRIES, QUEUES, 16)
+        tables = Tables.private(MESSAGES, ENTRIES, self.rows, 16)
         slots = SlotAllocator()
         core = self.core = Core(
             tables, slots, VolatileBodies(self.paths, self.settings, self.uuid), self.uuid)
@@ -195,10 +200,13 @@ class Instance:
         self.writer = manager_parts._epoch(core, context, found, self.uuid)
         self.engine = Engine(core, Statistics(tables, self.settings.load_sample_period_s,
                                               self.mono))
-        manager_parts._define(self.engine, core, self.rules.values())
+        self.start_queues(found)
+        self.engine.begin(self.wall, self.mono)
+        self.engine.books.name_everything(FrameFlag(0))
+        self.engine.commit(sync=True)
         self.engine.limbo = self.loaded.limbo
         self.engine.limbo_until = self.mono + self.settings.reconnect_grace_s * NS
-        self.sessions = Sessions(16, Authority(0, {}), lambda number: self.rules[number].name)
+        self.sessions = Sessions(16, Authority(0, {}), self.core.rules)
         self.payloads = PayloadReader(self.paths)
         self.server, problem = make_server(
             self.engine, self.sessions, self.payloads, found.epoch,
@@ -206,7 +214,19 @@ class Instance:
             UnitLimits.of(self.settings))
         assert not problem
         self.keeper: _Writer | None = None
+        self.engine.in_doubt.limit = DOUBTS
+        self.doubts_said = self.engine.in_doubt.load(self.loaded.prepared, self._facts)
         return found
+
+    def start_queues(self, _found: Recovered) -> None:
+        """The queues are what this instance was made with."""
+        for rules in self.rules.values():
+            self.core.define_queue(rules)
+
+    def _facts(self, slot: int) -> bytes:
+        t = self.core.t
+        return self.payloads.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot])[
+            DESCRIPTOR.size :]
 
     def stop(self) -> None:
         """As manager_parts.Parts.close_in_order."""
@@ -233,12 +253,12 @@ class Instance:
 
     def group(self, *work: Callable[[], None]) -> None:
         """The manager's loop once, with this work in it."""
-        self.begin()
-        for each in work:
-            each()
-        self.server.dispatch()
-        self.engine.commit()
-        self.server.release()
+        def drain() -> bool:
+            for each in work:
+                each()
+            return True
+
+        self.server.group([], self.wall, self.mono, drain)
         self.engine.poisoned.clear()
 
     # clients
@@ -313,6 +333,13 @@ class Instance:
         if status:
             return from_status(status, {})
         return count, qpool, flags
+
+    def given_rows(self, client: Client) -> list[tuple[int, int]]:
+        """(QPoolId, queue) of what the last reply hands out; nothing if there is none yet."""
+        reply = self.reply(client)
+        rows = [GIVEN.as_dict(client.live.reply, REPLY.size + i * GIVEN.size)
+                for i in range(reply[0] if isinstance(reply, tuple) else 0)]
+        return [(row["qpool"], row["queue"]) for row in rows]
 
     def take(self, client: Client, count: int) -> list[Given]:
         """The messages of the last reply, with their bodies; the client holds them now."""

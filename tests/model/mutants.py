@@ -1,10 +1,10 @@
 """Does the model notice a broken engine? Each mutant is one line of omq changed by hand.
 
-    .venv/bin/python tests/model/mutants.py             all of them (some minutes)
-    .venv/bin/python tests/model/mutants.py NAME ...    these
+    python -m tests.model.mutants             all of them (half an hour)
+    python -m tests.model.mutants NAME ...    these
 
-A copy of lib/omq is changed and the state machine run on it in a process of its own. Exit code 0:
-each was caught. tests/model/test_mutants.py makes sure that the lines are still there.
+lib/omq with that one file changed, and the state machine searching in a process of its own. Exit
+code 0: each was caught. tests/model/lives.py keeps for each a life that shows it, for CI.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tests.model.steps import WHERE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = 1000
@@ -34,7 +36,7 @@ class Mutant:
     old: str
     new: str
     examples: int = EXAMPLES
-    seed: int | None = None
+    seed: int = 1
     """From which it shows soon; only the time that it takes depends on it."""
 
 
@@ -45,6 +47,8 @@ MUTANTS: Final = (
     Mutant("an attempt is not counted in a batch", "core/engine/gives.py",
            'np.minimum(v["e_attempts"][entries] + 1, limits.ATTEMPTS_MAX)',
            'v["e_attempts"][entries]'),
+    Mutant("how long messages waited is not counted in a batch", "core/engine/gives.py",
+           "    waited_many(t, queue, entries, core.now_ns)", "    pass"),
     Mutant("an attempt is not journaled", "format/frame_rules.py",
            "entry=Entry(PartState.ACTIVE, Until.LEASE)",
            "entry=Entry(PartState.ACTIVE, Until.LEASE, attempts=False)"),
@@ -67,14 +71,41 @@ MUTANTS: Final = (
            "key=lambda entry: (-t.e_priority[entry], t.e_sequence[entry])",
            "key=lambda entry: (-t.e_priority[entry], -t.e_sequence[entry])"),
     Mutant("a given message stays in its chain", "core/engine/gives.py",
-           "        core.detach(entry)\n", ""),
+           "entries, Core.detach,", "entries, lambda core, entry: None,"),
     Mutant("who waited while a queue was inhibited waits for ever", "core/engine/wanted.py",
-           "                line.again = True  # until it is defined anew", "                pass"),
+           "                    line.again, line.fresh = True, []", "                    pass"),
     Mutant("correlations are lost over a restart", "core/load/rebuild.py",
            "        t.index_correlation(index, key)", "        pass"),
     Mutant("wrong priority chain", "core/engine/state.py",
            "t.link(entry, queue * PRIORITIES + priority)", "t.link(entry, queue * PRIORITIES + 4)"),
-    Mutant("a returned message goes last", "core/engine/state.py",
+    Mutant("a message of a group does not wait for its turn", "core/engine/state.py",
+           "            if has_turn:\n", "            if True:\n"),
+    Mutant("who is next in a group never gets its turn", "core/engine/state.py",
+           "        if following >= 0 and t.e_state[following] == _READY:", "        if False:"),
+    Mutant("a message that comes back overtakes its group", "core/engine/state.py",
+           "        if group and self.groups.fronts[group] != entry:", "        if False:"),
+    Mutant("a group is in another order after a restart", "core/engine/groups.py",
+           'lexsort((v["e_sequence"][members],', 'lexsort((-v["e_sequence"][members].astype(int),'),
+    Mutant("redo forgets the group", "core/redo/births.py",
+           '        out["group"][i] = message_format.id_hash(groups[i].tobytes())', "        pass"),
+    Mutant("a whole group lacks one", "core/engine/groups.py",
+           "if ([self.number(entry) for entry in found] == [*range(1, count + 1)]\n"
+           "                    and all(", "if (all("),
+    Mutant("of a whole group one is in other hands", "core/engine/groups.py",
+           "all(t.e_state[entry] == _READY and not is_over(entry)", "all(not is_over(entry)"),
+    Mutant("a whole group with one that is over is given", "core/engine/groups.py",
+           "t.e_state[entry] == _READY and not is_over(entry)", "t.e_state[entry] == _READY",
+           examples=RARE),
+    Mutant("a whole group is not given as one", "core/engine/wanted.py",
+           "whole=waiter.by == Key.GROUP", "whole=False"),
+    Mutant("who waits for a group does not hear that it is whole", "core/engine/state.py",
+           "            self._ready(queue, whole)", "            pass", examples=RARE),
+    Mutant("numbers in groups are lost over a restart", "core/engine/groups.py",
+           "np.asarray(self._numbers)[: len(numbers)] = numbers",
+           "np.asarray(self._numbers)[: len(numbers)] = 0"),
+    Mutant("a batch that is done takes no turns", "core/engine/bulk.py",
+           "(CONTAINER | GROUPED) == 0)", "CONTAINER == 0)"),
+    Mutant("a returned message goes last", "core/engine/lanes.py",
            "heappush(lane, (-t.e_priority[entry], t.e_sequence[entry], entry))",
            "t.link(entry, queue * PRIORITIES + t.e_priority[entry])"),
     Mutant("done removes another part", "core/redo/changes.py",
@@ -92,6 +123,10 @@ MUTANTS: Final = (
            "core.index_reserve // 2", "0", examples=RARE),
     Mutant("moves leave a reserve", "core/engine/moves.py",
            "rows_kept(core, party, moves=True)", "rows_kept(core, party)", examples=RARE),
+    Mutant("a batch that moves is not checked as a whole", "core/engine/move_many.py",
+           "    check_unit(core, entries, listed, kept)\n", "", examples=RARE),
+    Mutant("a batch that moves ends with its first message", "core/engine/move_many.py",
+           "0 if frames else END,\n", "END,\n", examples=RARE),
     Mutant("depth is not decremented", "core/engine/state.py", "t.q_depth[queue] -= 1", "pass"),
     Mutant("depth is not decremented in a batch", "core/engine/bulk.py",
            "t.q_depth[queue] -= count", "pass"),
@@ -105,7 +140,7 @@ MUTANTS: Final = (
     Mutant("numbers are not skipped after a crash", "core/load/recovery.py",
            "void = settings.block_frames_max + UNSYNCED_FRAMES_MAX", "void = 0"),
     Mutant("a block is not synced", "core/engine/block.py",
-           "sync = sync or self.persistent or self._unsynced >= self._unsynced_max", "pass"),
+           "sync = bool(force) or self.persistent or self.unsynced >= self.unsynced_max", "pass"),
     Mutant("a held message is free after a restart", "format/frame_rules.py",
            "entry=Entry(PartState.HELD, attempts=False)", "entry=Entry(PartState.READY)"),
     Mutant("a returned message counts an attempt", "core/engine/settle.py",
@@ -116,7 +151,7 @@ MUTANTS: Final = (
            "                and t.e_lease[entry] == lease):\n            core.back(entry)",
            "                ):\n            core.back(entry)", examples=RARE),
     Mutant("limbo lasts for ever", "core/engine/engine.py",
-           "if self.limbo_until <= now:", "if False:"),
+           "if self.limbo_until <= now:", "if False:", seed=6),
     Mutant("a reader that came back has no lease", "core/engine/limbo.py", "if lease_ns:",
            "if False:", examples=RARE),
     Mutant("a hand-out that killed the manager is not counted", "core/engine/suspects.py",
@@ -143,7 +178,8 @@ MUTANTS: Final = (
     Mutant("a batch shares the first lease", "core/engine/gives.py",
            'v["e_lease"][entries] = leases', 'v["e_lease"][entries] = leases[0]'),
     Mutant("a reader's death is not a failed attempt", "core/engine/noted.py",
-           "reason if leases[entry] & LOW in charged else Reason.RETURNED", "Reason.RETURNED"),
+           "reason if leases[entry] & LOW in charged else Reason.RETURNED", "Reason.RETURNED",
+           seed=2),
     Mutant("a death charges what was not in work", "core/engine/noted.py",
            "        charged = noted.charged(charged)", "        pass"),
     Mutant("what was noted is lost", "core/engine/noted.py",
@@ -167,7 +203,48 @@ MUTANTS: Final = (
            "        done(core, entry, party, sequence, END if i == last else 0, unit)",
            "        pass"),
     Mutant("a unit with parts that are missing is carried out", "ipc/serving/units.py",
-           "len(staged.taken) != r.argument or len(staged.new) != r.want", "False"),
+           "len(staged.taken) != r.argument or len(staged.new) != r.want", "False", examples=RARE),
+    Mutant("a commit is answered with another message's number", "ipc/serving/units.py",
+           "len(staged.new), first)", "len(staged.new), first + 1)"),
+    Mutant("what a unit in doubt put is there after a restart", "core/redo/changes.py",
+           "        state, until = PartState.PREPARED, frame[At.REASON]", "        pass"),
+    Mutant("many births of units in doubt are there after a restart", "core/redo/births.py",
+           "np.where(prepared, int(PartState.PREPARED), int(PartState.READY)) << 4",
+           "int(PartState.READY) << 4"),
+    Mutant("what a unit in doubt took comes back with a restart", "format/frame_rules.py",
+           "Entry(PartState.PREPARED, Until.UNIT)", "Entry(PartState.READY)"),
+    Mutant("units in doubt lose their numbers", "core/redo/changes.py",
+           "        return attempts, deferrals, frame[At.REASON]",
+           "        return attempts, deferrals, 7"),
+    Mutant("a commit of a unit in doubt is not redone", "format/frame_rules.py",
+           '"committed{it.on}", _READER | _OPERATOR,\n'
+           "        entry=Entry(PartState.READY, attempts=False)",
+           '"committed{it.on}", _READER | _OPERATOR,\n'
+           "        entry=Entry(PartState.HELD, attempts=False)"),
+    Mutant("a backout forgets what a unit in doubt put", "core/engine/unit_ends.py",
+           "        _undo(core, by, entry, flags)\n", "        core.back(entry)\n"),
+    Mutant("a unit in doubt is given back what it took twice", "core/engine/in_doubt.py",
+           "            if entry == unit.own:", "            if entry != unit.own and not commit:\n"
+           "                core.back(entry)\n            elif entry == unit.own:"),
+    Mutant("the room of a unit in doubt is not looked at", "core/engine/in_doubt.py",
+           "check_unit(core, (), listed, kept, more=1)",
+           "check_unit(core, entries, listed, kept, more=1)"),
+    Mutant("an exponential back-off does not grow", "core/engine/retry.py",
+           "pause = min(pause << doublings, max(pause, rules.retry_max_ns))", "pass",
+           examples=RARE),
+    Mutant("a back-off knows no maximum", "core/engine/retry.py",
+           "pause = min(pause << doublings, max(pause, rules.retry_max_ns))",
+           "pause = pause << doublings", examples=RARE),
+    Mutant("a linear back-off grows one step too far", "core/engine/retry.py",
+           "pause * max(1, attempts)", "pause * (attempts + 1)", examples=RARE),
+    Mutant("a death waits as a failure does", "core/engine/retry.py",
+           "reason == Reason.FAILED and rules.retry_delay_ns >= 0", "rules.retry_delay_ns >= 0"),
+    Mutant("the delay of one failure is forgotten", "core/engine/settle.py",
+           "delay_ns=verdict.argument - 1 if verdict.argument > 0 else None", "delay_ns=None"),
+    Mutant("what failed too often goes to POISON whatever its queue says", "core/engine/settle.py",
+           "    target = core.rules[queue].dead_letter", "    target = POISON"),
+    Mutant("attempts go on where failed messages go", "core/engine/settle.py",
+           "        t.e_attempts[entry] = 0  # they begin anew", "        pass"),
     Mutant("an expired message is redone nowhere", "core/redo/changes.py",
            "[(frame[At.TARGET], frame[At.PRIORITY], 0)] if frame[At.TARGET] else []", "[]"),
     Mutant("a time that was over comes back with a start", "core/redo/changes.py",
@@ -180,6 +257,26 @@ MUTANTS: Final = (
            "argument=expiry,", "argument=new.expiry,"),
     Mutant("a message is over a second late", "core/engine/wheel.py",
            "rows[:, 0], now, side", "rows[:, 0], now - 10**9, side"),
+    Mutant("a duplicate is put", "core/engine/duplicates.py",
+           "        if not had:\n            return False",
+           "        if True:\n            return False"),
+    Mutant("what one queue has had is absorbed for another", "core/engine/duplicates.py",
+           "absorbs = len(had) == len(queues) and all(", "absorbs = all("),
+    Mutant("ids are remembered without end", "core/engine/duplicates.py",
+           "> rules.dedupe_keys_max:", "> 1 << 40:"),
+    Mutant("an id is forgotten too soon", "core/engine/duplicates.py",
+           "if until[oldest] > now:", "if until[oldest] > now + 20_000_000_000:"),
+    Mutant("an id is not forgotten", "core/engine/duplicates.py",
+           "        known.drop_over(now)\n", ""),
+    Mutant("a start forgets ids", "core/load/rebuild.py",
+           "    _remember(core, rows.messages, parts[\"row\"][deferred], until[deferred])\n", ""),
+    Mutant("a memory is redone as a message", "core/redo/births.py",
+           "frames[\"flags\"] & _MEMORY", "frames[\"flags\"] & 0"),
+    Mutant("a memory is taken for the answer", "core/redo/answers.py",
+           "\n                  & (frames[\"flags\"] & FrameFlag.MEMORY == 0)", "",
+           examples=RARE),
+    Mutant("an operator has what is remembered", "core/engine/operate.py",
+           "    if t.m_flags[slot] & REMEMBERS:", "    if False:"),
     Mutant("the journal's order of a move is lost", "core/engine/moves.py",
            "core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns)",
            "core.new_entry(slot, part.queue, part.priority, 1, part.until_ns)", seed=1),
@@ -194,40 +291,63 @@ def mutate(library: Path, mutant: Mutant) -> None:
     path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
 
 
-def run(mutant: Mutant | None) -> tuple[int, str]:
-    """pytest's exit code and last words; None: omq as it is."""
+def plant(library: Path, mutant: Mutant | None) -> None:
+    """omq in the new folder `library`: links, but for the file that is changed."""
+    library.mkdir()
+    if mutant is None:
+        (library / "omq").symlink_to(ROOT / "lib" / "omq")
+        return
+    here = library / "omq"
+    original = ROOT / "lib" / "omq"
+    for part in Path(mutant.file).parts:
+        here.mkdir()
+        for each in original.iterdir():
+            if each.name not in (part, "__pycache__"):
+                (here / each.name).symlink_to(each)
+        here, original = here / part, original / part
+    shutil.copy(original, here)
+    mutate(library, mutant)
+
+
+def surroundings(library: Path) -> dict[str, str]:
+    """The environment of a process that imports omq from there."""
+    return os.environ | {"PYTHONPATH": str(library), "PYTHONDONTWRITEBYTECODE": "1",
+                         "OMQ_FAST": "off"}  # the engine's own lines must run
+
+
+def search(mutant: Mutant | None, steps: Path | None = None) -> tuple[int, str]:
+    """pytest's exit code and last words; None: omq as it is. `steps` gets the life that failed."""
     with tempfile.TemporaryDirectory(prefix="omq-mutant-") as folder:
         library = Path(folder) / "lib"
-        shutil.copytree(ROOT / "lib" / "omq", library / "omq")  # what is compiled fits by its times
-        if mutant is not None:
-            mutate(library, mutant)
-        examples, seed = (mutant.examples, mutant.seed) if mutant else (EXAMPLES, None)
-        search = [] if seed is None else [f"--hypothesis-seed={seed}"]
-        kind = "quick" if seed is None else "seeded"
-        environment = os.environ | {"PYTHONPATH": str(library), "OMQ_MODEL": f"{kind}:{examples}",
-                                    "PYTHONDONTWRITEBYTECODE": "1",
-                                    "OMQ_FAST": "off"}  # the engine's own lines must run
+        plant(library, mutant)
+        examples, seed = (mutant.examples, mutant.seed) if mutant else (EXAMPLES, 1)
+        environment = surroundings(library) | {"OMQ_MODEL": f"seeded:{examples}"}
+        if steps is not None:
+            environment[WHERE] = str(steps)
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "--tb=short", "-p", "no:cacheprovider",
-             *search, "tests/model/test_model.py"], cwd=ROOT, env=environment, text=True,
+             f"--hypothesis-seed={seed}", "tests/model/test_model.py"],
+            cwd=ROOT, env=environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     lines = [line.strip(" |") for line in done.stdout.splitlines()]
     words = [line for line in lines if line.startswith("assert ") or "Error: " in line]
     return done.returncode, (words or lines)[-1][:100] if done.returncode else ""
 
 
+def chosen(names: list[str]) -> list[Mutant]:
+    """Those of these names; none named: all."""
+    return [mutant for mutant in MUTANTS if not names or mutant.name in names]
+
+
 def main(names: list[str]) -> int:
     """Run the mutants named, or all."""
-    missed = []
-    for mutant in MUTANTS:
-        if names and mutant.name not in names:
-            continue
-        code, words = run(mutant)
+    missed = 0
+    for mutant in chosen(names):
+        code, words = search(mutant)
         assert code in (0, 1), f"{mutant.name}: pytest ended with {code}: {words}"
         print(f"{'caught' if code else 'MISSED'}  {mutant.name}: {words}", flush=True)
-        if not code:
-            missed.append(mutant.name)
-    print(f"{len(missed)} missed")
+        missed += not code
+    print(f"{missed} missed")
     return 1 if missed else 0
 
 

@@ -9,7 +9,7 @@ in the order of the index's rows, which nobody is promised.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -17,12 +17,12 @@ from omq.base import errors
 from omq.core.engine.operate import Action, Order
 from omq.core.engine.state import IDEL, POISON, QueueRules
 from omq.format.index import EntryState
-from omq.format.message import Part
+from omq.format.message import LAST_IN_GROUP, Descriptor, Part, encode, id_hash
 from omq.format.wire import Key, Settlement
 
 NS = 1_000_000_000
 READY, ACTIVE = EntryState.READY, EntryState.ACTIVE
-DEFERRED, HELD = EntryState.DEFERRED, EntryState.HELD
+DEFERRED, HELD, PREPARED = EntryState.DEFERRED, EntryState.HELD, EntryState.PREPARED
 Refusal = type[errors.OmqError] | None
 
 
@@ -62,6 +62,10 @@ class Item:
     over_at: int | None = None  # the same by the monotonic clock
     key: int = 0  # of a given message id; else its number
     correlation: int = 0  # the same of the correlation id
+    group: int = 0  # the same of its group
+    number: int = 0  # in it, with LAST_IN_GROUP
+    remembers: tuple[int, int] | None = None  # no message: queue and key that it has had
+    known_until: int = 0  # monotonic, of what it remembers; who reads IDEL may put it off for later
     places: dict[int, Place] = field(default_factory=dict)
 
 
@@ -77,6 +81,9 @@ class Draft:
     expiry: int = 0
     key: int = 0  # of its ids, 0: none was given
     correlation: int = 0
+    group: int = 0
+    identifier: bytes = b""  # that was given
+    number: int = 0  # in its group, with LAST_IN_GROUP
 
 
 @dataclass
@@ -88,6 +95,14 @@ class Verdict:
     queue: int
     lease: int
     delay_ns: int = 0
+
+
+@dataclass
+class Doubt:
+    """A unit of work that was prepared: what it took, and what it put."""
+
+    taken: list[tuple[int, int]]  # QPoolId, queue
+    put: list[int]  # QPoolIds
 
 
 @dataclass
@@ -108,6 +123,9 @@ class Wish:
             item.correlation if self.by == Key.CORRELATION else item.key or item.qpool)
 
 
+Pairs = list[tuple[Item, Place]]
+
+
 class Reference:
     """See the module. Each operation says how it would be refused, or changes the state."""
 
@@ -118,10 +136,14 @@ class Reference:
         self.reserve = 0  # rows of both tables: puts leave half, moves nothing
         self.items: dict[int, Item] = {}
         self.wishes: list[Wish] = []
+        self.doubts: dict[int, Doubt] = {}  # by the QPoolId of the unit's message
+        self.doubts_max = 0
         self.space_left = True
         self.wall = self.mono = 0
         self.limbo_until = 0
         self._turn = 0
+        # Which of several whole groups comes first is left open, too: who compares says it.
+        self.choose: Callable[[int, list[Pairs]], Pairs] = lambda _client, groups: groups[0]
 
     # looking
 
@@ -161,7 +183,44 @@ class Reference:
             return errors.IndexFull
         return None
 
+    # duplicates
+
+    def watching(self, draft: Draft) -> list[int]:
+        """The queues of a draft that remember its key."""
+        return [part.queue for part in draft.parts
+                if draft.key and part.queue in self.rules and self.rules[part.queue].dedupe_ns]
+
+    def _remembered(self, queue: int) -> list[int]:
+        return [item.remembers[1] for item in self.items.values()
+                if item.remembers and item.remembers[0] == queue and item.known_until > self.mono]
+
+    def had(self, draft: Draft) -> list[int]:
+        """Those of them that have had it."""
+        return [queue for queue in self.watching(draft) if draft.key in self._remembered(queue)]
+
+    def absorbs(self, draft: Draft) -> bool:
+        """It is acknowledged, and not put."""
+        return not draft.container and self._would_absorb(draft)
+
+    def _would_absorb(self, draft: Draft) -> bool:
+        had = self.had(draft)
+        return bool(had and had == self.watching(draft)
+                    and all(self.rules[queue].absorbs for queue in had))
+
+    def _judge(self, draft: Draft) -> Refusal:
+        if self.had(draft) and not self.absorbs(draft):
+            # Who put a large body puts it by itself: its client must take the body away.
+            return errors.DuplicateAbsorbed if self._would_absorb(draft) else errors.DuplicateKey
+        full = any(len(self._remembered(queue)) >= self.rules[queue].dedupe_keys_max
+                   for queue in self.watching(draft))
+        return errors.KeysFull if full else None
+
     def check(self, draft: Draft, *, moves: bool = False) -> Refusal:
+        if self.absorbs(draft):
+            return None
+        if refusal := self._judge(draft):
+            return refusal
+        keys = len(self.watching(draft))
         queues = [part.queue for part in draft.parts]
         if len(set(queues)) != len(queues) or len(queues) > 64:
             return errors.BadRequest
@@ -169,14 +228,30 @@ class Reference:
             refusal = self.check_queue(part.queue, draft.size, part.priority)
             if refusal:
                 return refusal
-        refusal = self._check_room(1, len(draft.parts), 0 if moves else self.reserve // 2)
+        kept = 0 if moves else self.reserve // 2
+        refusal = self._check_room(1, len(draft.parts), kept)  # the message, then what remembers it
         if not refusal and draft.persistent and not self.space_left:
             return errors.SpoolFull
-        return refusal
+        return refusal or self._check_room(1 + keys, len(draft.parts) + keys, kept)
 
     def put(self, draft: Draft, qpool: int) -> None:
+        memories = self.watching(draft)
+        self._put(draft, qpool)
+        for number, queue in enumerate(memories, start=qpool + 1):
+            until = self.wall + self.rules[queue].dedupe_ns
+            part = Part.later(IDEL, 0, until)
+            payload = encode(Descriptor(
+                message_id=draft.identifier.ljust(24, b"\0"),
+                trace_id=id_hash(self.rules[queue].name.encode()).to_bytes(16, "little")),
+                (part,), b"", b"")
+            item = self.items[number] = Item(number, payload, 0, draft.persistent,
+                                             remembers=(queue, draft.key))
+            item.known_until = self._arrive(item, IDEL, 0, part.until, part.flags).due_ns
+
+    def _put(self, draft: Draft, qpool: int) -> None:
         item = Item(qpool, draft.payload, draft.size, draft.persistent, draft.container,
-                    key=draft.key, correlation=draft.correlation)
+                    key=draft.key, correlation=draft.correlation, group=draft.group,
+                    number=draft.number)
         self.items[qpool] = item
         most = [self.wall + limit for part in draft.parts
                 if (limit := self.rules[part.queue].expiry_ns)]
@@ -389,6 +464,72 @@ class Reference:
         kept = 0 if taken else self.reserve // 2
         return self._check_room(len(new), total, kept)
 
+    def check_prepare(self, client: int, taken: Sequence[Verdict], new: Sequence[Draft]
+                      ) -> Refusal:
+        """The first phase of two: what it took stays on its queue; there is one more message."""
+        if any(self._held(client, v.qpool, v.queue, v.lease) is None for v in taken):
+            return errors.LeaseLost
+        if (len({(v.qpool, v.queue) for v in taken}) != len(taken)
+                or any(v.queue == IDEL for v in taken)):
+            return errors.BadRequest
+        for draft in new:
+            refusal = self.check(draft)
+            if refusal:
+                return refusal
+        items = [self.items[v.qpool] for v in taken]
+        if ((not items and not new) or not all(item.persistent for item in items)
+                or not all(draft.persistent for draft in new)
+                or any(part.until for draft in new for part in draft.parts)):
+            return errors.UnitNotPrepared
+        if len(self.doubts) >= self.doubts_max:
+            return errors.TooManyInDoubt
+        arriving = Tally(part.queue for draft in new for part in draft.parts)
+        for queue, count in arriving.items():
+            if self._depth(queue) + count > self.rules[queue].max_depth:
+                return errors.QueueFull
+        return self._check_room(len(new) + 1, arriving.total() + 1, self.reserve // 2)
+
+    def prepare(self, own: Item, taken: Sequence[Verdict], new: Sequence[tuple[int, Draft]]
+                ) -> None:
+        """It is in doubt: nobody sees what it put, nobody has what it took."""
+        self.items[own.qpool] = own
+        self._turn += 1
+        self._arrive(own, IDEL, 0).state = PREPARED
+        for verdict in taken:
+            place = self.items[verdict.qpool].places[verdict.queue]
+            place.state, place.client, place.lease_due, place.disk_until = PREPARED, None, 0, 0
+        for qpool, draft in new:
+            self.put(draft, qpool)
+            for place in self.items[qpool].places.values():
+                place.state = PREPARED
+        self.doubts[own.qpool] = Doubt([(v.qpool, v.queue) for v in taken], [q for q, _ in new])
+
+    def resolve(self, own: int, *, commit: bool) -> None:
+        """The second phase."""
+        doubt = self.doubts.pop(own)
+        for qpool, queue in doubt.taken:
+            self._turn += 1
+            item = self.items[qpool]
+            place = item.places[queue]
+            if commit:
+                self._done(item, place)
+            elif place.queue != POISON and self._worn_out(place):
+                self._poison(item, place)
+            else:
+                place.state = READY
+        for qpool in doubt.put:
+            item = self.items[qpool]
+            if commit:
+                for place in item.places.values():
+                    place.state = READY
+                continue
+            item.places.clear()
+            if item.container:
+                self._arrive(item, IDEL, 0)
+            else:
+                del self.items[qpool]
+        del self.items[own]
+
     def commit(self, taken: Sequence[Verdict]) -> None:
         """What the unit took; the new messages are put by the caller."""
         for verdict in taken:
@@ -484,8 +625,10 @@ class Reference:
         suspect_given = False
         certain = sorted((wish for wish in self.wishes if wish.by), key=lambda wish: wish.queue)
         for wish in certain:  # before all who take what comes
-            ready = [pair for pair in self.on(wish.queue)
-                     if pair[1].state is READY and wish.meant(pair[0])][: wish.want]
+            if wish.by == Key.GROUP:
+                suspect_given |= self._give_whole(wish, out, suspect_given=suspect_given)
+                continue
+            ready = [pair for pair in self._ready(wish.queue) if wish.meant(pair[0])][: wish.want]
             if not ready or not self.rules[wish.queue].get_allowed or (
                     suspect_given and ready[0][1].suspect):
                 continue
@@ -493,7 +636,7 @@ class Reference:
             self._take(wish, ready, out)
         for queue, rules in sorted(self.rules.items()):
             while rules.get_allowed:
-                ready = [pair for pair in self.on(queue) if pair[1].state is READY]
+                ready = self._ready(queue)
                 line = [wish for wish in self.wishes if wish.queue == queue and not wish.by]
                 line.sort(key=lambda wish: wish.auxiliary)
                 if not ready or not line or (suspect_given and ready[0][1].suspect):
@@ -508,6 +651,49 @@ class Reference:
             self.wishes.remove(wish)
             out[wish.client] = []
         return out
+
+    def _give_whole(self, wish: Wish, out: dict[int, Pairs], *, suspect_given: bool) -> bool:
+        """All of a group, by its numbers, with whatever attempts. Whether a suspect went."""
+        if not self.rules[wish.queue].get_allowed:
+            return False
+        groups = self._whole(wish.queue, wish.want)
+        if not groups:
+            return False
+        found = self.choose(wish.client, groups)
+        suspect = any(place.suspect for _, place in found)
+        if suspect and suspect_given:
+            return False
+        self.wishes.remove(wish)
+        out[wish.client] = found
+        for _, place in found:
+            self._give(place, wish.client)
+        return suspect
+
+    def _whole(self, queue: int, most: int) -> list[Pairs]:
+        """Groups that are all there: as many as the last one's number, each number once."""
+        groups: dict[int, Pairs] = {}
+        for item, place in self.on(queue):
+            if item.group and queue not in (IDEL, POISON):
+                groups.setdefault(item.group, []).append((item, place))
+        found = []
+        for members in groups.values():
+            members.sort(key=lambda pair: pair[0].number & ~LAST_IN_GROUP)
+            numbers = [item.number & ~LAST_IN_GROUP for item, _ in members]
+            if (numbers == [*range(1, len(members) + 1)] and len(members) <= most
+                    and members[-1][0].number & LAST_IN_GROUP
+                    and all(place.state is READY for _, place in members)):
+                found.append(members)
+        return found
+
+    def _ready(self, queue: int) -> list[tuple[Item, Place]]:
+        """What can be handed out: of a group only the one that came first, whatever became of
+        it."""
+        there = self.on(queue)
+        first: dict[int, float] = {}
+        for item, place in there:
+            first[item.group] = min(first.get(item.group, place.order), place.order)
+        return [(item, place) for item, place in there if place.state is READY and (
+            not item.group or queue in (IDEL, POISON) or first[item.group] == place.order)]
 
     def _take(self, wish: Wish, chosen: list[tuple[Item, Place]],
               out: dict[int, list[tuple[Item, Place]]]) -> None:
@@ -542,6 +728,8 @@ class Reference:
         item = self.items.get(qpool)
         if item is None:
             return errors.NoMessage
+        if item.remembers:
+            return errors.NotInState
         if order.action is Action.RESTORE:
             return self._refuse_restore(order, item, queue)
         place = item.places.get(queue)
@@ -552,7 +740,7 @@ class Reference:
         state = READY if place.state is ACTIVE else place.state
         if queue == IDEL and order.action in (Action.HOLD, Action.RELEASE):
             return errors.NotInState
-        if order.action is Action.HOLD and state is HELD:
+        if (order.action is Action.HOLD and state is HELD) or state is PREPARED:
             return errors.NotInState
         if order.action is Action.RELEASE and state is READY:
             return errors.NotInState
@@ -576,6 +764,8 @@ class Reference:
         idle = item.places.get(IDEL)
         if idle is not None and idle.state is ACTIVE:
             return errors.MessageBusy
+        if any(place.state is PREPARED for place in item.places.values()):
+            return errors.NotInState
         return (self.check_queue(queue, item.size, 0, 0)
                 or self._check_together(item, IDEL if idle else 0, (queue,), ()))
 
@@ -637,15 +827,16 @@ class Reference:
             del self.items[qpool]
         for item in self.items.values():
             self._begin_time(item)
-        for _, place in self.places():
+        for item, place in self.places():
+            item.known_until = 0
             if clean and place.state is ACTIVE and place.client is not None:
                 self.give_back(place)
             place.client, place.lease_due, place.suspect, place.fate = None, 0, False, None
             if place.queue == IDEL:
                 place.attempts = place.retries = 0
-            if place.state is HELD or (place.state is ACTIVE and place.queue != IDEL):
+            if place.state in (HELD, PREPARED) or (place.state is ACTIVE and place.queue != IDEL):
                 continue
             place.state = READY
             if place.disk_until * NS > self.wall:
                 place.state, place.until_ns = DEFERRED, place.disk_until * NS
-                place.due_ns = self.mono + place.until_ns - self.wall
+                place.due_ns = item.known_until = self.mono + place.until_ns - self.wall

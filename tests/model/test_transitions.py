@@ -14,14 +14,14 @@ from omq.core.engine.state import IDEL, POISON
 from omq.core.engine.transitions import Event, after
 from omq.format.frame_rules import Reason
 from omq.format.index import EntryState
-from omq.format.message import Part
+from omq.format.message import Part, derived_id
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.storage import durable
 from tests.model.disk import LossyDisk
 from tests.model.driver import LATE, A, B, draft, encoded, rules
 from tests.model.instance import NS, Client, Instance
 
-FREE, READY, ACTIVE, DEFERRED, HELD, ON_IDEL = EntryState
+FREE, READY, ACTIVE, DEFERRED, HELD, ON_IDEL, PREPARED = EntryState
 
 
 class Bench:
@@ -33,7 +33,7 @@ class Bench:
         self.instance.start()
         self.client = Client(0, A, auxiliary=False)
         self.instance.register(self.client)
-        self.qpool = 0
+        self.qpool = self.unit = 0
 
     def state(self) -> EntryState:
         """Of the message on A; ON_IDEL when it is on IDEL and nowhere else."""
@@ -71,13 +71,17 @@ class Bench:
         assert isinstance(reply, tuple)
         return self.qpool in [g.qpool for g in self.instance.take(self.client, reply[0])]
 
-    def settle(self, kind: Settlement, argument: int = 0) -> bool:
-        """Whether it held. By the lease that the entry has now, even if nobody holds it."""
+    def _row(self, kind: Settlement, argument: int = 0) -> bytes:
+        """A settlement by the lease that the entry has now, even if nobody holds it."""
         t = self.instance.core.t
         slot = t.slot_of(self.qpool)
         entry = t.entry_on(slot, A) if slot >= 0 else -1
-        row = SETTLE.pack(kind, 0, 0, max(entry, 0), self.qpool,
-                          t.e_lease[entry] if entry >= 0 else 1, argument, 0, 0)
+        return SETTLE.pack(kind, 0, 0, max(entry, 0), self.qpool,
+                           t.e_lease[entry] if entry >= 0 else 1, argument, 0, 0)
+
+    def settle(self, kind: Settlement, argument: int = 0) -> bool:
+        """Whether it held."""
+        row = self._row(kind, argument)
         self.instance.group(lambda: self.instance.request(
             self.client, Operation.SETTLE, area=row, count=1))
         reply = self.instance.reply(self.client)
@@ -86,16 +90,37 @@ class Bench:
 
     def back_out(self) -> bool:
         """Whether it was in a unit of work, which is backed out."""
-        t = self.instance.core.t
-        slot = t.slot_of(self.qpool)
-        entry = t.entry_on(slot, A) if slot >= 0 else -1
-        row = SETTLE.pack(Settlement.DONE, 0, 0, max(entry, 0), self.qpool,
-                          t.e_lease[entry] if entry >= 0 else 1, 0, 0, 0)
+        row = self._row(Settlement.DONE)
         self.instance.group(lambda: self.instance.request(
             self.client, Operation.BACKOUT, area=row, parts=1, want=1))
         reply = self.instance.reply(self.client)
         assert isinstance(reply, tuple)
         return reply[0] == 0
+
+    def prepare(self) -> bool:
+        """Whether it is in a unit of work that is in doubt from now on."""
+        row = self._row(Settlement.DONE)
+        self.instance.group(lambda: self.instance.request(
+            self.client, Operation.PREPARE, area=row, parts=1, argument=1))
+        reply = self.instance.reply(self.client)
+        if isinstance(reply, tuple):
+            self.unit = reply[1]
+        return isinstance(reply, tuple)
+
+    def end_unit(self, *, commit: bool) -> bool:
+        """Whether the unit in doubt has ended."""
+        name = derived_id(self.instance.uuid.ljust(16, b"\0"), self.unit).hex().encode()
+        self.instance.group(lambda: self.instance.request(
+            self.client, Operation.RESOLVE, area=name, length=len(name), want=int(commit)))
+        return isinstance(self.instance.reply(self.client), tuple)
+
+    def end_put(self, *, commit: bool) -> bool:
+        """The same, where the message is one that the unit has put: it has no attempts."""
+        t = self.instance.core.t
+        slot = t.slot_of(self.qpool)
+        if slot >= 0 and self.state() is PREPARED:
+            t.e_attempts[t.entry_on(slot, A)] = 0
+        return self.end_unit(commit=commit)
 
     def order(self, action: Action, targets: tuple[int, ...] = (), *, force: bool = False) -> bool:
         """Whether the operator's command was carried out."""
@@ -149,16 +174,22 @@ SET_UP: dict[EntryState, list[Callable[[Bench], object]]] = {
     ACTIVE: [Bench.give],
     DEFERRED: [Bench.give, lambda b: b.settle(Settlement.DEFER, 60 * NS)],
     HELD: [lambda b: b.order(Action.HOLD)],
+    PREPARED: [Bench.give, Bench.prepare],
     ON_IDEL: [Bench.give, lambda b: b.settle(Settlement.DONE)],
 }
 EVENTS: dict[Event, Callable[[Bench], bool]] = {
     Event.PUT: Bench.put_again,
     Event.GIVE: Bench.give,
-    Event.DONE: lambda b: b.settle(Settlement.DONE),
+    Event.DONE: lambda b: (b.end_unit(commit=True) if b.state() is PREPARED
+                           else b.settle(Settlement.DONE)),
     Event.DEFER: lambda b: b.settle(Settlement.DEFER, 60 * NS),
     Event.FAIL: lambda b: b.settle(Settlement.FAIL),
     Event.RETURN: lambda b: b.settle(Settlement.RELEASE),
-    Event.BACKOUT: Bench.back_out,
+    Event.BACKOUT: lambda b: (b.end_unit(commit=False) if b.state() is PREPARED
+                              else b.back_out()),
+    Event.PREPARE: Bench.prepare,
+    Event.COMMIT: lambda b: b.end_put(commit=True),
+    Event.UNDO: lambda b: b.end_put(commit=False),
     Event.DUE: Bench.wait,
     Event.POISON: Bench.poison,
     Event.MOVE: Bench.move,

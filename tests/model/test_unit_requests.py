@@ -3,9 +3,6 @@ name, nothing has changed, and nothing of it is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from omq.base import errors
@@ -13,23 +10,10 @@ from omq.core.engine.state import IDEL
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.serving.units import UnitLimits
-from omq.storage import durable
-from tests.model.disk import LossyDisk
-from tests.model.driver import A, B, draft, encoded, rules
+from tests.model.driver import A, B, draft, encoded
 from tests.model.instance import Client, Instance
 
 KIB = 1024
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[Instance]:
-    disk = LossyDisk()
-    before = durable.use(disk)
-    made = Instance(tmp_path / "spool", rules())
-    made.start()
-    yield made
-    disk.die(lambda count: count)
-    durable.use(before)
 
 
 def client(instance: Instance, number: int = 0, queue: int = 0) -> Client:

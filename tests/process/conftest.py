@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import operator_world
+from tests.process import chromium, operator_world
 from tests.process.instance import Instance, instance
 
 
@@ -41,3 +41,19 @@ def live(tmp_path: Path) -> Iterator[operator_world.Instance]:
     made.start()
     yield made
     made.end()
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
+    """A browser for all tests of a module."""
+    with chromium.browser(tmp_path_factory.mktemp("chromium")) as made:
+        yield made
+
+
+@pytest.fixture
+def page(program: chromium.Browser) -> Iterator[chromium.Page]:
+    """A page of it at a desk; nothing may have gone wrong in it."""
+    with program.page() as made:
+        made.size(1280, 900)
+        yield made
+        assert made.errors == []

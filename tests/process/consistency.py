@@ -21,6 +21,7 @@ def check_index(paths: SpoolPaths) -> None:
         deadline = time.monotonic() + WAIT_S
         while (copy := invariants.snapshot(attached.buffer, attached.header.size)) is None:
             assert time.monotonic() < deadline, "the manager is never between two groups"
-        assert invariants.check_index(copy, attached.header.layout()) == []
+        found = invariants.check_index(copy, attached.header.layout())
+        assert found == [], found
     finally:
         attached.close()

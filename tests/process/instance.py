@@ -34,6 +34,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "store": {"disk_reserve_bytes": 0, "store_file_bytes": 1 << 20},
     "ipc": {"reconnect_grace_s": 1, "channel_bytes": 1 << 20},
     "daemons": {"drain_timeout_s": 2, "event_level": "TRACE"},
+    "trigger": {},
 }
 
 CORE_SERVICES = """
@@ -197,15 +198,20 @@ _SECTION_OF = {
     "disk_check_interval_s": "store", "connect_timeout_s": "ipc",
     "checkpoint_lag_frames_max": "pool", "clients_per_uid_max": "ipc", "clients_reserved": "ipc",
     "register_timeout_s": "ipc", "event_burst": "daemons", "unit_messages_max": "ipc",
-    "units_bytes_max": "ipc",
+    "units_bytes_max": "ipc", "trigger_interval_s": "trigger", "trigger_backoff_min_s": "trigger",
+    "trigger_backoff_max_s": "trigger", "trigger_starts_max": "trigger",
+    "queues_temporary_per_client": "index",
+    "event_messages": "daemons", "event_oldest_s": "daemons",
+    "restart_backoff_min_s": "daemons", "restart_backoff_max_s": "daemons",
 }
 
 
 @contextmanager
-def instance(root: Path, *, clean: bool = True) -> Iterator[Instance]:
+def instance(root: Path, *, clean: bool = True, kind: type[Instance] = Instance
+             ) -> Iterator[Instance]:
     """An instance in a namespace of its own. `clean`: `finish` it, if the test has not failed."""
     with ipc_space() as space:
-        made = Instance(root, space)
+        made = kind(root, space)
         try:
             yield made
             if clean:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import json
 import os
@@ -20,6 +19,7 @@ from omq.ipc.client import Client
 from omq.storage import spool
 from omq.storage.segment import read_ids
 from omqtools.omqtest.child import Child
+from tests.process.loaded import complete_conf, load_all
 from tests.process.processes import popen
 
 WAIT_S = 120.0
@@ -49,6 +49,7 @@ class Instance:
         self.conf.mkdir(exist_ok=True)
         (self.conf / "queues.conf").write_text(QUEUES)
         (self.conf / "omq.conf").write_text(SETTINGS)
+        complete_conf(self.conf)
         self.manager: Child | None = None
 
     def start(self) -> None:
@@ -128,9 +129,7 @@ class Instance:
 
     def run_as(self, uid: int, name: str, *arguments: str) -> Said:
         """The same as another user of the spool's group, in a child that has everything loaded."""
-        self.run(name, *arguments, "--help")
-        self.run("omqwhy", "1")
-        codecs.lookup("ascii")
+        load_all()
         group = self.root.stat().st_gid
         receive, send = os.pipe()
         pid = os.fork()
@@ -156,12 +155,17 @@ class Instance:
         """The manager does not move meanwhile (SIGSTOP), and tools do not wait long for it."""
         assert self.manager is not None
         settings = (self.conf / "omq.conf").read_text()
-        (self.conf / "omq.conf").write_text(
-            settings.replace("connect_timeout_s = 30", "connect_timeout_s = 1"))
+        self._rewrite(settings.replace("connect_timeout_s = 30", "connect_timeout_s = 1"))
         self.manager.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.manager.pid, os.WSTOPPED | os.WNOWAIT)
         try:
             yield
         finally:
-            (self.conf / "omq.conf").write_text(settings)
+            self._rewrite(settings)
             self.manager.send_signal(signal.SIGCONT)
+
+    def _rewrite(self, settings: str) -> None:
+        """omq.conf, whole at any time: somebody may begin meanwhile."""
+        other = self.conf / "omq.conf.new"
+        other.write_text(settings)
+        other.replace(self.conf / "omq.conf")

@@ -1,7 +1,9 @@
 """Child processes of a test: forked from pytest, so that a daemon starts in a few milliseconds.
 
 A daemon runs the very function that its launcher calls; what it lacks is only the time in which the
-interpreter starts. Pytest must have one thread when it forks. Waiting is by pidfd, never by sleep.
+interpreter starts and imports, which is two thirds of what a manager's life in a test costs: all
+that daemons import is imported here, before pytest freezes it (tests.descriptors). Pytest must have
+one thread when it forks. Waiting is by pidfd, never by sleep.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from omq.base import fault
-from omq.cli import launch
+from omq.cli import launch, nursery
 from omq.ipc import watcher
 from omqtools.omqtest import child
 
 WAIT_S = 120.0
+nursery.import_daemons()
 _CRASHED = 99  # exit code of a child whose function raised
 _FOREIGN = ("OMQ_SPOOL", "OMQ_CONF", "OMQ_FAULT", "OMQ_FAULT_LOG", "NOTIFY_SOCKET",
             "JOURNAL_STREAM")

@@ -7,10 +7,22 @@ from __future__ import annotations
 import socket
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Self
 
 WAIT_S = 30.0
+
+
+def hang_up(sockets: Iterable[socket.socket], threads: Iterable[threading.Thread]) -> None:
+    """The end of a server of a test: whoever waits at a socket is told, and all threads end."""
+    for each in sockets:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+        each.close()
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
 
 
 class SmtpPeer:
@@ -55,13 +67,7 @@ class SmtpPeer:
         with self._change:
             self._ended = True
             self._change.notify_all()
-        for each in (self._server, *self._sockets):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-        for thread in self._threads:
-            thread.join(WAIT_S)
-            assert not thread.is_alive()
+        hang_up((self._server, *self._sockets), self._threads)
 
     def _start(self, target: object, *words: object) -> None:
         thread = threading.Thread(target=target, args=words)  # type: ignore[arg-type]

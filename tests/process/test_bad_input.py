@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from omq.format.wire import REQUEST, REQUEST_MAGIC, REQUEST_TYPE, VERSION, WAKE_
 from omq.storage.segment import read_ids
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import start, start_program
+from tests.waiting import until
 
 NOBODY = 65534
 OTHER_USERS = "other users need root"
@@ -257,7 +257,5 @@ def test_a_pid_file_that_cannot_be_written_ends_nothing(omq_instance: Instance) 
     (told,) = omq_instance.events(1123)
     assert told["file"] == str(path) and "Traceback" not in omq_instance.said()
     path.rmdir()
-    deadline = time.monotonic() + 30
-    while not omq_instance.events(1124):
-        assert time.monotonic() < deadline
+    until(lambda: omq_instance.events(1124))
     assert path.read_text() == f"{manager.pid}\n"

@@ -18,9 +18,11 @@ import pytest
 from omq import Outgoing
 from omq.core.index.view import IndexView
 from omq.services.channels.peer_states import PeerStates
+from omq.services.daemon.run_state import State, read_service
 from tests.process.operator_world import Instance
 from tests.process.processes import popen
 from tests.process.smtp_peers import WAIT_S, SmtpPeer
+from tests.unit.services.mail.name_server import NameServer
 
 RULES = {"qmgr_maxchans": 6, "qmgr_reserve_urgent": 1, "qmgr_reserve_normal": 0,
          "qmgr_chan_time1_ms": 0, "qmgr_chan_time2_ms": 0, "qmgr_chan_time3_ms": 0,
@@ -37,13 +39,14 @@ class Gateway:
         self._pause = threading.Event()
 
     def start(self, peers: Mapping[str, SmtpPeer | int | tuple[str, int]], queues: str = QUEUES,
-              fault: str = "", **rules: Any) -> None:
+              fault: str = "", local: str = "", **rules: Any) -> None:
         lines = []
         for domain, peer in peers.items():
             host, port = peer if isinstance(peer, tuple) else (
                 "127.0.0.1", getattr(peer, "port", peer))
             lines.append(f"{domain} = {host}:{port}\n")
-        (self.live.conf / "routes.conf").write_text("[peers]\n" + "".join(lines))
+        (self.live.conf / "routes.conf").write_text(
+            f"[local]\n{local}\n[peers]\n" + "".join(lines))
         given = RULES | rules
         text = (self.live.conf / "omq.conf").read_text()
         for section, mine in (("qmgr", True), ("mail", False)):
@@ -213,10 +216,10 @@ def test_the_back_off_of_a_peer_is_linear_and_one_process_tries_it(
         gateway: Gateway, dead: int) -> None:
     gateway.start({"dead.test": dead}, unix_retry_step_s=1000, unix_retry_max_s=2500)
     gateway.put("first@dead.test")
-    gateway.until("it to wait", lambda: [each.state.name for each in gateway.rows()]
-                  == ["DEFERRED"])
     states = PeerStates(gateway.live.paths.run / "unix.peers.json", 1000, 2500, 1000)
     for failures, pause_s in ((2, 2000), (3, 2500), (4, 2500)):
+        gateway.until("it to wait", lambda: [each.state.name for each in gateway.rows()]
+                      == ["DEFERRED"])  # the peer's state is noted first
         (name,) = states.down
         due = states.down[name]
         text = json.dumps({name: {"failures": due.failures, "since_ns": due.since_ns,
@@ -338,15 +341,23 @@ def test_a_peer_and_a_channel_are_held_and_released(gateway: Gateway) -> None:
         gateway.until("the other to wait", lambda: [each.state.name for each in gateway.rows()]
                       == ["DEFERRED"])
         assert f"{one.name}" in gateway.live.run("omq peers").out
+        for tool in (("omstat", "-a"), ("omtop", "--once", "--interval", "0.2")):
+            assert f"held {one.name}" in " ".join(gateway.live.run(*tool).out.split())
+        for file in gateway.live.paths.run.iterdir():  # as a reboot leaves run/
+            if file.suffix == ".json" and file != gateway.live.paths.ids:
+                file.unlink()
+        gateway.put("a2@one.test")
+        gateway.until("both to wait", lambda: [each.state.name for each in gateway.rows()]
+                      == ["DEFERRED"] * 2)
         assert gateway.live.run("omq peers", "--release", one.name).code == 0
-        one.until(1)
+        one.until(2)
         gateway.empty()
         assert gateway.live.run("omq peers", "--hold", "smtp").code == 0
         gateway.put("c@one.test", "d@two.test")
         gateway.until("all to wait", lambda: [each.state.name for each in gateway.rows()]
                       == ["DEFERRED"] * 2)
         assert gateway.live.run("omq peers", "--release", "smtp").code == 0
-        one.until(2)
+        one.until(3)
         two.until(2)
 
 
@@ -379,6 +390,13 @@ def test_a_stop_ends_what_is_being_sent_and_gives_back_the_rest(gateway: Gateway
             gateway.put(f"r{number}@far.test")
         slow.until(2, ".")
         gateway.child.terminate()
+
+        def passed_on() -> bool:
+            """The scheduler has its signal: it sends no more than what it is about to."""
+            found = read_service(gateway.live.paths.run / "unix.json")
+            return found is not None and found.process.state is State.STOPPING
+
+        gateway.until("the stop to be passed on", passed_on)
         slow.unshut(".")
         assert gateway.child.wait(WAIT_S) == 0
         left = gateway.rows()
@@ -425,3 +443,26 @@ def test_a_run_that_its_line_does_not_hold_goes_in_pieces(gateway: Gateway) -> N
         assert len(peer.received) == 91
         assert peer.connections == 1, "the process was not taken for dead"
         assert '"event": 1506' not in gateway.live.paths.event_log.read_text()
+
+
+def test_names_are_looked_up_first_and_a_dead_exchanger_is_left_out(gateway: Gateway) -> None:
+    with SmtpPeer() as far, NameServer({
+            "a.test MX": ["10 dead.test.", "20 far.test."], "dead.test A": ["127.0.0.9"],
+            "far.test A": ["127.0.0.1"], "b.test A": ["127.0.0.1"]}) as server:
+        (gateway.live.conf / "omq.conf").write_text(
+            f"{(gateway.live.conf / 'omq.conf').read_text()}\n[dns]\nunix_mx = yes\n"
+            f"dns_servers = {server.address}\n")
+        gateway.start({}, local="literals = 192.0.2.1", unix_port=far.port)
+        for number in range(3):
+            gateway.put(f"r{number}@a.test", f"s{number}@b.test", f"t{number}@gone.test")
+        far.until(6)
+        gateway.empty()
+        assert {each for each, _ in far.received} == {
+            f"{who}{number}@{domain}.test" for who, domain in (("r", "a"), ("s", "b"))
+            for number in range(3)}
+        assert len(gateway.rows("ERRMGR")) == 3
+        asked = server.asked["a.test. MX"]
+        gateway.put("again@a.test")
+        far.until(7)
+        gateway.empty()
+        assert server.asked["a.test. MX"] == asked, "the answer is kept"

@@ -17,6 +17,7 @@ from omq.base.errors import Exit, SpoolFull
 from tests.process.instance import MANAGER, WRITER, Instance, instance
 from tests.process.load import Load
 from tests.process.small_disk import mounted
+from tests.waiting import pause
 
 MANAGERS = ["journal.before_write", "journal.after_write", "journal.before_sync",
             "journal.after_sync"]
@@ -103,4 +104,5 @@ def test_a_full_disk_refuses_puts_and_takes_done(small_disk: Path) -> None:
                     break
                 except SpoolFull:
                     assert time.monotonic() < deadline
+                    pause()
         assert [m.body for m in made.drain("A")] == [b"again"]

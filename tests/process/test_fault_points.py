@@ -48,9 +48,12 @@ ELSEWHERE = {
     "router.before_move", "unix.before_send", "unix.after_send", "smtp.before_put",
     "smtp.after_put", "errmgr.before_move",
     "channel.before_send", "channel.after_send", "channel.split",
+    "channel.before_resync", "channel.after_take", "channel.after_prepare", "channel.in_batch",
+    "channel.after_batch", "channel.before_commit", "channel.after_commit", "channel.before_put",
+    "channel.after_put", "channel.before_accept", "channel.after_accept",
 }
-"""Points of clients and services: test_clients, test_readers, test_service_points and
-test_channels."""
+"""Points of clients and services: test_clients, test_readers, test_service_points, test_channels
+and test_channel."""
 REPAIRING = {"recover.before_step", "recover.before_swap", "recover.before_control"}
 """Points of omqrecover: tests/recovery kills it at every durable call, these included."""
 

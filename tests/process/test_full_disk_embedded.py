@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from tests.process.instance import CORE_SERVICES
 from tests.process.ipc_space import ipc_space
 from tests.process.operator_world import Instance, Said
 from tests.process.small_disk import mounted
+from tests.waiting import until
 
 WAIT_S = 120.0
 SERVICES = CORE_SERVICES + """
@@ -73,12 +73,12 @@ def test_a_full_disk_ends_nothing_and_all_comes_back(small_disk: Path, tmp_path:
 
 
 def _through(instance: Instance, filler: Path) -> None:
-    _until(lambda: set(_pids(instance.paths)) == {"qmgr", "pool", "idel", "local"})
+    until(lambda: set(_pids(instance.paths)) == {"qmgr", "pool", "idel", "local"})
     qpools = instance.put("A", *(b"%d" % number for number in range(30)))
     before = _pids(instance.paths)
     _fill(filler)
     os.kill(before["local"], signal.SIGKILL)
-    _until(lambda: _pids(instance.paths).get("local", before["local"]) != before["local"])
+    until(lambda: _pids(instance.paths).get("local", before["local"]) != before["local"])
     with instance.connect() as connection, connection.reader("A", batch=10) as reader:
         held = reader.next(timeout_s=WAIT_S)
         for message in held[:5]:
@@ -87,7 +87,7 @@ def _through(instance: Instance, filler: Path) -> None:
             message.move("B")
         reader.flush()
         assert reader.lost == 0
-    _until(lambda: not _puts(instance))  # the manager looks from time to time
+    until(lambda: not _puts(instance))  # the manager looks from time to time
     deleted = instance.run("omqdump", "--yes", "-e", f"D A --where id={qpools[20]}")
     assert deleted.code == 0, deleted
     _says_low(instance)
@@ -97,19 +97,19 @@ def _through(instance: Instance, filler: Path) -> None:
     assert shown is not None
     assert _pid_of(shown.children, "local") != _pids(instance.paths)["local"]  # it was refused
     filler.unlink()
-    _until(lambda: _shown(instance.paths) == _pids(instance.paths))
-    _until(lambda: pid_file.running(instance.paths.pid_file("local"))
+    until(lambda: _shown(instance.paths) == _pids(instance.paths))
+    until(lambda: pid_file.running(instance.paths.pid_file("local"))
            == _pids(instance.paths)["local"])
-    _until(lambda: '"event": 1124' in instance.paths.event_log.read_text())
-    _until(lambda: _puts(instance))
-    _until(lambda: "LOW" not in instance.run("omstat").out)
+    until(lambda: '"event": 1124' in instance.paths.event_log.read_text())
+    until(lambda: _puts(instance))
+    until(lambda: "LOW" not in instance.run("omstat").out)
     assert set(qpools[10:20] + qpools[21:]) <= set(instance.on("A"))
     assert not {*qpools[:10], qpools[20]} & set(instance.on("A")) and len(instance.on("B")) == 5
 
 
 def _says_low(instance: Instance) -> None:
     """omstat, omtop and omqdump's s tell that the disk is full."""
-    _until(lambda: "disk space" in instance.run("omstat").out)
+    until(lambda: "disk space" in instance.run("omstat").out)
     for said in (instance.run("omstat"), instance.run("omqdump", "-e", "s"),
                  instance.run("omtop", "--once", "--interval", "0.2")):
         assert "disk space LOW" in said.out + said.err, said
@@ -158,9 +158,3 @@ def _shown(paths: SpoolPaths) -> dict[str, int]:
 
 def _pid_of(children: object, name: str) -> int:
     return next(each.pid for each in children if each.name == name)  # type: ignore[attr-defined,no-any-return]
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline

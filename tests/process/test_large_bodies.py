@@ -91,7 +91,7 @@ def test_a_body_that_can_still_change_is_refused(trusting: TrustInstance) -> Non
             pipe, _ = os.pipe()
             unsealed = os.memfd_create("x", os.MFD_ALLOW_SEALING)
             os.write(unsealed, BODY)
-            sealed = sealed_body.seal(BODY)
+            sealed = sealed_body.seal_pieces((BODY,))
             for descriptor, size in ((open_file, LARGE), (pipe, LARGE), (unsealed, LARGE),
                                      (sealed, LARGE - 1), (sealed, LARGE + 1), (sealed, 0),
                                      (sealed, -1), (-1, LARGE)):
@@ -124,7 +124,7 @@ def test_a_put_names_its_own_container_once(trusting: TrustInstance) -> None:
         def work() -> None:
             with omq.connect(trusting.root, timeout_s=WAIT_S) as mine, \
                     omq.connect(trusting.root, timeout_s=WAIT_S) as yours:
-                reference = contain(mine, LARGE, sealed_body.seal(BODY))["ref"]
+                reference = contain(mine, LARGE, sealed_body.seal_pieces((BODY,)))["ref"]
                 for who, name, size in (
                         (yours, reference, LARGE), (mine, foreign, 6 * LARGE),
                         (mine, reference, LARGE - 1), (mine, "~/data/../../x", LARGE),
@@ -155,14 +155,14 @@ def test_what_no_put_names_is_removed_with_its_client(trusting: TrustInstance) -
         with omq.connect(trusting.root, timeout_s=WAIT_S) as c, \
                 omq.connect(trusting.root, timeout_s=WAIT_S) as d:
             for i in range(limits.CONTAINERS_PENDING_MAX):
-                contain((c, d)[i % 2], LARGE, sealed_body.seal(BODY))
+                contain((c, d)[i % 2], LARGE, sealed_body.seal_pieces((BODY,)))
             for each in (c, d):
                 with pytest.raises(TooManyContainers):
-                    contain(each, LARGE, sealed_body.seal(BODY))
+                    contain(each, LARGE, sealed_body.seal_pieces((BODY,)))
             c._link.control({"op": "discard", "ref": "~/data/aaaaaaa/bbbbbbb"})
             big = os.urandom(30_000_000)
             with omq.connect(trusting.root, timeout_s=WAIT_S):
-                descriptor = sealed_body.seal(big)
+                descriptor = sealed_body.seal_pieces((big,))
                 c._link._line._socket.close()  # type: ignore[union-attr]
                 d._link._line._socket.close()  # type: ignore[union-attr]
                 e = omq.connect(trusting.root, timeout_s=WAIT_S)
@@ -222,7 +222,7 @@ def test_descriptors_do_not_pile_up_in_the_manager(trusting: TrustInstance) -> N
     manager = trusting.children[MANAGER].pid
 
     def work() -> None:
-        descriptor = sealed_body.seal(BODY)
+        descriptor = sealed_body.seal_pieces((BODY,))
         stranger = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         stranger.connect(str(trusting.paths.socket))
         c = omq.connect(trusting.root, timeout_s=WAIT_S)

@@ -249,7 +249,8 @@ def test_operators_commands_over_a_kill(manager: Manager, tmp_path: Path) -> Non
         ids = [int(c.put("A", body=b"%d" % i)[32:], 16) for i in range(4)]
         operator = Operator(c, "test")
         assert operator.hold([(ids[0], "A", 0)], reason="why not").done == ids[:1]
-        assert operator.delete([(i, "A", 0) for i in ids[1:3]], keep_s=600).done == ids[1:3]
+        assert operator.delete([(ids[1], "A", 0)]).done == ids[1:2]  # kept for operator_undo_s
+        assert operator.delete([(ids[2], "A", 0)], keep_s=600).done == ids[2:3]
         assert operator.restore([(ids[2], "B", 0)]).done == [ids[2]]
         report = operator.release([(ids[3], "A", 0), (99, "A", 0)])
         assert [r.qpool for r in report.refused] == [ids[3], 99] and report.lsns == []

@@ -150,14 +150,14 @@ def test_copy_makes_new_messages_with_the_same_content(live: Instance, tmp_path:
     with live.connect() as connection:
         connection.put("A", outgoing=Outgoing(
             body=BINARY, queues=("A",), priority=8, properties={"customer": "42", "ü": "ß"},
-            correlation_id=b"corr", reply_to="B"))
+            correlation_id=b"corr", reply_to="B", group_id="g"))
     live.dump("-e", "C A B 1 1", "--json")
     assert len(live.on("A")) == 1
     with live.connect() as connection, connection.reader("B") as reader:
         (copied,) = reader.next(timeout_s=WAIT_S)
         assert (copied.body, copied.priority) == (BINARY, 8)
         assert dict(copied.properties) == {"customer": "42", "ü": "ß"}
-        assert copied.correlation_id == b"corr"
+        assert copied.correlation_id == b"corr" and copied.group_id == "g"
         copied.done()
     (row,) = [json.loads(line) for line in live.dump(
         "-e", "l A --where property:customer=42", "--json").out.splitlines()]
@@ -222,14 +222,21 @@ def test_export_and_import_are_byte_exact(live: Instance, tmp_path: Path) -> Non
     name = tmp_path / "message"
     with live.connect() as connection:
         connection.put("A", BINARY, priority=7, properties={"mail.from": "a@b", "x": "\x1b[2J"},
-                       correlation_id=b"\x01" * 24, reply_to="ERROR")
-    live.dump("-e", "g A", "-e", f"o 2000 {name}", "-e", "d 2000")
+                       correlation_id=b"\x01" * 24, reply_to="ERROR", group_id="letter-7",
+                       group_sequence=3, last_in_group=True)
+    said = live.dump("-e", "g A", "-e", "r 2000", "-e", f"o 2000 {name}", "-e", "d 2000", "--json")
+    found = [json.loads(line) for line in said.out.splitlines()]
+    (shown,) = [each for each in found if "group_id" in each]
+    assert (bytes.fromhex(shown["group_id"]).rstrip(b"\0"), shown["group_sequence"],
+            shown["last_in_group"]) == (b"letter-7", 3, True)
     assert name.read_bytes() == BINARY
-    live.dump("-e", f"i {name}", "-e", "p 2000 B")
+    assert "GROUP" in live.dump("-e", f"i {name}", "-e", "r 2000", "-e", "p 2000 B").out
     with live.connect() as connection, connection.reader("B") as reader:
         (again,) = reader.next(timeout_s=WAIT_S)
         assert (again.body, again.priority, again.correlation_id) == (BINARY, 7, b"\x01" * 24)
         assert dict(again.properties) == {"mail.from": "a@b", "x": "\x1b[2J"}
+        assert (again.group_id, again.group_sequence, again.last_in_group) == (
+            "letter-7", 3, True)
         again.done()
     name.write_bytes(BINARY[:-1])
     assert live.run("omqdump", "-e", f"i {name}").code == 65

@@ -31,8 +31,8 @@ def test_once_as_text_and_json(live: Instance) -> None:
     assert max(map(len, said)) <= 80
     (first, *_) = live.run("omtop", "--json", "--interval", "0.2").out.splitlines()
     assert set(json.loads(first)) == {
-        "queue", "messages", "active", "deferred", "held", "in_per_s", "out_per_s", "load",
-        "oldest_s", "readers", "space_free_bytes", "space_low", "index_low"}
+        "queue", "messages", "active", "deferred", "held", "remembered", "in_per_s", "out_per_s",
+        "load", "oldest_s", "readers", "space_free_bytes", "space_low", "index_low"}
     assert live.run("omtop", "--interval", "0").code == 64
 
 

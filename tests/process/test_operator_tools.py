@@ -422,7 +422,8 @@ def test_without_authority_nothing_is_changed(open_folder: Path) -> None:
     assert (live.on("A"), len(live.on("B"))) == ([qpool], 1)
     assert live.run_as(NOBODY, "omqdump", "--reason", "mine", "-e", "D B 1 1").code == 0
     assert live.on("B") == []
-    assert live.run_as(NOBODY, "omqdump", "-e", f"O {__file__}", "-e", "p 2000 B").code == 0
+    to_send = live.conf / "omq.conf"
+    assert live.run_as(NOBODY, "omqdump", "-e", f"O {to_send}", "-e", "p 2000 B").code == 0
     assert len(live.on("B")) == 1
     last, put = rows(live.run("omqlog", "--operator", "--json").out)
     assert "omqdump p B" in put["operator"]["command"]

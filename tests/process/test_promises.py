@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import omq
+from omq.base import fault
 from omq.base.errors import ManagerUnavailable
 from omq.format.index import EntryState
 from omq.ipc.client import Client
@@ -350,7 +351,7 @@ def test_a_planned_stop_fails_nobody(omq_instance: Instance, tmp_path: Path) -> 
             (tmp_path / "id").write_text(other.put("B", b"lone"))
         return 0
 
-    omq_instance.settings(drain_timeout_s=25)
+    omq_instance.settings(drain_timeout_s=60)  # the most that stop_timeout_s allows
     omq_instance.start()
     with omq_instance.connect() as c:
         c.put_many("A", [b"to move", b"to stay"])
@@ -372,6 +373,38 @@ def test_a_planned_stop_fails_nobody(omq_instance: Instance, tmp_path: Path) -> 
             assert (rest.body, rest.attempts) == (b"to stay", 0)
     assert {m.body for m in omq_instance.drain("B")} == {
         b"of the holder", b"to move", b"new", b"lone"}
+
+
+def test_a_planned_stop_is_told_to_who_is_slow(omq_instance: Instance, tmp_path: Path) -> None:
+    """The holder sends its move and gets the processor again when the manager has gone, with the
+    reply: it is not left in doubt, and needs no next manager."""
+    def move() -> int:
+        with omq_instance.connect("mover") as c, c.reader("A") as reader:
+            (message,) = reader.next(timeout_s=WAIT_S)
+            (tmp_path / "holds").touch()
+            until((tmp_path / "draining").exists)
+            fault.arm("client.after_request:stop:1")
+            message.move(["B"], new=[omq.Outgoing(b"new", queues=("B",))])
+            (tmp_path / "moved").touch()
+        return 0
+
+    omq_instance.settings(drain_timeout_s=60)
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        c.put("A", b"to move")
+        mover = start("mover", move, output=omq_instance.output)
+        until((tmp_path / "holds").exists)
+        manager = omq_instance.children[MANAGER]
+        manager.signal(signal.SIGTERM)
+        until(lambda: "waiting for readers" in status(omq_instance, c))
+    (tmp_path / "draining").touch()
+    mover.wait_stopped()
+    assert manager.wait() == 0
+    mover.signal(signal.SIGCONT)
+    until(lambda: (tmp_path / "moved").exists() or not mover.running)
+    assert mover.wait() == 0, omq_instance.said()
+    omq_instance.start()
+    assert {m.body for m in omq_instance.drain("B")} == {b"to move", b"new"}
 
 
 def status(instance: Instance, c: Client) -> str:

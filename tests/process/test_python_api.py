@@ -45,6 +45,34 @@ def test_a_request_and_its_reply(omq_instance: Instance) -> None:
             assert (reply.reply_to, request.correlation) == ("", "")
 
 
+def test_properties_are_decoded_once_and_are_the_callers_own(
+        omq_instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read of a message that is set aside need not be read again; large ones are."""
+    omq_instance.start()
+    large = {"x": "y" * 5000}
+    with omq_instance.connect() as c, c.reader("A") as reader:
+        given = [c.put("A", b"1", properties={"color": "red"}), c.put("A", b"2", properties=large)]
+        small, other = reader.next(2, timeout_s=WAIT_S)
+        small.properties["color"] = "blue"
+        assert (small.properties, small.message_id) == ({"color": "red"}, given[0])
+        small.set_aside()
+        other.set_aside()
+        reads: list[int] = []
+        whole = omq.Message._load
+
+        def counted(message: omq.Message) -> bytes:
+            reads.append(message.qpool_id)
+            return whole(message)
+
+        monkeypatch.setattr(omq.Message, "_load", counted)
+        assert (small.properties, small.message_id) == ({"color": "red"}, given[0])
+        assert not reads
+        assert (other.properties, other.message_id, other.body) == (large, given[1], b"2")
+        assert reads
+        small.done()
+        other.done()
+
+
 @pytest.mark.parametrize(("given", "shown"), [
     ("order-7", "order-7"), (b"order-7", "order-7"), ("ä1", "c3a431" + "00" * 21),
     ("12", "3132" + "00" * 22), ("ab" * 24, "ab" * 24), (bytes(range(24)), bytes(range(24)).hex()),
@@ -164,7 +192,27 @@ WRONG: list[tuple[str, Callable[[Client], object]]] = [
     ("queue", lambda c: c.put("A", b"", reply_to="no queue")),
     ("outgoing", lambda c: c.put("A", outgoing=b"x")),  # type: ignore[arg-type]
     ("Outgoing", lambda c: c.put("A", b"x", outgoing=omq.Outgoing(b"y"))),
-    ("queue", lambda c: c.put([], b"")),
+    ("queues", lambda c: c.put([], b"")),
+    ("group_id", lambda c: c.put("A", b"", group_id=3)),  # type: ignore[arg-type]
+    ("group_sequence", lambda c: c.put("A", b"", group_id="g", group_sequence=-1)),
+    ("unique_key", lambda c: c.put("A", b"", unique_key=3)),  # type: ignore[arg-type]
+    ("pieces", lambda c: c.put_pieces("A", 7)),  # type: ignore[arg-type]
+    ("outgoing", lambda c: c.put_pieces("A", [b"x"], 3)),  # type: ignore[arg-type]
+    ("timeout_s", lambda c: c.request("A", b"", NAN)),
+    ("reply_to", lambda c: c.request("A", b"", reply_to=5)),  # type: ignore[arg-type]
+    ("queue", lambda c: c.group_reader(5)),  # type: ignore[arg-type]
+    ("name", lambda c: c.queues.define(5)),  # type: ignore[arg-type]
+    ("kind", lambda c: c.queues.define("Q", 5)),  # type: ignore[arg-type]
+    ("max_depth", lambda c: c.queues.define("Q", max_depth=1.5)),  # type: ignore[arg-type]
+    ("to", lambda c: c.queues.rename("A", 5)),  # type: ignore[arg-type]
+    ("force", lambda c: c.queues.delete("A", force=5)),  # type: ignore[arg-type]
+    ("model", lambda c: c.queues.temporary(5)),  # type: ignore[arg-type]
+    ("n", lambda c: c.unit().next("A", 0)),
+    ("timeout_s", lambda c: c._unit.next("A", 1, NAN)),  # type: ignore[union-attr]
+    ("body", lambda c: c._unit.put("A", "x")),  # type: ignore[union-attr, arg-type]
+    ("name", lambda c: c._unit.prepare(5)),  # type: ignore[union-attr, arg-type]
+    ("messages", lambda c: c._unit.part_with([5], done=True)),  # type: ignore[union-attr, list-item]
+    ("unit", lambda c: c.commit_unit(7)),  # type: ignore[arg-type]
     ("messages", lambda c: c.put_many("A", b"abc")),  # type: ignore[arg-type]
     ("messages", lambda c: c.put_many("A", 5)),  # type: ignore[arg-type]
     ("messages[1]", lambda c: c.put_many("A", [b"x", "y"])),  # type: ignore[list-item]
@@ -181,6 +229,8 @@ WRONG: list[tuple[str, Callable[[Client], object]]] = [
     ("limit", lambda c: c.browse("A", limit=-1)),
     ("message", lambda c: c.body("order-7")),
     ("message", lambda c: c.body(0)),
+    *(("message", lambda c, end=end: c.body(c._link.id_prefix + end))
+      for end in ("x" * 16, "-" + "0" * 14 + "1", "0_" * 7 + "00", " " * 15 + "1")),
     ("timeout_s", lambda c: omq.connect(c.paths.root, timeout_s=NAN)),
     ("timeout_s", lambda c: omq.connect(c.paths.root, timeout_s=-1)),
     ("timeout_s", lambda c: omq.connect(c.paths.root, timeout_s="5")),  # type: ignore[arg-type]
@@ -205,6 +255,12 @@ OF_A_READER: list[tuple[str, Callable[[omq.Reader, omq.Message], object]]] = [
     ("queue", lambda r, m: m.move("no queue")),
     ("new", lambda r, m: m.move("B", new=omq.Outgoing(b""))),  # type: ignore[arg-type]
     ("new", lambda r, m: m.move("B", new=[b"bytes"])),  # type: ignore[list-item]
+    ("moves", lambda r, m: r.move_many(5)),  # type: ignore[arg-type]
+    ("moves[0]", lambda r, m: r.move_many([5])),  # type: ignore[list-item]
+    ("moves[1]", lambda r, m: r.move_many([(m, []), (m, [b"x"])])),  # type: ignore[list-item]
+    ("properties", lambda r, m: m.reply(b"", properties=5)),  # type: ignore[arg-type]
+    ("correlation", lambda r, m: r.next(correlation=5)),  # type: ignore[arg-type]
+    ("row", lambda r, m: r.take(5)),  # type: ignore[arg-type]
 ]
 
 
@@ -217,8 +273,10 @@ def test_wrong_arguments_are_named(omq_instance: Instance) -> None:
                 call(c)
             assert name in str(caught.value), (number, str(caught.value))
             assert caught.value.exit_code in (errors.Exit.USAGE, errors.Exit.DATA), number
+            if c._unit is not None and c._unit.open and name == "messages":
+                c._unit.backout()
         assert list(c.browse("A")) == []
-        c.put("A", b"x")
+        c.put("A", b"x", reply_to="B")
         with c.reader("A") as reader:
             (message,) = reader.next(timeout_s=WAIT_S)
             for number, (name, bad) in enumerate(OF_A_READER):
@@ -262,3 +320,34 @@ def test_help_shows_what_users_use(tmp_path: Path) -> None:
     for word in ("relocate", "with_bodies", "control(", "queue_number", "encode(", "_wire",
                  "put_plain"):
         assert word not in shown, word
+
+
+LIKE_NOTHING: list[tuple[dict[str, Any], str]] = [
+    ({"delay_s": None}, "delay_s"), ({"delay_s": ""}, "delay_s"), ({"at": 0}, "at"),
+    ({"message_id": None}, "message_id"), ({"message_id": b"\0"}, "message_id"),
+    ({"message_id": "\udc80"}, "message_id"), ({"correlation_id": 0}, "correlation_id"),
+    ({"group_id": None}, "group_id"), ({"group_id": "\udc80"}, "group_id"),
+    ({"reply_to": None}, "reply_to"), ({"properties": []}, "properties"),
+    ({"properties": {"a": "\udc80"}}, "'a'"), ({"unique_key": "\udc80"}, "unique_key"),
+    ({"unique_key": 0}, "unique_key"), ({"expiry_s": ""}, "expiry_s")]
+
+
+def test_what_is_wrong_and_looks_like_nothing_is_named(omq_instance: Instance) -> None:
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        for said, named in LIKE_NOTHING:
+            with pytest.raises(omq.OmqError, match=named) as caught:
+                c.put("A", b"x", **said)
+            assert type(caught.value) in (omq.BadArgument, omq.BadProperty), said
+        assert list(c.browse("A")) == []
+
+
+def test_a_closed_connection_says_so_at_once(omq_instance: Instance) -> None:
+    omq_instance.start()
+    c = omq_instance.connect()
+    c.put("A", b"x")
+    c.close()
+    for ask in (lambda: c.browse("A"), c.unit, lambda: c.put("A", b"x"), lambda: c.queues.list(),
+                lambda: c.reader("A")):
+        with pytest.raises(omq.ConnectionClosed):
+            ask()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import omq
+import omq.aio
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S
 
@@ -38,5 +39,6 @@ def test_the_guide_names_every_class_and_the_errors_that_it_tells_of() -> None:
     assert all(f"`omq.{name}`" in GUIDE for name in classes)
     told = set(re.findall(r"\b(?:Connection(?:Busy|Closed|Forked)|[A-Z][a-z]+(?:[A-Z][a-z]+)+)\b",
                           GUIDE))
-    known = set(omq.__all__) | {"ValueError", "KeyboardInterrupt", "SystemExit"}
+    known = {*omq.__all__, *omq.aio.__all__, "ValueError", "KeyboardInterrupt", "SystemExit",
+             "OpenTelemetry", "TracerProvider"}
     assert told <= known, told - known

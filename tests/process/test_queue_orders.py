@@ -53,6 +53,15 @@ def test_with_put_nothing_new_is_taken(live: Instance) -> None:
     assert live.bodies("B") == [b"yes"]
 
 
+def test_why_of_a_queue_that_was_rolled_over(live: Instance) -> None:
+    live.put("B", b"old")
+    assert live.run("omq queue", "roll-over", "B", "--to", "B.OLD").code == 0
+    live.put("B", b"new")
+    told = live.run("omqwhy", "B.OLD").out
+    assert "it was rolled over" in told and "omrelease" not in told
+    assert "drains" in why(live, "B.OLD") and "drains" not in why(live, "B")
+
+
 def test_a_queue_is_held_while_no_manager_runs(live: Instance) -> None:
     live.stop()
     said = live.run("omhold", "-q", "A")

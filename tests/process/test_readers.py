@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,7 @@ from omq.storage.journal_reader import scan_journal
 from omq.storage.spool import open_spool
 from omqtools.omqtest.history import HistoryFile, judge, read_histories
 from tests.process.clients import Work, submit
+from tests.process.evidence import evidence
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start
 
@@ -88,7 +87,7 @@ def test_a_reader_killed_with_a_batch_gives_all_of_it_back(omq_instance: Instanc
             ("DEFERRED", 1)] * held
 
 
-def test_the_third_death_is_evidence(omq_instance: Instance, tmp_path: Path) -> None:
+def test_the_third_death_isevidence(omq_instance: Instance, tmp_path: Path) -> None:
     omq_instance.queues(QUEUES.format(delay=0, lease=0))
     omq_instance.start()
     with omq_instance.connect() as c:
@@ -105,22 +104,11 @@ def test_the_third_death_is_evidence(omq_instance: Instance, tmp_path: Path) -> 
     (event,) = omq_instance.events(1232)
     assert (event["queue"], event["pid_of_reader"]) == ("A", pids[-1])
     omq_instance.stop()
-    (packet,) = _evidence(omq_instance)
+    (packet,) = evidence(omq_instance)
     assert packet["queue"] == "A" and packet["attempts"] == 3 and packet["pid"] == pids[-1]
     assert packet["cause"] == "reader died" and packet["reader"] == "holder"
     omq_instance.start()
     assert [(m.body, m.attempts) for m in omq_instance.drain("POISON")] == [(b"deadly", 3)]
-
-
-def _evidence(instance: Instance) -> list[dict[str, Any]]:
-    """The payloads of all POISON frames in the journal."""
-    found = []
-    for block in scan_journal(instance.paths, open_spool(instance.root).uuid):
-        for frame in block.frames[block.frames["type"] == FrameType.POISON]:
-            at = block.payload_at + int(frame["offset"])
-            path = instance.paths.journal / f"{block.number:010d}.jnl"
-            found.append(json.loads(path.read_bytes()[at : at + int(frame["length"])]))
-    return found
 
 
 def test_a_stopped_manager_goes_on(omq_instance: Instance) -> None:

@@ -20,6 +20,7 @@ from omq.ipc import wish as wish_module
 from omq.ipc.client import Client
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, start
+from tests.waiting import pause, until
 
 
 def serve(instance: Instance, count: int, name: str = "serves") -> threading.Thread:
@@ -94,6 +95,7 @@ def until_waiting(instance: Instance, *names: str) -> None:
         if waiting >= set(names):
             return
         assert time.monotonic() < deadline, waiting
+        pause()
 
 
 def reload(instance: Instance, queues: str) -> None:
@@ -101,9 +103,7 @@ def reload(instance: Instance, queues: str) -> None:
     before = len(instance.events(events.SERVICE_RELOADED.number))
     instance.queues(queues)
     instance.children[MANAGER].signal(signal.SIGHUP)
-    deadline = time.monotonic() + WAIT_S
-    while len(instance.events(events.SERVICE_RELOADED.number)) == before:
-        assert time.monotonic() < deadline
+    until(lambda: len(instance.events(events.SERVICE_RELOADED.number)) > before)
 
 
 class Asker:

@@ -19,7 +19,7 @@ from omq.base.fault import POINTS
 from tests.process.test_fault_points import ELSEWHERE
 
 ONCE = {
-    "smtp.before_put": 11, "smtp.after_put": 30, "router.before_move": 7, "local.before_rename": 5,
+    "smtp.before_put": 11, "smtp.after_put": 30, "router.before_move": 2, "local.before_rename": 5,
     "local.after_rename": 9, "errmgr.before_move": 1,
     "idel.before_delete": 1, "idel.after_delete": 1, "container.before_unlink": 1,
 }
@@ -35,8 +35,8 @@ OF_CLIENTS = {
     "container.before_sync", "container.after_sync",
 }
 """tests/process/test_readers.py."""
-OF_CHANNELS = {"channel.before_send", "channel.after_send", "channel.split"}
-"""tests/process/test_channels.py."""
+OF_CHANNELS = {name for name in ELSEWHERE if name.startswith("channel.")}
+"""tests/process/test_channels.py and test_channel.py."""
 END_S = 180
 
 
@@ -51,7 +51,7 @@ def run(points: dict[str, int], tmp_path: Path) -> tuple[int, str]:
     faults = ";".join(f"{name}:kill:{visit}" for name, visit in points.items())
     own = ("OMQ_DEMO_MAIL", "CRASH", "SEED", "CONNECTIONS")
     environment = {name: text for name, text in os.environ.items() if name not in own}
-    environment |= {"OMQ_FAULT": faults, "OMQ_FAULT_LOG": str(log), "N": "150", "KEEP": "0",
+    environment |= {"OMQ_FAULT": faults, "OMQ_FAULT_LOG": str(log), "N": "500", "KEEP": "0",
                     "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-m", "omqtools.omqdemo"], env=environment, check=False,
                           capture_output=True, text=True, timeout=END_S)

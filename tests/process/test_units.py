@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import omq
 from omq.base import errors
 from omq.cli import launch
+from omq.format import message as message_format
+from omq.ipc import wish as wish_module
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S
 
@@ -206,6 +209,19 @@ def test_wrong_uses(omq_instance: Instance) -> None:
         assert empty.ids == []
 
 
+def test_a_request_leaves_nothing_open(omq_instance: Instance) -> None:
+    """What a request reads its reply with is no reader of the program's."""
+    omq_instance.queues("[*]\n\n[A]\n\n[REPLIES]\n")
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        with pytest.raises(omq.NoReply):
+            c.request("A", b"?", timeout_s=0)
+        with c.unit() as unit:
+            unit.put("A", b"x")
+        with pytest.raises(omq.NoReply):
+            c.request("A", b"?", timeout_s=0)
+
+
 def test_a_lease_in_a_unit_can_be_renewed(omq_instance: Instance) -> None:
     omq_instance.queues("[*]\nlease_s = 3600\n\n[A]\n")
     omq_instance.start()
@@ -397,3 +413,101 @@ def test_a_planned_stop_waits_for_a_unit_that_holds_something(omq_instance: Inst
     assert omq_instance.children[MANAGER].wait() == 0
     omq_instance.start()
     assert (bodies(omq_instance, "A"), bodies(omq_instance, "B")) == ([], [b"2"])
+
+
+def test_a_unit_takes_messages_by_their_ids(omq_instance: Instance) -> None:
+    """Also one that comes while it waits; others stay where they are."""
+    omq_instance.start()
+    with omq_instance.connect() as c, omq_instance.connect("other") as other:
+        ids = c.put_many("A", [b"1", b"2", b"3"])
+        c.put("A", b"4", correlation_id="four", message_id="mine")
+        with c.unit() as unit:
+            second = unit.get("A", 0, message_id=ids[1])
+            fourth = unit.get("A", 0, message_id="mine")
+            assert second is not None and fourth is not None
+            assert (second.body, fourth.body) == (b"2", b"4")
+            assert unit.get("A", 0, correlation="four") is None  # it has it
+            assert unit.next("A", 5, 0, correlation="nobody") == []
+            with pytest.raises(errors.BadRequest):
+                unit.get("A", 0, correlation="x", message_id="y")
+            other.put("B", b"no")
+            late = threading.Thread(
+                target=lambda: other.put("B", b"yes", correlation_id="due"))
+            late.start()
+            waited = unit.get("B", WAIT_S, correlation="due")
+            late.join()
+            assert waited is not None and waited.body == b"yes"
+    assert bodies(omq_instance, "A") == [b"1", b"3"] and bodies(omq_instance, "B") == [b"no"]
+
+
+def test_a_reply_is_part_of_a_unit(omq_instance: Instance) -> None:
+    """Not sent before the commit, never after a backout; one that is too late is only finished."""
+    omq_instance.start()
+    with omq_instance.connect() as c, omq_instance.connect("serves") as server:
+        asked = c.put("A", b"question", reply_to="B")
+        with pytest.raises(KeyError), server.unit() as unit:
+            request = unit.get("A", 0)
+            assert request is not None and request.reply(b"never")
+            raise KeyError
+        with server.unit() as unit:
+            request = unit.get("A", 0)
+            assert request is not None and request.reply(b"answer")
+            with pytest.raises(errors.MessageInUnit):
+                request.done()
+            with pytest.raises(errors.MessageInUnit):
+                request.move("C")
+            assert depth(c, "B") == 0
+        (reply,) = c.browse("B")
+        assert (reply.body, reply.correlation_id) == (b"answer", bytes.fromhex(asked))
+        assert depth(c, "A") == 0
+
+
+def test_another_id_with_the_same_key_is_no_part_of_a_unit(
+        omq_instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left to others, whatever becomes of the unit."""
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        c.put("A", b"other", correlation_id="other")
+        key = message_format.id_hash(b"other")
+        monkeypatch.setattr(wish_module, "id_hash", lambda _: key)
+        with c.unit() as unit:
+            assert unit.get("A", 0, correlation="mine") is None
+            assert len(unit) == 0
+            unit.put("B", b"done")
+        (row,) = c.browse("A")
+        assert (row.state.name, row.attempts, row.body) == ("DEFERRED", 0, b"other")
+
+
+def test_more_is_taken_than_one_request_names(omq_instance: Instance) -> None:
+    """What is put beside it goes once."""
+    omq_instance.settings(journal_file_bytes=8 << 20, block_bytes_max=384 << 10)
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        c.put_many("A", [b"x"] * 4200)
+        with c.unit() as unit:
+            while len(unit) < 4200:
+                unit.next("A", 1000)
+            for i in range(3):
+                unit.put("B", b"%d" % i)
+        assert depth(c, "A") == 0 and [row.body for row in c.browse("B")] == [b"0", b"1", b"2"]
+
+
+def test_a_unit_parts_with_what_it_took(omq_instance: Instance) -> None:
+    """Given back as it was, or gone for good; the rest is the unit's, and over a restart too."""
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        c.put_many("A", [b"%d" % n for n in range(6)])
+        with c.unit() as unit:
+            taken = unit.next("A", 6, timeout_s=WAIT_S)
+            unit.part_with(taken[:2], done=False)
+            unit.part_with(taken[2:4], done=True)
+            assert len(unit) == 2
+            for wrong in ([taken[4], taken[4]], taken[:1]):
+                with pytest.raises(errors.BadArgument):
+                    unit.part_with(wrong, done=True)
+            unit.backout()
+        assert [(row.body, row.attempts) for row in c.browse("A")] == [
+            (b"0", 0), (b"1", 0), (b"4", 1), (b"5", 1)]
+    omq_instance.kill(MANAGER)
+    omq_instance.start()
+    assert bodies(omq_instance, "A") == [b"0", b"1", b"4", b"5"]

@@ -1,5 +1,5 @@
-"""The program of WITH-POSTGRESQL.md beside a real server: killed before and behind everything that
-it asks of either side, and started again, each order is booked once and has one invoice.
+"""The programs of WITH-POSTGRESQL.md beside a real server: killed before and behind everything that
+they ask of either side, and started again, each order is booked once and has one invoice.
 
 Skipped where there is no PostgreSQL (make setup-peers) or no psycopg (the extra `peers`).
 """
@@ -29,7 +29,8 @@ psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: the e
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "lib/omq/docs/WITH-POSTGRESQL.md").read_text(encoding="utf-8")
-(PROGRAM,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+PROGRAMS = dict(zip(("receipts", "prepared"), re.findall(
+    r"^```python\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL), strict=True))
 QUEUES = "[*]\ndeath_delay_s = 0\nattempts_max = 200\n\n[ORDERS]\n\n[INVOICES]\n\n[RECEIPTS]\n"
 BIN = "usr/lib/postgresql/*/bin"
 KILLED_AT = """
@@ -113,11 +114,11 @@ def database() -> Iterator[Database]:
         shutil.rmtree(folder)
 
 
-def run(instance: Instance, database: Database, wanted: int, kill_at: int = 0) -> int:
+def run(instance: Instance, database: Database, program: str, wanted: int, kill_at: int = 0) -> int:
     """The program; its return code."""
     before = KILLED_AT if kill_at else ""
     done = subprocess.run(
-        [sys.executable, "-c", before + PROGRAM, str(instance.root), database.address,
+        [sys.executable, "-c", before + program, str(instance.root), database.address,
          str(wanted)], capture_output=True, text=True, timeout=WAIT_S, check=False,
         env={**os.environ, "KILL_AT": str(kill_at), "PYTHONPATH": str(ROOT / "lib")})
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
@@ -130,10 +131,11 @@ def agree(instance: Instance, database: Database, orders: list[str]) -> None:
     with instance.connect() as c:
         invoices = sorted(row.body.decode() for row in c.browse("INVOICES"))
         assert invoices == [f"invoice for {order}" for order in orders]
-        assert list(c.browse("ORDERS")) == []
+        assert list(c.browse("ORDERS")) == [] and c.units_in_doubt() == []
 
 
-def test_killed_at_every_step(omq_instance: Instance, database: Database) -> None:
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_killed_at_every_step(omq_instance: Instance, database: Database, program: str) -> None:
     omq_instance.queues(QUEUES)
     omq_instance.start()
     orders: list[str] = []
@@ -143,30 +145,32 @@ def test_killed_at_every_step(omq_instance: Instance, database: Database) -> Non
         with omq_instance.connect() as c:
             orders.append(f"{len(orders):04d}")
             c.put("ORDERS", orders[-1].encode())
-        killed = run(omq_instance, database, len(orders), steps) != 0
+        killed = run(omq_instance, database, program, len(orders), steps) != 0
         if killed:
-            assert run(omq_instance, database, len(orders)) == 0
+            assert run(omq_instance, database, program, len(orders)) == 0
         agree(omq_instance, database, orders)
         if not killed:
             break
-    assert steps > 25  # of the start and of one order: so many places there are to die at
+    assert steps > 20  # of the start and of one order: so many places there are to die at
     omq_instance.drain("INVOICES")
     omq_instance.drain("RECEIPTS")
 
 
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 @pytest.mark.parametrize("point", ["engine.before_append", "engine.before_reply"])
-def test_the_manager_dies(omq_instance: Instance, database: Database, point: str) -> None:
+def test_the_manager_dies(omq_instance: Instance, database: Database, point: str, program: str
+                          ) -> None:
     omq_instance.queues(QUEUES)
     victim = omq_instance.start(fault=f"{point}:kill:25")
     orders = [f"{i:04d}" for i in range(20)]
     with omq_instance.connect() as c:
         c.put_many("ORDERS", [order.encode() for order in orders])
     with subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(omq_instance.root), database.address, "20"],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "lib")}) as program:
+            [sys.executable, "-c", program, str(omq_instance.root), database.address, "20"],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "lib")}) as running:
         assert victim.wait() == -signal.SIGKILL
         omq_instance.start(MANAGER)
-        assert program.wait(WAIT_S) == 0
+        assert running.wait(WAIT_S) == 0
     agree(omq_instance, database, orders)
     omq_instance.drain("INVOICES")
     omq_instance.drain("RECEIPTS")

@@ -3,12 +3,9 @@ has stopped or that was killed. An exit code, a line that says what to do, never
 
 from __future__ import annotations
 
-import codecs
-import importlib
 import io
 import json
 import os
-import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +20,7 @@ import omq
 from omq.base import modes
 from omq.base.errors import ConnectionForked, Exit, ManagerHung, SpoolMissing
 from omq.cli import launch
+from tests.process.loaded import load_all
 from tests.process.operator_world import Instance, Said
 
 NOBODY = 65534
@@ -86,11 +84,7 @@ def world() -> Iterator[Instance]:
 @pytest.mark.parametrize("mode", [0o750, modes.PASSAGE])
 def test_without_rights_it_is_77_and_who_may(world: Instance, mode: int) -> None:
     # The user may not read the code either.
-    for package in ("omq", "omqtools.omqdump", "omqtools.omqrecover"):
-        for each in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-            importlib.import_module(each.name)
-    for codec in ("ascii", "utf-8", "latin-1"):
-        codecs.lookup(codec)
+    load_all()
     world.root.chmod(mode)
     try:
         wrong = {}

@@ -48,6 +48,8 @@ TABLE: Final[dict[str, Cell]] = {
     "omstat -a": ("omstat", ("-a",), dict.fromkeys(STATES, int(Exit.NO))),
     "omstat -s": ("omstat", ("-s",), LOOKS),
     "omstat -p": ("omstat", ("-p",), LOOKS),
+    "omstat --metrics": ("omstat", ("--metrics",), LOOKS),
+    "omq health": ("omq health", (), dict.fromkeys(STATES, int(Exit.NO))),
     "omshowlog": ("omshowlog", ("-l", "9", "-P"), LOOKS),
     "omqwhy": ("omqwhy", ("@",), LOOKS),
     "omqlog --message": ("omqlog", ("--message", "@"), LOOKS),
@@ -61,6 +63,9 @@ TABLE: Final[dict[str, Cell]] = {
     "omhold": ("omhold", ("@",), CHANGES),
     "omrelease": ("omrelease", ("--where", "state=held"), CHANGES),
     "omrequeue": ("omrequeue", ("@", "--queue", "A", "--to", "B"), CHANGES),
+    "omq queue list": ("omq queue", ("list",), LOOKS),
+    "omq queue show": ("omq queue", ("show", "B"), LOOKS),
+    "omq queue roll-over": ("omq queue", ("roll-over", "B", "--to", "B.OLD"), CHANGES),
     "omfreeq": ("omfreeq", ("A", "-p", "1"), {**CHANGES, "live": int(Exit.NO)}),
 }
 

@@ -6,8 +6,6 @@ groups only; an exception in it fails the test with its traceback.
 
 from __future__ import annotations
 
-import codecs
-import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +17,7 @@ import pytest
 from omq.cli import launch
 from tests.process.instance import MANAGER, Instance
 from tests.process.ipc_space import ipc_space
+from tests.process.loaded import complete_conf, load_all, others_can_read
 from tests.process.processes import WAIT_S, Child, start
 
 SERVICE, MEMBER, OTHER, OPERATOR = 64010, 64011, 64012, 64013
@@ -32,11 +31,7 @@ def preload() -> None:
     """The interpreter may lie where other users do not come to: all is imported before the fork."""
     for name in PROGRAMS:
         launch._target(name)
-    for module in ("omq.ipc.client", "omq.core.look.look",
-                   "omqtools.omqdump.main", "omqtools.omqdump.listings"):
-        importlib.import_module(module)
-    for codec in ("ascii", "utf-8", "latin-1", "idna"):
-        codecs.lookup(codec)
+    load_all()
 
 
 def become(uid: int, groups: Iterable[int] = ()) -> None:
@@ -55,6 +50,7 @@ class TrustInstance(Instance):
         self.members = root / "members"
         self.settings(clients_group=CLIENTS, operators_group=OPERATORS)
         (self.conf / "authority.conf").write_text(AUTHORITY)
+        complete_conf(self.conf)
         self.own()
         for folder in (root, self.conf):
             folder.chmod(0o755)
@@ -104,6 +100,8 @@ def trust_instance() -> Iterator[TrustInstance]:
     closes those to other users."""
     if os.geteuid():
         pytest.skip("other users need root")
+    if not others_can_read():
+        pytest.skip("other users cannot read this checkout: put it where they can")
     with tempfile.TemporaryDirectory(prefix="omq-") as place, ipc_space() as space:
         made = TrustInstance(Path(place), space)
         try:

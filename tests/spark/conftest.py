@@ -17,12 +17,13 @@ from omq.storage.disk import Disk
 
 pytest.importorskip("pyspark", reason="make setup-spark installs it")
 
+from omqtools.omqspark import parquet
+from omqtools.omqspark import session as sessions
 from omqtools.omqspark.generate import generate
 from omqtools.omqspark.generator import Load
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.pipeline import run
-from omqtools.omqspark.session import session
 
 FAST = {
     "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false",
@@ -31,6 +32,7 @@ FAST = {
 }
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions"
 MESSAGES = 3000
+STORIES = 2  # of each kind
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,7 +54,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "--conf spark.ui.showConsoleProgress=false pyspark-shell")
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        made = session(FAST)
+        made = sessions.session(FAST)
         yield made
         made.stop()
 
@@ -60,16 +62,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A generated archive with one fault of each kind, and its truth table."""
-    return generated(tmp_path_factory, MESSAGES, file_frames=6000, faults=1)
+    return generated(tmp_path_factory, MESSAGES, file_frames=6000, faults=1, stories=STORIES)
 
 
-def generated(factory: pytest.TempPathFactory, messages: int, *, file_frames: int, faults: int = 0
-              ) -> tuple[Path, dict[str, Any]]:
-    """A folder with an archive of so many messages, and its truth table."""
+def generated(factory: pytest.TempPathFactory, messages: int, *, file_frames: int, faults: int = 0,
+              stories: int = 0, rate: float = 200.0) -> tuple[Path, dict[str, Any]]:
+    """A folder with an archive of so many messages, `rate` a second, and its truth table."""
     durable.use(Disk())
     out = factory.mktemp("generated")
-    return out, generate(out, messages, faults=faults, load=Load(rate=200.0),
-                         file_frames=file_frames)
+    return out, generate(out, messages, faults=faults, load=Load(rate=rate),
+                         file_frames=file_frames, stories=stories)
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +89,13 @@ def lake(spark: Any, made: tuple[Path, dict[str, Any]], tmp_path_factory: pytest
     publish = Lake.publish
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Lake, "publish", watched)
-        said = run(spark, str(made[0] / "archive"), str(out), incremental=False, files_per_batch=3)
+        said = run(spark, str(made[0] / "archive"), str(out), incremental=False, files_per_batch=4)
     assert len(said["batches"]) == 2, json.dumps(said)
     return Lake(spark, str(out))
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is few: Spark reads and writes all files, as it does when a batch has many rows."""
+    monkeypatch.setattr(sessions, "FEW_FRAMES", 0)
+    monkeypatch.setattr(parquet, "FEW_BYTES", -1)

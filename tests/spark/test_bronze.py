@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from omq.base.errors import BadRequest, SparkFailed
+from omq.format.archive import NAME, ROW, NameKind
+from omq.storage.archive_names import text_rows
 from omqtools.omqspark import bronze, columns, decode, failures, plan
 from omqtools.omqspark.source import Work
 from tests.spark.conftest import generated
@@ -126,9 +128,20 @@ def test_the_cause_of_a_failure_is_one_line() -> None:
 def test_lists_of_queues_follow_their_frames() -> None:
     rows = np.zeros(4, [("lsn", "<u8"), ("queue", "<u2")])
     rows["lsn"], rows["queue"] = [5, 5, 7, 9], [1, 2, 3, 4]
-    parts = columns.Parts(rows)
-    mine, offsets = parts.beside(np.arange(4, 9, dtype="<u8"))
+    parts = columns.Beside(rows, np.zeros(0, NAME.dtype))
+    mine, offsets = parts.parts(np.arange(4, 9, dtype="<u8"))
     assert (mine["queue"].tolist(), offsets.tolist()) == ([1, 2, 3], [0, 0, 2, 2, 3, 3])
-    mine, offsets = parts.beside(np.array([5, 8, 9], "<u8"))  # 7 was filtered out
+    mine, offsets = parts.parts(np.array([5, 8, 9], "<u8"))  # 7 was filtered out
     assert (mine["queue"].tolist(), offsets.tolist()) == ([1, 2, 4], [0, 2, 2, 3])
-    assert parts.beside(np.zeros(0, "<u8"))[1].tolist() == [0]
+    assert parts.parts(np.zeros(0, "<u8"))[1].tolist() == [0]
+
+
+def test_groups_stand_beside_their_births() -> None:
+    group = NameKind.GROUP
+    rows = [*text_rows(3, NameKind.TEXT, 5, b"a reason"), *text_rows(5, group, 2, b"g"),
+            *text_rows(7, group, 1 << 31 | 3, b"g"), *text_rows(9, group, 0, b"h")]
+    beside = columns.Beside(np.zeros(0, ROW.dtype), np.array(rows, NAME.dtype))
+    found = beside.groups(np.array([3, 5, 6, 7], "<u8"))
+    assert {name: column.to_pylist() for name, column in found.items()} == {
+        "group_id": [None, "g", None, "g"], "group_sequence": [None, 2, None, 3],
+        "group_last": [None, False, None, True]}

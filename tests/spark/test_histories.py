@@ -1,8 +1,13 @@
 """200 random histories of the real engine, each beside the small model of tests/model: the state of
 a queue is what the model says, and the audit reports nothing, for nothing was lost.
 
-Messages of every kind: not persistent, on several queues, delayed, in batches, moves with new ones,
-expired leases, operators' orders, readers that die, managers that die in the middle of a request.
+Messages of every kind: not persistent, on several queues, delayed, in batches, taken by an id, of
+groups, with ids that a queue has had; moves, alone and many at once, with new ones; units, also in
+doubt over deaths of the manager; expired leases and messages, retries, operators' orders, queues
+whose rules change, readers that die, alone or with their manager, managers that die in the middle
+of a request. The clock that is set back is in tests/model alone: an instant is then ambiguous. What
+the model learns to do (tests/model) becomes one more line of `steps`, with its frames and reasons
+in EVENTS, REASONS.
 All histories go through Spark at once: each has its own range of LSNs, QPoolIds and epochs.
 """
 
@@ -24,6 +29,7 @@ from omq.base.clock import NS_PER_S as NS
 from omq.core.engine.operate import Action
 from omq.core.engine.state import IDEL
 from omq.format.archive import ArchiveHeader
+from omq.format.frame_rules import Reason
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.wire import Settlement
 from omq.storage import archive as archive_files
@@ -31,15 +37,15 @@ from omq.storage import durable
 from omq.storage.disk import Disk
 from omqtools.omqspark import columns, decode, plan
 from omqtools.omqspark.answers import Basis
-from omqtools.omqspark.audit import lost, message_findings, out_of_order
+from omqtools.omqspark.findings import chosen, lines, lost, message_findings, out_of_order
 from omqtools.omqspark.gold import _minutes, _routes
-from omqtools.omqspark.lifecycle import Ends, lifecycle, stays
+from omqtools.omqspark.lifecycle import Ends, is_type, lifecycle, stays
 from omqtools.omqspark.manifest import FileRecord, Manifest
 from omqtools.omqspark.pool import Beside, beside
 from omqtools.omqspark.state import state_of
 from tests.model import instance as model_instance
 from tests.model.driver import A, B
-from tests.model.test_model import Machine
+from tests.model.test_model import IDS, Machine
 
 HISTORIES = 200
 STEPS = 22
@@ -47,7 +53,9 @@ LSNS, QPOOLS, EPOCHS = 1_000_000, 100_000, 1000  # of one history
 ATTEMPTS = 60_000  # no limit of the rules: readers may take back what they were given
 NAMES = list(columns.EVENTS)
 EVENTS = {"PUT", "GIVE", "DONE", "MOVE", "DEFER", "POISON", "DELETE", "HOLD", "RELEASE", "OPERATOR",
-          "RELEASE_GIVEN", "BACKOUT", "STOP"}
+          "RELEASE_GIVEN", "BACKOUT", "STOP", "EXPIRE", "PREPARE", "COMMIT", "QUEUE"}
+REASONS = {Reason.DIED, Reason.FAILED, Reason.LEASE, Reason.DEFERRED, Reason.RETURNED,
+           Reason.OPERATOR, Reason.BACKED_OUT}
 Seen = dict[tuple[int, int], tuple[str, int, int]]  # (QPoolId, queue) -> state, priority, attempts
 
 
@@ -99,7 +107,20 @@ def steps(machine: Machine, pick: random.Random) -> None:
         (2, lambda: machine.commit_unit(number, [big, big // 3], 1 + big % 2,
                                         [(big // 7, b"new"), (big // 5, b"newer")])),
         (1, lambda: machine.back_out(number, [big, big // 3])),
+        (2, lambda: machine.move_many(number, [(big // n, n % 3) for n in (1, 3, 7)])),
+        (3, lambda: machine.prepare_unit(number, [big, big // 3][: big % 3], [(big // 7, b"new")],
+                                         pick.randrange(-4, 4), pick.choice([0, 1, 100]))),
+        (2, lambda: machine.world.model.doubts and machine.end_unit(
+            number, big, big % 2 == 0, pick.randrange(-4, 4), pick.choice([0, 1, 100]))),
+        (1, lambda: machine.put_keyed(number, big, big % 10, pick.choice([(A,), (A, B)]))),
+        (1, lambda: machine.change(pick.choice(["define", "limit", "repeat"]), big)),
         (1, lambda: machine.leave(number, died=big % 2 == 0)),
+        (2, lambda: machine.die_noted(number, few, [big, big // 3][: big % 3], big % 2 == 0,
+                                      pick.choice(["reader", "reader", "both"]))),
+        (1, lambda: machine.get(number, 3, pick.choice(IDS), big, 0, few)),
+        (1, lambda: machine.work_through(pick.choice((A, B)), pick.randrange(1, 9), big)),
+        (1, lambda: machine.put_off_twice(number, big)),
+        (1, lambda: machine.spread_and_end(big)),
         (3, lambda: machine.world.model.items and machine.operate(
             pick.choice(list(Action)), big, pick.choice([0, 50]), force=big % 2 == 0)),
         (2, lambda: machine.advance(pick.choice([1, 6, 21, 61]))),
@@ -241,10 +262,15 @@ def test_every_queue_is_as_the_model_says(world: tuple[Any, Ends], told: list[To
                 seen[key] = ("DEFERRED", *seen[key][1:])
         assert seen == expected, (seed // 2, one.persistent_only)
     states = [state for one in told for state, _, _ in one.snapshot.seen.values()]
-    for state in ("READY", "ACTIVE", "DEFERRED", "HELD"):
+    for state in ("READY", "ACTIVE", "DEFERRED", "HELD", "PREPARED"):
         assert states.count(state) > HISTORIES / 10, state
     kinds = {row["type"] for row in events.select("type").distinct().collect()}
     assert {FrameType(kind).name for kind in kinds} >= EVENTS
+    why = events.where(is_type(lambda rule: rule.reasoned)).select("reason").distinct().collect()
+    assert {row["reason"] for row in why} >= REASONS
+    ended = events.where(f"type = {int(FrameType.EXPIRE)}").selectExpr(
+        "max(target)", "min(target)").first()
+    assert ended is not None and ended[0] > 0 and ended[1] == 0, "moved, and discarded"
 
 
 def test_nothing_is_reported_that_did_not_happen(world: tuple[Any, Ends], told: list[Told]
@@ -252,8 +278,9 @@ def test_nothing_is_reported_that_did_not_happen(world: tuple[Any, Ends], told: 
     events, ends = world
     messages, spans = lifecycle(events, ends).persist(), stays(events, ends).persist()
     there = {qpool + n * QPOOLS for n, one in enumerate(told) for qpool in one.snapshot.persistent}
-    rows = message_findings(messages, ATTEMPTS).unionByName(out_of_order(spans, messages)
-        ).unionByName(lost(messages, Beside(there))).collect()  # fmt: skip
+    told_lines = lines(spans, messages, chosen(events))
+    rows = message_findings(messages, ATTEMPTS).unionByName(out_of_order(told_lines)).unionByName(
+        lost(messages, Beside(there))).collect()
     assert [row.asDict() for row in rows] == []
     left = spans.where("left_ns IS NULL").groupBy("queue").count().collect()
     flow = _routes(Basis(spans, messages, events, events, 0)).collect()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,26 +16,45 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from omq.base.errors import MixedArchives, NoArchive
+from omq.base.errors import BadRequest, MixedArchives, NoArchive
 from omq.format.archive import ArchiveHeader
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FrameType
 from omq.storage import durable
 from omq.storage.archive_file import ArchiveFile
 from omq.storage.disk import Disk
-from omqtools.omqspark import columns, decode, plan
+from omqtools.omqspark import columns, decode, plan, session, whatif
+from omqtools.omqspark.advise import day_rows
 from omqtools.omqspark.audit import file_findings
 from omqtools.omqspark.decode import Filter
-from omqtools.omqspark.generate import UUID, generate
+from omqtools.omqspark.generate import generate
 from omqtools.omqspark.generator import Load, Traffic
 from omqtools.omqspark.main import at_instant
 from omqtools.omqspark.manifest import FileRecord, Manifest
+from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.replay import percentiles, replay
-from omqtools.omqspark.source import StreamReader, Work
+from omqtools.omqspark.source import PushdownReader, StreamReader, Work
+from omqtools.omqspark.tables import refuse
 from omqtools.omqspark.truth import differences
-from omqtools.omqspark.whatif import queue_rows, readers_seen
+from omqtools.omqspark.whatif import (
+    ERROR_SHARE_MAX,
+    OUT_OF_TURN_MIN,
+    TOLD,
+    out_of_turn,
+    queue_rows,
+    readers_seen,
+)
+from omqtools.omqspark.writer import UUID
 from tests.spark.conftest import generated
 
 NAMES = list(columns.EVENTS)
@@ -107,6 +129,32 @@ def test_filters_give_what_a_filter_afterwards_gives(clean: Path, filters: list[
         values = expected[each.column].to_numpy()
         expected = expected.filter(pa.array(decode._TEST[each.test](values, each.value)))
     assert table(clean, filters=filters).equals(expected)
+
+
+@pytest.mark.parametrize("kind", [EqualTo, GreaterThan, GreaterThanOrEqual, LessThan,
+                                  LessThanOrEqual])
+def test_an_instant_is_pushed_down_as_nanoseconds(clean: Path, kind: Any) -> None:
+    """`ts` is in whole microseconds, the frames' time is not."""
+    whole = table(clean)
+    some = whole["ts"][len(whole) // 2].as_py()
+    assert whole["time_ns"][len(whole) // 2].as_py() % 1000, "or nothing is rounded"
+    reader = PushdownReader({"path": str(clean), "pushdown": "true"}, NAMES)
+    assert list(reader.pushFilters([kind(("ts",), some)])) == []
+    test = {EqualTo: "equal", GreaterThan: "greater", GreaterThanOrEqual: "greater_equal",
+            LessThan: "less", LessThanOrEqual: "less_equal"}[kind]
+    expected = whole.filter(getattr(pa.compute, test)(whole["ts"], whole["ts"][len(whole) // 2]))
+    assert 0 < len(expected) < len(whole)
+    assert table(clean, filters=reader.work.filters).equals(expected)
+
+
+@pytest.mark.parametrize("left", [
+    In(("ts",), (datetime(2026, 1, 1, tzinfo=UTC),)), EqualTo(("ts",), datetime(2026, 1, 1)),
+    LessThan(("ts",), datetime(1969, 1, 1, tzinfo=UTC)), EqualTo(("ts",), None),
+    EqualTo(("lsn",), -1), EqualTo(("bad",), "x"), EqualTo(("type", "of"), 1), In(("lsn",), ())])
+def test_what_is_not_pushed_down_is_left_to_spark(clean: Path, left: Any) -> None:
+    reader = PushdownReader({"path": str(clean), "pushdown": "true"}, NAMES)
+    assert list(reader.pushFilters([left])) == [left]
+    assert reader.work.filters == []
 
 
 def test_filters_skip_blocks(clean: Path) -> None:
@@ -198,7 +246,7 @@ def test_no_archive(tmp_path: Path) -> None:
 
 def test_archives_of_two_instances(clean: Path, tmp_path: Path,
                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omqtools.omqspark.generate.UUID", bytes(16))
+    monkeypatch.setattr("omqtools.omqspark.writer.UUID", bytes(16))
     generate(tmp_path / "other", 10, faults=0, load=Load(), file_frames=1000)
     where = copied(clean, tmp_path)
     shutil.copy(tmp_path / "other" / "archive" / "0000000001.oma", where / "0000000001.oma")
@@ -273,12 +321,113 @@ def test_whatif_finds_the_batch_and_then_the_waits(batch: int) -> None:
         "given_ns": (done.start * 1e9).astype("<i8"), "priority": 4,
         "left_ns": ((done.start + work) * 1e9).astype("<i8"),
         "work_ns": (work * 1e9).astype("<i8"), "reader": done.reader, "last_epoch": 1,
-        "apart": False})
+        "apart": False, "elsewhere": False})
     real, replayed, asked = queue_rows(frame, {3: 4})
     assert real["batch"] == batch
     assert replayed["mean_s"] == pytest.approx(real["mean_s"], abs=1e-5)
     assert asked["error_s"] < 1e-5
     assert asked["mean_s"] < real["mean_s"] / 2
+
+
+def served(arrival: Any, work: Any, readers: int) -> pd.DataFrame:
+    """Stays of one queue, as so many readers had them."""
+    done = replay(arrival, np.full(len(arrival), 4), work, readers)
+    return pd.DataFrame({
+        "queue": 3, "arrived_ns": (arrival * 1e9).astype("<i8"),
+        "arrived_lsn": np.arange(len(arrival)), "given_ns": (done.start * 1e9).astype("<i8"),
+        "priority": 4, "left_ns": ((done.start + work) * 1e9).astype("<i8"),
+        "work_ns": (work * 1e9).astype("<i8"), "reader": done.reader, "last_epoch": 1,
+        "apart": False, "elsewhere": False})
+
+
+def test_a_reader_of_several_at_once_is_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the service that sends mail: one process has up to six in hand, and ends each when its
+    peer has taken it. Another window is another wait; as many in all are the same."""
+    random = np.random.default_rng(3)
+    arrival = np.cumsum(random.exponential(1.0, 400)).round(6)
+    held = random.exponential(5.5, 400).round(6)
+    frame = served(arrival, held, 6).assign(reader=1)
+    order = np.argsort(frame["left_ns"].to_numpy())
+    left = frame["left_ns"].to_numpy()[order]
+    since = np.maximum(frame["given_ns"].to_numpy()[order], np.concatenate([[0], left[:-1]]))
+    frame.loc[order, "work_ns"] = left - since  # as with_work tells it: one after another
+    real, replayed, asked = queue_rows(frame, {3: 2})
+    assert (real["readers"], real["at_once"], real["batch"]) == (1, 6, 1)
+    assert replayed["mean_s"] == pytest.approx(real["mean_s"], abs=1e-5)
+    waits = replay(arrival, np.full(400, 4), held, 12).start - arrival
+    assert asked["mean_s"] == pytest.approx(float(waits.mean()), abs=1e-5)
+    assert not asked["refused"] and 0 < asked["busy"] < replayed["busy"] <= 1
+    assert out_of_turn(frame) > 5 * OUT_OF_TURN_MIN
+    monkeypatch.setattr(whatif, "OUT_OF_TURN_MIN", 1)
+    assert queue_rows(frame, {3: 2})[2]["refused"], "told one after another it cannot be replayed"
+
+
+def test_who_ends_messages_in_their_order_does_one_after_another() -> None:
+    rows = [{"last_epoch": 1, "reader": reader, "given_ns": given, "left_ns": given + left}
+            for reader in (1, 2) for given in range(0, 1000, 100)
+            for left in (90, 30, 60)]  # three taken together, ended in any order
+    assert out_of_turn(pd.DataFrame(rows)) == 0
+    rows[4]["left_ns"] = 350  # behind the next three and one of those after them
+    assert out_of_turn(pd.DataFrame(rows)) == 4 / 60
+
+
+def test_what_takes_a_readers_time_is_a_load() -> None:
+    """Half of the messages are attempts once more, or of another queue: those that are judged wait
+    for them, and without them the replay would be off."""
+    random = np.random.default_rng(4)
+    arrival = np.cumsum(random.exponential(1.0, 400)).round(6)
+    work = random.exponential(1.5, 400).round(6)
+    load = random.random(400) < 0.5
+    done = replay(arrival, np.where(load, 10, 4), work, 2)
+    frame = served(arrival, work, 2)
+    frame["given_ns"], frame["reader"] = (done.start * 1e9).astype("<i8"), done.reader
+    frame["left_ns"] = ((done.start + work) * 1e9).astype("<i8")
+    frame["apart"] = load
+    frame["elsewhere"] = load & (random.random(400) < 0.5)
+    frame.loc[load, "arrived_ns"] = frame.loc[load, "given_ns"]  # they come when they began
+    real, replayed, asked = queue_rows(frame, {3: 4})
+    assert real["messages"] == int((~load).sum())
+    assert real["left_out"] == int((load & ~frame["elsewhere"]).sum())
+    assert replayed["error_share"] < ERROR_SHARE_MAX and not asked["refused"]
+    without = queue_rows(frame[~load], {3: 4})
+    assert without[2]["refused"] and without[0]["error_share"] > 3 * ERROR_SHARE_MAX
+
+
+def test_what_cannot_tell_the_past_is_not_asked() -> None:
+    random = np.random.default_rng(3)
+    arrival = np.cumsum(random.exponential(1.0, 400)).round(6)
+    frame = served(arrival, random.exponential(1.5, 400).round(6), 2)
+    frame["given_ns"] += 20 * 10**9  # all were held back by something that no rule here knows
+    frame["left_ns"] += 20 * 10**9
+    real, replayed, asked = queue_rows(frame, {3: 4})
+    assert real["error_share"] > ERROR_SHARE_MAX
+    assert (real["refused"], replayed["refused"], asked["refused"]) == (False, False, True)
+    assert real["p50_s"] >= 20
+    assert {asked[name] for name in TOLD} == {None}
+    assert {row["readers"] for row in day_rows(frame, 1.0)} == {None}
+
+
+def test_advice_is_the_least_number_of_readers_that_does_it() -> None:
+    """Hours of different load; with one reader less the wait is longer than wished."""
+    random = np.random.default_rng(5)
+    calm = np.sort(random.uniform(0, 3600, 200))
+    busy = 3600 + np.sort(random.uniform(0, 3600, 1400))
+    arrival = np.concatenate([calm, busy]).round(6)
+    work = random.exponential(6.0, len(arrival)).round(6)
+    frame = served(arrival, work, 4)
+    one, two = day_rows(frame, 10.0)
+    assert (one["arrivals"], two["arrivals"]) == (200, 1400)
+    assert one["readers"] < two["readers"]
+    for row, low in ((one, 0.0), (two, 3600.0)):
+        mine = (arrival >= low) & (arrival < low + 3600)
+        for readers, enough in ((row["readers"], True), (row["readers"] - 1, False)):
+            if readers:
+                waits = replay(arrival, np.full(len(arrival), 4), work, readers).start - arrival
+                assert (np.quantile(waits[mine], 0.95) <= 10.0) is np.bool_(enough)
+        assert row["p95_s"] <= 10.0
+        assert (row["had"], row["refused"]) == (4, False)
+    assert day_rows(frame.assign(apart=True), 10.0) == []
+    assert day_rows(frame[frame["arrived_ns"] < 3600 * 10**9], 1e6)[0]["readers"] == 1
 
 
 def test_readers_that_follow_each_other_are_one() -> None:
@@ -318,6 +467,44 @@ def test_differences() -> None:
     verdict = {"findings": [{"kind": "gap", "lsn": 9, "file": 3},
                             {"kind": "crc", "file": 2, "detail": ""}]}
     assert differences(truth, verdict) == ({("lost", 4)}, {("crc", 2)})
+
+
+def test_what_cannot_be_committed_is_refused_before_anything(tmp_path: Path) -> None:
+    for out in ("hdfs://nodes/omq/tables", "HDFS:///omq", "viewfs://a/b"):
+        with pytest.raises(BadRequest, match="delta-rs does not know"):
+            run(None, str(tmp_path), out, incremental=True)  # type: ignore[arg-type]
+    for out in (str(tmp_path), "s3://bucket/tables", "file:///srv/tables", "/srv/hdfs"):
+        refuse(out)
+
+
+@pytest.mark.parametrize(("frames", "cores", "expected"), [
+    (10_000, 2, ("false", "NO_CODEGEN", "false", "1")),
+    (200_000, 2, ("false", "NO_CODEGEN", "true", "2")),
+    (5_000_000, 2, ("true", "FALLBACK", "true", "20")),
+    (5_000_000, 64, ("true", "FALLBACK", "true", "64")),
+    (10**12, 2, ("true", "FALLBACK", "true", "20000"))])
+def test_a_batch_is_done_as_its_size_asks(frames: int, cores: int, expected: tuple[str, ...]
+                                          ) -> None:
+    said: dict[str, str] = {}
+    told: set[str] = set()
+    spark = SimpleNamespace(
+        sparkContext=SimpleNamespace(defaultParallelism=cores, getConf=lambda: SimpleNamespace(
+            contains=told.__contains__)),
+        conf=SimpleNamespace(set=said.__setitem__))
+    assert session.sized(spark, frames) is (frames < 100_000)  # type: ignore[arg-type]
+    assert tuple(said.values()) == expected
+    told.add("spark.sql.shuffle.partitions")
+    said.clear()
+    session.sized(spark, frames)  # type: ignore[arg-type]
+    assert tuple(said.values()) == expected[:3], "what somebody has set stays"
+
+
+def test_the_jvm_compiles_little_unless_somebody_configures_it(monkeypatch: pytest.MonkeyPatch
+                                                               ) -> None:
+    for own, expected in ({}, True), ({"SPARK_CONF_DIR": "/etc/spark"}, False):
+        monkeypatch.setattr(os, "environ", dict(own))
+        session._environment({"spark.driver.memory": "1g"}, session.QUICK)
+        assert ("TieredStopAtLevel=1" in os.environ["PYSPARK_SUBMIT_ARGS"]) is expected
 
 
 def test_at_instant() -> None:

@@ -1,35 +1,74 @@
-"""The same module under spark-submit: what a cluster runs, here with two local workers."""
+"""The same module under spark-submit: what a cluster runs, here with two workers of one core and
+1 GiB, each a JVM of its own whose Python comes out of a packed environment.
+
+The environment is packed as venv-pack does it, but for what other projects wrote, which would be a
+gigabyte: its Python takes that from the environment of the tests, and omq from the archive alone.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
+import omq
+import omqtools
 import omqtools.omqspark.main
 from omqtools.omqspark.lake import Lake
 
 END_S = 240
+MASTER = "local-cluster[2,1,1024]"
 MADE_HERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET",
              "SPARK_CONF_DIR")
 
 
-def submitted(*arguments: str) -> subprocess.CompletedProcess[str]:
+def packed(where: Path) -> tuple[Path, Path]:
+    """An archive of an environment, and a file in which its Python notes from where it ran."""
+    env, notes = where / "env", where / "notes"
+    for package, name in ((omq, "omq"), (omqtools.omqspark.main, "omqtools/omqspark")):
+        shutil.copytree(Path(package.__file__ or "").parent, env / "lib" / name,
+                        ignore=shutil.ignore_patterns("docs", "__pycache__"))
+    shutil.copy(omqtools.__file__, env / "lib" / "omqtools")
+    (env / "bin").mkdir()
+    python = env / "bin" / "python"
+    python.write_text(f"""#!/bin/sh
+here=$(cd "$(dirname "$0")/.." && pwd)
+echo "$here" >>{notes}
+PYTHONPATH="$here/lib" exec {sys.executable} "$@"
+""")
+    python.chmod(0o755)
+    with tarfile.open(where / "env.tgz", "w:gz", compresslevel=1) as archive:
+        archive.add(env, ".")
+    shutil.rmtree(env)
+    return where / "env.tgz", notes
+
+
+def submitted(env: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k not in MADE_HERE}
     return subprocess.run(
-        [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]",
-         "--driver-java-options", "-XX:TieredStopAtLevel=1",
+        [str(Path(sys.executable).with_name("spark-submit")), "--master", MASTER,
+         "--driver-java-options", "-XX:TieredStopAtLevel=1", "--archives", f"{env}#env",
+         "--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
          "--conf", "spark.ui.enabled=false", omqtools.omqspark.main.__file__, *arguments],
-        env=environment | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=environment | {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
+                           "PYSPARK_PYTHON": "./env/bin/python"},
         capture_output=True, text=True, timeout=END_S, check=False)
 
 
-def test_the_module_runs_under_spark_submit(spark: Any, made: tuple[Path, dict[str, Any]],
-                                            lake: Lake) -> None:
-    done = submitted("biography", "--out", lake.out, "--qpool", "17")
+def test_the_module_runs_under_spark_submit_in_a_packed_environment(
+        spark: Any, made: tuple[Path, dict[str, Any]], lake: Lake, tmp_path: Path) -> None:
+    env, notes = packed(tmp_path)
+    done = submitted(env, "whatif", "--out", lake.out, "--readers", "ROUTER=1")
     assert done.returncode == 0, done.stderr[-3000:]
-    lines = done.stdout.splitlines()
-    assert "PUT  ROUTER" in lines[0]
-    assert "DONE" in lines[-1]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["kind"] for row in rows] == ["real", "replayed", "asked"]
+    assert {row["queue"] for row in rows} == {"ROUTER"}
+    assert rows[2]["p90_s"] > rows[0]["p90_s"]
+    ran = {Path(line) for line in notes.read_text().splitlines()}
+    assert ran and all(path.name == "env" for path in ran), "what executors unpacked"
+    assert not any(path.is_relative_to(tmp_path) for path in ran)

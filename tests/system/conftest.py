@@ -70,7 +70,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = subprocess.run(
         [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", *options,
          "--constraint", ROOT / "constraints.txt", "--wheel-dir", base / "wheels",
-         source, source / "tools/suite"],
+         f"{source}[mail,web]", source / "tools/suite"],
         check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return base / "wheels"
@@ -87,6 +87,7 @@ def prefix(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         box.sh("rm -rf /root/.config/pip /root/.pip")  # what the host's owner set
         box.write("/etc/pip.conf", PIP_CONF)  # in place of the network
         box.sh(f"cd /srv/omq\n{readme.NEW_PLACE}")
+        box.run(f"{PREFIX}/bin/pip", "install", "--quiet", "omq-suite[web]")  # for its socket
     finally:
         box.stop(in_order=False)
     return folder

@@ -47,7 +47,7 @@ def _environment(folder: Path, wheels: Path, *what: str) -> Path:
 
 @pytest.fixture(scope="module")
 def client(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _environment(tmp_path_factory.mktemp("client") / "venv", wheels, "omq-base")
+    return _environment(tmp_path_factory.mktemp("client") / "venv", wheels, "omq-base[client]")
 
 
 @pytest.fixture
@@ -66,6 +66,16 @@ def spool(tmp_path: Path) -> Iterator[Path]:
     assert manager.wait(float(END_S)) == 0
 
 
+def test_the_wheel_of_a_client_is_for_every_c_library(wheels: Path) -> None:
+    """The fast path that was compiled in this tree is not in it; annotations and plugins are."""
+    (wheel,) = wheels.glob("omq_base-*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+    assert not [name for name in names if name.endswith(".so")]
+    assert {"omq/py.typed", "omq/tasks/kombu_plugin.py"} <= set(names)
+
+
 def test_a_client_puts_and_takes_without_numpy(client: Path, spool: Path) -> None:
     names = _run(client / "pip", "list")
     assert not [name for name in ("numpy", "zstandard", "aiosmtpd") if name in names], names
@@ -76,8 +86,19 @@ def test_a_client_puts_and_takes_without_numpy(client: Path, spool: Path) -> Non
          "        (message,) = reader.next(timeout_s=60)\n"
          "        assert message.body == b'one'\n"
          "        message.done()\n")
+    _run(client / "python", "-c", "import asyncio, omq.aio\n"
+         "async def main():\n"
+         f"    async with omq.aio.connect({str(spool)!r}, timeout_s=60) as connection:\n"
+         "        await connection.put('ORDERS', b'of a coroutine')\n"
+         "        async with connection.unit() as unit:\n"
+         "            assert (await unit.get('ORDERS')).body == b'of a coroutine'\n"
+         "asyncio.run(main())\n")
     _run(client / "omsend", "--spool", spool, "ORDERS", given="two")
     assert "two" in _run(client / "omread", "--spool", spool, "ORDERS", "--count", "1", "--", "cat")
+    (spool.parent / "tasks.py").write_text("NOTHING = 0\n")
+    said = _run(client / "omq", "worker", "tasks:no_such", "--queue", "ORDERS", "--spool", spool,
+                "--path", spool.parent, code=Exit.CONFIG)
+    assert "no_such" in said
     said = _run(client / "omstat", "--spool", spool, "-a", code=Exit.UNAVAILABLE)
     assert "numpy is not installed" in said and "pip install 'omq-suite'" in said
 

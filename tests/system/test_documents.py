@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.system import readme
+from tests.system import readme, worker_unit
 from tests.system.box import PREFIX, Box
 from tests.system.work import CORE, MAIL, states
 
@@ -55,6 +55,7 @@ def test_production_section(prefix: Path, wheels: Path, tmp_path: Path) -> None:
         box.sh("echo 'order 2' | omsend ORDERS")
         box.wait("the command", lambda: "order 2" in box.sh("cat /var/lib/omq/got || true"))
         box.run("systemctl", "disable", "--now", "omq-read@ORDERS")
+        worker_unit.check(box)
         box.run("systemctl", "enable", "--now", "orders")
         assert "0 of" in follow("omq setup")  # as after an upgrade
         follow("systemctl restart omq.target")

@@ -27,6 +27,7 @@ PATH_METHOD_USERS = {
     "lib/omq/services/supervise/control_socket.py": "removes its own socket: nothing durable",
     "lib/omq/ipc/serving/listener.py": "removes the socket of a manager that died",
     "lib/omq/ipc/serving/doorkeeper.py": "removes its own socket",
+    "spark/omqspark/classes.py": "removes files of a cache: who loses one loses time",
 }
 
 DURABLE_FREE = ("tools/omqdemo/", "tools/omqtest/")
@@ -105,6 +106,7 @@ WRITERS = {
     "lib/omq/services/manager/tombstone.py": "flags for that of side_files: no link is followed",
     "lib/omq/base/log_file.py": "flags for the open of side_files: it keeps the log open",
     "lib/omq/services/channels/peer_states.py": "flags for a lock that is opened by side_files",
+    "lib/omq/services/mail/mailbox_quota.py": "flags for a lock that is opened by side_files",
     "lib/omq/services/readers/process.py": "a pipe",
     "lib/omq/services/supervise/nursery.py": "a pipe",
     "lib/omq/cli/nursery.py": "a pipe",

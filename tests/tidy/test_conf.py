@@ -31,7 +31,7 @@ def test_every_key_of_omq_conf_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("file", "keys"),
-    [("queues.conf", config._QUEUE_KEYS), ("services.conf", config._SERVICE_KEYS)],
+    [("queues.conf", config.QUEUE_KEYS), ("services.conf", config._SERVICE_KEYS)],
 )
 def test_every_key_of_the_tables_is_explained(file: str, keys: tuple[str, ...]) -> None:
     text = (CONF / file).read_text(encoding="utf-8")

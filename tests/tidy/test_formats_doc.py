@@ -94,7 +94,7 @@ def test_columns(name: str) -> None:
 
 def rule_cells(name: str, rule: Rule) -> list[str]:
     """A row of the table of rules, as FORMATS has it."""
-    words = ("makes", "leaves", "replaces", "ends", "stops")
+    words = ("makes", "leaves", "replaces", "ends", "stops", "forgets")
     does = [word for word in words if getattr(rule, word)]
     return [name, rule.about.value, _listed(sorted(by.value for by in rule.by)), _listed(does),
             rule.comes.value, _entry(rule.entry), rule.hand.value, rule.payload.value,

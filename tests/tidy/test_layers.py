@@ -7,7 +7,8 @@ import re
 
 from tests.tidy.tree import ROOT, dotted, imports, nodes, product
 
-LAYERS = ("base", "format", "storage", "core", "fast", "ipc", "services", "cli")
+LAYERS = ("base", "format", "storage", "core", "fast", "ipc", "aio", "tasks", "services",
+          "cli")
 
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "core": {
@@ -20,21 +21,27 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "history": ("index", "engine", "redo"),
         "check": ("index", "engine", "redo", "load", "history"),
     },
-    "ipc": {"serving": ()},
+    "ipc": {"remote": (), "serving": ()},
     "services": {
         "daemon": (),
         "readers": ("daemon",),
         "pool": ("daemon",),
         "manager": ("daemon", "pool"),
         "channels": ("daemon", "readers"),
-        "mail": ("daemon", "readers", "channels"),
+        "network": ("daemon",),
+        "mail": ("daemon", "readers", "channels", "network"),
+        "channel": ("daemon", "network"),
+        "amqp": ("daemon", "network", "channel"),
         "supervise": ("daemon",),
+        "trigger": ("daemon", "readers", "supervise"),
     },
     "cli": {
         "operate": ("look",),
-        "look": ("operate",),
+        "look": ("operate", "watch"),
+        "watch": ("look", "operate"),
+        "web": ("look", "operate", "watch"),
         "queue": ("operate",),
-        "setup": ("operate",),
+        "setup": ("operate", "queue", "watch"),
     },
 }
 """The rooms of a layer, each with those that it may import. Modules beside the rooms are for all of

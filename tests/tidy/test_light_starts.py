@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-LIGHT = ("omq", "omq.cli.operate.omrc", "omq.services.supervise.supervisor",
+LIGHT = ("omq", "omq.aio", "omq.cli.setup.omq_main", "omq.cli.queue.worker",
+         "omq.tasks.kombu_transport", "omq.tasks.celery_results", "omq.tasks.dramatiq_broker",
+         "omq.cli.operate.omrc", "omq.services.supervise.supervisor",
          "omq.services.mail.router", "omq.services.mail.local_delivery",
          "omq.services.mail.unix_out", "omq.services.mail.error_manager",
          "omq.services.mail.smtp_server", "omq.services.readers.idel_server",

@@ -113,6 +113,14 @@ def test_named_tests_are_dealt_out_too(suite: Path) -> None:
     assert ["1 passed, 1 deselected" in each for each in ran] == [True, True], ran
 
 
+def test_what_is_ignored_is_no_load_of_a_part(suite: Path) -> None:
+    """Its seconds would leave a part with nothing but what it does not run."""
+    for number in (1, 2):
+        done = _run("pytest", "-p", "tests.parts", f"--part={number}/2", str(suite),
+                    f"--ignore={suite}/test_three.py")
+        assert "1 passed" in done.stdout or "1 failed" in done.stdout, done.stdout
+
+
 def test_records_are_merged_by_the_most(tmp_path: Path) -> None:
     one, other, found = (tmp_path / name for name in ("one", "other", "found"))
     here = "tests/tidy/test_parts.py"

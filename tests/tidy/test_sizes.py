@@ -10,7 +10,7 @@ MODULE_LINES_MAX = 300
 FUNCTION_LINES_MAX = 70
 
 LONG_MODULES = {
-    "lib/omq/base/errors.py": "one catalogue: every error with status and exit code at one sight",
+    "lib/omq/base/errors.py": "a table: each error with status and exit code (its docstring)",
 }
 LONG_FUNCTIONS: dict[str, str] = {}
 """'path:function' -> reason"""

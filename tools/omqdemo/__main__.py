@@ -28,7 +28,7 @@ from omqtools.omqdemo.sink import SinkError
 
 _INTERRUPTED = 130  # what a shell gives for a process that SIGINT ended
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_CONNECTIONS = 4  # keeps smtp.server busy without taking its processor
+_CONNECTIONS = 8  # what several send at once is put at once
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -22,13 +22,14 @@ _DEATH_DELAY_S = 2
 _Sections = Mapping[str, Mapping[str, object]]
 
 
-def write_conf(conf: Path, shipped: Path, sink_port: int) -> None:
-    """Make the directory `conf`; what is not written here is read from the shipped files."""
+def write_conf(conf: Path, shipped: Path, sink_port: int, slow_port: int = 0) -> None:
+    """Make the directory `conf`; what is not written here is read from the shipped files.
+    `slow_port`: of the slow peer, 0: there is none."""
     conf.mkdir(parents=True, exist_ok=True)
     _write(conf / "omq.conf", {}, _settings(sink_port))
     services = {name: {"auxiliaries": count} for name, count in AUXILIARIES.items()}
     _write(conf / "services.conf", _read(shipped / "services.conf"), services)
-    _write(conf / "routes.conf", _read(shipped / "routes.conf"), _routes(sink_port))
+    _write(conf / "routes.conf", _read(shipped / "routes.conf"), _routes(slow_port or sink_port))
     queues = {"*": {"death_delay_s": _DEATH_DELAY_S}}
     _write(conf / "queues.conf", _read(shipped / "queues.conf"), queues)
 
@@ -58,11 +59,11 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _routes(sink_port: int) -> _Sections:
-    # One domain has a peer of its own, the others go to the smarthost: both lead to the sink.
+def _routes(peer_port: int) -> _Sections:
+    # One domain has a peer of its own, the slow one, the others go to the smarthost.
     return {
         "local": {"domains": LOCAL_DOMAIN, "users": ", ".join(LOCAL_USERS)},
-        "peers": {REMOTE_DOMAINS[0]: f"127.0.0.1:{sink_port}"},
+        "peers": {REMOTE_DOMAINS[0]: f"127.0.0.1:{peer_port}"},
     }
 
 

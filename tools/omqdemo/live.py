@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TextIO
 
 from omq.base.errors import OmqError
+from omq.services.channels.published import read_published
 from omqtools.omqdemo.feed import FeedCounts
 
 LINE_EVERY_S = 2.0
@@ -95,6 +97,7 @@ class Picture:
     expected: int
     queues: Queues | None
     note: str = ""
+    channels: str = ""  # and their peers
 
 
 def as_line(picture: Picture) -> str:
@@ -111,6 +114,8 @@ def as_line(picture: Picture) -> str:
         busy = [f"{name} {waiting}" for name, waiting, _, _ in queues.rows if waiting]
         parts.append(f"readers {queues.readers}")
         parts.append("queues: " + (", ".join(busy) or "empty"))
+    if picture.channels:
+        parts.append(picture.channels)
     return "  ".join([*parts, picture.note]).rstrip()
 
 
@@ -124,6 +129,7 @@ def as_table(picture: Picture) -> list[str]:
         f"in   {feed.accepted:>7} of {feed.total:<7} {feed.accepted / elapsed_s:8.1f} messages/s",
         f"out  {picture.arrived:>7} of {picture.expected:<7} {out_rate:8.1f} deliveries/s",
         f"postponed {feed.postponed}    in doubt {feed.in_doubt}    refused {feed.refused}",
+        picture.channels,
         "",
     ]
     return [line.rstrip() for line in [*lines, *queue_table(picture.queues)]]
@@ -137,6 +143,17 @@ def queue_table(queues: Queues | None) -> list[str]:
     rows = (f"{name:<16} {waiting:>9} {active:>7} {ever:>9}" for name, waiting, active, ever
             in queues.rows)  # fmt: skip
     return [*lines, *rows]
+
+
+def channel_words(run: Path, slow_port: int) -> str:
+    """What unix.out's scheduler publishes: its processes, and what waits for each peer."""
+    found = read_published(run / "unix.peers.now.json")
+    told = [f"{each['name']} {each['busy']} of {each['processes']} processes busy"
+            for each in found["channels"] if each["processes"]]
+    for each in found["peers"]:
+        slow = " (slow)" if each["peer"].endswith(f":{slow_port}") else ""
+        told.append(f"peer {each['peer']}{slow} {each['mlists']}")
+    return ", ".join(told)
 
 
 class Screen:

@@ -11,20 +11,23 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from omq.base.paths import SpoolPaths
 from omqtools.omqdemo import corpus
 from omqtools.omqdemo.arrivals import Arrival, count_arrivals, maildir_arrivals, sink_arrivals
+from omqtools.omqdemo.conf import write_conf
+from omqtools.omqdemo.console import console
 from omqtools.omqdemo.crash import Crasher, CrashError
 from omqtools.omqdemo.feed import Feed
 from omqtools.omqdemo.generator import generate
 from omqtools.omqdemo.instance import Instance, InstanceError, running_instance
-from omqtools.omqdemo.live import Picture, Screen, View, take_look
-from omqtools.omqdemo.mails import Mail, Sent, store
+from omqtools.omqdemo.live import Picture, Screen, View, channel_words, take_look
+from omqtools.omqdemo.mails import REMOTE_DOMAINS, Mail, Sent, store
 from omqtools.omqdemo.refusals import Refusals
 from omqtools.omqdemo.result import Result
-from omqtools.omqdemo.sink import Sink, sink_process
+from omqtools.omqdemo.sink import SLOW_S, Sink, sink_process
 from omqtools.omqdemo.verify import expected_count, verify
 from omqtools.omqdemo.watch import Sources, StalledError, Watch
 
@@ -68,9 +71,14 @@ class Session:
             stack.enter_context(self._noted(InstanceError, lambda: self._feed is not None))
             output = self._base / "omrc.log"
             instance = stack.enter_context(
-                running_instance(self._base / "spool", output, sink.port)
+                running_instance(self._base / "spool", output, sink.port,
+                                 partial(write_conf, slow_port=sink.slow_port))
             )
+            self._say(f"mail for {REMOTE_DOMAINS[0]} goes to a slow peer, 127.0.0.1:"
+                      f"{sink.slow_port}, which takes {SLOW_S * 1000:.0f} ms a message")
             self._say(f"the instance is ready: SMTP on port {instance.smtp_port}")
+            shown = console(instance.paths.root, instance.paths.conf, self._base / "web.log")
+            self._say(stack.enter_context(shown))
             self._feed = Feed(
                 ("127.0.0.1", instance.smtp_port), self._sent, self._options.connections
             )
@@ -89,6 +97,7 @@ class Session:
             expected=lambda: expected_count(self._sent, feed.outcomes),
             ended=lambda: _ended(instance, sink),
             refusals=Refusals(instance.paths.event_log).tell,
+            channels=lambda: channel_words(instance.paths.run, sink.slow_port),
         )
         watch = Watch(sources, feed, crasher, self._screen)
         feed.start()

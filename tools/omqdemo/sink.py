@@ -8,8 +8,10 @@ A small share of recipients and of messages is refused for the moment (4xx), so 
 delivers has to defer and to cope with a transaction that only some recipients survive. The refusals
 come from a seeded generator; each is drawn anew, so a retry gets through.
 
-The parent and the sink share a pipe: the sink writes its port, then watches for the parent's end to
-close. Therefore it never outlives the demo, whatever kills that.
+It listens on two ports: a peer that answers at once, and one that takes SLOW_S for each message.
+
+The parent and the sink share a pipe: the sink writes its ports, then watches for the parent's end
+to close. Therefore it never outlives the demo, whatever kills that.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +33,8 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from omq.base.settings import DEFAULTS
 from omqtools.omqdemo.mails import is_unknown
 
+SLOW_S = 0.05
+"""What the slow peer takes for each message; the other one takes none."""
 LATER_SHARE = 0.01  # of recipients, and again of messages: seldom enough to stay a demo of speed
 _START_WAIT_S = 30.0  # a new Python process with aiosmtpd; a loaded machine takes seconds
 _STOP_WAIT_S = 10.0
@@ -103,15 +108,39 @@ def run_sink(folder: str, later_share: float, pipe: Connection) -> None:
     asyncio.run(_serve(SinkHandler(folder_path, later_share), pipe))
 
 
+@dataclass
+class SlowHandler:
+    """Takes SLOW_S for each message, then as the other."""
+
+    handler: SinkHandler
+
+    async def handle_RCPT(
+        self,
+        server: SMTP,
+        session: Session,
+        envelope: Envelope,
+        address: str,
+        rcpt_options: list[str],
+    ) -> str:
+        """As the other."""
+        return await self.handler.handle_RCPT(server, session, envelope, address, rcpt_options)
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+        """Later."""
+        await asyncio.sleep(SLOW_S)
+        return await self.handler.handle_DATA(server, session, envelope)
+
+
 async def _serve(handler: SinkHandler, pipe: Connection) -> None:
     loop = asyncio.get_running_loop()
 
-    def session() -> SMTP:
+    def session(handler: SinkHandler | SlowHandler) -> SMTP:
         return _Session(handler, hostname="sink.demo.test", enable_SMTPUTF8=True, loop=loop)
 
-    session()  # what cannot be made ends the sink here: later asyncio would hang up without a word
-    server = await loop.create_server(session, "127.0.0.1", 0)
-    pipe.send(server.sockets[0].getsockname()[1])
+    session(handler)  # what cannot be made ends the sink here: asyncio would hang up without a word
+    server = await loop.create_server(partial(session, handler), "127.0.0.1", 0)
+    slow = await loop.create_server(partial(session, SlowHandler(handler)), "127.0.0.1", 0)
+    pipe.send([each.sockets[0].getsockname()[1] for each in (server, slow)])
     parent_gone = asyncio.Event()
     loop.add_reader(pipe.fileno(), parent_gone.set)
     try:
@@ -119,6 +148,7 @@ async def _serve(handler: SinkHandler, pipe: Connection) -> None:
     finally:
         loop.remove_reader(pipe.fileno())
         server.close()
+        slow.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +156,7 @@ class Sink:
     """A running sink, seen from the parent."""
 
     port: int
+    slow_port: int
     folder: Path
     pid: int
     is_alive: Callable[[], bool]
@@ -142,7 +173,7 @@ def sink_process(folder: Path, later_share: float = LATER_SHARE) -> Iterator[Sin
     process.start()
     theirs.close()
     try:
-        yield Sink(_port(ours), folder, process.pid or 0, process.is_alive)
+        yield Sink(*_ports(ours), folder, process.pid or 0, process.is_alive)
     finally:
         ours.close()
         process.join(_STOP_WAIT_S)
@@ -152,12 +183,11 @@ def sink_process(folder: Path, later_share: float = LATER_SHARE) -> Iterator[Sin
         process.close()
 
 
-def _port(pipe: Connection) -> int:
+def _ports(pipe: Connection) -> tuple[int, int]:
     try:
         if pipe.poll(_START_WAIT_S):
-            port = pipe.recv()
-            assert isinstance(port, int)
-            return port
+            port, slow_port = map(int, pipe.recv())
+            return port, slow_port
     except EOFError as ended:
         raise SinkError("the sink process ended before it listened") from ended
     raise SinkError(f"the sink process did not listen within {_START_WAIT_S:.0f} s")

@@ -47,28 +47,25 @@ def transact(smtp: smtplib.SMTP, item: Sent, outcome: Outcome) -> None:
     if item.smtputf8 and not smtp.has_extn("smtputf8"):
         outcome.refused.update(dict.fromkeys(item.recipients, "the server lacks SMTPUTF8"))
         return
-    options = [f"SIZE={item.size}"]
-    if item.eight_bit:
-        options.append("BODY=8BITMIME")
-    if item.smtputf8:
-        options.append("SMTPUTF8")
-    code, reply = smtp.mail(item.sender, options)
-    if _is_final_refusal(code, reply):
+    dialog = _Dialog(smtp, item)
+    code, reply = dialog.next()
+    if _is_final_refusal(code, reply, dialog):
         outcome.refused.update(dict.fromkeys(item.recipients, _text(code, reply)))
-        smtp.rset()
+        dialog.leave()
         return
     for recipient in item.recipients:
-        code, reply = smtp.rcpt(recipient)
-        if _is_final_refusal(code, reply):
+        code, reply = dialog.next()
+        if _is_final_refusal(code, reply, dialog):
             outcome.refused[recipient] = _text(code, reply)
     if len(outcome.refused) == len(item.recipients):
-        smtp.rset()
+        dialog.leave()
         return
-    code, reply = smtp.docmd("DATA")
+    code, reply = dialog.next()
     if code != _START_INPUT:
-        if not _is_final_refusal(code, reply):
+        if not _is_final_refusal(code, reply, dialog):
             raise TryLater(_text(code, reply))
         outcome.refused.update(dict.fromkeys(item.recipients, _text(code, reply)))
+        dialog.leave()
         return
     text = double_dots(item.read())
     try:
@@ -76,18 +73,53 @@ def transact(smtp: smtplib.SMTP, item: Sent, outcome: Outcome) -> None:
         code, reply = smtp.getreply()
     except OSError as lost:
         raise InDoubt from lost
-    if _is_final_refusal(code, reply):
+    if _is_final_refusal(code, reply, dialog):
         outcome.refused.update(dict.fromkeys(item.recipients, _text(code, reply)))
         return
     outcome.accepted = True
 
 
-def _is_final_refusal(code: int, reply: bytes) -> bool:
+class _Dialog:
+    """The commands up to DATA: all in one piece where the server takes that (RFC 2920), else a
+    round trip each."""
+
+    def __init__(self, smtp: smtplib.SMTP, item: Sent) -> None:
+        self._smtp = smtp
+        options = [f"SIZE={item.size}", *(["BODY=8BITMIME"] if item.eight_bit else []),
+                   *(["SMTPUTF8"] if item.smtputf8 else [])]
+        smtp.command_encoding = "utf-8" if item.smtputf8 else "ascii"
+        self._left = [f"MAIL FROM:{smtplib.quoteaddr(item.sender)} {' '.join(options)}",
+                      *(f"RCPT TO:{smtplib.quoteaddr(each)}" for each in item.recipients), "DATA"]
+        self._at_once = smtp.has_extn("pipelining")
+        if self._at_once:
+            smtp.send("".join(f"{each}\r\n" for each in self._left))
+
+    def next(self) -> tuple[int, bytes]:
+        """The reply to the next one."""
+        command = self._left.pop(0)
+        if not self._at_once:
+            self._smtp.putcmd(command)
+        return self._smtp.getreply()
+
+    def leave(self) -> None:
+        """Nobody gets the text. A server that waits for it nevertheless is left without a word: a
+        dot would be a message."""
+        code = 0
+        while self._at_once and self._left:
+            code, _ = self.next()
+        if code == _START_INPUT:
+            self._smtp.close()
+        else:
+            self._smtp.rset()
+
+
+def _is_final_refusal(code: int, reply: bytes, dialog: _Dialog) -> bool:
     """True for 5xx, False for 2xx; everything else (4xx, nonsense) is a reason to try again."""
     if 200 <= code < 300:
         return False
     if 500 <= code < 600:
         return True
+    dialog.leave()
     raise TryLater(_text(code, reply))
 
 

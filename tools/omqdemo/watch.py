@@ -34,6 +34,7 @@ class Sources:
     expected: Callable[[], int]
     ended: Callable[[], str]  # who ended by itself; empty: all run
     refusals: Callable[[], str]  # why deliveries are refused; empty: none was
+    channels: Callable[[], str] = str  # what goes to which peer; empty: nothing
 
 
 class Watch:
@@ -87,6 +88,7 @@ class Watch:
             expected=self._expected,
             queues=self._sources.queues(),
             note=note,
+            channels=self._sources.channels(),
         )
 
     def _is_quiet(self, picture: Picture) -> bool:

@@ -18,12 +18,11 @@ from omq.base.errors import AccessDenied, BadRequest, NothingMeant
 from omq.base.names import IDEL_NAME, parse_priority
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, counted, plan_lines, read_plan, target
-from omq.core.engine.state import SPECIAL_QUEUES
+from omq.cli.operate.deleted import deleted
 from omq.core.index.rows import EntryRow
 from omq.core.index.view import IndexView
 from omq.core.look.selection import Selection, parse
 from omq.core.look.stored import StoredMessages
-from omq.format.index import EntryState
 from omq.ipc.operator import Operator, Report
 from omqtools.omqdump import message_text
 from omqtools.omqdump.desk import Desk
@@ -124,14 +123,8 @@ def undo(desk: Desk) -> None:
     change = Change(Doing.RESTORE)
     with desk.sources.index() as view:
         names = view.queue_names()
-        rows = [replace(row, queue=names[row.message.origin])
-                for row in _rows(desk, wanted, view, IDEL_NAME) if _deleted(row, len(names))]
+        rows = list(deleted(_rows(desk, wanted, view, IDEL_NAME), names))
     _carry_out(desk, change, rows)
-
-
-def _deleted(row: EntryRow, queues: int) -> bool:
-    origin = row.message.origin
-    return row.state is EntryState.DEFERRED and 0 < origin < queues and origin not in SPECIAL_QUEUES
 
 
 def apply_plan(desk: Desk) -> None:
@@ -265,8 +258,7 @@ def _tell(desk: Desk, change: Change, report: Report, count: int) -> None:
 
 
 def _deletion(desk: Desk) -> Change:
-    keep_s = float(desk.sources.settings().operator_undo_s)
-    return Change(Doing.DELETE, keep_s=keep_s, force=_flag(desk, "force"))
+    return Change(Doing.DELETE, force=_flag(desk, "force"))
 
 
 def _flag(desk: Desk, name: str) -> bool:

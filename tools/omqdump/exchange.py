@@ -2,7 +2,8 @@
 
     FILE        the body, byte for byte
     FILE.json   {"omq_message": 1, "size", "crc32c", "priority", "persistent", "properties",
-                "correlation_id", "message_id", "reply_to", "expiry_ns", "source"}
+                "correlation_id", "message_id", "reply_to", "expiry_ns", "group_id",
+                "group_sequence", "last_in_group", "source"}
 
 Without FILE.json a file is a body alone, of normal priority. O also opens every item reference that
 a listing shows (`~/data/0000005/000084u`, `~/journal/7:4224`): the message that lies there, with
@@ -28,7 +29,7 @@ from omq.core.index.item_refs import place_of
 from omq.core.index.rows import MessageRow
 from omq.core.index.view import IndexView
 from omq.core.look.stored import Stored, StoredMessages, message_id
-from omq.format.message import Descriptor
+from omq.format.message import LAST_IN_GROUP, Descriptor
 from omq.format.pool import RecordFlag
 from omq.storage import containers
 from omq.storage.files import read_file
@@ -66,7 +67,8 @@ def _facts(opened: Opened, body: bytes, uuid: bytes) -> dict[str, Any]:
         "properties": opened.stored.properties,
         "correlation_id": descriptor.correlation_id.rstrip(b"\0").hex(),
         "message_id": known.hex() if any(known) else "", "reply_to": opened.reply_to,
-        "expiry_ns": descriptor.expiry,
+        "expiry_ns": descriptor.expiry, "group_id": descriptor.group_id.rstrip(b"\0").hex(),
+        "group_sequence": descriptor.number, "last_in_group": descriptor.last,
         "source": {"item_ref": opened.source, "queue": row.queue if row else "",
                    "qpool_id": row.message.qpool if row else 0}}
 
@@ -169,11 +171,16 @@ def _with_facts(handle: int, path: Path, body: bytes, facts: dict[str, Any]) -> 
     if (expected, int(facts["size"])) != (got, len(body)):
         raise BodyDamaged(qpool_id=0, where=escape(str(path)), expected=expected, got=got)
     correlation = bytes.fromhex(str(facts["correlation_id"]))
-    if len(correlation) > _ID_BYTES:
-        raise BadItemRef(ref=escape(str(path)), reason="a correlation id has 24 bytes")
+    group = bytes.fromhex(str(facts.get("group_id", "")))
+    if len(correlation) > _ID_BYTES or len(group) > _ID_BYTES:
+        raise BadItemRef(ref=escape(str(path)), reason="correlation and group ids have 24 bytes")
+    number = int(facts.get("group_sequence", 0)) & LAST_IN_GROUP - 1
     properties = {str(name): str(value) for name, value in dict(facts["properties"]).items()}
     descriptor = Descriptor(correlation_id=correlation.ljust(_ID_BYTES, b"\0"),
-                            expiry=int(facts["expiry_ns"]))
+                            expiry=int(facts["expiry_ns"]),
+                            group_id=group.ljust(_ID_BYTES, b"\0"),
+                            group_sequence=number | (
+                                LAST_IN_GROUP if facts.get("last_in_group") else 0))
     return Opened(handle, Stored(descriptor, properties, body, ""), str(path), None, body,
                   check_priority(int(facts.get("priority", PRIORITY_NORMAL))),
                   bool(facts["persistent"]), str(facts["reply_to"]))

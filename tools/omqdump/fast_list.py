@@ -1,7 +1,7 @@
 """Listings of any length: lines made from plain numbers, without a record for each message.
 
-The lines are those of render.entry_table and render.entry_record, made about ten times as fast; a
-test compares them.
+The lines are those of render.entry_table and index_records.entry_record, made about ten times as
+fast; a test compares them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from omq.base.arrays import Vector
 from omq.base.clock import NS_PER_S, seed_time
+from omq.cli.look.index_records import entry_record
 from omq.core.index.item_refs import brief, place
 from omq.core.index.view import IndexView, RawEntry
 from omq.core.look.pool_plain import Made
@@ -24,6 +25,7 @@ from omqtools.omqdump import render
 _STATES: Final = {int(state): f"{state.name.lower():<8}" for state in EntryState}
 _ACTIVE: Final = int(EntryState.ACTIVE)
 _CONTAINER: Final = int(RecordFlag.CONTAINER)
+_REMEMBERS: Final = int(RecordFlag.MEMORY)
 _KEPT: Final = "ny"  # by RecordFlag.PERSISTENT
 assert int(RecordFlag.PERSISTENT) == 1
 _LINE: Final = "%-9d %s %-8d %s %s%s\n"
@@ -70,6 +72,8 @@ def _chunk(view: IndexView, columns: list[Vector], texts: _Texts) -> list[str]:
         files[at] = brief(view.item_ref(int(words[at]), places[at], int(lengths[at]),
                                         int(flags[at])))
         places[at] = ""
+    for at in np.flatnonzero(flags & _REMEMBERS).tolist():
+        files[at], places[at] = render.REMEMBERS, ""
     values: list[int | str] = [""] * (6 * count)
     for at, column in enumerate((qpools.tolist(), texts.heads.each(heads), sizes.tolist(),
                                  texts.times.each(submitted // NS_PER_S), files, places)):
@@ -81,4 +85,4 @@ def json_lines(view: IndexView, raws: Iterable[RawEntry]) -> Iterator[str]:
     """l as JSON lines."""
     names = view.queue_names()
     for raw in raws:
-        yield json.dumps(render.entry_record(view.entry_of(raw, names)))
+        yield json.dumps(entry_record(view.entry_of(raw, names)))

@@ -13,6 +13,7 @@ from omq.base import clock
 from omq.base.errors import BadRequest, UnknownQueue
 from omq.base.names import escape
 from omq.cli.common import print_json
+from omq.cli.look.index_records import entry_record, queue_record
 from omq.core.index.rows import EntryRow
 from omq.core.index.view import IndexView
 from omq.core.look.message_facts import MessageFacts
@@ -41,7 +42,7 @@ def _show_queues(desk: Desk, table: render.Table) -> None:
         rows = view.queues()
     if desk.json:
         for row in rows:
-            print_json(render.queue_record(row) | desk.sources.space.record())
+            print_json(queue_record(row) | desk.sources.space.record())
     else:
         desk.print(table(rows))
 
@@ -83,7 +84,7 @@ def _browse_chosen(desk: Desk, view: IndexView, queue: str | None, limit: int | 
         _browse_mail(desk, rows)
     elif desk.json:
         for row in rows:
-            desk.record(render.entry_record(row))
+            desk.record(entry_record(row))
     else:
         desk.print(render.entry_table(rows))
     for note in selection.notes():
@@ -97,7 +98,7 @@ def _browse_mail(desk: Desk, rows: Iterator[EntryRow]) -> None:
         found = ((row, MessageFacts(messages, row.message)) for row in rows)
         if desk.json:
             for row, facts in found:
-                desk.record(render.entry_record(row) | render.mail_record(facts))
+                desk.record(entry_record(row) | render.mail_record(facts))
         else:
             desk.print(render.mail_table(found))
     finally:

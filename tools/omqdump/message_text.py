@@ -113,6 +113,9 @@ def _header(opened: Opened, uuid: bytes, queues: int, subject: str) -> Iterator[
         yield _field("CREATE_DATE", _date(row.message.created_ns))
     yield _field("MSG_INT_ID", f"0 {_quoted(_id_of(opened, uuid))} "
                  f"{_quoted(_hex(descriptor.correlation_id))}")
+    if any(descriptor.group_id):
+        last = " last" if descriptor.last else ""
+        yield _field("GROUP", f"{_quoted(_hex(descriptor.group_id))} {descriptor.number}{last}")
     expiry = descriptor.expiry if row is None else row.message.expiry_ns
     if expiry:
         yield _field("EXPIRY", _date(expiry))
@@ -166,6 +169,8 @@ def record(opened: Opened, queues: Sequence[EntryRow], uuid: bytes, body: bytes 
         "handle": opened.handle, "source": opened.source, "message_id": _id_of(opened, uuid),
         "qpool_id": None if row is None else row.message.qpool,
         "correlation_id": _hex(descriptor.correlation_id),
+        "group_id": _hex(descriptor.group_id), "group_sequence": descriptor.number,
+        "last_in_group": descriptor.last,
         "priority": opened.priority, "persistent": opened.persistent,
         "size": len(opened.body) if opened.body is not None else descriptor.body,
         "container": opened.stored.container, "reply_to": opened.reply_to,

@@ -1,7 +1,5 @@
-"""omqdump's listings: the original's tables, and the JSON records.
-
-A JSON record is a contract: keys are only added. Times there are local with their offset, null for
-never.
+"""omqdump's listings: the original's tables, and the JSON records that only it has (the others:
+omq.cli.look.index_records). A JSON record is a contract: keys are only added.
 """
 
 from __future__ import annotations
@@ -9,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from omq.base.clock import iso_time, seed_time
+from omq.base.clock import seed_time
 from omq.base.errors import OmqError
 from omq.base.names import escape
+from omq.cli.look.index_records import queue_record
 from omq.core.index.item_refs import brief
 from omq.core.index.rows import Averages, EntryRow, QueueRow, ReaderRow
 from omq.core.look.message_facts import MessageFacts
-from omq.format.index import EntryState, QueueFlag
+from omq.format.index import QueueFlag
 
 Table = Callable[[Sequence[QueueRow]], Iterator[str]]
 _NAME_WIDTH: Final = 17  # the longest queue name and a space
@@ -46,6 +45,10 @@ def _queue_lines(rows: Sequence[QueueRow], figures: Callable[[QueueRow], Average
             yield "Special queues."
         shown = [f"{figure:.2f}" for figure in figures(row)]
         yield _line(row.name, str(row.messages), str(row.active), str(row.ever), shown)
+    remembered = sum(row.remembered for row in rows)
+    if remembered:
+        yield ""
+        yield f"Message ids remembered on IDEL (dedupe_s): {remembered}"
 
 
 def _line(name: str, messages: str, active: str, ever: str, figures: Sequence[str]) -> str:
@@ -62,6 +65,8 @@ def _cell(text: str, width: int) -> str:
 ENTRY_TITLE: Final = (f"{'QPoolId':<10}{'Pri':<4}{'State':<9}{'P':<2}{'Fail':<5}"
                       f"{'Size':<9}{'Submitted':<18}Item Ref")
 """80 columns, with item references in their brief form."""
+REMEMBERS: Final = "a remembered id"
+"""In the place of one: it is no message (ADR 0047)."""
 
 
 def entry_table(entries: Iterable[EntryRow]) -> Iterator[str]:
@@ -72,7 +77,8 @@ def entry_table(entries: Iterable[EntryRow]) -> Iterator[str]:
         persistent = "y" if message.persistent else "n"
         yield (f"{message.qpool:<9} {entry.priority:<3} {entry.state.name.lower():<8} "
                f"{persistent} {entry.attempts:<4} {message.size:<8} "
-               f"{seed_time(entry.submitted_ns):<17} {brief(message.item_ref)}")
+               f"{seed_time(entry.submitted_ns):<17} "
+               f"{REMEMBERS if message.remembers else brief(message.item_ref)}")
 
 
 MAIL_TITLE: Final = f"{'QPoolId':<10}{'State':<9}{'Submitted':<18}{'Sender':<22}Subject"
@@ -110,7 +116,13 @@ def status_lines(row: QueueRow, readers: Sequence[ReaderRow], walked: int) -> It
     yield f"Active Messages={row.active}"
     yield f"Deferred Messages={row.deferred}"
     yield f"Held Messages={row.held}"
+    if row.prepared:
+        yield f"Prepared Messages={row.prepared}"
+    if row.remembered:
+        yield f"Remembered ids={row.remembered}"
     yield f"Messages ever={row.ever}"
+    if row.expired:
+        yield f"Messages expired={row.expired}"
     yield f"Messages processed={row.processed}"
     yield f"Messages this hour={row.hour}"
     yield f"Messages last hour={row.last_hour}"
@@ -147,51 +159,3 @@ def status_record(row: QueueRow, readers: Sequence[ReaderRow], walked: int) -> d
             "walked": walked, "readers": [
                 {"pid": reader.pid, "name": reader.name, "auxiliary": reader.auxiliary,
                  "active": reader.active} for reader in readers]}
-
-
-def queue_record(row: QueueRow) -> dict[str, object]:
-    """The JSON object of a queue, for s and T alike."""
-    return {
-        "queue": row.name,
-        "special": row.special,
-        "messages": row.messages,
-        "active": row.active,
-        "ready": row.ready,
-        "deferred": row.deferred,
-        "held": row.held,
-        "ever": row.ever,
-        "processed": row.processed,
-        "load": list(row.load),
-        "throughput": list(row.throughput),
-    }
-
-
-def entry_record(entry: EntryRow) -> dict[str, object]:
-    """The JSON object of a message on a queue."""
-    message = entry.message
-    return {
-        "queue": entry.queue,
-        "qpool_id": message.qpool,
-        "state": entry.state.name.lower(),
-        "priority": entry.priority,
-        "sequence": entry.sequence,
-        "failed_attempts": entry.attempts,
-        "retries": entry.retries,
-        "size": message.size,
-        "persistent": message.persistent,
-        "queues": message.parts,
-        "submitted": _time(entry.submitted_ns),
-        "due": _time(entry.until_ns if entry.state is EntryState.DEFERRED else 0),
-        "created": _time(message.created_ns),
-        "expiry": _time(message.expiry_ns),
-        "reader": entry.reader,
-        "pool_file": message.file,
-        "pool_record": message.record,
-        "item_ref": message.item_ref,
-        "lsn": message.lsn,
-        "replayed": message.replayed,
-    }
-
-
-def _time(wall_ns: int) -> str | None:
-    return iso_time(wall_ns) if wall_ns else None

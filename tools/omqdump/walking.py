@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from omq.base.errors import NoMessage
+from omq.cli.look.index_records import entry_record
 from omq.core.index.message_ids import find_qpool
 from omq.core.index.view import IndexView, RawEntry
 from omq.core.look.stored import StoredMessages
@@ -94,7 +95,7 @@ def _open(desk: Desk, view: IndexView, raw: RawEntry) -> None:
         row.message.persistent, names[reply_to] if 0 < reply_to < len(names) else "")
     desk.handles.add(opened)
     if desk.json:
-        desk.record({"handle": opened.handle, **render.entry_record(row)})
+        desk.record({"handle": opened.handle, **entry_record(row)})
     else:
         desk.out.write(f"Msg Handle = {opened.handle}\n")
 

@@ -4,6 +4,8 @@
     user:alice = put browse     a user by name or number; user:* is everybody
     group:clerks = put get      a group by name or number
                                 actions: put get browse admin, or all
+    [console]                   no queue: roles in omq-web
+    group:staff = look          look, operate (it looks too), admin (all on every queue)
 
 Grants add up. The owner of the spool and root may do everything. IDEL and POISON are never put on
 by a program: the queue manager refuses that whatever is granted here.
@@ -29,6 +31,10 @@ from omq.base.settings_file import conf_path
 
 FILE_NAME: Final = "authority.conf"
 ACTIONS: Final = ("put", "get", "browse", "admin")
+ROLES: Final = ("look", "operate", "admin")
+"""Of the console; each has those before it."""
+CONSOLE: Final = "console"
+"""No name of a queue: it has small letters."""
 EVERY_QUEUE: Final = "*"
 CACHE_ENTRIES_MAX: Final = 4096
 """Above it the cache is emptied: users times queues may be many, and an answer is quickly found."""
@@ -38,7 +44,7 @@ CACHE_ENTRIES_MAX: Final = 4096
 class Grant:
     """One line: these actions for this user or group; both None is everybody."""
 
-    actions: frozenset[str]
+    actions: frozenset[str]  # or roles
     uid: int | None = None
     gid: int | None = None
 
@@ -74,38 +80,47 @@ class Authority:
             self._cache[question] = answer
         return answer
 
+    def role(self, uid: int, gids: frozenset[int]) -> str:
+        """The highest role in the console; empty: none. The owner and root have all."""
+        if uid in (0, self.owner_uid):
+            return ROLES[-1]
+        granted = {role for grant in self._grants.get(CONSOLE, ())
+                   if grant.covers(uid, gids) for role in grant.actions}
+        return next((role for role in reversed(ROLES) if role in granted), "")
+
     def queues(self) -> tuple[str, ...]:
         """The queues that authority.conf names, for a check against queues.conf."""
-        return tuple(name for name in self._grants if name != EVERY_QUEUE)
+        return tuple(name for name in self._grants if name not in (EVERY_QUEUE, CONSOLE))
 
 
 def load_authority(conf_dir: Path | None = None, *, owner_uid: int | None = None) -> Authority:
     """authority.conf of `conf_dir`, or the shipped one; the owner is who runs this, by default."""
     sections = read_sections(conf_path(conf_dir, FILE_NAME))
     grants = {
-        _queue(section): tuple(_grant(entry) for entry in section.entries.values())
+        _queue(section): tuple(_grant(entry, ROLES if section.name == CONSOLE else ACTIONS)
+                               for entry in section.entries.values())
         for section in sections.values()
     }
     return Authority(os.geteuid() if owner_uid is None else owner_uid, grants)
 
 
 def _queue(section: Section) -> str:
-    if section.name == EVERY_QUEUE:
-        return EVERY_QUEUE
+    if section.name in (EVERY_QUEUE, CONSOLE):
+        return section.name
     try:
         return check_queue_name(section.name)
     except BadName as error:
-        raise section.error("not a queue name", f"{QUEUE_RULE}; or *") from error
+        raise section.error("not a queue name", f"{QUEUE_RULE}; or *, or console") from error
 
 
-def _grant(entry: Entry) -> Grant:
+def _grant(entry: Entry, known: tuple[str, ...]) -> Grant:
     kind, colon, who = entry.key.partition(":")
     if not colon or not who or kind not in ("user", "group"):
         raise entry.error("not somebody", "user:NAME, user:* or group:NAME")
     words = entry.value.split()
-    if not words or not set(words) <= {*ACTIONS, "all"}:
-        raise entry.error(f"{escape(entry.value)!r}", f"{' '.join(ACTIONS)}, or all")
-    actions = frozenset(ACTIONS if "all" in words else words)
+    if not words or not set(words) <= {*known, "all"}:
+        raise entry.error(f"{escape(entry.value)!r}", f"{' '.join(known)}, or all")
+    actions = frozenset(known if "all" in words else words)
     if kind == "group":
         return Grant(actions, gid=_number(entry, who))
     return Grant(actions) if who == "*" else Grant(actions, uid=_number(entry, who))

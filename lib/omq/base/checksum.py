@@ -17,9 +17,17 @@ import itertools
 import struct
 import warnings
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
-CrcFunction = Callable[..., int]
+
+
+class CrcFunction(Protocol):
+    """Of bytes, continued from a value."""
+
+    def __call__(self, data: Buffer, crc: int = 0, /) -> int: ...
+
+
 
 HARDWARE = "crc32c package"
 EXTENSION = "crcmod C extension"
@@ -54,17 +62,14 @@ def _choose() -> tuple[str, CrcFunction]:
     return name, function
 
 
-_NAME, _FUNCTION = _choose()
-
-
-def crc32c(data: Buffer, crc: int = 0) -> int:
-    """The CRC-32C of `data`, continued from `crc`: 0 to 2**32 - 1."""
-    return _FUNCTION(data, crc)
+_NAME, crc32c = _choose()
+"""crc32c(data, crc=0): the CRC-32C of `data`, continued from `crc`: 0 to 2**32 - 1. The library's
+function itself: blocks and payloads are many and short."""
 
 
 def crc32c_each(data: memoryview, begins: Iterable[int], ends: Iterable[int]) -> list[int]:
     """The CRC-32C of each stretch of `data`: half of the cost of as many calls of `crc32c`."""
-    function = _FUNCTION
+    function = crc32c
     return [function(data[begin:end]) for begin, end in zip(begins, ends, strict=True)]
 
 
@@ -72,7 +77,7 @@ def crc32c_rows(data: Buffer, size: int, begin: int, end: int) -> list[int]:
     """The CRC-32C of bytes `begin` to `end` of each row of `size` bytes; no byte is left over. A
     third of the cost of as many calls of `crc32c`: no row is touched by the interpreter."""
     rows = struct.iter_unpack(f"{begin}x{end - begin}s{size - end}x", data)
-    return list(itertools.starmap(_FUNCTION, rows))
+    return list(itertools.starmap(crc32c, rows))
 
 
 def implementation() -> str:

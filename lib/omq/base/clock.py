@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -87,8 +88,15 @@ def _seed(wall: int, between: str) -> str:
 def iso_time(wall: int) -> str:
     """`2026-11-21T13:30:03.123456+01:00`: local time with its offset, microseconds."""
     seconds, rest = divmod(wall, NS_PER_S)
-    moment = datetime.fromtimestamp(seconds, UTC).astimezone()
-    return moment.replace(microsecond=rest // 1000).isoformat(timespec="microseconds")
+    whole, offset = _local_second(seconds, time.tzname)
+    return f"{whole}.{rest // 1000:06}{offset}"
+
+
+@lru_cache(maxsize=2)
+def _local_second(seconds: int, _zone: tuple[str, str]) -> tuple[str, str]:
+    """A whole second and its offset: every line of a log has a time, and a second many lines."""
+    text = datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(timespec="seconds")
+    return text[:19], text[19:]
 
 
 def parse_iso(text: str) -> int:

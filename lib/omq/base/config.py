@@ -31,16 +31,8 @@ from omq.base.settings import Settings
 from omq.base.settings_file import client_settings, conf_path, load_settings
 
 __all__ = [
-    "Authority",
-    "QueueConf",
-    "ServiceConf",
-    "ServiceKind",
-    "Settings",
-    "client_settings",
-    "load_authority",
-    "load_queues",
-    "load_services",
-    "load_settings",
+    "Authority", "QueueConf", "ServiceConf", "ServiceKind", "Settings", "client_settings",
+    "load_authority", "load_queues", "load_services", "load_settings",
 ]
 
 QUEUES_FILE: Final = "queues.conf"
@@ -51,6 +43,8 @@ DELAY_S_MAX: Final = 7 * 86400
 EXPIRY_S_MAX: Final = 10 * 366 * 86400
 DESCRIPTION_CHARACTERS_MAX: Final = 100
 BACKOFFS: Final = (NONE := "none", "linear", "exponential")
+ABSORBED: Final = "absorbed"
+TRIGGERS: Final = (NONE, FIRST := "first", EVERY := "every", DEPTH := "depth")
 _ALLOWANCE: Final = ("allowed", "inhibited")
 
 
@@ -75,11 +69,17 @@ class QueueConf:
     retry_max_s: int = 3600  # the longest pause that back-off makes
     retry_jitter: int = 0  # per cent by which a pause may be shorter
     dead_letter: str = ""  # queue for messages that have failed attempts_max times; "": POISON
+    dedupe_s: int = 0  # so long the ids of messages put here are remembered
+    duplicates: str = ABSORBED
+    dedupe_keys_max: int = 100_000  # ids that are remembered at once; then no more are taken
+    trigger: str = NONE  # when a trigger message is made: one of TRIGGERS (ADR 0051)
+    trigger_depth: int = 1  # messages that must be ready, for "depth"
+    trigger_program: str = ""  # section of triggers.conf that is started; "": the queue's name
     description: str = ""
 
     @property
     def special(self) -> bool:
-        """IDEL or POISON: only the queue manager puts on it."""
+        """Only the queue manager puts on it."""
         return self.name in SPECIAL_NAMES
 
 
@@ -117,10 +117,11 @@ class ServiceConf:
     subservices: tuple[str, ...] = ()  # run inside this one, once
 
 
-_QUEUE_KEYS: Final = (
+QUEUE_KEYS: Final = (
     *("max_depth", "max_length", "put", "get", "persistent", "priority", "attempts_max"),
     *("death_delay_s", "lease_s", "expiry_max_s", "expired_to", "retry_delay_ms"),
-    *("retry_backoff", "retry_max_s", "retry_jitter", "dead_letter", "description"),
+    *("retry_backoff", "retry_max_s", "retry_jitter", "dead_letter", "dedupe_s", "duplicates"),
+    *("dedupe_keys_max", "trigger", "trigger_depth", "trigger_program", "description"),
 )
 _SERVICE_KEYS: Final = (
     *("title", "number", "kind", "program", "queue", "auxiliaries", "batch", "nonstop"),
@@ -134,14 +135,15 @@ def load_queues(conf_dir: Path | None = None) -> dict[str, QueueConf]:
     common = sections.pop(DEFAULTS_SECTION, None)
     shared = common.entries if common is not None else {}
     for section in (*((common,) if common is not None else ()), *sections.values()):
-        section.refuse_unknown(_QUEUE_KEYS)
-        if len(sections) > limits.QUEUES_MAX - len(SPECIAL_NAMES):
-            raise section.error(f"{len(sections)} queues", f"{limits.QUEUES_MAX} queues")
+        section.refuse_unknown(QUEUE_KEYS)
+        if (count := len({*sections, *SPECIAL_NAMES})) > limits.NAMED_QUEUES_MAX:
+            raise section.error(f"{count} queues with {' and '.join(SPECIAL_NAMES)}",
+                                f"{limits.NAMED_QUEUES_MAX} queues")
     known = frozenset(_checked_name(item) for item in sections.values())
-    queues = {item.name: _queue(item.name, shared | item.entries, known)
+    queues = {item.name: queue_of(item.name, shared | item.entries, known)
               for item in sections.values()}
     for name in SPECIAL_NAMES:
-        queues.setdefault(name, _queue(name, shared, known))
+        queues.setdefault(name, queue_of(name, shared, known))
     for section in sections.values():
         _refuse_ring(section, shared | section.entries, queues)
     return queues
@@ -154,7 +156,8 @@ def _checked_name(section: Section) -> str:
         raise section.error("not a queue name", QUEUE_RULE) from error
 
 
-def _queue(name: str, entries: dict[str, Entry], known: frozenset[str]) -> QueueConf:
+def queue_of(name: str, entries: dict[str, Entry], known: frozenset[str]) -> QueueConf:
+    """What the keys of a queue say; `known`: queues that it may name. ConfigError."""
     default = QueueConf(name)
     return QueueConf(
         name=name,
@@ -164,9 +167,7 @@ def _queue(name: str, entries: dict[str, Entry], known: frozenset[str]) -> Queue
         get_allowed=_choice(entries, "get", _ALLOWANCE) == "allowed",
         persistent_default=_truth(entries, "persistent", default=default.persistent_default),
         priority_default=_priority(entries, default.priority_default),
-        attempts_max=_integer(
-            entries, "attempts_max", default.attempts_max, 1, limits.ATTEMPTS_MAX
-        ),
+        attempts_max=_integer(entries, "attempts_max", 3, 1, limits.ATTEMPTS_MAX),
         death_delay_s=_integer(entries, "death_delay_s", default.death_delay_s, 0, DELAY_S_MAX),
         lease_s=_integer(entries, "lease_s", default.lease_s, 0, DELAY_S_MAX),
         expiry_max_s=_integer(entries, "expiry_max_s", 0, 0, EXPIRY_S_MAX),
@@ -176,6 +177,12 @@ def _queue(name: str, entries: dict[str, Entry], known: frozenset[str]) -> Queue
         retry_max_s=_integer(entries, "retry_max_s", default.retry_max_s, 1, DELAY_S_MAX),
         retry_jitter=_integer(entries, "retry_jitter", 0, 0, 100),
         dead_letter=_other_queue(name, entries, "dead_letter", known),
+        dedupe_s=_integer(entries, "dedupe_s", 0, 0, DELAY_S_MAX),
+        duplicates=_choice(entries, "duplicates", (ABSORBED, "refused")),
+        dedupe_keys_max=_integer(entries, "dedupe_keys_max", 100_000, 1, 1_000_000),
+        trigger=_choice(entries, "trigger", TRIGGERS),
+        trigger_depth=_integer(entries, "trigger_depth", default.trigger_depth, 1, DEPTH_MAX),
+        trigger_program=_text(entries, "trigger_program", ""),
         description=_text(entries, "description", ""),
     )
 

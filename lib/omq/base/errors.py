@@ -4,6 +4,11 @@ A class docstring is the message template; keyword arguments fill it. `status` t
 the queue manager (two bytes, 0 means success), `exit_code` is what a command line tool exits with
 (the numbers of sysexits.h, so that scripts may tell "try later" from "wrong input").
 
+One module of more than 300 lines, for it is a table: a class is five lines of fact (message,
+status, exit code) and no code, read by looking a name or a number up. In modules by subject the
+next free status would be looked for in all of them, and which statuses `from_status` knows would
+depend on which of them had been imported.
+
 Invariants (tests/tidy): 1. `status` is unique; 2. every template names what happened and what to do
 or where to look; 3. every class is reachable from its status through `from_status`.
 """
@@ -38,8 +43,12 @@ class OmqError(Exception):
     status: ClassVar[int] = 1
     exit_code: ClassVar[Exit] = Exit.SOFTWARE
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, text: str = "", /, **fields: Any) -> None:
+        """`text` alone makes one again of `args`, as pickle, copy and Celery's results do."""
         self.fields = fields
+        if text:
+            super().__init__(text)
+            return
         template = type(self).__doc__ or "{text}"
         try:
             text = template.format(**fields)
@@ -88,6 +97,69 @@ class UnknownQueue(OmqError):
 
     status = 5
     exit_code = Exit.NO_INPUT
+
+
+class QueueGone(OmqError):
+    """queue {queue} was renamed, redefined or deleted meanwhile: nothing was done, open it again"""
+
+    status = 202
+    exit_code = Exit.TEMPORARY
+
+
+class BadDefinition(OmqError):
+    """queue {queue}, {key}: {reason}; allowed: {allowed}"""
+
+    status = 203
+    exit_code = Exit.USAGE
+
+
+class QueueExists(OmqError):
+    """queue {queue} exists already; 'omq queue show {queue}' tells what it is"""
+
+    status = 204
+    exit_code = Exit.CANT_CREATE
+
+
+class QueueOfFile(OmqError):
+    """queue {queue} is defined in queues.conf: change it there and reload the queue manager"""
+
+    status = 205
+    exit_code = Exit.USAGE
+
+
+class QueueNotEmpty(OmqError):
+    """queue {queue} holds {messages} messages: 'omq queue clear {queue}' deletes them"""
+
+    status = 206
+    exit_code = Exit.TEMPORARY
+
+
+class QueueInUse(OmqError):
+    """queue {queue} is in use, {by}: it stays as it is"""
+
+    status = 207
+    exit_code = Exit.TEMPORARY
+
+
+class TooManyQueues(OmqError):
+    """there is no place for another queue: {limit} {what} are the most; delete some first"""
+
+    status = 208
+    exit_code = Exit.CANT_CREATE
+
+
+class WrongKind(OmqError):
+    """queue {queue} is of kind {kind}: {reason}"""
+
+    status = 209
+    exit_code = Exit.USAGE
+
+
+class NoTruncate(OmqError):
+    """queue {queue} is not truncated: {condition} ({detail})"""
+
+    status = 210
+    exit_code = Exit.TEMPORARY
 
 
 class UnknownPeer(OmqError):
@@ -322,7 +394,7 @@ class NeedsRepair(OmqError):
 
 
 class PortInUse(OmqError):
-    """{address} port {port} cannot be bound: {reason}; set smtp_listen_port in [mail] of omq.conf, another for each instance"""
+    """{address} port {port} cannot be bound: {reason}; set {key} in omq.conf, another for each instance"""
 
     status = 49
     exit_code = Exit.UNAVAILABLE
@@ -629,11 +701,193 @@ class UnitsFull(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class RoleMissing(OmqError):
+    """{user} may not do that in the console: it needs the role {role}; authority.conf, section [console], gives roles"""
+
+    status = 196
+    exit_code = Exit.NO_PERMISSION
+
+
+class NotLoggedIn(OmqError):
+    """{reason}: log in, or send a token (omq-web --token makes one)"""
+
+    status = 197
+    exit_code = Exit.NO_PERMISSION
+
+
+class DeliveryUnknown(OmqError):
+    """delivery {delivery} is not in hand here: it is settled, or its time was over and the message went back"""
+
+    status = 198
+    exit_code = Exit.NO_INPUT
+
+
+class ConsoleBusy(OmqError):
+    """{what}: try again in {seconds} s"""
+
+    status = 199
+    exit_code = Exit.TEMPORARY
+
+
+class UnitUnknown(OmqError):
+    """no unit of work {unit} is in doubt: it has ended, or never was; omqwhy and omqlog tell"""
+
+    status = 179
+    exit_code = Exit.NO
+
+
+class UnitResolved(OmqError):
+    """unit of work {unit} was {how} already"""
+
+    status = 180
+    exit_code = Exit.NO
+
+
+class UnitNotPrepared(OmqError):
+    """the unit of work cannot be prepared: {reason}. It is open still: commit it or back it out"""
+
+    status = 181
+    exit_code = Exit.DATA
+
+
+class UnitNameTaken(OmqError):
+    """a unit of work named {name} is in doubt already: end that one, or give another name"""
+
+    status = 182
+    exit_code = Exit.USAGE
+
+
+class TooManyInDoubt(OmqError):
+    """{limit} units of work may be in doubt: end some (omq units), or raise units_in_doubt_max"""
+
+    status = 183
+    exit_code = Exit.TEMPORARY
+
+
 class NoReply(OmqError):
     """no reply to request {request} on queue {queue} within {seconds} s (expected on {reply_to})"""
 
     status = 200
     exit_code = Exit.UNAVAILABLE
+
+
+class MessageInGroup(OmqError):
+    """message {qpool_id} is part of a whole group: end the group, group.done() or its like"""
+
+    status = 221
+    exit_code = Exit.USAGE
+
+
+class DuplicateKey(OmqError):
+    """queue {queue} has had a message with the id {key} already: it is not put again"""
+
+    status = 222
+    exit_code = Exit.NO
+
+
+class DuplicateAbsorbed(DuplicateKey):
+    """queue {queue} has had a message with the id {key}: a large one is absorbed by itself alone"""
+
+    status = 225
+    exit_code = Exit.NO
+
+
+class KeysFull(OmqError):
+    """queue {queue} remembers {limit} ids of messages, as many as it may: try again later, or raise its dedupe_keys_max"""
+
+    status = 223
+    exit_code = Exit.TEMPORARY
+
+
+class NoDeduplication(OmqError):
+    """queue {queue} remembers no ids, so a unique_key means nothing there: give it a dedupe_s"""
+
+    status = 224
+    exit_code = Exit.DATA
+
+
+class LookBehind(OmqError):
+    """the reader does not know yet, or no more, what came to its queue: it looks at all of it"""
+
+    status = 220
+    exit_code = Exit.TEMPORARY
+
+
+class BadEnvelope(OmqError):
+    """a message of queue {queue} is no task, it begins with {start}: look at it on {aside}"""
+
+    status = 236
+    exit_code = Exit.DATA
+
+
+class TaskUnknown(OmqError):
+    """nothing can be run for each message: {name}: {reason}; say MODULE:FUNCTION, which is looked for in {path} first"""
+
+    status = 237
+    exit_code = Exit.CONFIG
+
+
+class NotRemote(OmqError):
+    """{what} is not possible over AMQP: {instead}"""
+
+    status = 253
+    exit_code = Exit.USAGE
+
+
+class RemoteLost(OmqError):
+    """the connection to {url} has ended: {reason}. What was put and not answered may be there; connect again"""
+
+    status = 254
+    exit_code = Exit.TEMPORARY
+
+
+class RemoteRefused(OmqError):
+    """{queue}: the server refused it: {condition}: {reason}"""
+
+    status = 255
+    exit_code = Exit.NO
+
+
+class ChannelUnknown(OmqError):
+    """there is no channel {channel}: 'omq channel list' tells which there are"""
+
+    status = 240
+    exit_code = Exit.NO_INPUT
+
+
+class BadChannel(OmqError):
+    """channel {channel}, {key}: {reason}; allowed: {allowed}"""
+
+    status = 241
+    exit_code = Exit.USAGE
+
+
+class ChannelOutOfStep(OmqError):
+    """channel {channel}: {reason}. Look at both sides, then: omq channel resolve, omq channel reset"""
+
+    status = 242
+    exit_code = Exit.DATA
+
+
+class ChannelRefused(OmqError):
+    """channel {channel}: {peer} refuses: {reason}; its event log may say more"""
+
+    status = 243
+    exit_code = Exit.UNAVAILABLE
+
+
+class ChannelInDoubt(OmqError):
+    """channel {channel}: batches {batches} are in doubt; 'omq channel resolve {channel}' ends them"""
+
+    status = 244
+    exit_code = Exit.TEMPORARY
+
+
+class ChannelBroken(OmqError):
+    """channel {channel}: the line to {peer} is no line now: {reason}"""
+
+    status = 245
+    exit_code = Exit.TEMPORARY
 
 
 class ExtraMissing(OmqError):

@@ -4,11 +4,11 @@ Each goes to two places: `logs/events.log` as one JSON object a line, and stderr
 people. Where stderr is systemd's journal, the event goes there with its fields (omq.base.journald);
 if that fails it is a line with the `<N>` priority prefix of sd-daemon(3).
 
-Invariants: 1. one event is one write() on an O_APPEND descriptor, so that the lines of many
-processes do not mix; 2. nothing that a field holds can start a new line or reach a terminal
-unescaped; 3. a log that cannot be written never stops the service: the loss is told on stderr, and
-the first line that goes through again is an event with the number of lines that are missing (OM
-1125). How the file is followed and bounded: base.log_file.
+Invariants: 1. an event, or those of a batch (`together`), are one write() on an O_APPEND
+descriptor, so that the lines of many processes do not mix; 2. nothing that a field holds can start
+a new line or reach a terminal unescaped; 3. a log that cannot be written never stops the service:
+the loss is told on stderr, and the first line that goes through again is an event with the number
+of lines that are missing (OM 1125). How the file is followed and bounded: base.log_file.
 
 JSON keys: time (ISO 8601), level, service, pid, event (number), text, then the fields. A field that
 would hide one of these is a bug of ours.
@@ -19,6 +19,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
@@ -71,6 +73,7 @@ class EventLog:
         self._torn = False  # its last line is cut: the next one begins anew
         self._said = False  # that it is refused
         self._closed = False
+        self._gathered: list[tuple[bytes, str]] | None = None  # for the file, for stderr
         self._path = path
         self._file = None if path is None else LogFile(path, bytes_max, self._refused)
         self._stderr = stderr
@@ -102,6 +105,13 @@ class EventLog:
         if level <= ERROR and "errno" not in shown:
             shown.update(_errno())
         pid = os.getpid()  # asked each time: services fork
+        if self._gathered is not None:
+            if level > ERROR and self._journal is None:
+                said = self._prefixed(_SYSLOG_PRIORITY[level], human_line(
+                    self.service, event, level, pid, shown)) if self._stderr else ""
+                self._gathered.append((self._line(event, level, pid, shown), said))
+                return
+            self._tell_gathered()
         if self._file is not None and not self._closed:
             if self._file.ready():
                 self._append(self._file, event, level, pid, shown)
@@ -114,6 +124,32 @@ class EventLog:
             ):
                 self._say(_SYSLOG_PRIORITY[level], line)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write what comes in here with one write, at its end or before an ERROR: for those that
+        work on many messages at once. Who is killed in between leaves no line of them."""
+        if self._gathered is not None:
+            yield
+            return
+        self._gathered = []
+        try:
+            yield
+        finally:
+            self._tell_gathered()
+            self._gathered = None
+
+    def _tell_gathered(self) -> None:
+        found, self._gathered = self._gathered, []
+        if not found:
+            return
+        if self._file is not None and not self._closed:
+            if self._file.ready():
+                self._write(self._file, b"".join(line for line, _ in found), len(found))
+            else:
+                self.lost += len(found)
+        if self._stderr:
+            side_files.say("\n".join(line for _, line in found))
+
     def side_files(self, event: Event, fields: dict[str, str | float]) -> None:
         """What base.side_files has to tell."""
         self.event(event, REPORT if event is events.SIDE_FILES_WRITTEN else ERROR, **fields)
@@ -121,21 +157,23 @@ class EventLog:
     def _append(
         self, file: LogFile, event: Event, level: Level, pid: int, fields: dict[str, str | float]
     ) -> None:
-        """One line; in front of the first after a loss goes the line that tells of it."""
-        line = self._line(event, level, pid, fields)
+        self._write(file, self._line(event, level, pid, fields), 1)
+
+    def _write(self, file: LogFile, line: bytes, count: int) -> None:
+        """So many whole lines; in front of the first after a loss goes the one that tells of it."""
         if self.lost:
-            told = self._line(events.EVENTS_LOST, WARNING, pid, {"lines": self.lost})
+            told = self._line(events.EVENTS_LOST, WARNING, os.getpid(), {"lines": self.lost})
             line = (b"\n" if self._torn else b"") + told + line
         try:
             written = file.write(line)
         except OSError as error:
-            self.lost += 1
+            self.lost += count
             self._refused(f"cannot be written: {error.strerror}")
             return
         if written == len(line):
             self.lost, self._torn, self._said = 0, False, False
         else:
-            self.lost += 1
+            self.lost += count
             self._torn = self._torn or written > 0
             self._refused("cannot be written: short write, the disk is full")
 
@@ -160,7 +198,10 @@ class EventLog:
             self._say(3, f"ERROR {self.service}[{os.getpid()}] {self._path} {reason}")
 
     def _say(self, priority: int, line: str) -> None:
-        side_files.say((f"<{priority}>" if self._prefix else "") + line)
+        side_files.say(self._prefixed(priority, line))
+
+    def _prefixed(self, priority: int, line: str) -> str:
+        return f"<{priority}>{line}" if self._prefix else line
 
 
 def human_line(

@@ -87,12 +87,27 @@ DOOR_SCARCE = _event(1255, "No connection can be taken: descriptors or memory ar
 CLIENTS_LOWERED = _event(1256, "Fewer clients than configured: the limit of open files is too low")
 GARBAGE_TAKEN = _event(1257, "Garbage was taken off the request queue")
 THREAD_FAILED = _event(1258, "A thread ended by an unexpected error")
+UNITS_IN_DOUBT = _event(1273, "Units of work are in doubt: their messages wait for their end")
+UNIT_ENDED = _event(1274, "A unit of work in doubt was ended by an operator")
+UNIT_DAMAGED = _event(1275, "Something of a unit of work in doubt is missing")
 MESSAGES_EXPIRED = _event(1260, "Messages have left a queue because their time was over")
 
 ACCESS_RESTRICTED = _event(1265, "Files that others could open are restricted to their owner")
 FOREIGN_FILES = _event(1266, "Files in the spool belong to another user: daemons cannot use them")
 
+QUEUE_DELETED = _event(1276, "Queue deleted")
+QUEUE_RENAMED = _event(1277, "Queue has another name")
+QUEUE_OF_FILE = _event(1278, "Queue that was made at run time is that of queues.conf now")
+DEFINITION_UNUSABLE = _event(1279, "Definition of a queue cannot be used; its messages stay")
+QUEUE_LOST = _event(1288, "The name of a queue is lost; its messages stay under another one")
+
 # 1280, 1300: recovery
+TRIGGER_OWED = _event(1283, "A trigger message cannot be put; it will be when there is room")
+TRIGGER_STARTED = _event(1284, "Triggered program started")
+TRIGGER_ENDED = _event(1285, "Triggered program ended")
+TRIGGER_FAILED = _event(1286, "Triggered program failed; it is started again after a pause")
+TRIGGER_UNKNOWN = _event(1287, "A queue asks for a program that triggers.conf does not have")
+
 POOL_DIFFERS = _event(1281, "A pool file is not what was written into it")
 SPOOL_UPGRADED = _event(1282, "Files of an earlier version were upgraded")
 NOT_COMPILED = _event(1300, "The compiled fast path cannot be used; it runs interpreted")
@@ -132,9 +147,65 @@ IDEL_STUCK = _event(1267, "A message cannot be deleted; it stays on IDEL and is 
 IDEL_MORE_STUCK = _event(1268, "More messages cannot be deleted; they stay on IDEL")
 IDEL_ALREADY_GONE = _event(1504, "Item was already gone")
 
-# 1505-1530: channels
+# 1505-1506: channels
 CHANNEL_STARTED = _event(1505, "Channel process started")
 CHANNEL_DIED = _event(1506, "Channel process died")
+
+# 1507-1529: mail: encryption, who somebody is, names
+SMTP_TLS_FAILED = _event(1507, "TLS with a client failed")
+SMTP_LOGIN = _event(1508, "A client said who it is")
+SMTP_LOGIN_FAILED = _event(1509, "Wrong name or password")
+GATEWAY_TLS_FAILED = _event(1510, "TLS with a peer failed; without it from now on")
+SMTP_FILTER_FAILED = _event(1511, "The content filter gives no answer; the mail is not taken")
+SMTP_FILTER_KEPT = _event(1512, "The content filter took a mail and gave nothing back")
+
+# 1585-1599: AMQP
+AMQP_STARTED = _event(1585, "AMQP Server Started Up")
+AMQP_STOPPED = _event(1586, "AMQP Server Shut Down")
+AMQP_LOGIN = _event(1587, "A client of AMQP said who it is")
+AMQP_LOGIN_FAILED = _event(1588, "A client of AMQP is not who it says, or may not come in")
+AMQP_REFUSED = _event(1589, "A client of AMQP was refused")
+AMQP_BROKE = _event(1590, "A connection of AMQP broke off")
+AMQP_REJECTED = _event(1591, "A message of AMQP was rejected")
+AMQP_WAITS = _event(1592, "A queue takes nothing now; a client of AMQP waits")
+AMQP_RESOLVED = _event(1593, "Units of work that a dead amqp.server left in doubt were ended")
+
+# 1600: channels between instances
+CHANNELS_STARTED = _event(1600, "Channel Sender Started Up")
+CHANNELS_STOPPED = _event(1601, "Channel Sender Shut Down")
+CHANNEL_RUNNING = _event(1602, "Channel runs: the other side is connected")
+CHANNEL_ENDED = _event(1603, "Channel ended: it was stopped, or had nothing to do")
+CHANNEL_BROKE = _event(1604, "Channel has no line; it is tried again after a pause")
+CHANNEL_OUT_OF_STEP = _event(1605, "Channel is out of step with the other side: people must look")
+CHANNEL_RESOLVED = _event(1606, "A batch that was in doubt has ended")
+CHANNEL_DEAD_LETTER = _event(1607, "A message of a channel is a dead letter")
+CHANNEL_WRONG = _event(1608, "The definition of a channel is wrong; it does not run")
+CHANNEL_RECEIVES = _event(1609, "A channel of another instance is connected")
+CHANNEL_ADOPTED = _event(1610, "A channel came again while its old line was open; that one ends")
+CHANNEL_REFUSED = _event(1611, "A channel of another instance was refused")
+CHANNEL_WAITS = _event(1612, "A batch cannot be put now; its channel waits")
+CHANNEL_TWICE = _event(1613, "A peer that is not omq gets messages again that it may have")
+
+# 1560-1564: omq worker
+WORKER_STARTED = _event(1560, "A worker started")
+WORKER_STOPPED = _event(1561, "A worker stopped")
+TASK_DONE = _event(1562, "A task is done")
+TASK_FAILED = _event(1563, "A task failed")
+TASK_STOPPED = _event(1564, "A task was not over in time at a stop; its message goes back")
+
+# 1570-1572: alarms
+ALARM_RAISED = _event(1570, "An alarm began")
+ALARM_CLEARED = _event(1571, "An alarm is over")
+ALARM_NOT_TOLD = _event(1572, "Nobody could be told of an alarm")
+
+# 1573-1584: the console
+WEB_STARTED = _event(1573, "Console Started Up")
+WEB_STOPPED = _event(1574, "Console Shut Down")
+WEB_LOGIN = _event(1575, "Somebody logged in to the console")
+WEB_LOGIN_FAILED = _event(1576, "Somebody could not log in to the console")
+WEB_REFUSED = _event(1577, "The console refused a request or a connection")
+WEB_ACTION = _event(1578, "A user of the console did something")
+WEB_FAILED = _event(1579, "A user of the console could not do something")
 
 # 7000: service router
 ROUTER_STARTED = _event(7001, "Service Router Started Up")

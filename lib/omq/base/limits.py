@@ -14,7 +14,10 @@ MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 
 QUEUES_MAX: Final = 1000
-"""Queues of one instance: a fixed table of the index holds them, and tools print them all."""
+"""Rows of a fixed table of the index, by their numbers; tools print them all."""
+
+NAMED_QUEUES_MAX: Final = QUEUES_MAX - 1
+"""Queues of one instance, with IDEL and POISON: number 0 is no queue."""
 
 QUEUE_NAME_BYTES: Final = 16
 """Width of a queue name in every format; enough for the original's names, which had up to eight."""
@@ -33,6 +36,7 @@ POOL_FILES_MAX: Final = 100
 """Pool files 0QP to 99QP: the submitter's process id modulo 100 chooses (as in the original)."""
 
 MESSAGE_ID_BYTES: Final = 24
+UNIT_NAME_BYTES_MAX: Final = 200  # as the names of prepared transactions in PostgreSQL
 """The width IBM MQ made customary; printed as 48 hexadecimal digits."""
 
 CORRELATION_ID_BYTES: Final = 24
@@ -67,6 +71,10 @@ AUXILIARIES_MAX: Final = 20
 
 ATTEMPTS_MAX: Final = 255
 """The failed-attempts counter has one byte."""
+
+AMQP_TTL_MAX_S: Final = 4_294_967.0
+"""AMQP says the time that a message has left in 32 bits of milliseconds: 49.7 days. An expiry that
+is further away is said as this one."""
 
 CONF_FILE_BYTES_MAX: Final = MIB
 """A configuration file above this is not one; refused before it is read into memory."""

@@ -27,6 +27,8 @@ POISON_NAME: Final = "POISON"
 
 SPECIAL_NAMES: Final = (IDEL_NAME, POISON_NAME)
 """They always exist and only the queue manager puts on them."""
+TRACE_PROPERTIES: Final = ("traceparent", "tracestate")
+"""The context of a trace, of W3C Trace Context; properties go where their message goes."""
 
 QUEUE_RULE: Final = "1 to 16 of A-Z, 0-9, '_' and '.', not dots alone"
 SERVICE_RULE: Final = "1 to 16 of a-z, 0-9, '_', '.' and '-', not dots alone, no '-' first"

@@ -26,6 +26,11 @@ __all__ = ["DEFAULTS", "KEYS", "YEAR_S", "Key", "Settings"]
 
 _GROUP: Final = r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?"
 _GROUP_RULE: Final = "the name or number of a group of this host, or nothing"
+ALL_EVENTS: Final = ("depth_high", "depth_low", "full", "put_inhibited", "get_inhibited", "poison",
+                     "expired", "oldest_age", "authority", "service_aborted", "in_doubt",
+                     "disk_low", "disk_free", "alarm_raised", "alarm_cleared")
+"""Event messages that there are."""
+_EVENTS: Final = rf"(({'|'.join((*ALL_EVENTS, 'all'))})( |\Z))*"
 _LEVELS: Final = ("FATAL", "ERROR", "WARNING", "REPORT", "TRACE")
 
 
@@ -93,6 +98,12 @@ class Settings(MailSettings):
         "part of the index that new messages of other users than the spool's owner and root leave "
         "free; theirs leave half of it, which moves may use: a flood ends nobody's work")
 
+    queues_temporary_max: int = _number("index", 500, 0, 900,
+        "temporary queues of all clients together: the table has room for 999 queues, and those "
+        "of queues.conf need theirs")
+    queues_temporary_per_client: int = _number("index", 16, 0, 900,
+        "temporary queues of one client; a requester needs one")
+
     clients_group: str = _text("ipc", "", _GROUP, _GROUP_RULE,
         "who may connect, besides the owner and root; empty: the group of the spool directory")
     operators_group: str = _text("ipc", "", _GROUP, _GROUP_RULE,
@@ -140,11 +151,24 @@ class Settings(MailSettings):
     units_bytes_max: int = _number("ipc", 256 * MIB, 64 * KIB, 16 * GIB,
         "memory of the manager for what all clients have staged of units that are not committed; "
         "half of it for one user other than the owner and root")
+    units_in_doubt_max: int = _number("ipc", 1000, 1, 100_000,
+        "most units of work that may be in doubt (prepared, not ended); half of them for one user "
+        "other than the owner and root, so that nobody shuts out others")
+    unit_in_doubt_warn_s: int = _number("ipc", 600, 1, 86400 * 365,
+        "a unit of work in doubt for so long is an event: its messages wait for somebody")
     reader_wait_s: int = _number("ipc", 30, 1, 3600,
         "how long a reader without messages waits before it asks again (its idle work runs then)")
 
+    worker_time_limit_s: int = _number("daemons", 0, 0, 7 * 86_400,
+        "time of a function of omq worker for one message, then it is interrupted and has failed; "
+        "0: no limit, for nobody else knows how long a task may take")
+    worker_kill_after_s: int = _number("daemons", 5, 1, 3600,
+        "time to end that it has then; what still hangs loses its process, one attempt counted")
     reader_refused_retry_s: int = _number("daemons", 10, 1, 86400,
         "pause of a message whose next queue is full, inhibited or too short for it")
+    reader_rest_ms: int = _number("daemons", 50, 0, 10_000,
+        "pause of an auxiliary reader after less than a full batch: few messages are left to the "
+        "main one, which takes more at once; what it leaves waits so long at most")
     load_sample_period_s: int = _number("daemons", 5, 1, 60,
         "how often the load averages take a sample (the original's period)")
     manager_nice: int = _number("daemons", 0, -20, 0,
@@ -168,6 +192,15 @@ class Settings(MailSettings):
         " grows without end, or logrotate sees to it")
     mail_log_bytes_max: int = _number("daemons", 64 * MIB, 0, 1024 * GIB,
         "the same of logs/mail.log")
+    event_messages: str = _text("daemons", "", _EVENTS, " ".join(("all, or of", *ALL_EVENTS)),
+        "events that queue.manager, and of alarms omq-alarms, put on the queue SYSTEM.EVENTS, if "
+        "there is one, as JSON; empty: none")
+    event_depth_high: int = _number("daemons", 80, 1, 100,
+        "per cent of max_depth from which on the event depth_high is told, once")
+    event_depth_low: int = _number("daemons", 40, 0, 99,
+        "per cent of max_depth down to which depth_low is told after it")
+    event_oldest_s: int = _number("daemons", 3600, 1, YEAR_S,
+        "age of a message that no reader has taken from which on oldest_age is told of its queue")
     event_burst: int = _number("daemons", 10, 1, 100_000,
         "events of one kind and cause told within event_period_s; of more only the number is told")
     event_period_s: int = _number("daemons", 60, 1, 86400,

@@ -36,8 +36,16 @@ SECTION_TITLES: Final = {
     "index": "The index in shared memory: its size is the limit on messages",
     "ipc": "Clients and readers",
     "daemons": "Starting, watching and stopping the daemons",
+    "metrics": "Figures for Prometheus, and alarms",
+    "trigger": "Programs that queues have started",
     "qmgr": "The scheduler of outgoing work: channels, their processes, peers",
     "mail": "The mail services",
+    "tls": "Encryption of mail on its way in and out",
+    "dns": "Looking up the hosts that take mail for a domain",
+    "amqp": "Clients of AMQP 1.0 (NETWORK.md)",
+    "channel": "Channels: messages of transmission queues go to other instances (NETWORK.md)",
+    "web": "omq-web: the console, and its API (CONSOLE.md)",
+    "submission": "Who may send mail from elsewhere, and as whom we send to a smarthost",
 }
 
 SEED_KEYS: Final = {"QM_DONT_READ_MESSAGE_AT_START": "qm_dont_read_messages_at_start"}

@@ -7,7 +7,7 @@ from typing import Final
 
 from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, GIB, KIB, MIB
 from omq.base.settings_key import YEAR_S, choice, flag, number, text
-from omq.base.settings_qmgr import QmgrSettings
+from omq.base.settings_transport import TransportSettings
 
 _HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
 _HOST_RULE: Final = "a host name or address"
@@ -18,7 +18,7 @@ _OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_\[\]-]{1,255})?"
 
 
 @dataclass(frozen=True, slots=True)
-class MailSettings(QmgrSettings):
+class MailSettings(TransportSettings):
     """One field per key of [mail]."""
 
     # fmt: off
@@ -75,6 +75,23 @@ class MailSettings(QmgrSettings):
         "the next one")
     smtp_batch_messages_max: int = number("mail", 50, 1, BATCH_MAX,
         "messages that one put takes; a larger one than 64 KiB goes alone")
+    smtp_straight: bool = flag("mail",
+        "a mail that comes out as one message and needs no report goes straight to the queue of "
+        "who delivers it; no: all mail stops at ROUTER first, to be held or read there",
+        default=True)
+    smtp_filter: str = text("mail", "", _OPTIONAL_HOST, "host:port, or nothing",
+        "program that is asked about each text, by SMTP, before its client has the 250, and gives "
+        "back what is to be delivered (a spam filter); empty: none")
+    smtp_filter_return_host: str = text("mail", "127.0.0.1", _HOST, _HOST_RULE,
+        "address at which the filter gives back; who reaches it goes past the filter")
+    smtp_filter_return_port: int = number("mail", -1, -1, 65535,
+        "port at which the filter gives back, for smtp_relay_networks alone; -1: none, 0: any free "
+        "one")
+    smtp_filter_timeout_s: int = number("mail", 120, 1, 600,
+        "time for all of a text's way through the filter, then 451; clients wait 10 minutes (RFC "
+        "5321 4.5.3.2.6)")
+    smtp_filter_connections_max: int = number("mail", 20, 1, 200,
+        "texts at the filter at once, each over a connection of its own; others wait")
     mail_header_scan_bytes: int = number("mail", 1 * MIB, 4 * KIB, 64 * MIB,
         "how far into a message its header is looked for: bounds the work on a hostile one")
     maildir_root: str = text("mail", "", r"(/[^\s]*)?", "an absolute path without spaces",
@@ -85,6 +102,9 @@ class MailSettings(QmgrSettings):
     maildir_pattern_max: int = number("mail", 1000, 0, 10_000_000,
         "Maildirs up to which one is made for a user whom only a pattern of routes.conf names: a "
         "stranger's guesses must not fill the disk")
+    mailbox_full: str = choice("mail", "defer", ("defer", "refuse"),
+        "mail for a mailbox that has reached its quota ([mailboxes] of routes.conf) waits (452 "
+        "4.2.2), or its sender is told (552 5.2.2)")
     local_retry_s: int = number("mail", 300, 1, 86400,
         "pause before a mailbox that could not be written is tried again")
     local_expiry_s: int = number("mail", 5 * 86400, 60, YEAR_S,

@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omq.base.settings_key import number
+from omq.base.settings_trigger import TriggerSettings
 
 
 @dataclass(frozen=True, slots=True)
-class QmgrSettings:
+class QmgrSettings(TriggerSettings):
     """One field per key of [qmgr]."""
 
     # fmt: off

@@ -7,6 +7,8 @@ mypy knows what they mean: every C integer is an int.
 
 from __future__ import annotations
 
+import time
+
 compiled: bool = False
 """Whether the module runs compiled. A compiled module sees True in the place of this."""
 
@@ -22,6 +24,11 @@ def cast(_kind: type[int], value: int) -> int:
     return value
 
 
+def mono_ns() -> int:
+    """As sysv.pxd has it for compiled modules: of a clock that is only for differences."""
+    return time.monotonic_ns()
+
+
 def release(semaphore: int) -> bool:
     """As sysv.pxd has it for compiled modules; here nobody calls semop(2) by itself."""
     return False
@@ -29,6 +36,16 @@ def release(semaphore: int) -> bool:
 
 def take_off(queue: int, kind: int, out: list[bytes], limit: int) -> bool:
     """The same: nobody calls msgrcv(2) by itself."""
+    return False
+
+
+def wait_for(queue: int, kind: int, out: list[bytes]) -> bool:
+    """The same."""
+    return False
+
+
+def gather(queue: int, kind: int, out: list[bytes], limit: int, wanted: int, wait_ns: int) -> bool:
+    """The same."""
     return False
 
 

@@ -25,12 +25,16 @@ class _Captured(Exception):
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser of a command, as it was when the command was about to use it."""
+    module, _, function = COMMANDS[name].partition(":")
+    return parser_in(name, getattr(importlib.import_module(module), function))
+
+
+def parser_in(name: str, target: Callable[[list[str]], int]) -> argparse.ArgumentParser:
+    """The same of a function that is one, such as a command of omq."""
 
     def capture(self: argparse.ArgumentParser, *_: Any, **__: Any) -> argparse.Namespace:
         raise _Captured(self)
 
-    module, _, function = COMMANDS[name].partition(":")
-    target: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
     try:
         with mock.patch.object(sys, "argv", [name]), \
                 mock.patch.object(argparse.ArgumentParser, "parse_args", capture), \

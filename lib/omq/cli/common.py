@@ -19,12 +19,15 @@ from omq.base.config import ServiceConf, load_services, load_settings
 from omq.base.errors import ConfigError, SpoolMissing
 from omq.base.paths import SpoolPaths
 from omq.base.settings import YEAR_S, Settings
+from omq.ipc.client import Client
 from omq.services.daemon.options import Location, add_location, locate
 
-__all__ = ["Location", "add_json", "existing", "locate", "print_json", "say", "seconds",
-           "services_or_shipped", "settings_or_defaults", "tool_parser"]
+__all__ = ["Location", "add_json", "add_url", "existing", "locate", "print_json", "remote", "say",
+           "seconds", "services_or_shipped", "settings_or_defaults", "tool_parser"]
 
 
+REMOTE_S: Final = 60.0
+"""Patience with a server that is far away."""
 HELP_COLUMNS: Final = 78
 """A help fits a terminal of 80; argparse leaves two free."""
 
@@ -68,6 +71,19 @@ def _has_content(paths: SpoolPaths) -> bool:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
+
+
+def add_url(parser: argparse.ArgumentParser) -> None:
+    """Add `--url`."""
+    parser.add_argument("--url", metavar="URL", default="",
+                        help="of an amqp.server, amqps://USER@HOST/: not by the spool of this host;"
+                        " the password from OMQ_AMQP_PASSWORD")  # fmt: skip
+
+
+def remote(options: argparse.Namespace, name: str, timeout_s: float | None) -> Client:
+    """The connection that `--url` means."""
+    return omq.connect(options.url, name=name,
+                       timeout_s=REMOTE_S if timeout_s is None else timeout_s)
 
 
 def print_json(record: dict[str, Any]) -> None:

@@ -30,7 +30,9 @@ _SUITE: Final = "omq-suite"
 EXTRAS: Final = {
     "numpy": _SUITE, "zstandard": _SUITE, "aiosmtpd": _SUITE,
     "textual": f"{_SUITE}[top]", "pyspark": f"{_SUITE}[spark]", "pandas": f"{_SUITE}[spark]",
-    "pyarrow": f"{_SUITE}[spark]", "matplotlib": f"{_SUITE}[spark]",
+    "aiohttp": f"{_SUITE}[web]", "jinja2": f"{_SUITE}[web]",
+    "prometheus_client": f"{_SUITE}[metrics]", "plotly": f"{_SUITE}[spark]",
+    "proton": f"{_SUITE}[amqp]", "pyarrow": f"{_SUITE}[spark]", "matplotlib": f"{_SUITE}[spark]",
 }
 """Packages that omq-base does without, and what to install for them."""
 

@@ -25,15 +25,19 @@ from omq.base.errors import Exit
 from omq.base.paths import shipped_conf
 from omq.base.settings import DEFAULTS, KEYS
 from omq.cli import completion
-from omq.cli.command_table import parser_of, section_of, title_of
+from omq.cli.command_table import parser_in, parser_of, section_of, title_of
 from omq.cli.launch import COMMANDS
 from omq.cli.programs import LAUNCHER
 from omq.cli.roff import Page
+from omq.cli.setup.omq_main import COMMANDS as PARTS
+from omq.cli.setup.omq_main import main_of
 from omq.core.look import selection
 
 CONF_FILES: Final = {
     "queues.conf": "the queues of an omq instance", "services.conf": "the services of an instance",
-    "authority.conf": "who may do what", "routes.conf": "where mail goes"}
+    "authority.conf": "who may do what", "routes.conf": "where mail goes",
+    "triggers.conf": "programs that queues have started",
+    "alarms.conf": "what is told when it goes wrong"}
 _MEANINGS: Final = {
     Exit.OK: "success", Exit.NO: "the answer is no: nothing found, a check failed",
     Exit.USAGE: "wrong options or arguments", Exit.DATA: "the input or the spool's bytes are wrong",
@@ -51,12 +55,21 @@ def _page(name: str, section: int, title: str) -> Page:
 
 def command_page(name: str) -> Page:
     """The page of a command or daemon."""
-    parser = parser_of(name)
-    page = _page(name, section_of(name), title_of(name))
+    return _parser_page(name, section_of(name), title_of(name), parser_of(name))
+
+
+def part_page(part: str) -> Page:
+    """The page of a command of omq, as of a program omq-PART."""
+    title = PARTS[part][1]
+    return _parser_page(f"omq-{part}", 1, title, parser_in(f"omq {part}", main_of(part)))
+
+
+def _parser_page(name: str, section: int, title: str, parser: argparse.ArgumentParser) -> Page:
+    page = _page(name, section, title)
     page.heading("SYNOPSIS")
     page.literal(parser.format_usage().removeprefix("usage: ").rstrip().splitlines())
     page.heading("DESCRIPTION")
-    page.paragraph(parser.description or title_of(name))
+    page.paragraph(parser.description or title)
     for extra in _EXTRA.get(name, ()):
         extra(page)
     page.heading("OPTIONS")
@@ -204,6 +217,7 @@ def where_page() -> Page:
 def pages() -> Iterator[Page]:
     """All of them."""
     yield from (command_page(name) for name in COMMANDS)
+    yield from (part_page(name) for name in PARTS)
     yield settings_page()
     yield from (file_page(name) for name in CONF_FILES)
     yield from (overview_page(), events_page(), where_page())

@@ -48,7 +48,7 @@ def main() -> int:
     set_command_line([*LAUNCH[:3], __spec__.name])
     # A pool of threads of the linear algebra, which nothing here uses, must not be forked.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    _import_daemons()
+    import_daemons()
     stamps = {path: _stamp(path) for path in _loaded()}
     gc.collect()
     gc.freeze()
@@ -56,7 +56,8 @@ def main() -> int:
     return 0 if argv is None else launch.main(argv[len(LAUNCH):])
 
 
-def _import_daemons() -> None:
+def import_daemons() -> None:
+    """What all daemons are made of, for those that are forked from here."""
     modules = [target.partition(":")[0] for target in launch.COMMANDS.values()]
     for module in [*filter(lambda name: name.startswith(_DAEMONS), modules), *_LATE]:
         with contextlib.suppress(Exception):

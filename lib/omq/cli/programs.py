@@ -34,9 +34,16 @@ PROGRAMS: Final[dict[str, Program]] = {
     "local.delivery": Program("omq.services.mail.local_delivery:main", "delivers mail to Maildirs"),
     "unix.out": Program("omq.services.mail.unix_out:main", "the Internet Mail Gateway"),
     "smtp.server": Program("omq.services.mail.smtp_server:main", "takes mail by SMTP"),
+    "amqp.server": Program("omq.services.amqp.amqp_server:main", "serves clients of AMQP 1.0"),
+    "channel.sender": Program(
+        "omq.services.channel.channel_sender:main",
+        "sends messages to other instances"),
     "error.manager": Program(
         "omq.services.mail.error_manager:main",
         "reports what cannot be delivered"),
+    "trigger.monitor": Program(
+        "omq.services.trigger.monitor:main",
+        "starts the programs that queues ask for"),
     "omq": Program(
         "omq.cli.setup.omq_main:main",
         "set up an installation and check its configuration"),
@@ -53,6 +60,10 @@ PROGRAMS: Final[dict[str, Program]] = {
         "omq.cli.operate.omq_archive:main",
         "archive retired journal files, remove old ones"),
     "omq-spark": Program("omqtools.omqspark.main:main", "analytics of the journal archive"),
+    "omq-metrics": Program(
+        "omq.cli.watch.omq_metrics:main",
+        "serve the figures of an instance to Prometheus"),
+    "omq-web": Program("omq.cli.web.omq_web:main", "serve the console of an instance"),
     "omqtest": Program(
         "omqtools.omqtest.main:main",
         "pull the plug of an instance and see what is left"),

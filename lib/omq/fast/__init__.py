@@ -11,7 +11,8 @@ of its own, all numbers lie in the engine's objects and in the tables.
     put       one message, a batch               frames    frames of the block under construction
     done      settlements, and the wait behind   records   pool slots of a message
     give      hand-outs to waiting readers       reply     replies, and their announcement
-    intake    requests off the queue
+    intake    requests off the queue             journal   the block, written and synced
+    turn      a group from its requests to its replies, and when time alone brings one
 
 and for clients, who import no engine:
 

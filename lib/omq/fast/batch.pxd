@@ -4,6 +4,9 @@ cdef dict _heads
 
 cpdef tuple plain_head(Py_ssize_t size)
 
+cpdef object bodies_of(list messages, type kind, str queue, Py_ssize_t size_max)
+cdef bint _only_a_body(object message, str queue) except -1
+
 cdef class Batch:
     cdef readonly Py_ssize_t count, length
     cdef readonly bytes data

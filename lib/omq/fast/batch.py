@@ -35,6 +35,41 @@ def plain_head(size: cython.Py_ssize_t) -> tuple[bytes, int]:
     return known
 
 
+def bodies_of(messages: list[Any], kind: type, queue: str, size_max: cython.Py_ssize_t
+              ) -> list[Any] | None:
+    """The bodies of messages that say nothing else: bytes, and objects of this `kind`
+    (ipc.outgoing.Outgoing) for this queue, persistent and of normal priority where they say so.
+    None: one of them is more, or has more bytes."""
+    out: list[Any] = []
+    size: cython.Py_ssize_t
+    described: cython.bint
+    for message in messages:
+        body = message
+        described = type(message) is kind
+        if described:
+            if not _only_a_body(message, queue):
+                return None
+            body = message.body
+        if type(body) is not bytes:
+            return None
+        size = len(body)
+        if size > size_max:
+            return None
+        out.append(body)
+    return out
+
+
+def _only_a_body(message: Any, queue: str) -> cython.bint:
+    priority, persistent, queues = message.priority, message.persistent, message.queues
+    if ((priority is not None and priority != _NORMAL)
+            or (persistent is not None and not persistent)
+            or (queues and (len(queues) != 1 or queues[0] != queue))):
+        return False
+    return not (message.properties or message.correlation_id or message.message_id
+                or message.expiry_s is not None or message.reply_to or message.delay_s
+                or message.at is not None or message.group_id)
+
+
 class Batch:
     """The bodies of one request: `count` of them, `length` bytes of payloads; `data` is what
     stands in the channel."""

@@ -1,6 +1,12 @@
+cdef Py_ssize_t _BINS, _SHIFT
+cdef unsigned long long _MASK, _US
+
+cdef Py_ssize_t bits(unsigned long long number) noexcept
+
 cdef class Columns:
     cdef unsigned long long[::1] counters, e_lease, e_sequence, m_corr, m_key, m_lsn, m_qpool
-    cdef unsigned long long[::1] q_ever, q_processed, r_processed
+    cdef unsigned long long[::1] j_groups, j_syncs, q_ever, q_processed, q_waited_us, q_waits
+    cdef unsigned long long[::1] q_worked_us, q_works, r_processed
     cdef long long[::1] e_submitted, e_until, m_expiry, m_time, r_request, r_response
     cdef unsigned int[::1] b_corr, b_id, e_message, e_next, e_prev, e_reader, e_sibling
     cdef unsigned int[::1] free_entries, free_messages, m_corrnext, m_crc, m_first, m_idnext
@@ -11,3 +17,5 @@ cdef class Columns:
     cdef unsigned char[::1] e_priority, e_state, m_file
     cdef unsigned long long mask
     cdef Py_ssize_t queues
+    cdef int waited(self, Py_ssize_t queue, long long ns, unsigned long long count) except -1
+    cdef int worked(self, Py_ssize_t queue, long long ns, unsigned long long count) except -1

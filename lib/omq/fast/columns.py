@@ -6,7 +6,11 @@ must be gone before the tables can let go of the segment: its owner drops the ob
 
 from __future__ import annotations
 
+from omq.base import shim as cython
 from omq.core.index.tables import Tables
+from omq.format.durations import BINS, SUM_MASK, TIME_SHIFT
+
+_BINS, _SHIFT, _MASK, _US = BINS, TIME_SHIFT, SUM_MASK, 1000
 
 
 class Columns:
@@ -34,7 +38,38 @@ class Columns:
         self.r_request, self.r_response = t.r_request, t.r_response
         self.r_processed, self.r_timeout = t.r_processed, t.r_timeout
         self.b_id, self.b_corr = t.b_id, t.b_corr
+        self.q_waits, self.q_works = t.q_waits, t.q_works
+        self.q_waited_us, self.q_worked_us = t.q_waited_us, t.q_worked_us
+        self.j_syncs, self.j_groups = t.j_syncs, t.j_groups
         self.counters = t.counters
         self.free_messages, self.free_entries = t.messages.stack, t.entries.stack
         self.mask = t.mask
         self.queues = t.layout.queues
+
+    # As core.engine.durations. Messages that are put, or handed out, by one group have one time:
+    # a run of them costs one count.
+
+    def waited(self, queue: cython.Py_ssize_t, ns: cython.longlong, count: cython.ulonglong
+               ) -> None:
+        """So many of a queue are being handed out, each after `ns`."""
+        spent: cython.ulonglong = ns if ns > 0 else 0
+        self.q_waits[queue * _BINS + bits(spent >> _SHIFT)] += count
+        self.q_waited_us[queue] = (self.q_waited_us[queue] + spent // _US * count) & _MASK
+
+    def worked(self, queue: cython.Py_ssize_t, ns: cython.longlong, count: cython.ulonglong
+               ) -> None:
+        """The work on so many of a queue ends, each after `ns`."""
+        spent: cython.ulonglong = ns if ns > 0 else 0
+        self.q_works[queue * _BINS + bits(spent >> _SHIFT)] += count
+        self.q_worked_us[queue] = (self.q_worked_us[queue] + spent // _US * count) & _MASK
+
+
+def bits(number: cython.ulonglong) -> cython.Py_ssize_t:
+    """How many bits it has, at most as many as the last place of a histogram."""
+    found: cython.Py_ssize_t = 0
+    if not cython.compiled:
+        return min(number.bit_length(), _BINS - 1)
+    while number and found < _BINS - 1:
+        number >>= 1
+        found += 1
+    return found

@@ -2,7 +2,7 @@ from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
 from omq.fast.request cimport Request
 
-cdef unsigned int _DONE, _WORD, _ACTIVE, _LAST, _END, _CONTAINER, _IDEL
+cdef unsigned int _DONE, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IDEL
 cdef Py_ssize_t _DONES, _MANY, _COUNT_MAX, _EVIDENCE
 
 cdef class Dones:
@@ -24,4 +24,5 @@ cdef class Dones:
     cdef int _unindex(self, Py_ssize_t count, bint bulk) except -1
     cdef int _unchain(self, unsigned int[::1] heads, unsigned int[::1] following,
                       Py_ssize_t bucket, Py_ssize_t slot) except -1
+    cdef int _worked(self, Py_ssize_t count) except -1
     cdef int _drop(self, Py_ssize_t i, Py_ssize_t entry) except -1

@@ -13,6 +13,7 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.core.engine.bulk import MANY as BULK
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.settle import EVIDENCE_BYTES
 from omq.core.engine.state import CONTAINER, IDEL, Core, Party
 from omq.fast.columns import Columns
@@ -29,7 +30,7 @@ assert SETTLE.size == 40 and SETTLE.names == _NAMES
 assert tuple(map(SETTLE.offset, _NAMES)) == (0, 1, 2, 4, 8, 16, 24, 32, 36)
 _DONE, _WORD, _ACTIVE = int(FrameType.DONE), int(Settlement.DONE), int(EntryState.ACTIVE)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
-_CONTAINER, _IDEL = CONTAINER, IDEL
+_SPECIAL, _IDEL = CONTAINER | GROUPED, IDEL
 _DONES, _MANY, _COUNT_MAX, _EVIDENCE = int(Counter.DONES), BULK, 1024, EVIDENCE_BYTES
 
 
@@ -73,6 +74,7 @@ class Dones:
             self._frame(self._picked[i], r.sequence, _END if i == count - 1 else 0, bulk)
         self._frames.close()
         self._unindex(count, bulk)
+        self._worked(count)
         self._file = -1
         for i in range(count):
             self._drop(i, self._picked[i])
@@ -101,7 +103,7 @@ class Dones:
                 return i
             slot = c.e_message[entry]
             if (c.m_qpool[slot] != self._s64[5 * i + 1] or c.m_parts[slot] != 1
-                    or c.m_flags[slot] & _CONTAINER
+                    or c.m_flags[slot] & _SPECIAL
                     or not (c.m_flags[slot] & 1 or self._stays(slot))):
                 return i
             self._picked[i] = entry
@@ -166,6 +168,25 @@ class Dones:
             while following[at - 1] != slot + 1:
                 at = following[at - 1]
             following[at - 1] = following[slot]
+
+    def _worked(self, count: cython.Py_ssize_t) -> None:
+        """As core.engine.durations."""
+        c = self._c
+        now: cython.longlong = self._core.now_ns
+        i: cython.Py_ssize_t
+        entry: cython.Py_ssize_t = self._picked[0]
+        queue: cython.uint = c.e_queue[entry]
+        since: cython.longlong = c.e_until[entry]
+        alike: cython.ulonglong = 0  # entries so far of `queue`, handed out at `since`
+        for i in range(count):
+            entry = self._picked[i]
+            if c.e_until[entry] != since or c.e_queue[entry] != queue:
+                if since:
+                    c.worked(queue, now - since, alike)
+                since, queue, alike = c.e_until[entry], c.e_queue[entry], 0
+            alike += 1
+        if since:
+            c.worked(queue, now - since, alike)
 
     def _drop(self, i: cython.Py_ssize_t, entry: cython.Py_ssize_t) -> None:
         """Entry and message have nothing any more; `settle` gives their rows back."""

@@ -5,17 +5,20 @@ Every other queue is the engine's, in its turn: the order of queues is the order
 
 from __future__ import annotations
 
+from heapq import heappush
 from typing import Any
 
 from omq.base import limits
 from omq.base import shim as cython
 from omq.core.engine.engine import TIMEOUT_MAX_NS, Engine
 from omq.core.engine.gives import MANY as BULK
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import FIRST_QUEUE, Party
 from omq.core.engine.waiting import FOREVER, Waiter, Waiters
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.fast.request import Request
+from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameType
 from omq.format.wire import GIVEN, REPLY
@@ -24,7 +27,10 @@ _GIVE, _ACTIVE, _FIRST, _PRIORITIES, _SUSPENDED = (
     int(FrameType.GIVE), int(EntryState.ACTIVE), FIRST_QUEUE, limits.PRIORITIES,
     int(QueueFlag.SUSPENDED))
 _ATTEMPTS_MAX, _GIVES, _MANY = limits.ATTEMPTS_MAX, int(Counter.GIVES), BULK
+_WAITING = int(Counter.GROUP_WAITING)
+_GROUPED, _OUT_OF_TURN = GROUPED, GIVEN_OUT_OF_TURN
 _FOREVER, _TIMEOUT_MAX, _HEAD, _ROW = FOREVER, TIMEOUT_MAX_NS, REPLY.size, GIVEN.size
+_PUSH = heappush
 _MS, _S, _TIMEOUT_MS_MAX = 1_000_000, 1_000_000_000, 1_000_000_000
 
 
@@ -34,6 +40,7 @@ class Gives:
     def __init__(self, engine: Engine, columns: Columns, frames: Frames) -> None:
         self._engine, self._core = engine, engine.core
         self._c, self._frames = columns, frames
+        self.soonest = _FOREVER  # time-out of the waits since somebody asked
 
     def plain(self, r: Request, session: Any, batch_max: cython.Py_ssize_t) -> cython.bint:
         """Can the wait of this NEXT be taken by `wait`?"""
@@ -52,25 +59,39 @@ class Gives:
             want = r.want
         session.sequence = r.sequence
         engine.parties[party.slot] = party
-        deadline = core.mono_ns + timeout if timeout >= 0 else _FOREVER
+        deadline: cython.longlong = _FOREVER
+        if timeout >= 0:
+            deadline = core.mono_ns + timeout
         waiter = Waiter(party, queue, want, r.sequence, deadline, session.auxiliary)
         line = engine.waiters.get(queue)
         if line is None:
             line = engine.waiters.setdefault(queue, Waiters())
         (line.auxiliary if session.auxiliary else line.main).append(waiter)
         if timeout >= 0:
-            engine.timeouts.add(deadline, waiter)
+            self._end_at(deadline, waiter)
+            self.soonest = min(self.soonest, deadline)
         self._c.r_timeout[party.slot] = max(0, min(timeout, _TIMEOUT_MAX)) // _S
         core.runnable.add(queue)
         session.waiter = waiter
 
-    def dispatch(self, given: list[Any]) -> None:
-        """All hand-outs of a group: (waiter, entries) each."""
+    def _end_at(self, deadline: cython.longlong, waiter: Waiter) -> None:
+        """As Timeouts.add."""
+        timeouts = self._engine.timeouts
+        if len(timeouts.heap) >= timeouts.limit:
+            timeouts.add(deadline, waiter)
+        else:
+            timeouts.turn += 1
+            _PUSH(timeouts.heap, (deadline, timeouts.turn, waiter))
+
+    def dispatch(self, given: list[Any]) -> cython.bint:
+        """All hand-outs of a group: (waiter, entries) each. False: some are the engine's."""
         engine, core, c = self._engine, self._core, self._c
         again: set[int] = set()
+        plain: cython.bint = True
         if core.watched:
             given += engine.wanted.serve()
             again |= engine.wanted.again
+            plain = False
         runnable, core.runnable = core.runnable, set()
         queue: cython.Py_ssize_t
         for queue in sorted(runnable) if len(runnable) > 1 else runnable:
@@ -78,15 +99,18 @@ class Gives:
             if not line or c.q_flags[queue] & _SUSPENDED:
                 continue
             if not self._chains_only(queue) or not self._hand_out(queue, line, given):
+                plain = False
                 core.runnable = {queue}
                 given += engine.dispatch()
                 again |= core.runnable
         core.runnable = again
+        return plain
 
     def _chains_only(self, queue: cython.Py_ssize_t) -> cython.bint:
         core = self._core
         return bool(queue >= _FIRST and not core.suspects and not core.suspect_given
                     and not core.lanes.get(queue) and not core.rules[queue].lease_ns
+                    and not (self._c.counters[_WAITING] and queue in core.groups.waiting)
                     and not core.times.behind)
 
     def _hand_out(self, queue: cython.Py_ssize_t, line: Waiters, given: list[Any]) -> cython.bint:
@@ -129,6 +153,8 @@ class Gives:
         after: cython.uint
         attempts: cython.uint
         lease: cython.ulonglong
+        since: cython.longlong = 0
+        alike: cython.ulonglong = 0  # entries so far that were put at `since`
         frames.open(party)
         for _ in range(want):
             while not c.q_head[chain]:
@@ -146,11 +172,18 @@ class Gives:
             lease = frames.frame(
                 _GIVE, c.e_priority[entry], c.m_flags[slot] & 1, queue, attempts, c.m_qpool[slot],
                 c.m_size[slot], 0, 0, 0 if bulk else frames.payload_bytes, c.m_file[slot],
-                c.m_record[slot], 0, 0, sequence, 0, 0)
+                c.m_record[slot], 0, 0, sequence, 0,
+                _OUT_OF_TURN if c.m_flags[slot] & _GROUPED else 0)
             c.m_lsn[slot] = c.e_lease[entry] = lease
             c.e_attempts[entry], c.e_reader[entry] = attempts, reader
             c.e_until[entry], c.e_state[entry] = now, _ACTIVE
+            if c.e_submitted[entry] != since:
+                if alike:
+                    c.waited(queue, now - since, alike)
+                since, alike = c.e_submitted[entry], 0
+            alike += 1
             out.append(entry)
+        c.waited(queue, now - since, alike)
         frames.close()
         c.q_ready[queue] -= want
         c.q_active[queue] += want

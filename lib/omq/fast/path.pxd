@@ -24,8 +24,8 @@ cdef class Path:
     cdef public Py_ssize_t taken
     cpdef bint handle(self, bytes raw) except -1
     cdef bint _next(self, Request r, object session, object party) except -1
-    cpdef int move_offsets(self, list slots, unsigned int base) except -1
-    cpdef int dispatch(self, list given) except -1
+    cpdef bint dispatch(self, list given) except -1
+    cdef long long soonest(self) except? -1
     cpdef int answer(self, list answered, unsigned long long lsn) except -1
     cpdef int give(self, object session, unsigned long long sequence, list entries,
                    unsigned long long lsn) except -1

@@ -7,6 +7,7 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.core.engine.engine import Engine
+from omq.core.engine.waiting import FOREVER
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
@@ -25,12 +26,12 @@ class Path:
     (ipc.serving.notes); `done`: answers that wait for the commit, (session, request, count,
     QPoolId) each; `taken`: requests so far."""
 
-    def __init__(self, engine: Engine, sessions: dict[int, Any], looks: Any, done: list[Any],
-                 epoch: int, batch_max: int) -> None:
+    def __init__(self, engine: Engine, columns: Columns, sessions: dict[int, Any], looks: Any,
+                 done: list[Any], epoch: int, batch_max: int) -> None:
         core = engine.core
         self._core, self._sessions, self._done, self._batch_max = core, sessions, done, batch_max
         self._looks = looks
-        self._c, self._frames = Columns(core.t), Frames(core.block)
+        self._c, self._frames = columns, Frames(core.block)
         self._request = Request()
         self._puts = Puts(core, self._c, self._frames)
         self._dones = Dones(core, self._c, self._frames)
@@ -90,15 +91,16 @@ class Path:
             self._gives.wait(r, session, party, self._batch_max)
         return True
 
-    def move_offsets(self, slots: list[Any], base: cython.uint) -> None:
-        """The payloads of these messages stand so much further behind: as Engine does it."""
-        slot: cython.Py_ssize_t
-        for slot in slots:
-            self._c.m_offset[slot] += base
+    def dispatch(self, given: list[Any]) -> cython.bint:
+        """Messages to waiting readers; (waiter, entries) each is added to `given`. False: some were
+        handed out by the engine."""
+        return self._gives.dispatch(given)
 
-    def dispatch(self, given: list[Any]) -> None:
-        """Messages to waiting readers; (waiter, entries) each is added to `given`."""
-        self._gives.dispatch(given)
+    def soonest(self) -> cython.longlong:
+        """The first time-out of the waits since this was asked."""
+        found: cython.longlong = self._gives.soonest
+        self._gives.soonest = FOREVER
+        return found
 
     def answer(self, answered: list[Any], lsn: cython.ulonglong) -> None:
         """Replies to what was carried out and needs no rows; who got one is added to `answered`."""
@@ -107,6 +109,7 @@ class Path:
             if not session.gone:
                 self._replies.answer(session, sequence, count, qpool, lsn, now)
                 answered.append(session)
+        self._done.clear()
 
     def give(self, session: Any, sequence: cython.ulonglong, entries: list[Any],
              lsn: cython.ulonglong) -> None:

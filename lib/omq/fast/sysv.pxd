@@ -19,6 +19,16 @@ cdef extern from "<errno.h>" nogil:
     int errno
     int ENOMSG, EINTR
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+cdef extern from "<time.h>" nogil:
+    ctypedef struct timespec "struct timespec":
+        long long tv_sec
+        long long tv_nsec
+    int CLOCK_MONOTONIC
+    int clock_gettime(int clock, timespec *now)
+
 
 cdef inline bint release(int semaphore) noexcept:
     """Raise the semaphore by one; False: it was not raised. Never blocks."""
@@ -61,4 +71,39 @@ cdef inline bint take_off(int queue, unsigned int kind, list out, Py_ssize_t lim
             return errno == ENOMSG
         if message[0] == kind:
             out.append((<char *>&message[1])[:got])
+    return True
+
+
+cdef inline bint wait_for(int queue, unsigned int kind, list out) except -1:
+    """Wait for one message, and take it if it is of this kind. A signal ends the wait. False:
+    something else did."""
+    cdef long long message[257]
+    cdef ssize_t got
+    cdef int reason
+    with nogil:
+        got = msgrcv(queue, message, 256 * 8, 0, 0)
+        reason = errno
+    if got < 0:
+        return reason == EINTR
+    if message[0] == kind:
+        out.append((<char *>&message[1])[:got])
+    return True
+
+
+cdef inline long long mono_ns() noexcept nogil:
+    """Of a clock that is only for differences."""
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef inline bint gather(int queue, unsigned int kind, list out, Py_ssize_t limit,
+                        Py_ssize_t wanted, long long wait_ns) except -1:
+    """Let others run and take what they send, for so long or until `out` has as many as wanted."""
+    cdef long long end = mono_ns() + wait_ns
+    while len(out) < wanted and mono_ns() < end:
+        with nogil:
+            sched_yield()
+        if not take_off(queue, kind, out, limit):
+            return False
     return True

@@ -95,6 +95,7 @@ class NameKind(IntEnum):
     READER = 2  # name of the reader with client id `key`
     TEXT = 3  # reason, evidence or command of the frame `lsn`
     PROGRAM = 4  # program that put as client `key`
+    GROUP = 5  # group id, as text, of the birth `lsn`; `key` is its group_sequence (format.message)
 
 
 class ArchiveFlag(IntFlag):

@@ -9,6 +9,7 @@ several). What it may do, each a column of `Rule`:
     hand      a reader gets it, or is done with it   ends     with LAST_PART the message is gone
     replaces  its pool record is `record`; it was `reason` before
     stops     the epoch ended in order, if it is the last frame
+    forgets   the definition that the payload names is gone, and the name of number `queue`
 
 In this order: who leaves a queue does so before it comes to others, and never comes to one that it
 is on. A frame about an entry that is not there changes nothing, so a row needs no conditions.
@@ -24,14 +25,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from omq.format import message
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.pool import PartState
 
 if TYPE_CHECKING:
-    import numpy as np
+    from omq.base.arrays import Vector
 
 
 class About(Enum):
@@ -40,6 +41,7 @@ class About(Enum):
     MESSAGE = "message"  # the one of `qpool`
     BODIES = "bodies"  # of the messages in the payload
     QUEUE = "queue"  # its name
+    DEFINITION = "definition"  # of a queue, at run time (core.engine.queues)
     READER = "reader"  # the client `client`
     OPERATOR = "operator"  # an order; the frames that carry it out have its LSN as `unit`
     INSTANCE = "instance"
@@ -70,6 +72,7 @@ class Until(Enum):
     NEVER = "-"
     LEASE = "lease"  # pool.lease_tag of this frame
     ARGUMENT = "`argument`"  # rounded up to seconds
+    UNIT = "`reason`"  # the number of its unit of work in doubt
 
 
 class Hand(Enum):
@@ -100,6 +103,13 @@ class Argument(Enum):
     UNTIL = "until"  # wall clock ns
     COUNT = "count"  # of the `things` of its payload; with a `queue` (omfreeq): the pid
     LSN = "LSN"
+    TURN = "turn"  # GIVEN_OUT_OF_TURN or 0
+
+
+GIVEN_OUT_OF_TURN: Final = 1
+"""`argument` of a GIVE: the message does not follow the order in which messages came to the queue,
+for the reader chose it (by an id, a selector, as part of a whole group), or it is of a group and
+may have waited for another of it. Frames that were written before this was known have 0."""
 
 
 class Reason(IntEnum):
@@ -151,6 +161,7 @@ class Rule:
     ends: bool = False
     replaces: bool = False
     stops: bool = False
+    forgets: bool = False
     payload: Payload = Payload.NOTHING
     argument: Argument = Argument.NOTHING
     reasoned: bool = False  # `reason` is a Reason
@@ -163,7 +174,7 @@ class Rule:
     @property
     def at_large(self) -> bool:
         """Redo needs it, whatever message is looked at."""
-        return self.about in (About.QUEUE, About.BODIES)
+        return self.about in (About.QUEUE, About.DEFINITION, About.BODIES)
 
     @property
     def puts_off(self) -> bool:
@@ -186,7 +197,7 @@ RULES: Final[dict[FrameType, Rule]] = {
         argument=Argument.EXPIRY),
     FrameType.GIVE: Rule(
         About.MESSAGE, "given to a reader{it.on}, attempt {it.attempt}", _MANAGER,
-        entry=Entry(PartState.ACTIVE, Until.LEASE), hand=Hand.GIVEN),
+        entry=Entry(PartState.ACTIVE, Until.LEASE), hand=Hand.GIVEN, argument=Argument.TURN),
     FrameType.DONE: Rule(
         About.MESSAGE, "done{it.on}{it.end}", _READER, leaves=True, comes=Comes.IDEL,
         hand=Hand.FINISHED, ends=True),
@@ -208,8 +219,12 @@ RULES: Final[dict[FrameType, Rule]] = {
         reasoned=True),
     FrameType.RELEASE: Rule(
         About.MESSAGE, "released{it.on}", _OPERATOR, entry=Entry(PartState.READY), reasoned=True),
-    FrameType.COMMIT: Rule(About.RESERVED, "commit"),
-    FrameType.PREPARE: Rule(About.RESERVED, "prepare"),
+    FrameType.COMMIT: Rule(
+        About.MESSAGE, "committed{it.on}", _READER | _OPERATOR,
+        entry=Entry(PartState.READY, attempts=False)),
+    FrameType.PREPARE: Rule(
+        About.MESSAGE, "prepared{it.on}: it ends with its unit of work", _READER,
+        entry=Entry(PartState.PREPARED, Until.UNIT), hand=Hand.FINISHED),
     FrameType.CHECKPOINT: Rule(
         About.INSTANCE, "checkpoint up to LSN {it.argument}", _MANAGER, argument=Argument.LSN),
     FrameType.READER_UP: Rule(
@@ -232,6 +247,12 @@ RULES: Final[dict[FrameType, Rule]] = {
     FrameType.BACKOUT: Rule(
         About.MESSAGE, "backed out{it.on}{it.why}", _READER | _MANAGER,
         entry=Entry(PartState.READY), hand=Hand.FINISHED, reasoned=True),
+    FrameType.DEFINE: Rule(
+        About.DEFINITION, "queue{it.on} defined{it.why}", _OPERATOR | _CLIENT,
+        payload=Payload.TEXT),
+    FrameType.UNDEFINE: Rule(
+        About.DEFINITION, "queue{it.on} removed{it.why}", _OPERATOR | _MANAGER, forgets=True,
+        payload=Payload.TEXT),
 }
 
 _UNKNOWN: Final = Rule(About.RESERVED, "something that only a newer omq knows")
@@ -252,7 +273,7 @@ def numbers(holds: Callable[[Rule], bool]) -> list[int]:
     return sorted(int(kind) for kind, rule in RULES.items() if holds(rule))
 
 
-def mask(holds: Callable[[Rule], bool]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def mask(holds: Callable[[Rule], bool]) -> Vector:
     """The same by frame type: bool, shape (256,), to be indexed by columns of frame headers. What
     is no known type is not."""
     import numpy as np

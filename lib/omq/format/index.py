@@ -18,6 +18,7 @@ r):
     e_next, e_prev  neighbour entry + 1 in the chain of its queue and priority (READY ones only)
     e_sibling  next entry + 1 of the same message          e_until  wall ns when DEFERRED
     q_head, q_tail  first and last entry + 1 of each of 10 priority chains a queue
+    q_waits, q_works, j_syncs, j_groups  histograms of 32 places (format.durations)
 Stored links are slot + 1, so that zeroed memory means "none".
 """
 
@@ -25,17 +26,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omq.base import limits
 from omq.base.checksum import crc32c
+from omq.format.durations import BINS
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
 
 if TYPE_CHECKING:
-    import numpy as np
+    from omq.base.arrays import Vector
 
-VERSION = 1
+VERSION = 3
 MAGIC = b"OMQI"
 HEADER_BYTES = 512
 SELECTOR_AT = 1024
@@ -91,10 +93,18 @@ class Counter(IntEnum):
     PAUSED_MS = 28  # that the manager waited for pool.writer to catch up
     RETURNED = 29  # items in return lanes, stale ones too; 0: every READY message is in a chain
     EXPIRED = 30  # entries that left a queue because their time was over
+    GROUP_WAITING = 53  # READY entries that wait for their turn in a group: they are in no chain
     UNITS_COMMITTED = 34  # units of work
     UNITS_BACKED_OUT = 35
     SPACE_LOW = 40  # 1: less disk space is free than the reserve, new messages are refused
     INDEX_LOW = 41  # 1: only its reserve is free, members' messages are refused; 2: all new ones
+    UNITS_PREPARED = 42
+    UNITS_IN_DOUBT = 43  # now
+    DUPLICATES = 54  # messages that were absorbed or refused: their queue has had their id
+    EVENTS_DROPPED = 47  # event messages that found no place on SYSTEM.EVENTS
+    SPACE_WANTED = 64  # LSN up to which a queue was cleared: its space is wanted back at once
+    SYNC_US = 59  # that the syncs took which j_syncs counts: one in 16
+    FRAMES = 60  # in the blocks of j_groups
 
 
 class EntryState(IntEnum):
@@ -106,6 +116,7 @@ class EntryState(IntEnum):
     DEFERRED = 3
     HELD = 4
     IDEL = 5  # on no queue any more, waits for idel.server
+    PREPARED = 6  # taken or put by a unit of work in doubt
 
 
 class QueueFlag(IntFlag):
@@ -119,6 +130,7 @@ class QueueFlag(IntFlag):
     PSEUDO = 32  # IDEL
     SPECIAL = 64  # IDEL, POISON
     LIMITS_TIME = 128  # what is put there has a time
+    DRAINS = 256  # it was rolled over: takes no more, and goes when it is empty
 
 
 class ReaderFlag(IntFlag):
@@ -142,9 +154,10 @@ ENTRY_COLUMNS = (
     "e_reader:I e_queue:H e_attempts:H e_retries:H e_priority:B e_state:B"
 )
 QUEUE_COLUMNS = (
-    "q_ever:Q q_processed:Q q_hour_at:q q_started:q q_load1:d q_load5:d q_load15:d q_rate1:d "
-    "q_rate5:d q_rate15:d q_sampled:q q_flags:I q_depth:I q_ready:I q_active:I q_deferred:I "
-    "q_held:I q_hour:I q_last_hour:I q_max_depth:I q_max_length:I"
+    "q_ever:Q q_processed:Q q_expired:Q q_hour_at:q q_started:q q_load1:d q_load5:d q_load15:d "
+    "q_rate1:d q_rate5:d q_rate15:d q_sampled:q q_flags:I q_depth:I q_ready:I q_active:I "
+    "q_deferred:I q_held:I q_hour:I q_last_hour:I q_max_depth:I q_max_length:I "
+    "q_waited_us:Q q_worked_us:Q q_failed:Q q_dead:Q"
 )
 READER_COLUMNS = (
     "r_registered:q r_request:q r_response:q r_started:Q r_processed:Q r_pid:I r_uid:I r_client:I "
@@ -152,6 +165,8 @@ READER_COLUMNS = (
 )
 CHAIN_COLUMNS = "q_head:I q_tail:I"  # queues * 10 each
 BUCKET_COLUMNS = "b_id:I b_corr:I"  # heads of the hash chains, slot + 1
+SPENT_COLUMNS = "q_waits:Q q_works:Q"  # queues * BINS each
+JOURNAL_COLUMNS = "j_syncs:Q j_groups:Q"  # BINS each
 QUEUE_NAME_BYTES = 24
 READER_NAME_BYTES = 32
 _BYTES = {"Q": 8, "q": 8, "d": 8, "I": 4, "H": 2, "B": 1}
@@ -178,7 +193,7 @@ class IndexLayout:
         tables = (
             (MESSAGE_COLUMNS, messages), (ENTRY_COLUMNS, entries), (QUEUE_COLUMNS, queues),
             (READER_COLUMNS, readers), (CHAIN_COLUMNS, queues * limits.PRIORITIES),
-            (BUCKET_COLUMNS, buckets))
+            (BUCKET_COLUMNS, buckets), (SPENT_COLUMNS, queues * BINS), (JOURNAL_COLUMNS, BINS))
         at, columns = TABLES_AT, {}
         for text, count in tables:
             for item in text.split():
@@ -196,8 +211,8 @@ class IndexLayout:
     @property
     def bytes_per_message(self) -> float:
         """Cost of one message on one queue, hash buckets and spare entries included."""
-        rows = sum(_BYTES[c] * n for c, _, n in self.columns.values()
-                   if n in (self.messages, self.entries, self.buckets))
+        rows = sum(_BYTES[code] * count for name, (code, _, count) in self.columns.items()
+                   if name[0] in "meb")
         return rows / self.messages
 
     def column(self, buffer: memoryview, name: str) -> memoryview:
@@ -205,7 +220,7 @@ class IndexLayout:
         code, at, count = self.columns[name]
         return buffer[at : at + _BYTES[code] * count].cast(code)  # type: ignore[call-overload,no-any-return]
 
-    def vector(self, buffer: memoryview, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    def vector(self, buffer: memoryview, name: str) -> Vector:
         """The same column as numpy, shape (count,)."""
         import numpy as np
 
@@ -261,6 +276,8 @@ def read_header(buffer: memoryview) -> IndexHeader | Finding:
         return Finding(Kind.FOREIGN, "no index segment: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"index version {version}, known {VERSION}")
+    if version < VERSION:
+        return Finding(Kind.FOREIGN, f"index version {version} of an older queue manager")
     if used != HEADER.size or crc32c(bytes(buffer[at + CRC_FROM : at + used])) != crc:
         return Finding(Kind.CORRUPT, "index header fails its CRC")
     header = IndexHeader(uuid, boot, epoch, pid, started, time_ns, messages, entries, queues,

@@ -22,13 +22,15 @@ Frame header fields:
     token     low half of the client's token    sequence  client's request number (retry detection)
     correlation  hash of the correlation id     argument  by type: defer until (s), count, ...
     unit      LSN of the first frame of its unit of work (0: alone)
-    reason    code, or the old pool record      target    other queue: POISON
+    reason    code, the old pool record, or     target    other queue: POISON
+              the number of a unit in doubt
 
 `journal/newest` says which journal file is the newest, in two slots, 4096 bytes apart; that of file
 n is slot n % 2. It is written when the file has its name and header, before any block of it.
 
 In the middle of a crash: a block is accepted whole (its CRC right) or not at all, so the frames of
 one block are atomic together; a unit of work never spans blocks, however large it is (ADR 0034).
+One that is prepared has two blocks, and is in doubt between them (ADR 0038).
 """
 
 from __future__ import annotations
@@ -93,8 +95,8 @@ class FrameType(IntEnum):
     DELETE = 7  # gone: by idel.server or an operator
     HOLD = 8
     RELEASE = 9
-    COMMIT = 10  # reserved: units of work that span requests
-    PREPARE = 11  # reserved
+    COMMIT = 10  # put by a unit of work that was in doubt: READY at its place
+    PREPARE = 11  # taken by a unit of work in doubt; `reason` is the unit's number
     CHECKPOINT = 12  # the pool holds everything up to LSN `argument`
     READER_UP = 13  # payload = name
     READER_DOWN = 14
@@ -105,6 +107,8 @@ class FrameType(IntEnum):
     STOP = 19  # clean end of an epoch
     RELEASE_GIVEN = 20  # given back; `attempt` says what still counts
     BACKOUT = 21  # back at its old place, its unit of work was backed out; the attempt counts
+    DEFINE = 22  # a queue is what the payload says, at run time
+    UNDEFINE = 23  # no more: payload = name; with `queue`: its number is free
 
 
 class FrameFlag(IntFlag):
@@ -121,7 +125,9 @@ class FrameFlag(IntFlag):
     HELD = 256
     REPLAY = 512  # with MOVE: an operator sent it back from POISON
     QUEUES = 1024  # with PUT: the payload is its queue parts alone, the body is elsewhere
+    PREPARED = 2048  # with PUT: born in a unit of work in doubt; `reason` is the unit's number
     TIMELESS = 4096  # with EXPIRE: the message has no time from now on
+    MEMORY = 16384  # with PUT: of a message id that a queue has had (core.engine.duplicates)
 
 
 class BlockFlag(IntFlag):

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+    from omq.base.arrays import Rows
+
 _NUMPY = {"B": "u1", "H": "<u2", "I": "<u4", "Q": "<u8", "q": "<i8", "d": "<f8"}
 
 
@@ -71,14 +73,13 @@ class Layout:
         return dict(zip(self.names, self.unpack_from(data, offset), strict=True))
 
     def array(self, data: bytes | bytearray | memoryview, count: int, offset: int = 0
-              ) -> np.ndarray[Any, np.dtype[Any]]:
+              ) -> Rows:
         """`count` records as a numpy structured array over the same memory (shape: (count,))."""
         import numpy as np
 
         return np.frombuffer(data, dtype=self.dtype, count=count, offset=offset)
 
-    def joined(self, arrays: Sequence[np.ndarray[Any, np.dtype[Any]]]
-               ) -> np.ndarray[Any, np.dtype[Any]]:
+    def joined(self, arrays: Sequence[Rows]) -> Rows:
         """Arrays of these records as one. As raw bytes: numpy would copy field by field, which
         takes twenty times as long (165 against 8 ns for a frame header)."""
         import numpy as np

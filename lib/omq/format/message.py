@@ -7,12 +7,14 @@ file, and back to the reader; their one CRC-32C is computed by the submitter and
 reader, end to end. The queue manager copies them unread, except the parts of a message for several
 queues.
 
-Descriptor fields (those without meaning yet are kept for it: expiry, group, report, ...):
+Descriptor fields (those without meaning yet are kept for it: report, ...):
     magic "MD"        parts      number of queue parts behind it; 0 = the one queue of the frame
     properties        bytes of the properties          body   bytes of the body, also a container's
     body_crc          CRC-32C of a container's content; 0 for an inline body
     message_id        24 bytes; zero = derived from instance and QPoolId
-    correlation_id    24 bytes, zero = none               group_id, group_sequence, segment_offset
+    correlation_id    24 bytes, zero = none               group_id  the same
+    group_sequence    number in the group from 1, 0 = none; LAST_IN_GROUP with the last one's
+    segment_offset    not used
     expiry            wall clock ns, 0 = never            report         report options
     reply_to, origin  queue ids, 0 = none                 item_type, encoding
     application       first 12 bytes of the putting program's name
@@ -42,11 +44,14 @@ DESCRIPTOR = Layout(
     160,
 )
 _BOUNDS = Layout("magic:2s version:B item_type:B parts:H flags:H properties:I", 12)  # its start
+_ID_AT, _TRACE_AT = DESCRIPTOR.offset("message_id"), DESCRIPTOR.offset("trace_id")
+_GROUP_AT, _NUMBER_AT = DESCRIPTOR.offset("group_id"), DESCRIPTOR.offset("group_sequence")
 PART = Layout("queue:H priority:B flags:B until:I", 8)
 HUNDREDTH_NS = 10_000_000
 _COUNT = Layout("count:H", 2)
 _PROPERTY = Layout("key:H value:I", 6)
 NO_ID = bytes(24)
+LAST_IN_GROUP = 1 << 31
 ID_PREFIX = b"OMQ1"
 
 
@@ -97,6 +102,16 @@ class Descriptor:
     origin: int = 0
     encoding: int = 0
 
+    @property
+    def number(self) -> int:
+        """Its number in its group, from 1; 0: none."""
+        return self.group_sequence & LAST_IN_GROUP - 1
+
+    @property
+    def last(self) -> bool:
+        """It is the last one of its group."""
+        return bool(self.group_sequence & LAST_IN_GROUP)
+
     def encode(self) -> bytes:
         return DESCRIPTOR.pack(
             MAGIC, VERSION, self.item_type, self.parts, self.flags, self.properties, self.body_crc,
@@ -138,6 +153,35 @@ def id_hash(identifier: bytes) -> int:
     if not stripped:
         return 0
     return int.from_bytes(blake2b(stripped, digest_size=8).digest(), "little") or 1
+
+
+def group_of(payload: bytes | memoryview) -> tuple[int, int]:
+    """The hash of a payload's group id, and its group_sequence; of a payload that has both."""
+    group, number = group_said(payload)
+    return id_hash(group), number
+
+
+def group_said(payload: bytes | memoryview) -> tuple[bytes, int]:
+    """The group id itself, all 24 bytes, and the group_sequence."""
+    group = bytes(payload[_GROUP_AT : _GROUP_AT + len(NO_ID)])
+    return group, int.from_bytes(payload[_NUMBER_AT : _NUMBER_AT + 4], "little")
+
+
+def id_of(payload: bytes | memoryview) -> bytes:
+    """The message id in a payload's descriptor, all 24 bytes."""
+    return bytes(payload[_ID_AT : _ID_AT + len(NO_ID)])
+
+
+def memory_of(payload: bytes | memoryview) -> tuple[int, bytes]:
+    """What the memory of an id says (core.engine.duplicates): hash of the queue's name, the id."""
+    return int.from_bytes(payload[_TRACE_AT : _TRACE_AT + 8], "little"), id_of(payload)
+
+
+def parts_in(payload: bytes | memoryview, count: int) -> list[Part]:
+    """The first `count` queue parts behind the descriptor; fewer where the payload is shorter."""
+    room = (len(payload) - DESCRIPTOR.size) // PART.size
+    return [Part(*PART.unpack_from(payload, DESCRIPTOR.size + i * PART.size))
+            for i in range(min(count, room))]
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

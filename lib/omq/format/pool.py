@@ -11,7 +11,8 @@ than 16 queues goes on in the record of the same file that `next` names (seed: N
 
 Queue part (21 bytes): queue, priority (low 4 bits) with state (high 4 bits), attempts (failed
 ones, up to 255), retries (defers by a reader, up to 255), until, submit time (unix s), sequence.
-`until` is the defer time in unix seconds when DEFERRED, `lease_tag` when ACTIVE.
+`until` is the defer time in unix seconds when DEFERRED, `lease_tag` when ACTIVE, the number of its
+unit of work when PREPARED. A unit in doubt is itself a message, PREPARED on IDEL.
 
 In the middle of a crash: records are written through the double-write file of a checkpoint
 (storage/pool.py), so a record that fails its CRC after recovery is damage, never a torn write.
@@ -68,6 +69,8 @@ class RecordFlag(IntFlag):
     MORE_RECORDS = 4  # `next` is valid (seed: Flags=MORE RECORDS)
     HAS_ID = 8  # the message id was given by the submitter, not derived
     REPLAYED = 16  # an operator sent it back from POISON; a second failure shows it
+    GROUPED = 32  # of a group; in the index only, for the record has the group
+    MEMORY = 64  # no message: what a queue remembers of a message id (core.engine.duplicates)
 
 
 class PartState(IntEnum):
@@ -77,6 +80,10 @@ class PartState(IntEnum):
     ACTIVE = 2  # handed out; a restart finds its reader gone or back
     DEFERRED = 3
     HELD = 4
+    PREPARED = 6  # taken or put by a unit of work in doubt (5 is the index's)
+
+
+_STATES = frozenset(map(int, PartState))
 
 
 @dataclass(slots=True)
@@ -234,7 +241,7 @@ def decode_record(data: bytes | memoryview, offset: int, file: int, number: int
     for i in range(count):
         queue, grade, attempts, retries, until, submitted, sequence = PART.unpack_from(
             view, offset + RECORD.size + i * PART.size)
-        if grade >> 4 not in (1, 2, 3, 4) or grade & 15 > 9:
+        if grade >> 4 not in _STATES or grade & 15 > 9:
             return Finding(Kind.CORRUPT, f"queue part {i} has an unknown state", offset=offset)
         parts.append(QueuePart(queue, grade & 15, PartState(grade >> 4), attempts, retries, until,
                                submitted, sequence))

@@ -13,9 +13,12 @@ request under way. Request half by operation:
     PUT        payload                       PUT_MANY  FRAME * count, then payloads
     SETTLE     SETTLE * count, then reasons  MOVE      SETTLE, part * parts, FRAME * new, payloads
     NEXT, GET  as SETTLE (count may be 0); `want` = how many messages are wanted
+    LOOK       nothing; the answer names messages that are on the queue, and hands out none
     STAGE, COMMIT  SETTLE * parts, FRAME * count, payloads      BACKOUT   SETTLE * parts
+    MOVE_MANY  as COMMIT; `argument` of a row = how many of the FRAMEs take its place
+    PREPARE   as COMMIT, behind it the name of the unit         RESOLVE   the id or name of a unit
 Reply half behind REPLY: GIVEN * count (then bodies for readers that may not read the spool), or the
-JSON fields of an error.
+JSON fields of an error. SEEN * count: the rows of the question `see` (ipc.serving.seeing).
 
 The note is a reader's: what its program has in work, and settlements that no request has carried
 yet. The manager reads it when the reader has died, or is silent (ADR 0035).
@@ -30,9 +33,10 @@ from enum import IntEnum, IntFlag
 
 from omq.format.layout import Layout
 
-VERSION = 4
+VERSION = 5
 """2: requests and bodies of other users over qmgr.sock (ADR 0020, 0021); 3: notes; 4: units of
-work, TOUCH, the delay of a FAIL, messages by their ids."""
+work, TOUCH, the delay of a FAIL, messages by their ids; 5: looks, messages under a cursor,
+MOVE_MANY, PREPARE, RESOLVE."""
 REQUEST_MAGIC = 0x4F51
 REQUEST = Layout(
     "operation:B priority:B flags:H queue:H count:H client:I length:I token:16s sequence:Q size:Q "
@@ -50,6 +54,11 @@ GIVEN = Layout(
     "submitted:q attempts:H retries:H inline:I",
     64,
 )
+SEEN = Layout(
+    "entry:I slot:I sequence:Q submitted:q until:q queue:H attempts:H retries:H priority:B state:B "
+    "qpool:Q created:q lsn:Q expiry:q size:I crc:I length:I pid:I flags:H parts:H origin:H spare:H",
+    96,
+)
 MOVED = Layout("qpool:Q location:I offset:I record:I file:I slot:I spare:I", 32)
 NOTE = Layout("magic:Q count:I text:I current:Q listed:Q token:Q spare:24s", 64)
 NOTE_MAGIC = int.from_bytes(b"OMQNOTE1", "little")
@@ -61,6 +70,7 @@ IN_WORK = 0  # a row's kind in a note that is no settlement
 REQUEST_TYPE = 1  # System V message type of requests
 WAKE_TYPE = 2  # the manager's own wake-up call
 REQUEST_MARK = b"="  # begins a line that is a request: no JSON text begins so
+ENDED = "ended"  # in the last line of a manager that stops: nobody asked for it
 
 
 class Operation(IntEnum):
@@ -79,6 +89,10 @@ class Operation(IntEnum):
     BACKOUT = 12  # give back these messages, the attempt counted; forget what was staged
     TAKE = 13  # up to `want` messages of `queue` for a unit of work; argument as NEXT
     GET = 15  # as NEXT, only messages with a key: `correlation` = the key, `flags` = whose (Key)
+    PREPARE = 16  # as COMMIT, but the unit is in doubt from then on; `queue` = bytes of its name
+    RESOLVE = 17  # end a unit in doubt; want = 1: commit it, 0: back it out
+    LOOK = 30  # what came to the queue since the last one, up to `want`; argument as NEXT
+    MOVE_MANY = 35  # finish `parts` messages and put `count` new ones
 
 
 class Settlement(IntEnum):
@@ -91,10 +105,13 @@ class Settlement(IntEnum):
 
 
 class Key(IntEnum):
-    """Which id of a message the key of a GET belongs to."""
+    """Which id of a message the key of a GET belongs to; ARRIVAL: of a LOOK, without a key."""
 
     CORRELATION = 1
     MESSAGE_ID = 2  # the QPoolId when the id is the manager's, else the hash as for correlation
+    CURSOR = 3  # the QPoolId of one message; `size` = its entry
+    ARRIVAL = 4
+    GROUP = 5  # a whole group, all of its messages at once; without a key
 
 
 class PutFlag(IntFlag):
@@ -103,6 +120,8 @@ class PutFlag(IntFlag):
     PERSISTENT = 1
     CONTAINER = 2
     GIVEN_ID = 4  # the message id is the submitter's
+    GROUPED = 8  # it has a group id
+    UNIQUE = 16  # its id is a unique_key: refused where no queue of it remembers ids
 
 
 class GivenFlag(IntFlag):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any, Final
 
 from omq.base import limits, names
@@ -20,7 +21,9 @@ from omq.base.errors import BadArgument, BadProperty
 
 SECONDS_MAX: Final = float(0xFFFFFFFF)
 """The pool keeps a time as seconds in 32 bits."""
+UNIQUE_KEY_BYTES_MAX: Final = 1024
 _SHOWN: Final = 60
+_HEX: Final = frozenset("0123456789abcdefABCDEF")  # int takes more: signs, spaces, underscores
 
 
 def wrong(argument: str, value: object, rule: str) -> BadArgument:
@@ -110,17 +113,65 @@ def properties(value: Any, argument: str = "properties") -> Mapping[str, str]:
             raise wrong(argument, name, "the name of a property is a str")
         if not isinstance(content, str):
             raise BadProperty(name=name, rule=f"its value is a str, not {type(content).__name__}")
+        if not (_has_bytes(name) and _has_bytes(content)):
+            raise BadProperty(name=names.escape(name), rule="it can be written as UTF-8")
     return value
+
+
+def group(group_id: Any, number: Any, last: Any) -> None:
+    """A group id as `identifier`, a number in it (0: none), and whether it is the last one."""
+    if not identifier(group_id, "group_id").rstrip(b"\0"):
+        raise wrong("group_id", group_id, "what has a number in a group has a group")
+    whole(number, "group_sequence", 0, (1 << 31) - 1)
+    if flag(last, "last_in_group") and not number:
+        raise wrong("last_in_group", last, "the last message of a group has a group_sequence")
 
 
 def identifier(value: Any, argument: str) -> bytes:
     """A message or correlation id: up to 24 bytes, or a str as `put` returns it: 48 hexadecimal
     digits, or a text of up to 24 bytes that stays one."""
     if isinstance(value, str):
-        raw = names.id_bytes(value)
+        raw = names.id_bytes(value) if _has_bytes(value) else None
         if raw is None:
             raise wrong(argument, value, names.ID_RULE)
         return raw
     if isinstance(value, bytes) and len(value) <= limits.MESSAGE_ID_BYTES:
         return value
     raise wrong(argument, value, names.ID_RULE)
+
+
+def own_message_id(value: Any) -> bytes:
+    """The id of a message: an identifier, but not of zeros alone, which is none."""
+    raw = identifier(value, "message_id")
+    if raw and not raw.rstrip(b"\0"):
+        raise wrong("message_id", value, "zeros alone are no id")
+    return raw
+
+
+def _has_bytes(value: str) -> bool:
+    """It can be written as UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def unique_key(value: Any, argument: str = "unique_key") -> bytes:
+    """What makes a message unique, as its id: itself if it is short enough to be one, else its
+    digest of 24 bytes."""
+    raw = value.encode() if isinstance(value, str) and _has_bytes(value) else value
+    if not isinstance(raw, bytes) or not raw.rstrip(b"\0") or len(raw) > UNIQUE_KEY_BYTES_MAX:
+        raise wrong(argument, value, f"it is 1 to {UNIQUE_KEY_BYTES_MAX} bytes, or such a text")
+    if len(raw) > limits.MESSAGE_ID_BYTES:
+        return blake2b(raw, digest_size=limits.MESSAGE_ID_BYTES).digest()
+    return identifier(value, argument)
+
+
+def own_id(value: str, argument: str, prefix: str) -> int:
+    """The QPoolId in an id that the manager gave; `prefix`: of its ids."""
+    if (len(value) != 2 * limits.MESSAGE_ID_BYTES or not value.startswith(prefix)
+            or not set(value[len(prefix) :]) <= _HEX):
+        raise wrong(argument, value, "it is a qpool_id, or an id as the manager gives it; browse "
+                    "finds the messages with an id of yours")
+    return int(value[len(prefix) :], 16)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from typing import Final
 
 from omq.base.checksum import crc32c
@@ -42,6 +43,7 @@ class Bodies:
 
     def __init__(self, paths: SpoolPaths, link: Link) -> None:
         self._paths, self._link = paths, link
+        self.paths = paths
         self.files = PayloadReader(paths)
         self._spares = SpareContainers(paths)
 
@@ -101,31 +103,51 @@ class Bodies:
         """The content of the container of a message. BodyUnavailable."""
         if self._link.trusted:
             return containers.read_item(self._paths, reference, size, qpool)
-        self._link.control({"op": "container", "qpool": qpool})
-        descriptor = self._link.take_descriptor()
-        if descriptor < 0:
-            raise BodyUnavailable(qpool_id=qpool, where=reference,
-                                  reason="the queue manager passed no descriptor")
+        descriptor = self.ask_container(reference, qpool)
         try:
             return _read(descriptor, size, reference, qpool)
         finally:
             os.close(descriptor)
 
+    def ask_container(self, reference: str, qpool: int) -> int:
+        """A descriptor of a message's container, from the manager; the caller closes it.
+        BodyUnavailable."""
+        self._link.control({"op": "container", "qpool": qpool})
+        descriptor = self._link.take_descriptor()
+        if descriptor < 0:
+            raise BodyUnavailable(qpool_id=qpool, where=reference,
+                                  reason="the queue manager passed no descriptor")
+        return descriptor
+
     # putting
+
+    @property
+    def owns(self) -> bool:
+        """This client writes containers itself."""
+        return self._link.owns
+
+    def pour(self, pieces: Iterable[bytes]) -> tuple[str, int, int]:
+        """A container of the owner: (reference, bytes, CRC-32C)."""
+        return containers.create(self._paths, pieces, self._spares)
 
     def contain(self, queue: str, body: bytes) -> tuple[str, int, int]:
         """A container for a body that is to be put on `queue`: (reference, bytes, CRC-32C)."""
         if self._link.owns:
             return own_container(self._paths, body, self._spares)
-        descriptor = sealed_body.seal(body)
+        descriptor = sealed_body.seal_pieces((body,))
         try:
-            facts = self._link.control({"op": "contain", "queue": queue, "size": len(body)},
-                                       descriptor, len(body) / COPY_BYTES_PER_S)
+            return self.hand_over(queue, descriptor, len(body), crc32c(body))
         finally:
             os.close(descriptor)
-        crc = crc32c(body)
-        check_container(body, int(facts["crc"]), 0, "the copy that the queue manager made")
-        return str(facts["ref"]), len(body), crc
+
+    def hand_over(self, queue: str, descriptor: int, size: int, crc: int) -> tuple[str, int, int]:
+        """The same of a sealed memory file, which the manager copies."""
+        facts = self._link.control({"op": "contain", "queue": queue, "size": size},
+                                   descriptor, size / COPY_BYTES_PER_S)
+        if int(facts["crc"]) != crc:
+            raise BodyDamaged(qpool_id=0, where="the copy that the queue manager made",
+                              expected=int(facts["crc"]), got=crc)
+        return str(facts["ref"]), size, crc
 
     def refused(self, error: OmqError, *messages: Encoded) -> None:
         """Containers of messages that were refused are removed; in doubt they stay."""

@@ -24,6 +24,7 @@ from omq.ipc.selecting import chooser
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
+    from omq.ipc.told_rows import Rows
 
 _STATE: Final = ENTRY_COLUMNS.index("e_state")
 _PRIORITY: Final = ENTRY_COLUMNS.index("e_priority")
@@ -46,11 +47,11 @@ class Browsed(PayloadFacts):
 
     __slots__ = ("_entry", "_names", "_row", "_view")
 
-    def __init__(self, wire: Wire, view: IndexView, names: list[str], row: RawEntry) -> None:
+    def __init__(self, wire: Wire, view: Rows, names: list[str], row: RawEntry) -> None:
         super().__init__()
         entry, message = row[1], row[3]
         self._wire, self._view, self._names, self._row = wire, view, names, row
-        self._entry = entry
+        self._entry, self.entry = entry, row[0]
         self.qpool_id, self._flags = message[_QPOOL], message[_FLAGS]
         self.size, self._crc = message[_SIZE], message[_CRC]
         self.priority, self.defers = entry[_PRIORITY], entry[_DEFERS]

@@ -18,42 +18,48 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from omq.base import limits, names
 from omq.base.errors import (
     BadRequest,
+    DuplicateAbsorbed,
     ManagerUnavailable,
     OmqError,
     TimedOut,
     UnitOpen,
 )
 from omq.base.paths import SpoolPaths, chosen_spool, existing_spool
-from omq.format.wire import Operation
 from omq.ipc import arguments
 from omq.ipc.absence import Waiting
 from omq.ipc.asking import REPLIES, Reply, await_reply
-from omq.ipc.bodies import Bodies
 from omq.ipc.client_wire import Wire
+from omq.ipc.in_doubt import EndsUnits
 from omq.ipc.message import Message
-from omq.ipc.outgoing import Encoded, Outgoing
+from omq.ipc.outgoing import Outgoing
 from omq.ipc.put_many import put_many
+from omq.ipc.queues import QueueCommands
 from omq.ipc.reader import PROMPT, Reader
+from omq.ipc.remote_client import is_url, remote_client
 from omq.ipc.saying import outgoing_of
+from omq.ipc.tool_calls import ToolCalls
 from omq.ipc.unit import Unit
 
 if TYPE_CHECKING:
     from omq.ipc.browsed import Browsed
+    from omq.ipc.group import GroupReader
 
 __all__ = ["Client", "Connection", "Message", "Outgoing", "Reader", "Unit", "connect"]
 
 TIMEOUT_S = 60.0
+_PLAIN = (b"", b"", None, "", 0.0, None, b"", 0, False, b"")  # nothing is said beside the body
 
 
 def connect(spool: Path | str | None = None, instance: str | None = None, name: str = "python",
             timeout_s: float = TIMEOUT_S, waiting: Waiting | None = None) -> Client:
     """Connect to the queue manager of a spool: `spool`, else that of `instance`
-    (/var/lib/omq-INSTANCE), else OMQ_SPOOL, else /var/lib/omq.
+    (/var/lib/omq-INSTANCE), else OMQ_SPOOL, else /var/lib/omq. A URL (amqps://USER@HOST/) is that
+    of an amqp.server: a connection with the same calls as far as AMQP has them (ipc.remote).
 
     `timeout_s`: how long to wait for a manager that is away, now and later. `waiting`: called with
     a line for the user when a wait has lasted a second. SpoolMissing at once where there is no such
@@ -61,6 +67,8 @@ def connect(spool: Path | str | None = None, instance: str | None = None, name: 
     contradict each other."""
     if spool is not None and not isinstance(spool, str | Path):
         raise arguments.wrong("spool", spool, "it is a path")
+    if is_url(spool):
+        return remote_client(str(spool), name, timeout_s)
     if instance is not None:
         arguments.text(instance, "instance")
     arguments.text(name, "name")
@@ -69,7 +77,7 @@ def connect(spool: Path | str | None = None, instance: str | None = None, name: 
     return Client(paths, names.check_client_name(name), timeout_s, waiting)
 
 
-class Connection:
+class Connection(EndsUnits):
     """A registered client of a queue manager; made by `omq.connect`. A context manager.
 
     A connection has one request under way and belongs to one thread at a time (ConnectionBusy) and
@@ -84,9 +92,10 @@ class Connection:
                  waiting: Waiting | None = None) -> None:
         self._wire = Wire(paths, name, timeout_s, waiting)
         self._link = self._wire.link
-        self._reader: Reader | None = None
+        self._reader: Reader | GroupReader | None = None
         self._unit: Unit | None = None
         self._replies: Reader | None = None  # the same, when it reads replies
+        self._own_replies = ""  # the temporary queue that is for them
 
     # putting
 
@@ -95,32 +104,43 @@ class Connection:
             persistent: bool | None = None, correlation_id: bytes | str = b"",
             message_id: bytes | str = b"", expiry_s: float | None = None,
             reply_to: str = "", delay_s: float = 0.0, at: datetime | None = None,
-            outgoing: Outgoing | None = None) -> str:
+            group_id: bytes | str = b"", group_sequence: int = 0, last_in_group: bool = False,
+            unique_key: bytes | str = b"", outgoing: Outgoing | None = None) -> str:
         """Put one message on one queue, or on several at once; its id, which is text.
 
         Priority (0 to 9, or urgent, normal, low) and persistence are those of queues.conf for the
         (first) queue unless said. Behind `expiry_s` seconds nobody gets it, and it leaves its
         queues. Ids are up to 24 bytes, or a text, or what `put` returned. It is not handed out
         before `delay_s` seconds have passed, or before `at` (without a time zone: local time).
+        Messages with one `group_id` go to one reader at a time, in order; `group_sequence` from 1
+        and `last_in_group` make groups that can be had whole (`group_reader`). A queue with
+        `dedupe_s` takes a `unique_key` (it is the message's id) once in that time.
         `outgoing`: all of it in one; then nothing else is said but the queues. It returns when the
         message is on the disk (not for persistent=False). BadArgument, UnknownQueue, QueueFull,
         MessageTooLong, PutInhibited, NoAuthority, SpoolFull."""
-        if (type(queues) is str and type(body) is bytes and outgoing is None and not properties
-                and expiry_s is None and (priority is None or type(priority) is int)
+        if (type(queues) is str and type(body) is bytes and outgoing is None and properties is None
+                and (priority is None or type(priority) is int)
                 and (persistent is None or type(persistent) is bool)
-                and not (correlation_id or message_id or reply_to or delay_s or at)
-                and len(body) <= self._link.threshold):
-            return self._wire.put_plain(queues, body, priority, persistent=persistent)
+                and (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_id,
+                     group_sequence, last_in_group, unique_key) == _PLAIN
+                and len(body) <= self._link.threshold
+                and (put := self._wire.put_plain(queues, body, priority, persistent=persistent))):
+            return put
         message, listed = outgoing_of(
             self._wire, queues, body, priority=priority, properties=properties,
             persistent=persistent, correlation_id=correlation_id, message_id=message_id,
-            expiry_s=expiry_s, reply_to=reply_to, delay_s=delay_s, at=at, outgoing=outgoing)
+            expiry_s=expiry_s, reply_to=reply_to, delay_s=delay_s, at=at, group_id=group_id,
+            group_sequence=group_sequence, last_in_group=last_in_group, unique_key=unique_key,
+            outgoing=outgoing)
         return self._put(message, listed)
 
     def _put(self, message: Outgoing, queues: tuple[str, ...]) -> str:
         first = (message.queues or queues)[0]
-        answer = self._wire.with_bodies((message,), queues,
-                                        lambda new: self._wire.put_one(new[0], first))
+        try:
+            answer = self._wire.with_bodies((message,), queues,
+                                            lambda new: self._wire.put_one(new[0], first))
+        except DuplicateAbsorbed:  # and its container is removed
+            return self._wire.id_text(0, message)
         return self._wire.id_text(answer.qpool, message)
 
     def put_many(self, queue: str, messages: Iterable[Outgoing | bytes]) -> list[str]:
@@ -130,6 +150,14 @@ class Connection:
         delay, or that names queues of its own, goes by itself. The errors of `put`."""
         return put_many(self, self._wire, queue, messages)
 
+    def put_pieces(self, queues: str | Sequence[str], pieces: Iterable[bytes] | BinaryIO,
+                   outgoing: Outgoing | None = None) -> str:
+        """Put one message whose body comes in pieces, or is a binary file; `outgoing` says all
+        else. It is put with the last piece, or not at all. The errors of put."""
+        from omq.ipc.pieces import put_pieces
+
+        return put_pieces(self, self._wire, queues, pieces, outgoing)
+
     # requests
 
     def request(self, queue: str, body: bytes = b"", timeout_s: float = TIMEOUT_S, *,
@@ -137,11 +165,14 @@ class Connection:
                 priority: int | str | None = None, persistent: bool | None = None) -> Reply:
         """Put a message that wants an answer (`Message.reply`) and wait for it: a Reply, finished.
 
-        `reply_to`: a queue that many requesters may share; each takes its own reply alone. After
-        `timeout_s` NoReply: the request is not served after that time, and its reply goes. The
-        connection has no reader meanwhile (BadRequest). The errors of `put`."""
+        `reply_to`: a queue that many requesters may share; each takes its own reply alone. "": a
+        temporary queue of this connection, made with its first request. After `timeout_s` NoReply:
+        the request is not served after that time, and its reply goes. The connection has no reader
+        meanwhile (BadRequest). The errors of `put`."""
         arguments.queue(queue)
         timeout_s = arguments.seconds(timeout_s, "timeout_s")
+        if not arguments.text(reply_to, "reply_to"):
+            reply_to = self._own_replies = self._own_replies or self.queues.temporary()
         replies = self._replies
         if replies is None or replies.closed or replies.queue != reply_to:
             self._replies = replies = self.reader(arguments.queue(reply_to, "reply_to"))
@@ -151,14 +182,21 @@ class Connection:
 
     # reading
 
-    def reader(self, queue: str, *, batch: int = 1, auxiliary: bool = False, ack: str = PROMPT
-               ) -> Reader:
+    def reader(self, queue: str, *, batch: int = 1, auxiliary: bool = False, ack: str = PROMPT,
+               where: str = "") -> Reader:
         """Register as a reader of a queue: main, or auxiliary (gets messages when there is a
         backlog). `batch`: how many messages are fetched at once, 1 to 1000. `ack`: "prompt", or
-        "batch" when settlements may wait for the next request (omq.Reader). One reader a
-        connection. UnknownQueue, NoAuthority, BadArgument."""
+        "batch" when settlements may wait for the next request (omq.Reader). `where`: only messages
+        that this selector of JMS chooses; others stay. One reader a connection. UnknownQueue,
+        NoAuthority, BadArgument, BadSelector."""
         arguments.queue(queue)
         arguments.flag(auxiliary, "auxiliary")
+        self._before_reader()
+        self._reader = made = Reader(self._wire, queue, batch=batch, auxiliary=auxiliary, ack=ack,
+                                     where=arguments.text(where, "where"))
+        return made
+
+    def _before_reader(self) -> None:
         if self._replies is not None:
             self._replies.close()  # it holds nothing between two requests
         if self._reader is not None and not self._reader.closed:
@@ -166,16 +204,28 @@ class Connection:
                              f"it reads {self._reader.queue}")
         if self._unit is not None and self._unit.open:
             raise UnitOpen(what="a unit of work", wanted="the reader")
-        self._reader = Reader(self._wire, queue, batch=batch, auxiliary=auxiliary, ack=ack)
-        return self._reader
+
+    def group_reader(self, queue: str, *, auxiliary: bool = False) -> GroupReader:
+        """A reader of whole groups: given all messages of a group at once, when its last one and
+        all before it are there, up to 1000. One a connection. The errors of `reader`."""
+        from omq.ipc.group import GroupReader
+
+        arguments.queue(queue)
+        arguments.flag(auxiliary, "auxiliary")
+        self._before_reader()
+        self._reader = made = GroupReader(self._wire, queue, auxiliary=auxiliary)
+        return made
 
     def unit(self) -> Unit:
         """A unit of work: it takes from several queues and puts on several, all or nothing. One at
         a time, and none while the connection has a reader: UnitOpen."""
+        if self._replies is not None:
+            self._replies.close()  # as for a reader
         if self._reader is not None and not self._reader.closed:
             raise UnitOpen(what="a reader", wanted="the unit of work")
         if self._unit is not None and self._unit.open:
             raise UnitOpen(what="a unit of work", wanted="another")
+        self._link.check_open()
         self._unit = Unit(self._wire)
         return self._unit
 
@@ -185,6 +235,7 @@ class Connection:
         NotOperator. UnknownQueue, BadSelector."""
         arguments.queue(queue)
         arguments.whole(limit, "limit", 0, limits.BROWSE_MAX)
+        self._link.check_open()
         from omq.ipc.browsed import browse  # who never browses needs no numpy
 
         return browse(self._wire, queue, limit or limits.BROWSE_MAX, arguments.text(where, "where"))
@@ -194,15 +245,13 @@ class Connection:
         right to browse; the message is not touched. `message`: its `qpool_id`, or the id that `put`
         returned if it was the manager's. NoMessage, BodyUnavailable, BodyDamaged."""
         if isinstance(message, str):
-            message = self._qpool(message)
+            message = arguments.own_id(message, "message", self._link.id_prefix)
         return self._wire.bodies.body(arguments.whole(message, "message", 1, (1 << 63) - 1))
 
-    def _qpool(self, text: str) -> int:
-        prefix = self._link.id_prefix
-        if len(text) != 2 * limits.MESSAGE_ID_BYTES or not text.startswith(prefix):
-            raise arguments.wrong("message", text, "it is a qpool_id, or an id as the manager "
-                                  "gives it; browse finds the messages with an id of yours")
-        return int(text[len(prefix) :], 16)
+    @property
+    def queues(self) -> QueueCommands:
+        """Queues made, changed, looked at and removed: `queues.define("NAME", ...)`."""
+        return QueueCommands(self._wire)
 
     # the end
 
@@ -233,33 +282,5 @@ class Connection:
             error.add_note(f"omq: what was said of the messages could not be sent: {second}")
 
 
-class Client(Connection):
+class Client(ToolCalls, Connection):
     """The same with what our own tools and daemons ask beside it; no part of the public API."""
-
-    @property
-    def paths(self) -> SpoolPaths:
-        return self._wire.paths
-
-    @property
-    def bodies(self) -> Bodies:
-        return self._wire.bodies
-
-    def encode(self, message: Outgoing, queues: Sequence[str] = ()) -> Encoded:
-        """See Wire.encode."""
-        return self._wire.encode(message, queues)
-
-    def queue_number(self, queue: str) -> int:
-        """UnknownQueue."""
-        return self._wire.queue_number(queue)
-
-    def length_max(self, queue: str) -> int:
-        """Bytes of the longest body that the queue takes; UnknownQueue."""
-        return self._wire.facts(queue).length_max
-
-    def control(self, question: dict[str, Any]) -> dict[str, Any]:
-        """One question over the control connection; the answer."""
-        return self._wire.control(question)
-
-    def relocate(self, rows: bytes) -> int:
-        """pool.writer: bodies have moved (rows of format.wire.MOVED); how many were taken."""
-        return self._link.request(Operation.RELOCATE, rows, length=len(rows)).count

@@ -1,6 +1,10 @@
 """The client's end of the control connection: one JSON line there, one back; and whether the other
 end still lives.
 
+A manager that stops in order says unasked, as the last line, what the client's last request came
+to (`last_words`): the reply may lie in memory that goes with the manager before a slow client
+looks.
+
 Errors: Lost when the manager has closed it, OSError of the socket, the error of a refusal.
 """
 
@@ -21,7 +25,7 @@ import sysv_ipc
 
 from omq.base.errors import from_status
 from omq.base.socket_name import socket_name
-from omq.format.wire import request_line
+from omq.format.wire import ENDED, request_line
 
 LATE_S = 1.0
 SEND_ONLY = 0o200  # only the manager receives from the queue
@@ -45,6 +49,7 @@ class ControlLine:
         self._timeout_s = timeout_s
         self._received = b""
         self._came = -1
+        self._ended: dict[str, Any] | None = None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._socket.settimeout(timeout_s)
         try:
@@ -89,6 +94,9 @@ class ControlLine:
         answer: dict[str, Any] = json.loads(said)
         if answer.get("status"):
             raise from_status(int(answer["status"]), answer.get("fields", {}))
+        if ENDED in answer:
+            self._ended = answer[ENDED]
+            raise Lost("the queue manager stops")
         return answer
 
     def _keep(self, came: list[int]) -> None:
@@ -122,11 +130,22 @@ class ControlLine:
         self._socket.sendall(request_line(head))
 
     def check_alive(self) -> None:
-        """Lost when the manager's end is closed."""
+        """Lost when the manager's end is closed, whatever it said before."""
         poll = select.poll()  # a socket with a time-out would wait for it, whatever the flags
-        poll.register(self._socket, select.POLLIN)
-        if poll.poll(0) and not self._socket.recv(1, socket.MSG_PEEK):
+        poll.register(self._socket, select.POLLRDHUP)
+        if poll.poll(0):
             raise Lost("the queue manager has ended")
+
+    def last_words(self) -> dict[str, Any] | None:
+        """What the last request came to that the manager carried out (sequence, count, qpool,
+        lsn), if it stopped in order; None: it did not, or not yet."""
+        self._socket.settimeout(0)
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while data := self._socket.recv(65536):
+                self._received += data
+        for line in self._received.split(b"\n")[:-1]:
+            self._ended = json.loads(line).get(ENDED, self._ended)
+        return self._ended
 
     def say_bye(self, timeout_s: float) -> None:
         """The last question."""

@@ -24,6 +24,7 @@ class Held:
     """What a reader tells a new manager that it holds."""
 
     queue: str = ""
+    number: int = 0  # of it: after a roll-over its name is another queue's
     auxiliary: bool = False
     prompt: bool = False  # it keeps a note
     unit: bool = False  # a unit of work is open: it ends with the manager

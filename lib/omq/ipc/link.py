@@ -69,6 +69,18 @@ class Link(Registered):
         finally:
             self._busy.release()
 
+    def take_leave(self, question: dict[str, Any]) -> None:
+        """A question that only the manager of this registration need hear: one that has gone has
+        forgotten what it is about."""
+        self._enter()
+        try:
+            if self._line is not None:
+                self._line.ask(question)
+        except (OSError, Lost):
+            self._drop()
+        finally:
+            self._busy.release()
+
     # requests
 
     def request(self, operation: int, data: bytes, priority: int = 0, flags: int = 0,
@@ -203,12 +215,14 @@ class Link(Registered):
             return {"text": raw.decode("utf-8", "replace")}
 
     def _resume(self, sequence: int, deadline: float, error: Exception) -> Answer | None:
-        """After a loss: a new registration; the answer if the request was carried out after all."""
+        """After a loss: the answer if the request was carried out after all, as the manager said
+        when it stopped, or as the next one does at a new registration."""
+        done = None if self._line is None else self._line.last_words()
         self._drop()
-        if time.monotonic() >= deadline:
-            raise ManagerUnavailable(spool=self._paths.root, reason=str(error)) from error
-        facts = self._register_until(deadline, sequence)
-        done = facts.get("answered")
+        if done is None or int(done["sequence"]) != sequence:
+            if time.monotonic() >= deadline:
+                raise ManagerUnavailable(spool=self._paths.root, reason=str(error)) from error
+            done = self._register_until(deadline, sequence).get("answered")
         if done is not None and int(done["sequence"]) == sequence:
             return Answer(int(done["count"]), int(done["qpool"]), int(done["lsn"]),
                           recovered=True)

@@ -18,6 +18,7 @@ from omq.format.wire import GivenFlag, Settlement
 from omq.ipc import arguments
 from omq.ipc.outgoing import Outgoing
 from omq.ipc.payload_facts import PayloadFacts
+from omq.ipc.remote_header import reply_header
 from omq.storage import containers
 
 
@@ -136,20 +137,20 @@ class Message(PayloadFacts):
               priority: int | str | None = None, persistent: bool | None = None) -> bool:
         """Answer a request, and finish with it: both or neither. The reply goes to its `reply_to`
         with its id as correlation id, with its priority, persistence and remaining time unless
-        said. False: its time is over, so it was finished without a reply. BadRequest if it wants
-        none; the errors of `put`."""
+        said. False: its time is over, so it was finished without a reply. One that came over a
+        channel is answered over channels. BadRequest if it wants none; the errors of `put`."""
         queue, expiry = self.reply_to, self._descriptor().expiry
         if not queue:
             raise BadRequest(reason=f"message {self.message_id} wants no reply (reply_to)")
         left_s = (expiry - time.time_ns()) / NS if expiry else None
         answer = Outgoing(
-            body=body, queues=(queue,), properties={} if properties is None else properties,
+            body=body, queues=(queue,), properties={
+                **({} if properties is None else arguments.properties(properties)),
+                **reply_header(self.properties)},
             priority=self.priority if priority is None else arguments.priority(priority),
             persistent=self.persistent if persistent is None else persistent,
             correlation_id=self.message_id,
             expiry_s=None if left_s is None else max(0.0, left_s))
-        if left_s is not None and left_s <= 0:
-            self.done()
-            return False
-        self._reader._move(self, (), (answer,))
-        return True
+        late = left_s is not None and left_s <= 0
+        self._reader._move(self, (), () if late else (answer,))
+        return not late

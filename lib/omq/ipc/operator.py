@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from omq.core.engine.operate import ITEMS_MAX, Action
 from omq.ipc.client import Client
@@ -65,9 +66,10 @@ class Operator:
         POISON from."""
         return self._order(Action.MOVE, items, reason, queues, priority, force=force)
 
-    def delete(self, items: Iterable[Target], *, keep_s: float, reason: str = "",
+    def delete(self, items: Iterable[Target], *, keep_s: float | None = None, reason: str = "",
                force: bool = False) -> Report:
-        """Off their queue; for `keep_s` they can be restored (0: at once gone)."""
+        """Off their queue; for `keep_s` they can be restored (0: at once gone; None: as the
+        manager's operator_undo_s has it)."""
         return self._order(Action.DELETE, items, reason, keep_s=keep_s, force=force)
 
     def restore(self, items: Iterable[Target], *, priority: int | None = None, reason: str = ""
@@ -90,9 +92,17 @@ class Operator:
             "op": "free", "queue": queue, "pid": pid, "command": self._command, "reason": reason})
         return int(answer["freed"])
 
+    def end_unit(self, unit: str, *, commit: bool, reason: str = "") -> dict[str, Any]:
+        """Commit a unit of work in doubt, or back it out; what it was. UnitUnknown, UnitResolved:
+        also when a lost answer is asked for again."""
+        answer = self._connection.control({
+            "op": "resolve", "unit": unit, "commit": commit, "command": self._command,
+            "reason": reason})
+        return {key: answer[key] for key in ("unit", "how", "gets", "puts")}
+
     def _order(self, action: Action, items: Iterable[Target], reason: str,
-               queues: Sequence[str] = (), priority: int | None = None, *, keep_s: float = 0.0,
-               force: bool = False) -> Report:
+               queues: Sequence[str] = (), priority: int | None = None, *,
+               keep_s: float | None = None, force: bool = False) -> Report:
         report, source = Report(), iter(items)
         while some := list(islice(source, ITEMS_MAX)):
             answer = self._connection.control({

@@ -43,6 +43,10 @@ class Outgoing:
     reply_to: str = ""
     delay_s: float = 0.0  # not handed out before that time has passed, to 10 ms
     at: datetime | None = None  # or not before then; without a time zone it is local time
+    group_id: bytes | str = b""  # of one group: to one reader at a time, in order
+    group_sequence: int = 0  # its number in the group, from 1; 0 = none
+    last_in_group: bool = False  # it has the highest number
+    unique_key: bytes | str = b""  # its id; a queue with dedupe_s takes it once
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -59,7 +63,7 @@ class Outgoing:
         if self.correlation_id != b"":
             arguments.identifier(self.correlation_id, "correlation_id")
         if self.message_id != b"":
-            arguments.identifier(self.message_id, "message_id")
+            arguments.own_message_id(self.message_id)
         if self.expiry_s is not None:
             arguments.seconds(self.expiry_s, "expiry_s")
         if self.reply_to != "":
@@ -70,6 +74,15 @@ class Outgoing:
             arguments.moment(self.at, "at")
             if self.delay_s:
                 raise arguments.wrong("at", self.at, "beside it there is no delay_s")
+        if self.unique_key not in (b"", ""):
+            made = arguments.unique_key(self.unique_key)
+            if self.message_id not in (b"", "", made):
+                raise arguments.wrong("unique_key", self.unique_key, "it is the message's id: "
+                                      "beside it there is no message_id")
+            set_(self, "message_id", made)
+        if (self.group_id not in (b"", "") or self.group_sequence != 0
+                or self.last_in_group is not False):
+            arguments.group(self.group_id, self.group_sequence, self.last_in_group)
 
     @property
     def given_id(self) -> bytes:
@@ -126,7 +139,8 @@ def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, pat
         message = with_defaults(message, _NORMAL, persistent=True)
     if (len(queues) == 1 and len(body) <= threshold and not message.properties
             and not message.correlation_id and not message.message_id and message.expiry_s is None
-            and not reply_to and not message.delay_s and message.at is None):
+            and not reply_to and not message.delay_s and message.at is None
+            and not message.group_id):
         payload = plain_payload(body)
         return Encoded(queues[0], _checked_priority(message), int(bool(message.persistent)),
                        len(body), crc32c(payload), 0, 0, 0, 0, payload)
@@ -152,7 +166,9 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
     given = _identifier(message.message_id, "message_id")
     now = time.time_ns()
     expiry = now + int(message.expiry_s * NS) if message.expiry_s is not None else 0
-    until = now + int(message.delay_s * NS) if message.delay_s > 0 else 0
+    until = 0
+    if message.delay_s > 0:  # what is later than the records know waits until then
+        until = min(now + int(message.delay_s * NS), int(arguments.SECONDS_MAX) * NS)
     if message.at is not None:
         until = arguments.moment(message.at, "at")
         until = until if until > now else 0
@@ -161,10 +177,17 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
         parts = [Part.later(queue, priority, until) for queue in queues]
     descriptor = Descriptor(
         expiry=expiry, message_id=given, correlation_id=correlation, reply_to=reply_to,
-        application=application.encode()[:12])
+        application=application.encode()[:12],
+        group_id=_identifier(message.group_id, "group_id"),
+        group_sequence=message.group_sequence | (
+            message_format.LAST_IN_GROUP if message.last_in_group else 0))
     properties = message_format.encode_properties(message.properties)
     flags = (PutFlag.PERSISTENT if message.persistent else 0) | (PutFlag.GIVEN_ID if any(given)
                                                                  else 0)
+    if message.group_id:
+        flags |= PutFlag.GROUPED
+    if message.unique_key:
+        flags |= PutFlag.UNIQUE
     container, size = "", len(message.body)
     content: bytes = message.body
     body_crc = 0
@@ -212,6 +235,11 @@ def as_outgoing(message: Outgoing | bytes) -> Outgoing:
 def names_queues(message: Outgoing | bytes) -> bool:
     """It says itself where it goes."""
     return isinstance(message, Outgoing) and message.queues != ()
+
+
+def names_id(message: Outgoing | bytes) -> bool:
+    """It has an id of its own, so it may be a duplicate."""
+    return isinstance(message, Outgoing) and message.message_id != b""
 
 
 def by_itself(queue: str, message: Outgoing | bytes) -> bool:

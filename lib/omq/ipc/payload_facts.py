@@ -7,6 +7,7 @@ Errors: BodyUnavailable, BodyDamaged.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from omq.base import names
@@ -22,13 +23,18 @@ if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
 
 _CONTAINER: Final = int(GivenFlag.CONTAINER)
+_KEPT_BYTES_MAX: Final = 4096
+"""Properties up to this size are decoded once; larger ones whenever they are wanted, so that those
+who hold many messages hold little of each."""
 
 
 class PayloadFacts(Facts):
     """See the module. A subclass knows how its payload is read, and its CRC."""
 
-    __slots__ = ()
+    __slots__ = ("_found", "_named")  # what was decoded: outlives the payload that it is from
     _wire: Wire
+    _found: dict[str, str]
+    _named: str
 
     def _where(self) -> str:
         raise NotImplementedError
@@ -54,22 +60,46 @@ class PayloadFacts(Facts):
             check_container(content, self._descriptor().body_crc, self.qpool_id, reference)
         return content
 
+    def pieces(self) -> Iterator[bytes]:
+        """The same in pieces, of 1 MiB at most where it lies in a container: never all of it in
+        memory. Its checksum is known behind the last one (BodyDamaged): what was made of them until
+        then counts only if it did not come. BodyUnavailable."""
+        raw = self._load()
+        content = raw[self._body_at :]
+        if not self._flags & _CONTAINER:
+            yield content
+            return
+        from omq.ipc.pieces import descriptor_of, read
+
+        reference, bodies = content.decode("ascii", "replace"), self._wire.bodies
+        descriptor = descriptor_of(bodies, reference, self.size, self.qpool_id)
+        yield from read(descriptor, self.size, self._descriptor().body_crc, self.qpool_id,
+                        reference)
+
     @property
     def properties(self) -> dict[str, str]:
-        """What the submitter said of it, as names and texts."""
+        """What the submitter said of it, as names and texts; the caller's own."""
+        kept: dict[str, str] | None = getattr(self, "_found", None)
+        if kept is not None:
+            return kept.copy()
         raw = self._load()
         found = message_format.decode_properties(raw[self._properties_at : self._body_at])
         if isinstance(found, Finding):
             raise BodyDamaged(qpool_id=self.qpool_id, where="its properties", expected=self._crc,
                               got=0)
+        if self._body_at - self._properties_at <= _KEPT_BYTES_MAX:
+            self._found = found.copy()
         return found
 
     @property
     def message_id(self) -> str:
         """As `put` returned it: 48 hexadecimal digits, or the text that the submitter gave."""
-        given = self._descriptor().message_id
-        return (names.message_id_text(given) if any(given)
-                else self._wire.link.id_prefix + f"{self.qpool_id:016x}")
+        named: str = getattr(self, "_named", "")
+        if not named:
+            given = self._descriptor().message_id
+            named = self._named = (names.message_id_text(given) if any(given) else
+                                   self._wire.link.id_prefix + f"{self.qpool_id:016x}")
+        return named
 
     @property
     def correlation_id(self) -> bytes:
@@ -83,7 +113,28 @@ class PayloadFacts(Facts):
         return names.message_id_text(given) if any(given) else ""
 
     @property
+    def expiry_ns(self) -> int:
+        """When its time is over, wall clock; 0 if never."""
+        return self._descriptor().expiry
+
+    @property
+    def group_id(self) -> str:
+        """Its group, as text like `correlation`; "" if none."""
+        given = self._descriptor().group_id
+        return names.message_id_text(given) if any(given) else ""
+
+    @property
+    def group_sequence(self) -> int:
+        """Its number in the group, from 1; 0 if none."""
+        return self._descriptor().number
+
+    @property
+    def last_in_group(self) -> bool:
+        """It is the last one of its group."""
+        return self._descriptor().last
+
+    @property
     def reply_to(self) -> str:
         """The queue that wants the reply; "" if none."""
         number = self._descriptor().reply_to
-        return self._wire.queue_name(number) if number else ""
+        return self._wire.queue_name(number, self.qpool_id) if number else ""

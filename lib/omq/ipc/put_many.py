@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from omq.base import limits
 from omq.base.errors import MessageTooLong
+from omq.fast.batch import bodies_of
 from omq.format.journal import FRAME
 from omq.ipc import arguments
 from omq.ipc.outgoing import (
@@ -16,6 +17,7 @@ from omq.ipc.outgoing import (
     body_bytes,
     by_itself,
     encode_plain,
+    names_id,
     names_queues,
 )
 
@@ -37,15 +39,18 @@ def put_many(connection: Connection, wire: Wire, queue: str, messages: Iterable[
     rows: list[Encoded] = []
     room, size, threshold = wire.link.room, 0, wire.link.threshold
     owns = wire.link.owns
-    if (plain and isinstance(messages, list) and {*map(type, messages)} == {bytes}
-            and max(map(len, messages)) <= threshold):
-        while len(ids) < len(messages):
-            ids += wire.put_plain_batch(number, messages, len(ids))
-        return ids
+    if plain and isinstance(messages, list):
+        bodies = bodies_of(messages, Outgoing, queue, threshold)
+        if bodies is not None:
+            while len(ids) < len(bodies):
+                ids += wire.put_plain_batch(number, bodies, len(ids))
+            return ids
     for i, message in enumerate(messages):
         if type(message) is not bytes and not isinstance(message, Outgoing):
             message = arguments.body(message, f"messages[{i}]")
-        if (not owns and body_bytes(message) > threshold) or by_itself(queue, message):
+        large = body_bytes(message) > threshold
+        if (large and (not owns or names_id(message))) or by_itself(queue, message) \
+                or queue not in wire.direct:
             ids += wire.put_batch(number, rows, batch)
             rows, batch, size = [], [], 0
             ids.append(connection.put(() if names_queues(message) else queue,

@@ -15,7 +15,10 @@ class QueueFacts:
     priority: int
     persistent: bool
     length_max: int  # bytes of a body
+    queues: tuple[str, ...] = ()  # that the name stands for, if that is not itself
+    remote: tuple[str, str] | None = None  # queue manager and queue that it goes to in the end
 
     @property
     def plain(self) -> bool:
-        return self.priority == limits.PRIORITY_NORMAL and self.persistent
+        return (self.priority == limits.PRIORITY_NORMAL and self.persistent
+                and not self.remote and len(self.queues) < 2)

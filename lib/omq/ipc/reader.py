@@ -28,15 +28,14 @@ whatever the reader does outside, exactly once for what happens on queues.
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from omq.base import limits
-from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import (
+    BadRequest,
     LeaseLost,
     ManagerUnavailable,
     MessageTooLong,
@@ -50,17 +49,20 @@ from omq.format.message import Part, pack_parts
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc import arguments
 from omq.ipc.message import Message
+from omq.ipc.moving_many import move_many
 from omq.ipc.outgoing import Encoded, Outgoing
 from omq.ipc.settling import Settling
-from omq.ipc.wish import STRANGER, STRANGER_S, Wish, wish
+from omq.ipc.wish import Wish, certain, under, wish
 
 if TYPE_CHECKING:
+    from omq.ipc.browsed import Browsed
     from omq.ipc.client_wire import Wire
+    from omq.ipc.selected import Selected
 
 PROMPT: Final = "prompt"
 BATCH: Final = "batch"
-_NEXT, _GET = int(Operation.NEXT), int(Operation.GET)
-_NOBODYS_FAULT: Final = (ManagerUnavailable, TimedOut, ShuttingDown)
+_NEXT, _GET, _LOOK = int(Operation.NEXT), int(Operation.GET), int(Operation.LOOK)
+NOBODYS_FAULT: Final = (ManagerUnavailable, TimedOut, ShuttingDown)
 
 
 class Reader(Settling):
@@ -73,37 +75,46 @@ class Reader(Settling):
 
     `lost` counts settlements that came too late: the manager had taken the message back."""
 
-    def __init__(self, wire: Wire, queue: str, *, batch: int, auxiliary: bool, ack: str) -> None:
+    def __init__(self, wire: Wire, queue: str, *, batch: int, auxiliary: bool, ack: str,
+                 where: str = "") -> None:
         if ack not in (PROMPT, BATCH):
             raise arguments.wrong("ack", ack, f"it is {PROMPT!r} or {BATCH!r}")
         super().__init__(wire.link, wire.link.reader.note if ack == PROMPT else None)
         self.queue = queue
         self.batch = arguments.whole(batch, "batch", 1, limits.BATCH_MAX)
         self._wire = wire
+        self.where = where
+        self._selected: Selected | None = None
+        if where:
+            self._select(where)  # BadSelector now, not with the first message
         self._ended = False  # interrupted: an iteration ends
         self._closed = False
         self._ahead: deque[Message] = deque()  # handed out, and not given by the iteration yet
         self._current: Message | None = None  # what the iteration has given last
         self._rows = Rows(self, self._held, wire, wire.bodies.files, Message)
         prompt = self._note is not None
-        self._link.control({"op": "reader", "queue": queue, "auxiliary": auxiliary,
-                            "prompt": prompt})
+        told = self._link.control({"op": "reader", "queue": queue, "auxiliary": auxiliary,
+                                   "prompt": prompt})
         held = self._link.reader
         held.queue, held.auxiliary, held.prompt = queue, auxiliary, prompt
+        held.number = int(told["queue"])
         held.messages, held.say_again = self._holding, self._say_again
 
     # taking
 
     def next(self, n: int = 0, timeout_s: float | None = None, *,
-             correlation: bytes | str | None = None, message_id: bytes | str | None = None
-             ) -> list[Message]:
+             correlation: bytes | str | None = None, message_id: bytes | str | None = None,
+             where: str | None = None) -> list[Message]:
         """Up to `n` messages (default: the batch), after sending what is recorded. Waits up to
         `timeout_s` for messages (None: for ever), and besides for a manager that is away as the
         connection does; an empty list when the time is over or on `interrupt`.
 
         `correlation`, `message_id`: only those with this id, as bytes, as a text, or as `put`
         returned it. They are found at the same cost at any depth, and in work from then on;
-        what an iteration had fetched ahead goes back first. BadArgument, BadRequest."""
+        what an iteration had fetched ahead goes back first. `where`: only those that this selector
+        chooses, instead of the reader's; "" for all. They are looked for where this program runs,
+        once, and then among what arrives; `timeout_s` bounds the wait for that.
+        BadArgument, BadRequest, BadSelector."""
         if n != 0:
             n = arguments.whole(n, "n", 1, limits.BATCH_MAX)
         if timeout_s is not None:
@@ -111,35 +122,59 @@ class Reader(Settling):
         n = n or self.batch
         wanted = wish(correlation, message_id, self._link.id_prefix)
         if wanted is not None:
-            return self._take_certain(wanted, n, timeout_s)
+            if where is not None:
+                raise BadRequest(reason="it is asked for by an id or by a selector, not both")
+            self._put_back()
+            return certain(self, wanted, n, timeout_s)
+        where = self.where if where is None else arguments.text(where, "where")
+        if where:
+            self._put_back()
+            return self._listed(self._select(where).take(n, timeout_s))
         ahead = [self._ahead.popleft() for _ in range(min(n, len(self._ahead)))]
-        messages = [each for each in ahead if self._holds(each)] or self._take(n, timeout_s)
+        return self._listed([each for each in ahead if self._holds(each)]
+                            or self._take(n, timeout_s))
+
+    def _listed(self, messages: list[Message]) -> list[Message]:
+        """The program gets these, and the note says so."""
         if messages and self._note is not None:
-            self._list = messages[-1].lease
+            self._list = max(message.lease for message in messages)
             self._note.listed(self._list)
         return messages
 
-    def _take_certain(self, wanted: Wish, n: int, timeout_s: float | None) -> list[Message]:
-        """Messages with an id."""
+    def take(self, row: Browsed) -> Message | None:
+        """The message under the cursor of a browse; None: it is not there any more, or somebody has
+        it, or it is not its turn. BadRequest for a row of another queue, BadArgument."""
+        if not hasattr(row, "entry"):
+            raise arguments.wrong("row", row, "it is a row of browse")
+        if row.queue != self.queue:
+            raise BadRequest(reason=f"a message on {row.queue}, and the reader reads {self.queue}")
+        found = self._listed(self._take_under(row))
+        return found[0] if found else None
+
+    def _select(self, where: str) -> Selected:
+        from omq.ipc.selected import Selected  # who never selects needs no numpy
+
+        if self._selected is None or self._selected.where != where:
+            old, self._selected = self._selected, Selected(self, self._wire, where)
+            if old is not None:
+                old.close()
+        return self._selected
+
+    def _take_under(self, row: Browsed) -> list[Message]:
+        return self._take(1, 0.0, under(row.qpool_id, row.entry))
+
+    def _look(self, wait_s: float, want: int = limits.BATCH_MAX) -> int:
+        """Wait for arrivals; how many rows of the reply name one. LookBehind."""
+        self.flush()
+        answer = self._request(_LOOK, want, wait_s, -1 if wait_s < 0 else int(wait_s * 1000))
+        return 0 if answer.recovered else answer.count
+
+    def _put_back(self) -> None:
+        """What an iteration had fetched ahead."""
         while self._ahead:
             message = self._ahead.popleft()
             if self._holds(message):
                 self._record(Settlement.RELEASE, message, later=True)
-        ends = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            found = self._take(n, timeout_s, wanted)
-            meant = []
-            for message in found:
-                if wanted.meant(message):
-                    meant.append(message)
-                else:
-                    self._record(Settlement.DEFER, message, STRANGER_S * NS, STRANGER, later=True)
-            if meant or not found:
-                for message in meant:
-                    self.looked_into(message)
-                return meant
-            if ends is not None:
-                timeout_s = max(0.0, ends - time.monotonic())
 
     def _take(self, n: int, timeout_s: float | None, wanted: Wish | None = None) -> list[Message]:
         if self._closed:
@@ -173,7 +208,8 @@ class Reader(Settling):
                     note.current(message.lease)
                 yield message
             self._current = None
-            batch = self._take(self.batch, None)
+            batch = (self._take(self.batch, None) if not self.where
+                     else self._select(self.where).take(self.batch, None))
             if not batch and (self._link.interrupted or self._ended):
                 return
             ahead.extend(batch)
@@ -187,6 +223,12 @@ class Reader(Settling):
         self._wire.with_bodies(
             new, (), lambda encoded: self._moved(message, len(numbers), parts, encoded))
         self._held.pop(message.qpool_id, None)
+
+    def move_many(self, moves: Sequence[tuple[Message, Sequence[Outgoing]]]) -> None:
+        """Finish each of these messages and put the new ones that take its place, at once: as
+        `Message.move` to no queue, in as few requests as they fit into, each all or nothing. After
+        an error the reader still holds what has not moved."""
+        move_many(self, self._wire, self._held, moves)
 
     def _moved(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded]) -> None:
         heads, at = [], 0
@@ -225,7 +267,9 @@ class Reader(Settling):
         for message in list(self._held.values()):
             self._record(Settlement.RELEASE, message, later=True)
         self.flush()
-        self._link.control({"op": "unread"})
+        if self._selected is not None:
+            self._selected.close()
+        self._link.take_leave({"op": "unread"})
         self._closed = True
         held = self._link.reader
         held.messages, held.queue, held.prompt, held.say_again = list, "", False, _nothing
@@ -239,7 +283,7 @@ class Reader(Settling):
             self.close()
             return
         current = self._current
-        if (isinstance(error, Exception) and not isinstance(error, _NOBODYS_FAULT)
+        if (isinstance(error, Exception) and not isinstance(error, NOBODYS_FAULT)
                 and current is not None and self._holds(current)):
             self._record(Settlement.FAIL, current, 0, f"{type(error).__name__}: {error}",
                          later=True)

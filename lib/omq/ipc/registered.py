@@ -57,6 +57,7 @@ class Registered:
         self._line: ControlLine | None = None
         self._pid = os.getpid()
         self.reader = Held()
+        self.opened: dict[int, str] = {}  # numbers of queues, as a manager has told them
         self.reply = memoryview(b"")
         self.interrupted = False
         self.woken = False
@@ -102,8 +103,10 @@ class Registered:
         facts = line.ask({
             "op": "register", "version": VERSION, "name": self._name,
             "token": self._token.hex(), "in_doubt": in_doubt, "held": held,
-            "queue": self.reader.queue, "auxiliary": self.reader.auxiliary,
-            "prompt": self.reader.prompt, "unit": self.reader.unit},
+            "queue": self.reader.queue, "number": self.reader.number,
+            "auxiliary": self.reader.auxiliary,
+            "prompt": self.reader.prompt, "unit": self.reader.unit,
+            "opened": list(self.opened.items())},
             lambda: self._absence.tell(began, "it does not answer"))
         self._token = bytes.fromhex(facts["token"])
         self._client = int(facts["client"])
@@ -165,6 +168,11 @@ class Registered:
             raise ConnectionClosed(name=self._name)
         raise ConnectionBusy(holder=self._user, thread=threading.get_ident())
 
+    def check_open(self) -> None:
+        """ConnectionForked, ConnectionClosed: for what asks the manager later, or nothing."""
+        if self._closed or not self.mine:
+            self._refuse()
+
     @property
     def mine(self) -> bool:
         """Whether this process has made it."""
@@ -175,14 +183,15 @@ class Registered:
         return -1 if self._line is None else self._line.take_descriptor()
 
     def wake(self) -> None:
-        """Callable from a signal handler: a wait for messages that is under way ends soon."""
+        """Callable from a signal handler and from another thread: a wait for messages that is
+        under way ends soon, or the next one."""
         self.woken = True
-        if self._gate is not None:
-            self._gate.open()
+        if (gate := self._gate) is not None:  # the thread that uses the link may drop it now
+            gate.open()
 
     def interrupt(self) -> None:
         """Callable from a signal handler: a wait for messages ends soon."""
         self.interrupted = True
         self._patience = time.monotonic() + INTERRUPTED_S
-        if self._gate is not None:
-            self._gate.open()
+        if (gate := self._gate) is not None:
+            gate.open()

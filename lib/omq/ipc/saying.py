@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
 
 
-def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes, *,
-                priority: int | str | None, properties: Mapping[str, str] | None,
-                persistent: bool | None, correlation_id: bytes | str, message_id: bytes | str,
-                expiry_s: float | None, reply_to: str, delay_s: float, at: datetime | None,
+def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,
+                priority: int | str | None = None, properties: Mapping[str, str] | None = None,
+                persistent: bool | None = None, correlation_id: bytes | str = b"",
+                message_id: bytes | str = b"", expiry_s: float | None = None, reply_to: str = "",
+                delay_s: float = 0.0, at: datetime | None = None, group_id: bytes | str = b"",
+                group_sequence: int = 0, last_in_group: bool = False,
+                unique_key: bytes | str = b"",
                 outgoing: Outgoing | None) -> tuple[Outgoing, tuple[str, ...]]:
     """The message, and the queues that were named beside it."""
     listed = (arguments.queue(queues),) if isinstance(queues, str) else arguments.queues(queues)
@@ -30,10 +33,10 @@ def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes, *,
         if body or priority is not None or properties or persistent is not None:
             raise BadRequest(reason="what an Outgoing says is not said beside it")
         if not listed and not outgoing.queues:
-            raise BadRequest(reason="a message needs a queue")
+            raise arguments.wrong("queues", queues, "it names a queue at least")
         return outgoing, listed
     if not listed:
-        raise BadRequest(reason="a message needs a queue")
+        raise arguments.wrong("queues", queues, "it names a queue at least")
     facts = wire.facts(listed[0])
     return Outgoing(
         body=body, queues=listed, properties={} if properties is None else properties,
@@ -41,4 +44,5 @@ def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes, *,
         priority=facts.priority if priority is None else arguments.priority(priority),
         persistent=facts.persistent if persistent is None else persistent,
         correlation_id=correlation_id, message_id=message_id, expiry_s=expiry_s,
-        delay_s=delay_s, at=at), listed
+        delay_s=delay_s, at=at, group_id=group_id, group_sequence=group_sequence,
+        last_in_group=last_in_group, unique_key=unique_key), listed

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 
 from omq.base import limits
 from omq.base.errors import ConnectionForked, LeaseLost
@@ -38,6 +39,18 @@ class Settling(Hold):
     def _holding(self) -> list[tuple[int, int]]:
         settled = (message for _, _, message in (*self._records, *self._sending))
         return [(m.qpool_id, m.lease) for m in (*self._held.values(), *settled)]
+
+    def holds(self, message: Facts) -> bool:
+        """Whether it is this reader's still, and nothing was said of it."""
+        return self._holds(message)
+
+    def have_moved(self, messages: Iterable[Facts]) -> None:
+        """A request has carried the end of these."""
+        for message in messages:
+            self._held.pop(message.qpool_id, None)
+        if self._note is not None:
+            self._note.clear()
+            self._say_again()
 
     def _holds(self, message: Facts) -> bool:
         """Whether nothing has been said of this message yet."""
@@ -86,7 +99,8 @@ class Settling(Hold):
             else:
                 answer = self._link.request(
                     operation, data, flags=wanted.by, count=len(records), length=length,
-                    correlation=wanted.key, want=want, wait_s=wait_s, argument=argument)
+                    correlation=wanted.key, size=wanted.entry, want=want, wait_s=wait_s,
+                    argument=argument)
         except BaseException:
             self._records = [*records, *self._records]  # nobody has said that it is carried out
             self._text_bytes = length

@@ -24,9 +24,10 @@ ROWS_MAX: Final = 4096
 class Taken:
     """Who holds the messages that a unit took from one queue."""
 
-    def __init__(self, queue: str, touch: Callable[[Message], None]) -> None:
+    def __init__(self, queue: str, touch: Callable[[Message], None],
+                 put: Callable[[Outgoing], None]) -> None:
         self.queue = queue
-        self._touch = touch
+        self._touch, self._put = touch, put
 
     def _set_aside(self, message: Message) -> None:
         """The unit has it, whether it was looked into or not."""
@@ -39,8 +40,12 @@ class Taken:
         raise MessageInUnit(qpool_id=message.qpool_id)
 
     def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]
-              ) -> NoReturn:
-        raise MessageInUnit(qpool_id=message.qpool_id)
+              ) -> None:
+        """It is finished with the unit; what takes its place (a reply) is put by it."""
+        if queues:
+            raise MessageInUnit(qpool_id=message.qpool_id)
+        for each in new:
+            self._put(each)
 
 
 def rows_max(room: int) -> int:
@@ -62,7 +67,7 @@ def parts_of(taken: Sequence[Message], new: Sequence[Encoded], room: int
     size, most = 0, rows_max(room)
     for message in taken:
         if len(rows) == most:
-            yield rows, heads
+            yield rows, []
             rows, size = [], 0
         rows.append(taken_row(message))
         size += SETTLE.size

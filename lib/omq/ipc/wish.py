@@ -7,15 +7,20 @@ Errors: BadArgument, BadRequest.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from omq.base import limits
+from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest, OmqError
 from omq.format.message import id_hash
-from omq.format.wire import Key
+from omq.format.wire import Key, Settlement
 from omq.ipc import arguments
 from omq.ipc.message import Message
+
+if TYPE_CHECKING:
+    from omq.ipc.reader import Reader
 
 STRANGER: Final = "it has another id than was asked for, with the same key"
 STRANGER_S: Final = 60
@@ -29,6 +34,7 @@ class Wish:
     by: Key
     key: int
     identifier: bytes
+    entry: int = 0  # of Key.CURSOR
 
     def meant(self, message: Message) -> bool:
         """Whether it has the id. One that cannot be read is handed on: its reader meets the
@@ -45,6 +51,11 @@ class Wish:
 
 def _is_hex(text: str) -> bool:
     return len(text) == 2 * limits.MESSAGE_ID_BYTES
+
+
+def under(qpool: int, entry: int) -> Wish:
+    """One message, by its QPoolId and the entry where it was seen."""
+    return Wish(Key.CURSOR, qpool, b"", entry)
 
 
 def wish(correlation: bytes | str | None, message_id: bytes | str | None, prefix: str
@@ -69,3 +80,21 @@ def wish(correlation: bytes | str | None, message_id: bytes | str | None, prefix
             raise arguments.wrong(name, said, "an id of this instance has a number")
         return Wish(Key.MESSAGE_ID, qpool, whole.rstrip(b"\0"))
     return Wish(Key.MESSAGE_ID, id_hash(raw), raw)
+
+
+def certain(reader: Reader, wanted: Wish, n: int, timeout_s: float | None) -> list[Message]:
+    """Up to `n` messages with an id, in work from then on."""
+    ends = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        found, meant = reader._take(n, timeout_s, wanted), list[Message]()
+        for message in found:
+            if wanted.meant(message):
+                meant.append(message)
+            else:
+                reader._record(Settlement.DEFER, message, STRANGER_S * NS, STRANGER, later=True)
+        if meant or not found:
+            for message in meant:
+                reader.looked_into(message)
+            return meant
+        if ends is not None:
+            timeout_s = max(0.0, ends - time.monotonic())

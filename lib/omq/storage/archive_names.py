@@ -1,4 +1,4 @@
-"""What analytics needs out of payloads: names, texts, and the queues of a PUT or MOVE.
+"""What analytics needs out of payloads: names, texts, groups, and the queues of a PUT or MOVE.
 
 Taken when an archive file is made, so that reading events never touches the bodies. A payload whose
 CRC is wrong gives nothing but a Finding: its bytes are kept with the others.
@@ -13,14 +13,16 @@ import numpy as np
 
 from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
+from omq.base.names import message_id_text
 from omq.format import message
 from omq.format.archive import NAME, ROW, TEXT_BYTES, TEXT_PIECES_MAX, NameKind
 from omq.format.findings import Finding, Kind
 from omq.format.frame_rules import BY_NUMBER, About, Payload, mask, parts_at
-from omq.format.message import DESCRIPTOR, PART
+from omq.format.message import DESCRIPTOR, NO_ID, PART
 from omq.storage.journal_scan import Block
 
 _MESSAGES = mask(lambda rule: rule.payload is Payload.MESSAGE)
+_GROUP_AT = DESCRIPTOR.offset("group_id")
 _NAMES = {About.QUEUE: (NameKind.QUEUE, "queue"), About.READER: (NameKind.READER, "client")}
 NameRow = tuple[int, int, int, int, int, bytes]
 PartRow = tuple[int, int, int, int, int, int, bytes]
@@ -42,16 +44,32 @@ def names_and_parts(blocks: list[Block], findings: list[Finding]) -> tuple[Rows,
 
 
 def _interesting(block: Block, programs: set[int]) -> Iterator[Any]:
-    """Frames whose payload says more than a body: seldom ones, and the first PUT of a client."""
+    """Frames whose payload says more than a body: seldom ones, births of groups, and the first PUT
+    of a client."""
     frames = block.frames
     puts = _MESSAGES[frames["type"]]
     chosen = (~puts | (frames["parts"] > 0)) & (frames["length"] > 0)
+    chosen[_grouped(block, np.flatnonzero(puts & (frames["length"] >= DESCRIPTOR.size)))] = True
     new = puts & ~np.isin(frames["client"], list(programs))
     if new.any():
         _, first = np.unique(frames["client"][new], return_index=True)
         chosen[np.flatnonzero(new)[first]] = True
     for row in np.flatnonzero(chosen & (frames["length"] > 0)).tolist():
         yield frames[row]
+
+
+def _grouped(block: Block, rows: Rows) -> Rows:
+    """Those of these frames, births with a descriptor or their queue parts alone, in whose bytes
+    there is something where a group id would stand. All at once: most messages have none."""
+    raw = np.frombuffer(block.data, "u1")
+    size = len(NO_ID)
+    at = block.header.payload_at + block.frames["offset"][rows].astype(np.int64) + _GROUP_AT
+    inside = at + size <= len(raw)
+    rows, at = rows[inside], at[inside]
+    if not len(rows):
+        return rows
+    windows = np.lib.stride_tricks.sliding_window_view(raw, size)
+    return np.asarray(rows[windows[at].any(axis=1)])
 
 
 def _take(frame: Any, raw: bytes, names: list[NameRow], parts: list[PartRow], programs: set[int]
@@ -75,6 +93,9 @@ def _take(frame: Any, raw: bytes, names: list[NameRow], parts: list[PartRow], pr
         if client not in programs:
             programs.add(client)
             names += text_rows(lsn, NameKind.PROGRAM, client, found.descriptor.application)
+        if any(found.descriptor.group_id):
+            names += text_rows(lsn, NameKind.GROUP, found.descriptor.group_sequence,
+                               message_id_text(found.descriptor.group_id).encode())
         parts += _parts(frame, raw, DESCRIPTOR.size, min(len(found.parts), int(frame["parts"])))
 
 

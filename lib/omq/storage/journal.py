@@ -25,8 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from omq.base import clock
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.format.durations import SYNCS_TIMED
 from omq.format.journal import (
     BLOCK,
     FRAME,
@@ -44,7 +46,7 @@ from omq.storage.files import File, create_filled, open_file
 PREPARED: Final = "next.jnl"
 _FRESH: Final = "fresh.jnl"  # made by the manager itself when none is prepared
 _NAME = re.compile(r"([0-9]{10})(\.[a-z]+)")
-_PADDING: Final = memoryview(bytes(64 * 1024))  # the largest page
+PADDING: Final = memoryview(bytes(64 * 1024))  # the largest page
 
 
 def file_name(number: int) -> str:
@@ -74,7 +76,7 @@ def _is_ready(path: Path, size: int) -> bool:
 
 
 @dataclass(slots=True)
-class _Epoch:
+class Epoch:
     """What stays the same for all files of one start."""
 
     paths: SpoolPaths
@@ -92,21 +94,22 @@ class JournalWriter:
     """
 
     __slots__ = (
-        *("_epoch", "_file", "_noted", "_sequence", "_view", "buffer", "durable_lsn", "last_lsn"),
-        *("file_number", "offset", "syncs"),
+        *("_noted", "_view", "buffer", "durable_lsn", "epoch", "file", "file_number", "last_lsn"),
+        *("offset", "sequence", "sync_ns", "syncs"),
     )
 
-    def __init__(self, epoch: _Epoch, buffer: bytearray, last_lsn: int) -> None:
-        self._epoch = epoch
+    def __init__(self, epoch: Epoch, buffer: bytearray, last_lsn: int) -> None:
+        self.epoch = epoch
         self._view = memoryview(buffer)
         self.buffer = buffer
         self.last_lsn = last_lsn
         self.durable_lsn = last_lsn
         self.syncs = 0
+        self.sync_ns = -1  # that the sync of the last block took; below zero: none, or not timed
         self.file_number = 0
         self.offset = 0
-        self._sequence = 0
-        self._file: File | None = None
+        self.sequence = 0  # of the next block in its file
+        self.file: File | None = None
         self._noted: File | None = None
 
     @classmethod
@@ -116,7 +119,7 @@ class JournalWriter:
         """A writer on a new file. `first_lsn` is the next LSN to be given; the numbers between
         `follows_lsn`, the last one accepted by recovery, and it are void."""
         assert first_lsn > follows_lsn
-        constant = _Epoch(paths, uuid, epoch, settings.journal_file_bytes,
+        constant = Epoch(paths, uuid, epoch, settings.journal_file_bytes,
                           settings.journal_page_bytes)
         size = BLOCK.size + FRAME.size * settings.block_frames_max
         writer = cls(constant, bytearray(size), first_lsn - 1)
@@ -127,8 +130,8 @@ class JournalWriter:
 
     def room(self) -> int:
         """Bytes left in the file for one more block: header, frames and payloads together."""
-        page = self._epoch.page
-        return (self._epoch.file_bytes - self.offset) // page * page
+        page = self.epoch.page
+        return (self.epoch.file_bytes - self.offset) // page * page
 
     def append(self, count: int, payloads: Sequence[Buffer], payload_bytes: int, first_lsn: int,
                *, sync: bool, next_qpool: int, time_ns: int) -> int:
@@ -137,46 +140,51 @@ class JournalWriter:
         Returns the offset in the file of the first payload byte; frame headers name their payloads
         relative to it. The caller has made sure that the block fits in `room`. After DiskError
         nothing of the group may be answered."""
-        assert first_lsn == self.last_lsn + 1 and self._file is not None
-        length = block_length(count, payload_bytes, self._epoch.page)
+        assert first_lsn == self.last_lsn + 1 and self.file is not None
+        length = block_length(count, payload_bytes, self.epoch.page)
         assert length <= self.room()
         heads = BLOCK.size + FRAME.size * count
-        header = BlockHeader(self._epoch.number, first_lsn, count, self.durable_lsn, time_ns,
-                             self.file_number, self._sequence, payload_bytes, length,
+        header = BlockHeader(self.epoch.number, first_lsn, count, self.durable_lsn, time_ns,
+                             self.file_number, self.sequence, payload_bytes, length,
                              0 if sync else BlockFlag.UNSYNCED, next_qpool)
-        seal_block(self.buffer, self._epoch.uuid, header)
+        seal_block(self.buffer, self.epoch.uuid, header)
         padding = length - heads - payload_bytes
-        self._file.write([self._view[:heads], *payloads, _PADDING[:padding]], self.offset)
+        self.file.write([self._view[:heads], *payloads, PADDING[:padding]], self.offset)
         at = self.offset
         self.offset += length
-        self._sequence += 1
+        self.sequence += 1
         self.last_lsn = first_lsn + count - 1
-        if sync:
+        self.sync_ns = -1
+        if sync and self.syncs % SYNCS_TIMED == 0:
+            begun = clock.monotonic_ns()
+            self.sync()
+            self.sync_ns = clock.monotonic_ns() - begun
+        elif sync:
             self.sync()
         return at + heads
 
     def sync(self) -> None:
         """Make every block written so far durable."""
-        assert self._file is not None
+        assert self.file is not None
         if self.durable_lsn < self.last_lsn:
-            self._file.sync()
+            self.file.sync()
             self.durable_lsn = self.last_lsn
             self.syncs += 1
 
     def rotate(self, first_lsn: int, next_qpool: int, time_ns: int) -> None:
         """Sync the file and go on in the next one, whose first block repeats the names. SpoolFull
         leaves the current file in use."""
-        assert first_lsn == self.last_lsn + 1 and self._file is not None
-        durable.step("journal.before_rotate", self._file.path)
+        assert first_lsn == self.last_lsn + 1 and self.file is not None
+        durable.step("journal.before_rotate", self.file.path)
         self.sync()
-        before, number = self._file, self.file_number
+        before, number = self.file, self.file_number
         self._open(number + 1, self.last_lsn, number, next_qpool, time_ns)
         before.close()
-        durable.step("journal.after_rotate", self._file.path)
+        durable.step("journal.after_rotate", self.file.path)
 
     def _open(self, number: int, follows_lsn: int, follows_number: int, next_qpool: int,
               time_ns: int) -> None:
-        epoch = self._epoch
+        epoch = self.epoch
         noted = self._noted = self._noted or journal_newest.open_newest(epoch.paths)
         source = epoch.paths.journal / PREPARED
         if not _is_ready(source, epoch.file_bytes):
@@ -191,19 +199,19 @@ class JournalWriter:
         durable.rename(source, target)
         file.path = target
         journal_newest.note(noted, Newest(epoch.uuid, number, epoch.number, header.first_lsn))
-        self._file, self.file_number, self.offset, self._sequence = file, number, epoch.page, 0
+        self.file, self.file_number, self.offset, self.sequence = file, number, epoch.page, 0
 
     def check_space(self, settings: Settings) -> bool:
         """Whether more is free than the reserve that done, move and delete live on. One statvfs."""
-        return durable.free_bytes(self._epoch.paths.journal) >= settings.disk_reserve_bytes
+        return durable.free_bytes(self.epoch.paths.journal) >= settings.disk_reserve_bytes
 
     def close(self) -> None:
         """Sync and close; the rest of the file stays zeros."""
-        if self._file is not None:
+        if self.file is not None:
             if durable.latched() is None:
                 self.sync()
-            self._file.close()
-            self._file = None
+            self.file.close()
+            self.file = None
         if self._noted is not None:
             self._noted.close()
             self._noted = None

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.format.findings import Finding, Kind
 from omq.format.journal import (
     BLOCK,
@@ -48,7 +49,7 @@ class Block:
     offset: int  # of the block in the file
     header: BlockHeader
     data: memoryview
-    frames: np.ndarray[Any, np.dtype[Any]]  # frame headers (format.journal.FRAME), shape (count,)
+    frames: Rows  # frame headers (format.journal.FRAME), shape (count,)
     payload_at: int  # offset in the file of its first payload byte
 
     @classmethod

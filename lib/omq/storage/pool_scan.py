@@ -40,6 +40,7 @@ DTYPE: Final = np.dtype(
 """One record with its queue parts: the fields of format.pool.RECORD, then parts_list[16]."""
 assert DTYPE.itemsize == RECORD_BYTES
 _MAGIC: Final = np.frombuffer(RECORD_MAGIC, dtype="<u4")[0]
+_KNOWN: Final = np.isin(np.arange(16), list(PartState))  # by state
 
 
 
@@ -144,7 +145,7 @@ def _columns_fit(rows: Rows, number: int, numbers: Rows) -> Rows:
     grade = rows["parts_list"]["grade"][:, :width]
     listed = np.arange(width) < parts[:, None]
     state = grade >> 4
-    known = (state >= min(PartState)) & (state <= max(PartState)) & (grade & 15 <= 9)
+    known = _KNOWN[state] & (grade & 15 <= 9)
     return np.asarray(
         (rows["version"] <= VERSION)
         & ((rows["kind"] == RecordKind.LIVE) | (rows["kind"] == RecordKind.MORE))

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.limits import POOL_FILES_MAX
 
 
@@ -84,7 +84,7 @@ class SlotAllocator:
         self._excluded: set[int] = set()
         self._files: dict[int, FileSlots] = {}
 
-    def load(self, file: int, used: Iterable[int] | np.ndarray[Any, np.dtype[Any]]) -> None:
+    def load(self, file: int, used: Iterable[int] | Vector) -> None:
         """Take over a file with these slots in use (an empty one, too); replaces what was known."""
         if isinstance(used, np.ndarray):
             numbers = used.astype(np.int64, copy=False)
@@ -120,8 +120,8 @@ class SlotAllocator:
         for number in range(record, record + run):
             slots.free(number)
 
-    def free_many(self, files: np.ndarray[Any, np.dtype[Any]],
-                  records: np.ndarray[Any, np.dtype[Any]]) -> None:
+    def free_many(self, files: Vector,
+                  records: Vector) -> None:
         """The same for one slot of each message; shapes (n,)."""
         known = self._files
         for file, record in zip(files.tolist(), records.tolist(), strict=True):

@@ -46,13 +46,13 @@ def main(argv: list[str] | None = None) -> int:
         for name in () if options.table else options.only or NAMES:
             status |= _run(name, _timing(options), options, results)
             if options.json:
-                Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
+                options.json.write_text(json.dumps(results, indent=1) + "\n")
     except KeyboardInterrupt:
         return 130
     head, rows = table(results, _known(options.peers))
     report.show(report.table(head, rows))
     if options.document:
-        write_section(Path(options.document), "aims", markdown_table(head, rows))
+        write_section(options.document, "aims", markdown_table(head, rows))
     return status
 
 
@@ -94,10 +94,10 @@ def _when(run: dict[str, Any]) -> str:
     return f"{found['time'][:16]}, {found['load_average'][0]:.1f}"
 
 
-def _known(path: str | None) -> dict[str, Any]:
-    if not path or not Path(path).exists():
+def _known(path: Path | None) -> dict[str, Any]:
+    if not path or not path.exists():
         return {}
-    found = json.loads(Path(path).read_text())
+    found = json.loads(path.read_text())
     assert isinstance(found, dict)
     return found
 
@@ -111,12 +111,13 @@ def _timing(options: argparse.Namespace) -> Timing:
 def _parser() -> argparse.ArgumentParser:
     parser = bench_parser("What omq aims at, and what it reaches here.", NAMES, FULL.rounds,
                           quick="short and shallow: whether it works",
-                          json="where results are kept, by benchmark")
+                          json="where results are kept, by benchmark", section="aims")
     parser.add_argument("--table", action="store_true",
                         help="measure nothing: the table of what is in the JSON files")
     parser.add_argument("--depth", metavar="N", type=int, default=0,
                         help=f"waiting messages where depth matters (default {DEPTH:,})")
-    parser.add_argument("--peers", metavar="FILE", help="what bench-peers wrote with --json")
+    parser.add_argument("--peers", metavar="FILE", type=Path,
+                        help="what bench-peers wrote with --json")
     return parser
 
 

@@ -4,6 +4,10 @@ All the same messages over the same sessions; the time goes from the first conne
 message at the sink, or in the Maildir; both are counted exactly. Both sync a message before their
 250, and a Maildir file before they forget the message. By turns, with one sink for all: connections
 that a switch keeps stay good.
+
+Where others use the machine the processor time and the syncs of a message say more than its rate:
+the processor time is that of all processes of a switch from before a round to behind it, the syncs
+those of SYNC_COUNT messages over the same sessions, counted by strace, not held up.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from tests.bench.peers import software
 from tests.bench.peers.postfix import LOCAL_DOMAIN, Postfix
 from tests.bench.peers.processes import (
     Server,
+    cpu_of,
     free_port,
     freeze_all,
     pause,
@@ -34,7 +39,7 @@ from tests.bench.peers.syncs import DELAY_S, syncs, traced
 
 MESSAGES, MESSAGES_QUICK = 2000, 50
 SESSIONS, BYTES = 8, 4096
-PROOF_COUNT = 10
+PROOF_COUNT, SYNC_COUNT = 10, 200
 END_BOUND_S = 300.0
 REMOTE, LOCAL = "remote@example.org", f"box@{LOCAL_DOMAIN}"
 _POLL_S = 0.005
@@ -74,16 +79,42 @@ def bench(setting: Setting) -> list[Finding]:
             freeze_all(switch.pids())
         stack.callback(lambda: thaw_all([pid for each in switches for pid in each.pids()]))
         rates: dict[tuple[str, str], list[float]] = {}
+        spent: dict[tuple[str, str], list[float]] = {}
         for number in range(setting.timing.rounds):
             for kind in (REMOTE, LOCAL):
                 for switch in switches:
-                    rate = _round(switch, kind, count, sink)
+                    rate, ms = _round(switch, kind, count, sink)
                     rates.setdefault((kind, switch.title), []).append(rate)
-                    said(f"mail: round {number + 1}, {kind}, {switch.title}: {rate:,.0f}/s\n")
+                    spent.setdefault((kind, switch.title), []).append(ms)
+                    said(f"mail: round {number + 1}, {kind}, {switch.title}: {rate:,.0f}/s, "
+                         f"{ms:.2f} ms of processor a message, load {os.getloadavg()[0]:.0f}\n")
+        made = {(kind, switch.title): _syncs(switch, kind, home, sink)
+                for kind in (REMOTE, LOCAL) for switch in switches}
     ours, theirs = (switch.title for switch in switches)
     kinds = ((REMOTE, "smtp-source to smtp-sink"), (LOCAL, "Maildir delivery"))
     return [_told(proofs), *(_finding(what, rates[kind, ours], rates[kind, theirs], theirs)
-                             for kind, what in kinds)]
+                             for kind, what in kinds),
+            *(_cost(what, {name: (spent[kind, name], made[kind, name])
+                           for name in (ours, theirs)}) for kind, what in kinds)]
+
+
+def _cost(what: str, costs: dict[str, tuple[list[float], float]]) -> Finding:
+    """Without an aim: the two figures of each switch."""
+    return Finding(f"{what}: processor time and syncs a message", "; ".join(
+        f"{name}: {statistics.median(spent):.2f} ms, {each:.1f} syncs"
+        for name, (spent, each) in costs.items()), None)
+
+
+def _syncs(switch: Switch, kind: str, home: Path, sink: Server) -> float:
+    """Syncs a message, of messages that come together."""
+    thaw_all(switch.pids())
+    trace = home / "mail.strace"
+    with traced(switch.pids(), trace, delay_s=0.0):
+        _sent_through(switch, kind, SYNC_COUNT, sink)
+    freeze_all(switch.pids())
+    made = syncs(trace)
+    trace.unlink()
+    return made / SYNC_COUNT
 
 
 def _told(proofs: dict[str, tuple[float, float]]) -> Finding:
@@ -126,9 +157,19 @@ def _finding(what: str, ours: list[float], theirs: list[float], name: str) -> Fi
                     "sessions", omq=ours, postfix=theirs)
 
 
-def _round(switch: Switch, recipient: str, count: int, sink: Server) -> float:
-    """Messages per second from the first connection to the last arrival."""
+def _round(switch: Switch, recipient: str, count: int, sink: Server) -> tuple[float, float]:
+    """Messages per second from the first connection to the last arrival, and ms of processor time
+    a message."""
     thaw_all(switch.pids())
+    spent = cpu_of(switch.pids())
+    passed = _sent_through(switch, recipient, count, sink)
+    spent = cpu_of(switch.pids()) - spent
+    freeze_all(switch.pids())
+    return count / passed, spent * 1000 / count
+
+
+def _sent_through(switch: Switch, recipient: str, count: int, sink: Server) -> float:
+    """Seconds from the first connection to the last arrival."""
     before = _arrived(switch.mail), _sunk(sink)
     wanted = (before[0] + count, before[1]) if recipient == LOCAL else (
         before[0], before[1] + count)
@@ -140,9 +181,7 @@ def _round(switch: Switch, recipient: str, count: int, sink: Server) -> float:
             raise BenchError(f"{switch.title}: {found} messages are in the Maildir and at the "
                              f"sink, not {wanted}")
         pause(_POLL_S)
-    passed = time.monotonic() - began
-    freeze_all(switch.pids())
-    return count / passed
+    return time.monotonic() - began
 
 
 @contextmanager

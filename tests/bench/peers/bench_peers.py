@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import machine, report
-from tests.bench.document import write_section
+from tests.bench.document import in_folder, write_section
 from tests.bench.instance import BenchError
 from tests.bench.options import bench_parser, end_in_order
 from tests.bench.peers import tables
@@ -69,12 +69,12 @@ def main(argv: list[str] | None = None) -> int:
         shutil.rmtree(root)
     report.show(tables.text(record))
     if options.json:
-        Path(options.json).write_text(json.dumps(record, indent=1) + "\n")
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
     if options.plot:
         from tests.bench.peers.plot import draw  # matplotlib comes with the extra "spark"
-        draw(record, Path(options.plot))
+        draw(record, options.plot)
     if options.document:
-        write_section(Path(options.document), "peers", tables.markdown(record))
+        write_section(options.document, "peers", tables.markdown(record))
     return 0
 
 
@@ -133,8 +133,9 @@ def _said(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = bench_parser("omq beside other durable queues.", SYSTEMS, FULL.rounds,
                           quick="omq and SQLite for a second each: whether it works",
-                          json="write everything that was found there")
-    parser.add_argument("--plot", metavar="FILE", help="draw the rates and latencies as PNG")
+                          json="write everything that was found there", section="peers")
+    parser.add_argument("--plot", metavar="FILE", type=in_folder,
+                        help="draw the rates and latencies as PNG")
     return parser
 
 

@@ -86,6 +86,7 @@ class OmqWire:
         self._connection = omq.connect(spool=spool, name="bench")
         self._reader = (self._connection.reader(QUEUE, batch=batch, auxiliary=not main)
                         if batch else None)
+        self._held: list[omq.Message] = []
 
     def put(self, bodies: list[bytes]) -> None:
         if len(bodies) == 1:
@@ -95,15 +96,18 @@ class OmqWire:
 
     def take(self, count: int, timeout_s: float) -> list[bytes]:
         assert self._reader is not None
-        messages = self._reader.next(count, timeout_s)
-        bodies = []
-        for message in messages:
-            bodies.append(message.body)
-            message.done()  # told with the next request
-        return bodies
+        self._finish()  # told with this request
+        self._held = self._reader.next(count, timeout_s)
+        return [message.body for message in self._held]
+
+    def _finish(self) -> None:
+        for message in self._held:
+            message.done()
+        self._held = []
 
     def close(self) -> None:
         if self._reader is not None:
+            self._finish()
             self._reader.flush()
             self._reader.close()
         self._connection.close()

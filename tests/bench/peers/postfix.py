@@ -113,7 +113,8 @@ class Postfix:
 
     def _make(self) -> None:
         owner = pwd.getpwnam(OWNER)
-        values = {"home": self._home, "tree": software.TREE, "owner": OWNER, "group": GROUP,
+        tree = software.program("usr/sbin/postconf").parents[2]
+        values = {"home": self._home, "tree": tree, "owner": OWNER, "group": GROUP,
                   "sink": self._sink, "domain": LOCAL_DOMAIN, "uid": RECIPIENT_UID,
                   "port": self.port}
         for name, text in (("main.cf", _MAIN), ("master.cf", _MASTER)):

@@ -37,19 +37,19 @@ class RabbitPeer(Peer):
         self._epmd = Server("epmd", folder)
         self._server = Server(self.name, folder)
         self.servers = [self._server, self._epmd]
-        self._port = 0
+        self.port = 0
 
     def version(self) -> str:
         return f"{software.program(_SBIN).parent.name}; py-amqp {distribution('amqp')}"
 
     def start(self) -> None:
-        self._port, names = free_port(), free_port()
+        self.port, names = free_port(), free_port()
         environment = self._environment(names)
         self._epmd.start([self.folder / "erlang/epmd", "-address", "127.0.0.1",
                           "-port", str(names)], environment)
         self._epmd.wait_port(names)
         self._server.start([software.program(f"{_SBIN}/rabbitmq-server")], environment)
-        self._server.wait_port(self._port)
+        self._server.wait_port(self.port)
         self._server.wait_until(self._answers, "answer")
 
     def _environment(self, names: int) -> dict[str, str]:
@@ -58,7 +58,7 @@ class RabbitPeer(Peer):
         commands.mkdir(exist_ok=True)
         _erlang(commands)
         (self.folder / "rabbitmq.conf").write_text(
-            f"listeners.tcp.1 = 127.0.0.1:{self._port}\n"
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}\n"
             "disk_free_limit.absolute = 100MB\nvm_memory_high_watermark.relative = 0.6\n")
         return software.environment(
             PATH=f"{commands}:{os.environ['PATH']}", HOME=str(self.folder),
@@ -96,7 +96,7 @@ class RabbitPeer(Peer):
         return found
 
     def _connect(self) -> amqp.Connection:
-        connection = amqp.Connection(f"127.0.0.1:{self._port}", confirm_publish=False, **_SOCKET)
+        connection = amqp.Connection(f"127.0.0.1:{self.port}", confirm_publish=False, **_SOCKET)
         connection.connect()
         return connection
 

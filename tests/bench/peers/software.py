@@ -21,7 +21,8 @@ from tests.bench.instance import BenchError
 ROOT = Path(__file__).resolve().parents[3]
 HOME = ROOT / "build" / "peers"
 TREE = HOME / "root"
-PACKAGES = ("redis-server", "postgresql-15", "rabbitmq-server", "beanstalkd", "postfix")
+PACKAGES = ("redis-server", "postgresql-15", "rabbitmq-server", "beanstalkd", "postfix",
+            "swaks", "dnsmasq-base")
 _LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
               "lib/aarch64-linux-gnu", "usr/lib/postfix")
 
@@ -73,10 +74,13 @@ def main() -> int:
     """Fetch and unpack; 0, or 1 with the reason."""
     try:
         packages = fetch()
-        shutil.rmtree(TREE, ignore_errors=True)
-        TREE.mkdir(parents=True)
+        fresh = TREE.with_name("root.new")  # the old one stays whole until this one is
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
         for package in packages:
-            subprocess.run(["dpkg-deb", "-x", package, TREE], check=True)
+            subprocess.run(["dpkg-deb", "-x", package, fresh], check=True)
+        shutil.rmtree(TREE, ignore_errors=True)
+        fresh.rename(TREE)
     except (BenchError, OSError, subprocess.CalledProcessError) as error:
         sys.stderr.write(f"setup-peers: {error}\n")
         return 1

@@ -81,15 +81,16 @@ def _client(peer: Peer, pipe: Any) -> None:
 
 
 class traced:
-    """strace(1) on these processes while the `with` lasts."""
+    """strace(1) on these processes while the `with` lasts; each sync is held up by `delay_s`."""
 
-    def __init__(self, pids: list[int], trace: Path) -> None:
-        self._pids, self._trace = pids, trace
+    def __init__(self, pids: list[int], trace: Path, delay_s: float = DELAY_S) -> None:
+        self._pids, self._trace, self._delay_s = pids, trace, delay_s
 
     def __enter__(self) -> None:
-        delay = f"inject={_CALLS}:delay_enter={int(DELAY_S * 1e6)}"
-        command: list[str | Path] = ["strace", "-f", "-qq", "-e", f"trace={_CALLS}", "-e", delay,
-                                    "-o", self._trace]
+        command: list[str | Path] = ["strace", "-f", "-qq", "-e", f"trace={_CALLS}", "-o",
+                                    self._trace]
+        if self._delay_s:
+            command += ["-e", f"inject={_CALLS}:delay_enter={int(self._delay_s * 1e6)}"]
         for pid in self._pids:
             command += ["-p", str(pid)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -28,12 +28,14 @@ from tests.crash.sim.life import (
     START_NS,
     Ack,
     Ask,
+    Define,
     Found,
     Life,
     Refuse,
     damage,
     fixed,
     make_spool,
+    queues_of,
     recover_into,
 )
 from tests.crash.sim.model import Effect, Known, judge
@@ -41,6 +43,8 @@ from tests.crash.sim.platter import Image, Platter, image_of
 
 Workload = Callable[[Life, Random], None]
 NS: Final = 1_000_000_000
+_ALWAYS: Final = 2
+"""States of a cut that are judged always: nothing and everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,7 @@ class History:
     next_id: int = 1
     sure_id: int = 1  # the same without what is asked for
     turn: int = 0
+    queues: list[Mapping[str, tuple[int, str]]] = field(default_factory=list)  # empty: none yet
 
     def feed(self, what: object) -> None:
         self.turn += 1
@@ -134,7 +139,10 @@ class History:
             del self.asked[len(self.asked) - what.count :]
             # What was refused got no number.
             self.next_id = max([self.sure_id, *(q + 1 for e in self.flight for q in e)])
+        elif isinstance(what, Define):
+            self.queues += [*([] if self.queues else [{}]), what.queues]
         elif isinstance(what, Ack):
+            del self.queues[:-1]
             for effect in self.flight:
                 for qpool, after in effect.items():
                     if after is None:
@@ -198,13 +206,15 @@ def _no_collector() -> Iterator[None]:
 
 
 class Explorer:
-    """Goes through one recording."""
+    """Goes through one recording. `thin`: nothing and everything are judged at each cut, and of
+    the other states every so manieth, others at the next cut."""
 
     def __init__(self, recording: Recording, *, second: float = 0.05, nested: float = 0.005,
-                 extra: int = 8, until: Callable[[Violation], bool] = lambda found: True) -> None:
+                 extra: int = 8, thin: int = 1,
+                 until: Callable[[Violation], bool] = lambda found: True) -> None:
         self.recording = recording
         self.count = Count(lives=1, events=len(recording.log))
-        self._second, self._nested, self._extra = second, nested, extra
+        self._second, self._nested, self._extra, self._thin = second, nested, extra, thin
         self._until = until
         self._outcomes: dict[int, Outcome] = {}
         self._judged: dict[tuple[int, int], bool] = {}
@@ -230,8 +240,11 @@ class Explorer:
 
     def _cut(self, cut: int, platter: Platter, history: History, only: str | None) -> None:
         random = Random(self.recording.seed * 1_000_003 + cut)
-        for label, selection in selections(platter.pending, random, self._extra):
+        for number, (label, selection) in enumerate(
+                selections(platter.pending, random, self._extra)):
             if only is not None and label != only:
+                continue
+            if only is None and number >= _ALWAYS and (number + cut) % self._thin:
                 continue
             image = platter.image(selection)
             self.count.states += 1
@@ -351,6 +364,10 @@ def verdict(outcome: Outcome, history: History, now_ns: int = START_NS
         if known is None or known.sequence < sequence:
             wrong.append(f"request {sequence} of client {token} is forgotten: {known}")
     wrong += _told(found, history)
+    queues = queues_of({name: number for number, name in recovered.queues.items()},
+                       recovered.definitions)
+    if history.queues and queues not in history.queues:
+        wrong.append(f"queues: {queues}, asked for were {history.queues}")
     return wrong, judgement.now
 
 

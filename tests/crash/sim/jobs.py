@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from tests.crash.sim.explore import Count, Explorer, record
-from tests.crash.sim.faulted import Fault, beginning, live, sequels
+from tests.crash.sim.faulted import Fault, Starts, beginning, live, sequels
 from tests.crash.sim.life import SETTINGS, fixed
 from tests.crash.sim.workloads import SMALL_PAGES, WORKLOADS
 
@@ -20,20 +20,22 @@ PROCESSES: Final = min(2, os.cpu_count() or 1)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One life to go through; `second`, `nested`: the share of images that go further."""
+    """One life to go through; `second`, `nested`: the share of images that go
+    further; `thin`: see Explorer."""
 
     workload: str
     seed: int
     second: float = 0.05
     nested: float = 0.002
     extra: int = 8
+    thin: int = 1
 
 
 def explorer(job: Job) -> Explorer:
     """The life of a job, recorded. Odd seeds write pages of 512 bytes, even ones of 4096."""
     settings = SMALL_PAGES if job.seed % 2 else SETTINGS
     return Explorer(record(job.workload, WORKLOADS[job.workload], job.seed, settings),
-                    second=job.second, nested=job.nested, extra=job.extra)
+                    second=job.second, nested=job.nested, extra=job.extra, thin=job.thin)
 
 
 def work(job: Job) -> Count:
@@ -51,12 +53,14 @@ def carry_out(jobs: Iterable[Job]) -> Iterator[Count]:
 
 @dataclass(frozen=True, slots=True)
 class FaultJob:
-    """The calls `part`, `part` + `parts`, ... fail, one in each life."""
+    """The calls `part`, `part` + `parts`, ... fail, one in each life; behind each so manieth
+    (`again`) the manager lives on on the same machine."""
 
     fault: Fault
     part: int
     parts: int
     cuts: int = 1
+    again: int = 1
 
 
 @dataclass(slots=True)
@@ -70,7 +74,7 @@ class Failed:
 
 def fail(job: FaultJob) -> Failed:
     """One life for each call, until one ends unfaulted."""
-    begin, done = beginning(), Failed()
+    begin, done, starts = beginning(), Failed(), Starts()
     number = 1 + job.part
     with fixed(7):
         while True:
@@ -79,7 +83,8 @@ def fail(job: FaultJob) -> Failed:
                 done.ended = True
                 return done
             done.fired += 1
-            wrong = sequels(run, Random(number), job.cuts)
+            wrong = sequels(run, Random(number), job.cuts, starts,
+                            again=number % job.again == 0)
             if wrong:
                 done.wrong.append(f"{job.fault} at call {number}, {run.fired}: {wrong[0]}")
                 return done

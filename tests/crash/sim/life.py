@@ -11,7 +11,7 @@ The steps of a start are those of omq.services.manager.parts.build, without IPC.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,8 +19,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
-from omq.base import clock
+from omq.base import clock, form
 from omq.base.checksum import crc32c
+from omq.base.config import QueueConf
 from omq.base.errors import BodyUnavailable, DiskError, Exit, OmqError, SpoolFull
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -29,19 +30,23 @@ from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.engine import Engine
 from omq.core.engine.operate import Action, Item, Order, operate
 from omq.core.engine.puts import NewMessage
+from omq.core.engine.queues import Queues
 from omq.core.engine.relocation import relocate
 from omq.core.engine.settle import Verdict
-from omq.core.engine.state import IDEL, POISON, Core, Party, QueueRules
+from omq.core.engine.state import IDEL, POISON, REMEMBERS, Core, Party, QueueRules
 from omq.core.engine.statistics import Statistics
+from omq.core.engine.unit_facts import Facts
 from omq.core.index.tables import Tables
 from omq.core.load.pool_columns import Loaded
 from omq.core.load.rebuild import load
 from omq.core.load.recovery import Recovered, recover
+from omq.fast.columns import Columns
+from omq.fast.journal import Journal
 from omq.format.findings import Finding, Kind
 from omq.format.index import EntryState, IndexHeader, IndexLayout, write_header
 from omq.format.journal import FRAME, FrameFlag, FrameType
-from omq.format.message import Descriptor, Part, encode
-from omq.format.wire import SETTLE, Settlement
+from omq.format.message import DESCRIPTOR, Descriptor, Part, encode, id_hash, memory_of
+from omq.format.wire import SETTLE, PutFlag, Settlement
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.manager import findings as manager_findings
 from omq.services.manager import parts as manager_parts
@@ -55,7 +60,7 @@ from omq.storage.slots import SlotAllocator
 from omq.storage.spare_containers import SpareContainers
 from omq.storage.volatile import VolatileBodies
 from tests.crash.sim.disk import SimDisk
-from tests.crash.sim.model import Effect, Known, Place
+from tests.crash.sim.model import PREPARED, Effect, Known, Place
 
 ROOT = "/spool"
 NS = 1_000_000_000
@@ -66,6 +71,7 @@ WIDE = tuple(range(6, 24))
 """More queues than a pool record names."""
 ATTEMPTS_MAX = 3
 DEATH_S = 30
+DEDUPE_S = 600
 SETTINGS = replace(
     Settings(), journal_file_bytes=32 * 1024, journal_page_bytes=4096, block_bytes_max=16 * 1024,
     block_frames_max=64, store_file_bytes=16 * 1024, volatile_file_bytes=16 * 1024,
@@ -96,6 +102,13 @@ class Ack:
     qpool: int
 
 
+@dataclass(frozen=True, slots=True)
+class Define:
+    """In the log: queues are about to be this, by name: the number (0: none) and the definition."""
+
+    queues: Mapping[str, tuple[int, str]]
+
+
 @dataclass
 class Log:
     """An event log that is kept; see omq.base.event_log."""
@@ -104,6 +117,13 @@ class Log:
 
     def event(self, event: Any, level: Any = None, /, **fields: Any) -> None:
         self.events.append((event.number, fields))
+
+
+def queues_of(numbers: Mapping[str, int], definitions: Mapping[str, str]
+              ) -> dict[str, tuple[int, str]]:
+    """What a manager knows of the queues of the workload `queues`: those with R."""
+    names = {name for name in (*numbers, *definitions) if name.startswith("R")}
+    return {name: (numbers.get(name, 0), definitions.get(name, "")) for name in names}
 
 
 class BodyGone(Exception):
@@ -168,6 +188,12 @@ for _name in ("journal", "archive", "msgpool", "store", "data", "volatile", "qua
 PATHS = _Paths(Path(ROOT))
 
 
+def write_at_once(engine: Engine) -> None:
+    """Blocks are written by omq.fast.journal where a manager would do so."""
+    if form.expected() != form.OFF:
+        engine.core.block.write = Journal(engine, Columns(engine.core.t)).write
+
+
 def tables() -> Tables:
     return Tables(memoryview(bytearray(LAYOUT.size)), LAYOUT)
 
@@ -226,9 +252,21 @@ def view_of(core: Core, paths: SpoolPaths) -> dict[int, Known]:
                 content = containers.read_item(paths, item, t.m_size[slot])
             except OmqError as error:
                 content = f"unavailable: {error}".encode()
-        out[qpool] = Known(payload, places, item=item, content=content, expiry=t.m_expiry[slot])
+        out[qpool] = Known(payload, places, item=item, content=content, expiry=t.m_expiry[slot],
+                           group=core.groups.key_of(slot),
+                           memory=_memory(core, payload, t.m_flags[slot] & REMEMBERS))
     reader.close()
     return out
+
+
+def _memory(core: Core, payload: bytes, remembers: int) -> str:
+    """The id that B has had, of a message that remembers it."""
+    if not remembers:
+        return ""
+    key, identifier = memory_of(payload)
+    known = {(each, one) for each, one, _ in core.duplicates.items()}
+    return identifier.rstrip(b"\0").decode("ascii", "replace") if (
+        key, identifier) in known else "forgotten"
 
 
 class Life:
@@ -254,14 +292,26 @@ class Life:
         self.core, self.uuid = core, core.uuid
         self.writer = manager_parts._epoch(core, self.context, recovered, core.uuid)
         self.engine = Engine(core, Statistics(core.t, 5, core.mono_ns))
-        rules = [QueueRules(number, name, 10_000, 1 << 20, attempts_max=ATTEMPTS_MAX,
-                            death_delay_ns=DEATH_S * NS, expired_to=C if number == A else 0,
-                            expires=number in (A, B))
-                 for number, name in {IDEL: "IDEL", 2: "POISON", **NAMES}.items()]
-        manager_parts._define(self.engine, core, rules)
+        write_at_once(self.engine)
+        confs = {name: QueueConf(name, 10_000, 1 << 20, attempts_max=ATTEMPTS_MAX,
+                                 death_delay_s=DEATH_S, expired_to="C" if number == A else "",
+                                 dedupe_s=DEDUPE_S if number == B else 0)
+                 for number, name in NAMES.items()}
+        self.engine.queues.start(confs, {}, self.settings, NAMES | {
+            number: name for number, name in recovered.queues.items() if name.startswith("R")},
+            recovered.definitions)
+        self.engine.begin(core.now_ns, core.mono_ns)
+        self.engine.books.name_everything(FrameFlag(0))
+        self.engine.commit(sync=True)
         manager_parts._list_queues(self.paths, core)
         self.engine.limbo = loaded.limbo
         self.engine.limbo_until = core.mono_ns + 30 * NS
+        self.engine.in_doubt.limit = 10
+        reader = PayloadReader(self.paths)
+        assert self.engine.in_doubt.load(loaded.prepared, lambda slot: reader.read(
+            core.t.m_location[slot], core.t.m_offset[slot], core.t.m_length[slot])[
+                DESCRIPTOR.size :]) == []
+        reader.close()
         locks.pop().close()
         self.lock = locks.pop()
         layout = core.t.layout
@@ -347,9 +397,10 @@ class Life:
     # requests
 
     def put(self, *queues: int, size: int = 20, priority: int = 4, persistent: bool = True,
-            putter: int = 0, delay_s: int = 0, expiry_s: float = 0) -> int:
+            putter: int = 0, delay_s: int = 0, expiry_s: float = 0, group: bytes = b"") -> int:
         """A message of its own bytes; its QPoolId."""
-        new, known = self._message(queues or (A,), size, priority, delay_s, persistent=persistent)
+        new, known = self._message(queues or (A,), size, priority, delay_s, persistent=persistent,
+                                   group=group)
         if expiry_s:
             new.expiry = self.wall_ns + int(expiry_s * NS)
             known = replace(known, expiry=new.expiry)
@@ -360,8 +411,30 @@ class Life:
             assert self.engine.put(party, new, sequence) == qpool
         return qpool
 
+    def put_keyed(self, key: str, *, persistent: bool = True) -> None:
+        """A message on B, which takes its id once."""
+        known_ids = {known.memory for known in self.state().values()}
+        new, known = self._message((B,), 20, persistent=persistent)
+        identifier = key.encode().ljust(24, b"\0")
+        new.payload = encode(Descriptor(message_id=identifier), [], b"",
+                             new.payload[DESCRIPTOR.size :])
+        new.crc, new.key = crc32c(new.payload), id_hash(identifier)
+        qpool, party = self.core.next_qpool, self.putters[0]
+        until = Part.later(IDEL, 0, self.wall_ns + DEDUPE_S * NS)
+        memory = encode(Descriptor(message_id=identifier,
+                                   trace_id=id_hash(b"B").to_bytes(16, "little")),
+                        [until], b"", b"")
+        effect: Effect = {} if key in known_ids else {
+            qpool: replace(known, payload=new.payload),
+            qpool + 1: Known(memory, (Place(IDEL, 0, int(EntryState.DEFERRED), until=until.until,
+                                            order=self.order),), persistent, memory=key)}
+        sequence = self._ask(effect, party)
+        with self.refusable():
+            self.engine.put(party, new, sequence)
+
     def _message(self, queues: Sequence[int], size: int, priority: int = 4, delay_s: int = 0, *,
-                 persistent: bool = True, salt: int = 0) -> tuple[NewMessage, Known]:
+                 persistent: bool = True, salt: int = 0, group: bytes = b""
+                 ) -> tuple[NewMessage, Known]:
         seed = self.core.next_qpool + salt
         body = (b"%08d" % seed + bytes((seed * 31 + i * 7) & 0xFF for i in range(251)) * (
             size // 251 + 1))[:size]
@@ -369,12 +442,13 @@ class Life:
         parts = [Part(q, priority, 0, until) for q in queues]
         if len(parts) == 1 and not until:
             parts = []
-        payload = encode(Descriptor(), parts, b"", body)
-        new = NewMessage(queues[0], priority, int(persistent), size, crc32c(payload), 0, 0, 0,
-                         len(parts), payload)
+        payload = encode(Descriptor(group_id=group.ljust(24, b"\0")), parts, b"", body)
+        flags = int(persistent) | (PutFlag.GROUPED if group else 0)
+        new = NewMessage(queues[0], priority, flags, size, crc32c(payload), 0, 0, 0, len(parts),
+                         payload)
         state = int(EntryState.DEFERRED if until else EntryState.READY)
         places = tuple(Place(q, priority, state, until=until, order=self.order) for q in queues)
-        return new, Known(payload, places, persistent)
+        return new, Known(payload, places, persistent, group=id_hash(group))
 
     def put_container(self, queue: int = A, size: int = 3000) -> int:
         """A message whose body is a file of its own; the file is there before it is put."""
@@ -386,14 +460,20 @@ class Life:
         qpool, party = self.core.next_qpool, self.putters[0]
         known = Known(payload, (Place(queue, 4, order=self.order),), item=ref, content=content)
         sequence = self._ask({qpool: known}, party)
-        assert self.engine.put(party, new, sequence) == qpool
+        with self.refusable():
+            assert self.engine.put(party, new, sequence) == qpool
         return qpool
 
     def give(self, queue: int = A, want: int = 1) -> list[Verdict]:
         """Hand out; the settlements to fill in. What is given is what the model says."""
         state = self.state()
-        ready = sorted((-place.priority, place.order, qpool) for qpool, message in state.items()
-                       if (place := message.on(queue)) and place.state == EntryState.READY)
+        there = sorted((place.order, qpool, place) for qpool, message in state.items()
+                       if (place := message.on(queue)))
+        first = {state[qpool].group: qpool for _, qpool, _ in reversed(there)}
+        ready = sorted((-place.priority, order, qpool) for order, qpool, place in there
+                       if place.state == EntryState.READY and (
+                           not state[qpool].group or first[state[qpool].group] == qpool)
+                       and not (queue == IDEL and self._held(qpool, IDEL)))
         wanted: list[int] = []
         for _, _, qpool in ready[:want]:
             place = state[qpool].on(queue)
@@ -491,6 +571,46 @@ class Life:
         with self.refusable():
             return self.engine.units.commit(self.reader, taken, [n for n, _ in made], sequence)
 
+    def prepare(self, taken: Sequence[Verdict], new: Sequence[tuple[int, int]]) -> int:
+        """A unit of work is in doubt; the QPoolId of its message."""
+        state, effect = self.state(), cast(Effect, {})
+        for verdict in taken:
+            queue = self.core.t.e_queue[verdict.entry]
+            message = cast(Known, effect.get(verdict.qpool, state[verdict.qpool]))
+            effect[verdict.qpool] = message.prepared(queue)
+        facts = Facts("", "sim", 0, self.reader.pid, len(taken), len(new))
+        own = self.core.next_qpool
+        effect[own] = Known(encode(Descriptor(), [], b"", facts.encode()),
+                            (Place(IDEL, 0, PREPARED, order=self.order),))
+        made = [self._message([q], size, salt=1 + i) for i, (q, size) in enumerate(new)]
+        for i, (_, known) in enumerate(made):
+            self.order += 1
+            effect[own + 1 + i] = replace(known, places=(replace(
+                known.places[0], state=PREPARED, order=self.order),))
+        sequence = self._ask(effect, self.reader)
+        with self.refusable():
+            assert self.engine.in_doubt.prepare(self.reader, taken, [n for n, _ in made], facts,
+                                                sequence) == own
+        return own
+
+    def end_unit(self, own: int, *, commit: bool) -> None:
+        """The unit in doubt ends."""
+        state, effect = self.state(), cast(Effect, {own: None})
+        in_doubt, t = self.engine.in_doubt, self.core.t
+        unit = next(unit for unit in in_doubt.units.values() if unit.qpool == own)
+        for entry in unit.entries:
+            qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
+            message = cast(Known, effect.get(qpool, state[qpool]))
+            if t.e_attempts[entry] and not commit:
+                effect[qpool] = message.backed_out(queue, ATTEMPTS_MAX, self.order)
+            elif t.e_attempts[entry] or not commit:
+                effect[qpool] = message.done(queue, self.order)
+            else:
+                effect[qpool] = message.freed(queue)
+        sequence = self._ask(effect, self.reader)
+        with self.refusable():
+            in_doubt.end(unit, self.reader, sequence, commit=commit)
+
     def back_out(self, taken: Sequence[Verdict]) -> None:
         """A unit of work is backed out: each message by itself."""
         self.group()
@@ -558,6 +678,16 @@ class Life:
         for queue in WIDE:
             self.engine.books.define_queues([QueueRules(queue, f"W{queue}", 10_000, 1 << 20)])
         self.commit()
+
+    def define(self, change: Callable[[Queues], None]) -> None:
+        """A change of queues that are made at run time, as a client asks for it."""
+        self.group()
+        queues = self.engine.queues
+        before = len(self.core.block.payloads)
+        change(queues)
+        assert len(self.core.block.payloads) > before, "nothing was written"
+        self.disk.mark(Define(queues_of(queues.numbers, {
+            name: each.line() for name, each in queues.definitions.items()})))
 
     # batches, as clients and operators ask for them
 

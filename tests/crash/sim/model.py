@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from omq.core.engine.state import IDEL, POISON
 
-READY, ACTIVE, DEFERRED, HELD = 1, 2, 3, 4
+READY, ACTIVE, DEFERRED, HELD, PREPARED = 1, 2, 3, 4, 6
 Effect = dict[int, "Known | None"]
 """QPoolId -> the message after a request; None: it is gone."""
 
@@ -42,6 +42,8 @@ class Known:
     item: str = ""  # reference of its container
     content: bytes = b""
     expiry: int = 0  # wall clock ns
+    group: int = 0  # the hash of its group id
+    memory: str = ""  # no message: the id that a queue has had
 
     def on(self, queue: int) -> Place | None:
         return next((place for place in self.places if place.queue == queue), None)
@@ -79,6 +81,10 @@ class Known:
     def released(self, queue: int) -> Known:
         place = self._place(queue)
         return self.put_on(replace(place, state=READY, attempts=place.attempts - 1))
+
+    def prepared(self, queue: int) -> Known:
+        """It ends with its unit of work."""
+        return self.put_on(replace(self._place(queue), state=PREPARED))
 
     def backed_out(self, queue: int, limit: int, order: int) -> Known:
         """At its old place, the attempt counted; POISON at the limit."""
@@ -139,13 +145,14 @@ class Known:
         return replace(self, places=(Place(IDEL, 0, order=order),)) if self.item else None
 
     def due(self, now_s: int) -> Known:
-        """What a restart makes of its delays: it counts them by the wall clock. READY with an
-        `until` came by the monotonic clock, which only that manager knew."""
+        """What a restart makes of its delays: it counts them by the wall clock, each anew. READY
+        with an `until` came by the monotonic clock, which only that manager knew, or by a wall
+        clock that may be set back."""
         if not any(p.until for p in self.places):
             return self
         return replace(self, places=tuple(
             p if not p.until else
-            replace(p, state=READY, until=0) if p.until <= now_s else replace(p, state=DEFERRED)
+            replace(p, state=READY if p.until <= now_s else DEFERRED)
             for p in self.places))
 
     def _place(self, queue: int) -> Place:
@@ -160,13 +167,14 @@ def same(found: Known | None, wanted: Known | None) -> bool:
         return found is wanted
     if found.payload != wanted.payload or len(found.places) != len(wanted.places):
         return False
-    if found.expiry != wanted.expiry:
+    if (found.expiry, found.group, found.memory) != (wanted.expiry, wanted.group, wanted.memory):
         return False
     if wanted.item and wanted.on(IDEL) is None and found.content != wanted.content:
         return False
     for place in wanted.places:
         other = found.on(place.queue)
-        if other is None or replace(other, order=place.order) != place:
+        until = place.until if place.state == DEFERRED else 0
+        if other is None or replace(other, order=place.order) != replace(place, until=until):
             return False
     return True
 
@@ -199,12 +207,18 @@ def judge(found: Mapping[int, Known], acked: Mapping[int, Known], flight: list[E
             continue
         chosen = options[fits[-1]][1]
         if chosen is not None:
-            now[qpool] = chosen
+            now[qpool] = _idle(chosen, found[qpool])
         if len(fits) == 1:
             applied[qpool] = tuple(n for n, _ in options[1 : fits[0] + 1])
     wrong += _halved(flight, applied, chains)
     wrong += _disorder(found, now)
     return Judgement(wrong, now)
+
+
+def _idle(message: Known, found: Known) -> Known:
+    """On IDEL no order is promised over a restart: it is as it is found."""
+    mine, other = message.on(IDEL), found.on(IDEL)
+    return message.put_on(replace(mine, order=other.order)) if mine and other else message
 
 
 def _kept(message: Known | None, now_s: int) -> Known | None:

@@ -17,10 +17,14 @@ import numpy as np
 
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.core.engine.duplicates import Duplicates
+from omq.core.redo import births
+from omq.core.redo.changes import Frame
+from omq.core.redo.queue_names import note_queue
 from omq.core.redo.window import Window
 from omq.format.double_write import Images
 from omq.format.frame_rules import BY_NUMBER, Rule
-from omq.format.journal import FrameFlag, FrameType
+from omq.format.journal import At, FrameFlag, FrameType
 from omq.format.location import LocationKind, kind_of
 from omq.format.pool_contents import Contents
 from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode, newest
@@ -35,6 +39,7 @@ from omq.storage.journal_reader import load_file
 from omq.storage.pool import PoolFiles
 from omq.storage.spare_containers import SpareContainers
 from omq.storage.store import StoreWriter
+from tests.crash.sim import life
 from tests.crash.sim.life import SETTINGS
 
 Patch = Callable[[], Iterator[None]]
@@ -88,9 +93,31 @@ def _go_on_behind_the_tail(cls: type[JournalWriter], paths: SpoolPaths, settings
         durable.unlink(paths.journal / file_name(writer.file_number))
         page = settings.journal_page_bytes
         used = len(load_file(path).rstrip(b"\0"))
-        writer._file, writer.file_number = open_file(path, "journal", write=True), follows_number
-        writer.offset, writer._sequence = max(page, -(-used // page) * page), 99
+        writer.file, writer.file_number = open_file(path, "journal", write=True), follows_number
+        writer.offset, writer.sequence = max(page, -(-used // page) * page), 99
     return writer
+
+
+# definitions of queues
+
+def _nothing_forgotten(queues: dict[int, str], definitions: dict[str, str], frame: Frame,
+                       raw: bytes) -> None:
+    if not BY_NUMBER[frame[At.TYPE]].forgets:
+        note_queue(queues, definitions, frame, raw)
+
+
+def _first_stays(queues: dict[int, str], definitions: dict[str, str], frame: Frame, raw: bytes
+                 ) -> None:
+    before = dict(definitions)
+    note_queue(queues, definitions, frame, raw)
+    definitions |= {name: line for name, line in before.items() if name in definitions}
+
+
+_encode_control = PoolControl.encode
+
+
+def _no_definitions(self: PoolControl) -> bytes:
+    return _encode_control(replace(self, definitions={}))
 
 
 # no CRC check
@@ -174,10 +201,22 @@ def _nothing_joined(self: Window, bad: list[int], durable: int) -> Any:
     return np.zeros(len(self.frames), dtype=bool)
 
 
-def _no_backouts() -> tuple[Rule, ...]:
+def _without(kind: FrameType) -> tuple[Rule, ...]:
+    """The table, in which frames of this type say nothing of their entry."""
     listed = list(BY_NUMBER)
-    listed[FrameType.BACKOUT] = replace(listed[FrameType.BACKOUT], entry=None)
+    listed[kind] = replace(listed[kind], entry=None)
     return tuple(listed)
+
+
+# redo forgets the group of a message
+
+_compact_records = births.compact_records
+
+
+def _no_groups(window: Window, rows: Any, heads: Any) -> Any:
+    out = _compact_records(window, rows, heads)
+    out["group"] = 0
+    return out
 
 
 # a message gets other records, ends, and its first record stays
@@ -226,6 +265,16 @@ def _one_more(paths: SpoolPaths, before: int) -> list[int]:
 
 
 _retirable = retire.retirable
+
+
+# a new place is told while its bytes are in the page cache alone
+
+def _sync_of_nothing(self: StoreWriter) -> None:
+    with mock.patch.object(File, "sync_all", lambda file, *, new=False: None):
+        _sync_store(self)
+
+
+_sync_store = StoreWriter.sync
 
 
 # of two whole slots of poolctrl the older one counts
@@ -277,7 +326,8 @@ def _nowhere(*_: Any, **__: Any) -> list[Any]:
 MUTANTS: Final[dict[str, Mutant]] = {
     "ack-before-sync": Mutant(
         "a block is acknowledged before fdatasync returned",
-        lambda: [mock.patch.object(JournalWriter, "sync", _believes_itself_durable)]),
+        lambda: [mock.patch.object(JournalWriter, "sync", _believes_itself_durable),
+                 mock.patch.object(life, "write_at_once", _nowhere)]),
     "no-directory-sync": Mutant(
         "a new journal file is used before its name is on the disk",
         lambda: [mock.patch.object(durable, "rename", _rename_only)]),
@@ -323,12 +373,31 @@ MUTANTS: Final[dict[str, Mutant]] = {
         workload="units", shows=("halved", "told", "lost", "changed")),
     "backout-not-redone": Mutant(
         "redo passes over the frame of a message that was backed out",
-        lambda: [mock.patch("omq.core.redo.changes.BY_NUMBER", _no_backouts())],
+        lambda: [mock.patch("omq.core.redo.changes.BY_NUMBER", _without(FrameType.BACKOUT))],
         workload="units", shows=("changed", "lost")),
+    "doubt-comes-back": Mutant(
+        "redo takes what a unit in doubt took for free",
+        lambda: [mock.patch("omq.core.redo.changes.BY_NUMBER", _without(FrameType.PREPARE)),
+                 mock.patch("omq.core.redo.in_bulk.BY_NUMBER", _without(FrameType.PREPARE))],
+        workload="doubts", shows=("changed", "lost")),
+    "commit-not-redone": Mutant(
+        "redo passes over the frame that makes a put of a unit in doubt ready",
+        lambda: [mock.patch("omq.core.redo.changes.BY_NUMBER", _without(FrameType.COMMIT)),
+                 mock.patch("omq.core.redo.in_bulk.BY_NUMBER", _without(FrameType.COMMIT))],
+        workload="doubts", shows=("changed", "lost")),
+    "doubt-is-seen": Mutant(
+        "redo makes a put of a unit in doubt ready at once",
+        lambda: [mock.patch("omq.core.redo.changes._PREPARED", 0),
+                 mock.patch("omq.core.redo.births._PREPARED", 0)],
+        workload="doubts", shows=("changed",)),
+    "half-a-doubt": Mutant(
+        "of a unit that was being prepared the whole messages count",
+        lambda: [mock.patch.object(Window, "joined_to", _nothing_joined)],
+        workload="doubts", shows=("halved", "told", "lost", "changed", "the start fails")),
     "first-record-stays": Mutant(
         "a message on many queues that ends leaves the record that it had before",
         lambda: [mock.patch.object(Window, "select", _moves_are_nothing)],
-        workload="wide", shows=("resurrected",)),
+        workload="wide", shows=("resurrected",), seeds=range(2, 6)),
     "late-nowhere": Mutant(
         "a message that is late is off its queue after a restart, and nowhere else",
         lambda: [mock.patch("omq.core.redo.changes._arrivals", _nowhere)],
@@ -337,6 +406,30 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "a restart gives a message its time back that had none any more",
         lambda: [mock.patch("omq.core.redo.changes._TIMELESS", 0)],
         workload="times", shows=("changed",)),
+    "removed-queue-again": Mutant(
+        "a queue that was removed at run time is there again after a restart",
+        lambda: [mock.patch("omq.core.redo.redo.note_queue", _nothing_forgotten)],
+        workload="queues", shows=("queues",)),
+    "definitions-not-in-poolctrl": Mutant(
+        "a checkpoint forgets the queues that were made at run time",
+        lambda: [mock.patch.object(PoolControl, "encode", _no_definitions)],
+        workload="queues", shows=("queues",)),
+    "first-definition-stays": Mutant(
+        "redo keeps what a queue was first, not what it was changed to",
+        lambda: [mock.patch("omq.core.redo.redo.note_queue", _first_stays)],
+        workload="queues", shows=("queues",)),
+    "group-forgotten": Mutant(
+        "redo forgets the group of a message",
+        lambda: [mock.patch.object(births, "compact_records", _no_groups)],
+        workload="in_groups", shows=("changed",)),
+    "id-forgotten": Mutant(
+        "redo forgets that a message remembers an id",
+        lambda: [mock.patch.object(births, "_MEMORY", 0)],
+        workload="keys", shows=("changed",)),
+    "id-not-loaded": Mutant(
+        "a start does not ask the pool which ids a queue has had",
+        lambda: [mock.patch.object(Duplicates, "load", lambda self, core, found: None)],
+        workload="keys", shows=("changed",)),
     "retired-too-early": Mutant(
         "a journal file goes as soon as its bodies have ended, before a checkpoint says so",
         lambda: [mock.patch.object(BodyKeeper, "_may_go", _empty_is_enough)],
@@ -359,6 +452,10 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "bodies have moved to the store before they are written there",
         lambda: [mock.patch.object(StoreWriter, "sync", lambda self: None)],
         workload="rotation", shows=("the pool names a body",)),
+    "told-before-sync": Mutant(
+        "the manager is told the new places of bodies before the store is synced",
+        lambda: [mock.patch.object(StoreWriter, "sync", _sync_of_nothing)],
+        workload="rotation", shows=("damaged: the body",)),
     "older-slot-counts": Mutant(
         "of two whole slots of poolctrl the older one counts",
         lambda: [mock.patch.object(poolctrl, "newest", _oldest)],

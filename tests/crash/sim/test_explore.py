@@ -24,7 +24,9 @@ def _real_disk_again() -> Iterator[None]:
 
 
 def test_no_state_of_any_short_life_breaks_the_promise() -> None:
-    jobs = [Job(name, SEED + i, second=0.03, nested=0.001, extra=4)
+    """A twelfth of the states of the lives; `make crash` judges all of many more lives. Of the
+    planted bugs this finds as many as a sixth does; with a twenty-fourth three are missed."""
+    jobs = [Job(name, SEED + i, second=0.015, nested=0.001, extra=4, thin=12)
             for i, name in enumerate(WORKLOADS)]
     total = Count()
     for count in carry_out(jobs):
@@ -32,7 +34,7 @@ def test_no_state_of_any_short_life_breaks_the_promise() -> None:
         total.add(count)
     print(f"L1: {total}")  # shown by pytest -s: the counts of CRASH-SAFETY.md
     assert total.lives == len(WORKLOADS)
-    assert total.states > 20_000
+    assert total.states > 12_000
     assert total.second > 0 and total.nested > 0
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from random import Random
 
 import hypothesis
@@ -31,6 +34,7 @@ from tests.crash.sim.life import SETTINGS, A, B, C, Life, fixed, make_spool
 from tests.crash.sim.model import Known
 from tests.crash.sim.platter import Platter, image_of
 
+ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = int(os.environ.get("OMQ_CRASH_EXAMPLES", "0"))
 STEPS = 40
 QUEUES = st.sampled_from((A, B, C))
@@ -245,9 +249,19 @@ class Lives(RuleBasedStateMachine):
         self.life.disk.capacity = None
 
 
-def test_long_lives() -> None:
+def live() -> None:
+    """All examples, in this process."""
     settings = hypothesis.settings(
         max_examples=EXAMPLES or 60, stateful_step_count=STEPS, deadline=None, database=None,
         derandomize=not EXAMPLES, print_blob=True,
         suppress_health_check=list(hypothesis.HealthCheck))
     run_state_machine_as_test(Lives, settings=settings)
+
+
+def test_long_lives() -> None:
+    """In a process of its own: Hypothesis draws from the constants of all modules that are loaded,
+    so beside other tests the lives would be others each time."""
+    done = subprocess.run([sys.executable, "-c", f"import {__name__} as lives; lives.live()"],
+                          cwd=ROOT, text=True, check=False, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout

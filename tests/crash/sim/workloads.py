@@ -11,6 +11,7 @@ from typing import Final
 from omq.core.engine.bulk import MANY
 from omq.core.engine.operate import Action
 from omq.core.engine.state import IDEL
+from omq.format.definition import Definition, Kind
 from omq.format.wire import Settlement
 from tests.crash.sim.life import SETTINGS, WIDE, A, B, C, Life
 
@@ -340,6 +341,34 @@ def units(life: Life, random: Random) -> None:
         life.commit()
 
 
+def doubts(life: Life, random: Random) -> None:
+    """Units of work in doubt: over checkpoints, committed and backed out, in one window and not;
+    what is put on several queues, and what fails for the last time."""
+    for _ in range(4):
+        life.put(random.choice((A, B)), size=random.choice(SIZES[:2]))
+    life.put(A, B)
+    life.commit()
+    units = []
+    for turn in range(3):
+        taken = life.give(random.choice((A, B)), random.choice((1, 2)))
+        life.commit()
+        units.append(life.prepare(taken, [(random.choice((A, B, C)), random.choice(SIZES))
+                                          for _ in range(random.choice((0, 2, 6)))]))
+        life.commit()
+        if random.random() < 0.5:
+            life.checkpoint()
+        if turn:
+            life.end_unit(units.pop(random.randrange(len(units))), commit=random.random() < 0.5)
+            life.commit()
+    life.put(C, size=3000)
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+    life.end_unit(units.pop(), commit=random.random() < 0.5)
+    life.commit()
+    life.checkpoint()
+
+
 def archived(life: Life, random: Random) -> None:
     """Retired journal files become archive files, old ones go; bodies stay readable."""
     life.put(A, size=3000)
@@ -386,10 +415,93 @@ def times(life: Life, random: Random) -> None:
     life.checkpoint()
 
 
+def queues(life: Life, random: Random) -> None:
+    """Queues made, changed, renamed, rolled over and removed at run time, over checkpoints and
+    beside messages."""
+    local = Definition("R1", Kind.LOCAL, {"max_depth": "9"})
+    life.define(lambda q: q.define(local))
+    life.commit()
+    life.put(A)
+    life.define(lambda q: q.define(Definition("R2", Kind.ALIAS, {"target": "R1 B"})))
+    life.commit()
+    if random.random() < 0.6:
+        life.checkpoint()
+    life.define(lambda q: q.define(replace(local, keys={"max_depth": "8"}), known=True))
+    life.commit()
+    life.define(lambda q: q.roll_over("R1", "R3"))
+    life.commit()
+    if random.random() < 0.4:
+        life.checkpoint()
+    if random.random() < 0.5:
+        life.rotate()
+    life.define(lambda q: q.remove("R3"))
+    life.commit()
+    life.define(lambda q: q.remove("R2"))
+    life.define(lambda q: q.rename("R1", "R4"))
+    life.commit()
+    life.put(B)
+    life.commit()
+    life.checkpoint()
+    life.define(lambda q: q.remove("R4"))
+    life.commit()
+
+
+def in_groups(life: Life, random: Random) -> None:
+    """Messages of groups: one of each at a time; some fail, are on two queues, or delayed."""
+    for turn in range(2):
+        for number in range(6):
+            life.put(A, size=random.choice(SIZES[:2]), group=b"g%d" % (number % 2),
+                     priority=random.choice((4, 7)))
+        life.put(A, B, group=b"g0")
+        life.put(A, group=b"g1", delay_s=3)
+        life.commit()
+        if turn or random.random() < 0.5:
+            life.checkpoint()
+        for kind in (DONE, FAIL, DONE):
+            given = life.give(A, random.choice((1, 4)))
+            life.commit()
+            if given:
+                life.settle(kind, given)
+                life.commit()
+        if random.random() < 0.5:
+            life.checkpoint()
+        life.pass_time(40)
+        life.tick()
+        life.commit()
+        given = life.give(A, 2)
+        life.commit()
+        if given:
+            life.settle(DONE, given)
+            life.commit()
+    life.checkpoint()
+
+
+def keys(life: Life, random: Random) -> None:
+    """Messages with ids that their queue takes once; some are done, some come again."""
+    for turn in range(3):
+        for _ in range(4):
+            life.put_keyed(f"k{random.randrange(8)}", persistent=random.random() < 0.8)
+            if random.random() < 0.5:
+                life.commit()
+        life.put(A)
+        life.commit()
+        if turn or random.random() < 0.5:
+            life.checkpoint()
+        given = life.give(B, 2)
+        life.commit()
+        if given:
+            life.settle(DONE, given)
+            life.commit()
+        if random.random() < 0.4:
+            life.rotate()
+    life.checkpoint()
+
+
 WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "plain": plain, "groups": groups, "checkpoints": checkpoints, "moves": moves,
     "rotation": rotation, "generations": generations, "behind": behind,
     "behind_store": behind_store, "emptied": emptied, "large": large,
     "poison": poison, "restart": restart, "wide": wide, "batches": batches,
     "operators": operators, "archived": archived,
-    "units": units, "times": times}
+    "units": units, "doubts": doubts, "times": times, "in_groups": in_groups,
+    "queues": queues, "keys": keys}

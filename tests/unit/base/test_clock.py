@@ -44,6 +44,17 @@ def test_iso_form_has_offset_and_microseconds() -> None:
     assert clock.iso_time(SEED_MOMENT) == "1999-05-18T13:30:03.123456+01:00"
 
 
+def test_iso_form_of_a_second_follows_the_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second's text is kept; another zone has another."""
+    for zone, shown in (("UTC", "12:30:03.123456+00:00"), ("Etc/GMT-2", "14:30:03.123456+02:00")):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        assert clock.iso_time(SEED_MOMENT) == f"1999-05-18T{shown}"
+    assert clock.iso_time(SEED_MOMENT + clock.NS_PER_S)[17:26] == "04.123456"
+    monkeypatch.undo()
+    time.tzset()
+
+
 def test_boot_time_does_not_go_back_and_is_not_wall_time() -> None:
     first, second = clock.monotonic_ns(), clock.monotonic_ns()
     assert 0 < first <= second < clock.wall_ns()

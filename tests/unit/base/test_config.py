@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,18 @@ def _conf(folder: Path, name: str, text: str) -> Path:
 def test_shipped_queues() -> None:
     queues = load_queues()
     assert list(queues) == [
-        *("ROUTER", "LOCAL", "UNIX", "ERRMGR", "ERROR", "DEFER", "IDEL", "POISON"),
+        *("ROUTER", "LOCAL", "UNIX", "ERRMGR", "ERROR", "DEFER", "REPLIES", "SYSTEM.TRIGGERS",
+          "SYSTEM.CHANNELS", "SYSTEM.DEAD", "IDEL", "POISON"),
     ]
     assert [queue.name for queue in queues.values() if queue.special] == ["IDEL", "POISON"]
     for queue in queues.values():
         assert queue.description
-        assert queue == QueueConf(queue.name, description=queue.description)
+        plain = QueueConf(queue.name, description=queue.description)
+        if queue.name == "SYSTEM.TRIGGERS":
+            plain = replace(plain, persistent_default=False, retry_delay_ms=0)
+        elif queue.name == "SYSTEM.CHANNELS":
+            plain = replace(plain, attempts_max=255, death_delay_s=0)
+        assert queue == plain
 
 
 def test_queue_keys_and_shared_defaults(tmp_path: Path) -> None:
@@ -75,13 +82,20 @@ def test_queue_keys_and_shared_defaults(tmp_path: Path) -> None:
         ("[A]\nattempts_max = 0\n", 2, "attempts_max"),
         ("[A]\ndescription = " + "x" * 101 + "\n", 2, "description"),
         ("[A]\n[B]\n[A]\n", 3, "[A]"),
-        ("".join(f"[Q{number}]\n" for number in range(1000)), 1, "[Q0]"),
+        ("".join(f"[Q{number}]\n" for number in range(998)), 1, "[Q0]"),
     ],
 )
 def test_mistakes_in_queues(tmp_path: Path, text: str, line: int, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_queues(_conf(tmp_path, "queues.conf", text))
     assert (caught.value.fields["line"], caught.value.fields["key"]) == (line, key)
+
+
+def test_as_many_queues_as_have_a_number(tmp_path: Path) -> None:
+    text = "".join(f"[Q{number}]\n" for number in range(997))
+    assert len(load_queues(_conf(tmp_path, "queues.conf", text))) == 999
+    text += "[IDEL]\n[POISON]\n"  # they are counted once
+    assert len(load_queues(_conf(tmp_path, "queues.conf", text))) == 999
 
 
 def test_shipped_services() -> None:
@@ -96,6 +110,9 @@ def test_shipped_services() -> None:
         "unix.out": "Internet Mail Gateway",
         "error.manager": "Error Manager",
         "smtp.server": "SMTP Server",
+        "amqp.server": "AMQP Server",
+        "trigger.monitor": "Trigger Monitor",
+        "channel.sender": "Channel Sender",
     }
     assert set(titles) <= set(COMMANDS)
     queues = load_queues()

@@ -11,6 +11,7 @@ import pytest
 
 from omq.base import events
 from omq.base.event_log import ERROR, REPORT, TRACE, EventLog
+from omq.base.log_file import LogFile
 
 
 @pytest.fixture(autouse=True)
@@ -206,3 +207,49 @@ def test_a_log_that_cannot_be_renamed_goes_on(
     log.close()
     assert _events(path) == [0, 1, 2]
     assert "cannot be renamed at its bound" in capsys.readouterr().err
+
+
+def test_a_batch_is_one_write_and_an_error_does_not_wait(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[bytes] = []
+    whole = LogFile.write
+
+    def write(file: LogFile, data: bytes) -> int:
+        writes.append(data)
+        return whole(file, data)
+
+    monkeypatch.setattr(LogFile, "write", write)
+    log = EventLog("x", tmp_path / "events.log")
+    with log.together():
+        for size in (1, 2):
+            log.event(events.LOCAL_DELIVERY_FINISHED, REPORT, size=size)
+        assert not writes and not capsys.readouterr().err
+        log.event(events.LOCAL_FAILED, ERROR, size=3)
+        assert len(writes) == 2  # what came before it stands before it
+        with log.together():
+            log.event(events.LOCAL_DELIVERY_FINISHED, REPORT, size=4)
+        assert len(writes) == 2
+    log.event(events.LOCAL_DELIVERY_FINISHED, REPORT, size=5)
+    log.close()
+    assert [each.count(b"\n") for each in writes] == [2, 1, 1, 1]
+    lines = (tmp_path / "events.log").read_text().splitlines()
+    assert [json.loads(line)["size"] for line in lines] == [1, 2, 3, 4, 5]
+    assert [line.rpartition("=")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "1", "2", "3", "4", "5"]
+
+
+def test_a_batch_that_is_lost_is_counted_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = EventLog("x", tmp_path / "events.log", stderr=False)
+    with monkeypatch.context() as full:
+        full.setattr(LogFile, "write", lambda file, data: 0)
+        with log.together():
+            for _ in range(3):
+                log.event(events.LOCAL_DELIVERY_FINISHED, REPORT)
+    assert log.lost == 3
+    log.event(events.LOCAL_DELIVERY_FINISHED, REPORT)
+    log.close()
+    told = [json.loads(line) for line in (tmp_path / "events.log").read_text().splitlines()]
+    assert told[0]["lines"] == 3 and len(told) == 2

@@ -9,8 +9,8 @@ import pytest
 from omq.base.config import load_queues
 from omq.base.errors import ConfigError
 from omq.base.settings import Settings
+from omq.core.engine.queue_rules import rules_from
 from omq.core.engine.state import POISON
-from omq.services.manager.queue_rules import rules_from
 
 
 def conf(folder: Path, text: str) -> Path:

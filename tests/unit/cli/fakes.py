@@ -114,7 +114,8 @@ class FakeConnection:
         self.puts.append({"queues": queues, "body": body, **options})
         return f"{len(self.puts):048x}"
 
-    def reader(self, queue: str, *, batch: int, auxiliary: bool) -> FakeReader:
+    def reader(self, queue: str, *, batch: int, auxiliary: bool, where: str) -> FakeReader:
+        assert not where, "who selects asks a real manager"
         self.readers.append({"queue": queue, "batch": batch, "auxiliary": auxiliary})
         return self.source
 

@@ -17,9 +17,11 @@ import pytest
 from omq.base import events
 from omq.base.settings import KEYS
 from omq.cli import manual
-from omq.cli.command_table import parser_of, section_of, title_of
+from omq.cli.command_table import parser_in, parser_of, section_of, title_of
 from omq.cli.launch import COMMANDS
 from omq.cli.roff import Page, text
+from omq.cli.setup.omq_main import COMMANDS as PARTS
+from omq.cli.setup.omq_main import main_of
 from omqtools.omqdump.options import OPTIONS
 from tests.tidy.tree import ROOT
 
@@ -33,11 +35,23 @@ def made() -> dict[str, str]:
 
 def test_what_is_shipped_is_what_the_programs_say(made: dict[str, str]) -> None:
     shipped = {str(path.relative_to(SHARE)): path.read_text(encoding="utf-8")
-               for path in SHARE.rglob("*") if path.is_file()}
+               for path in SHARE.rglob("*")
+               if path.is_file() and path.parent != SHARE / "omq"}
     assert set(shipped) == set(made), "run: python -m omq.cli.manual ."
     # Where argparse breaks the lines of a synopsis depends on the version of Python.
     wrong = [name for name, words in made.items() if shipped[name].split() != words.split()]
     assert not wrong, "run: python -m omq.cli.manual ."
+
+
+def test_a_parser_is_made_without_a_trace_in_the_process() -> None:
+    """A daemon's umask is its own: what this process makes later is as it was."""
+    before = os.umask(0o022)
+    try:
+        for name in COMMANDS:
+            parser_of(name)
+            assert os.umask(0o022) == 0o022, name
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -58,6 +72,15 @@ def test_every_option_stands_in_the_page(made: dict[str, str], name: str) -> Non
             assert text(option) in page
     assert ".SH \"EXAMPLES\"" in page or section == 8 or commands
     assert title_of(name) and len(title_of(name)) < 70
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_command_of_omq_has_a_page(made: dict[str, str], part: str) -> None:
+    page = made[f"man/man1/omq-{part}.1"]
+    parser = parser_in(f"omq {part}", main_of(part))
+    assert text(f"omq {part}") in page
+    assert all(text(option) in page for action in parser._actions
+               for option in action.option_strings)
 
 
 def test_letters_settings_and_events_are_all_there(made: dict[str, str]) -> None:

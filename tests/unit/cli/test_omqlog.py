@@ -23,6 +23,10 @@ SAID = {
     "put on LOCAL, priority 4, 12 bytes": replace(PLAIN, kind=FrameType.PUT),
     "put on A, B, priority 4, 12 bytes, made of 3": replace(
         PLAIN, kind=FrameType.PUT, queue="", targets=("A", "B"), parent=3),
+    "put on LOCAL, priority 4, 12 bytes, of group account-42": replace(
+        PLAIN, kind=FrameType.PUT, group="account-42"),
+    "put on LOCAL, priority 4, 12 bytes, of group g, number 3, the last": replace(
+        PLAIN, kind=FrameType.PUT, group="g", group_sequence=3, last_in_group=True),
     "given to a reader on LOCAL, attempt 2": PLAIN,
     "done on LOCAL; it is gone": replace(PLAIN, kind=FrameType.DONE, flags=LAST),
     "done on LOCAL; it waits on IDEL": replace(PLAIN, kind=FrameType.DONE, flags=IDEL),

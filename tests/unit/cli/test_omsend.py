@@ -43,6 +43,7 @@ def test_standard_input_is_a_message_and_its_id_is_printed(
     assert put == {
         "queues": ("ORDERS",), "body": b"\x00any bytes\xff", "priority": None, "properties": {},
         "persistent": None, "correlation_id": b"", "expiry_s": None, "reply_to": "", "delay_s": 0.0,
+        "unique_key": "",
     }  # fmt: skip
     assert manager.connects[0]["spool"] == tmp_path / "spool"
 
@@ -51,14 +52,20 @@ def test_every_option_reaches_the_message(run: Run, manager: FakeConnection) -> 
     assert run(
         "ORDERS,AUDIT", "--priority", "urgent", "--property", "a=1", "--property", "b.c=x=y",
         "--non-persistent", "--correlation-id", "own words", "--reply-to", "AUDIT",
-        "--defer", "1.5", "--expiry", "60", stdin=b"x",
+        "--defer", "1.5", "--expiry", "60", "--unique-key", "once", stdin=b"x",
     ) == 0  # fmt: skip
     (put,) = manager.puts
     assert put == {
         "queues": ("ORDERS", "AUDIT"), "body": b"x", "priority": 7, "persistent": False,
         "properties": {"a": "1", "b.c": "x=y"}, "correlation_id": b"own words",
-        "expiry_s": 60.0, "reply_to": "AUDIT", "delay_s": 1.5,
+        "expiry_s": 60.0, "reply_to": "AUDIT", "delay_s": 1.5, "unique_key": "once",
     }  # fmt: skip
+
+
+def test_one_key_is_for_one_message(run: Run, manager: FakeConnection,
+                                    capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ORDERS", "a", "b", "--unique-key", "once") == 64
+    assert not manager.puts and "one key is for one message" in capsys.readouterr().err
 
 
 def test_printed_id_of_another_message_is_a_correlation_id(

@@ -19,6 +19,7 @@ from omq.core.engine.settle import fail as fail_entry
 from omq.core.engine.state import IDEL, PERSISTENT, SPECIAL_QUEUES, Core, Party, QueueRules
 from omq.core.engine.statistics import Statistics
 from omq.core.index.tables import Tables
+from omq.core.load.presence import pool_findings
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
 from omq.format.frame_rules import Reason
@@ -213,6 +214,8 @@ class World:
             for e in t.entries_of(slot):
                 state = t.e_state[e]
                 until = -(-t.e_until[e] // 10**9) if state == EntryState.DEFERRED else 0
+                if state == EntryState.PREPARED:
+                    until = t.e_until[e]
                 if state == EntryState.ACTIVE:
                     until = lease_tag(t.e_lease[e], self.party.token)
                 parts.append((t.e_queue[e], t.e_priority[e], state, t.e_attempts[e], t.e_retries[e],
@@ -235,10 +238,12 @@ class World:
         Checkpointer(pool, redo, self.paths, self.info.uuid, self.settings).take(1, 1, 0, TIME_NS)
 
     def restart(self, pool: PoolFiles) -> Redo:
-        """What a start does: finish the double write, redo from the last checkpoint."""
-        pool.recover_double_write()
-        redo = Redo(pool)
+        """What a start does: finish the double write, ask the files which of its tables holds,
+        redo from the last checkpoint."""
         control, _ = poolctrl.load(self.paths)
+        pool.recover_double_write(control)
+        assert pool_findings(control, pool, pool.possible) == []
+        redo = Redo(pool)
         if control is not None:
             redo.lsn, redo.next_qpool = control.lsn, control.next_qpool
             redo.queues, redo.clients = dict(control.queues), dict(control.clients)

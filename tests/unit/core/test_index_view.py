@@ -12,6 +12,7 @@ import sysv_ipc
 
 from omq.base.errors import ManagerUnavailable, UnknownQueue
 from omq.base.paths import SpoolPaths
+from omq.cli.look.index_records import entry_record
 from omq.core.index import view as index_view
 from omq.core.index.item_refs import ItemRefs, place
 from omq.core.index.tables import Tables
@@ -184,7 +185,7 @@ def test_random_bytes_in_the_tables(info: SpoolInfo, seed: int) -> None:
     assert all(line.isascii() and line.isprintable() for line in (
         *render.load_table(view.queues()), *render.throughput_table(view.queues()),
         *render.entry_table(rows)))
-    assert all(render.entry_record(row) for row in (*rows, *view.active()))
+    assert all(entry_record(row) for row in (*rows, *view.active()))
     assert all(row.item_ref for row in view.messages())
 
 

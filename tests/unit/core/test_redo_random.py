@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from omq.core.engine.operate import Action
@@ -143,14 +143,23 @@ def pool_after(world: World, pieces: list[int], many: int) -> tuple[object, dict
     return out
 
 
+SEVEN = [("put", 1, 1), ("put", 1, 1), ("put many", 0, 5)]
+
+
 @pytest.mark.dies
 @quick
 @given(steps, st.lists(st.tuples(st.integers(1, 6), st.integers(0, 12)), min_size=1, max_size=6))
+@example(SEVEN, [(3, 1), (1, 2)])  # a chunk that was cut leaves its table, the next is whole
+@example(SEVEN, [(1, 0), (1, 1), (1, 3)])
+@example(SEVEN, [(1, 1), (1, 1), (1, 2)])
 def test_a_cut_checkpoint_is_repeated(listed: list[Step], cuts: list[tuple[int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder) / "spool")
         run(world, listed)
         blocks = world.blocks()
+        pool = world.pool()
+        world.checkpoint(pool, Redo(pool))  # as the first start takes one, with nothing in it
+        pool.close()
         seen = 0
         for count, writes in cuts:
             pool = world.pool()

@@ -23,6 +23,12 @@ Script = Callable[[str, int], str | None]
 REPLIES = {"DATA": "354 go on", ".": "250 accepted", "QUIT": "221 bye"}
 
 
+@pytest.fixture(autouse=True, params=["250 test", "250-test\r\n250 PIPELINING"])
+def greeting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them with a round trip for each command, and with all commands in one piece."""
+    monkeypatch.setitem(REPLIES, "EHLO", request.param)
+
+
 class Server(socketserver.ThreadingTCPServer):
     """An SMTP server that answers as its script says and keeps the texts it got."""
 
@@ -56,7 +62,12 @@ class Session(socketserver.StreamRequestHandler):
             word = line.split(b":")[0].split()[0].decode().upper()
             reply = self.say(word)
             if reply == REPLIES["DATA"]:
-                self.server.texts.append(b"".join(iter(self.rfile.readline, b".\r\n")))
+                lines = []
+                while (read := self.rfile.readline()) not in (b".\r\n", b""):
+                    lines.append(read)
+                if not read:
+                    return  # a client that has nothing to say leaves
+                self.server.texts.append(b"".join(lines))
                 reply = self.say(".")
             if reply is None or word == "QUIT":
                 return
@@ -114,7 +125,7 @@ def test_a_4xx_reply_is_tried_again(items: list[Sent], word: str) -> None:
         counts = fed(server, items).counts()
     assert counts.accepted == 3 and counts.in_doubt == 0
     if word != "EHLO":  # a refused EHLO alone is answered by HELO-less MAIL: SMTP allows it
-        assert counts.postponed == 2
+        assert counts.postponed in (1, 2)  # both may meet recipients of one transaction
         assert "451 later" in counts.reason
 
 

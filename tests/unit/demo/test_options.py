@@ -37,7 +37,7 @@ def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_empty_values_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OURS:
         monkeypatch.setenv(name, "")
-    assert parse([]) == parse(["--seed", "1", "--connections", "4"])
+    assert parse([]) == parse(["--seed", "1", "--connections", "8"])
     assert parse([]).count is None and not parse([]).crash and parse([]).kept
 
 

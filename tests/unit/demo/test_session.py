@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,11 +125,11 @@ def lost() -> int | None:
 @pytest.fixture(autouse=True)
 def switch(monkeypatch: pytest.MonkeyPatch, lost: int | None) -> None:
     @contextmanager
-    def running(spool: Path, output: Path, sink_port: int) -> Iterator[Instance]:
+    def running(spool: Path, output: Path, sink_port: int, _: Any) -> Iterator[Instance]:
         paths = SpoolPaths(spool)
         process = subprocess.Popen(["sleep", "600"])
         with Switch(spool / "mail", sink_port, lost) as server:
-            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
             thread.start()
             yield Instance(paths, output, process, int(server.server_address[1]))
             server.shutdown()
@@ -136,7 +137,12 @@ def switch(monkeypatch: pytest.MonkeyPatch, lost: int | None) -> None:
         process.kill()
         process.wait()
 
+    @contextmanager
+    def console(*_: Path) -> Iterator[str]:
+        yield "no console: there is no instance"
+
     monkeypatch.setattr(session, "running_instance", running)
+    monkeypatch.setattr(session, "console", console)
     # A Bcc field is not for this switch to remove, nor unknown users to report: no such messages.
     monkeypatch.setattr("omqtools.omqdemo.generator._BCC_FIELD_SHARE", 0.0)
     monkeypatch.setattr("omqtools.omqdemo.envelopes._UNKNOWN_RECIPIENT_SHARE", 0.0)

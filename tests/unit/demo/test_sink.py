@@ -36,6 +36,15 @@ def test_transactions_become_files(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
+def test_the_slow_peer_is_the_same_folder_behind_another_port(tmp_path: Path) -> None:
+    with sink_process(tmp_path / "sink", later_share=0) as sink:
+        for port in (sink.slow_port, sink.port):
+            with smtplib.SMTP("127.0.0.1", port, "test", timeout=120) as smtp:
+                smtp.sendmail("a@b.test", ["c@d.test"], b"X: y\r\n\r\n")
+        assert count_arrivals(tmp_path / "none", sink.folder) == 2
+        assert sink.port != sink.slow_port
+
+
 def test_it_accepts_addresses_in_utf8(tmp_path: Path) -> None:
     with (
         sink_process(tmp_path, later_share=0.0) as sink,

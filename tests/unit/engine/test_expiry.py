@@ -59,7 +59,7 @@ def test_it_leaves_at_its_time_without_anybody_asking(world: World, *, persisten
     assert world.engine.next_deadline() <= world.mono + NS // 1000 + expiry.LAG_NS
     pass_time(world, 0.001)
     assert on(world, A) == [other] and world.core.t.slot_of(first) < 0
-    assert world.core.t.counters[Counter.EXPIRED] == 1
+    assert world.core.t.counters[Counter.EXPIRED] == world.core.t.q_expired[A] == 1
     assert world.core.times.expired == {A: 1}
 
 
@@ -196,6 +196,7 @@ def test_many_at_once_are_done_in_bounded_pieces(world: World, monkeypatch: pyte
     assert got == good and 4 <= groups <= 10
     while behind(world):
         pass_time(world)
+    assert world.core.t.q_expired[A] == 100
     assert world.core.t.counters[Counter.EXPIRED] == 100
 
 

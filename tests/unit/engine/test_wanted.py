@@ -106,7 +106,7 @@ def test_a_journal_without_room_is_tried_again(world: World, monkeypatch: pytest
     with monkeypatch.context() as full:
         def reserve(frames: int, size: int) -> None:
             raise SpoolFull(path="the journal", detail="no room")
-        full.setattr(wanted, "give_these", lambda *_: reserve(1, 1))
+        full.setattr(wanted, "give_these", lambda *_, **__: reserve(1, 1))
         assert world.engine.dispatch() == []
     world.engine.commit()
     assert A in world.core.runnable

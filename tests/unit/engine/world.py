@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omq.base import clock
 from omq.base.settings import Settings
@@ -47,10 +48,10 @@ class World:
         self.engine.begin(self.wall, self.mono)
 
     def put(self, *queues: int, body: bytes = b"x", priority: int = 4, persistent: bool = True,
-            commit: bool = True, delay_s: float = 0.0, expiry_ns: int = 0) -> int:
-        """One message; its QPoolId. `expiry_ns`: from now on, 0 = none."""
+            commit: bool = True, delay_s: float = 0.0, expiry_ns: int = 0, **how: Any) -> int:
+        """One message; its QPoolId. `expiry_ns`: from now on, 0 = none; `how`: of Outgoing."""
         encoded = encode_outgoing(
-            Outgoing(body=body, priority=priority, persistent=persistent, delay_s=delay_s),
+            Outgoing(body=body, priority=priority, persistent=persistent, delay_s=delay_s, **how),
             queues or (A,), 0, self.info.paths, 1 << 18, "test")
         assert len(encoded.payload) >= DESCRIPTOR.size
         self.sequence += 1

@@ -29,6 +29,7 @@ SAID_BY = {
     Event.POISON: FrameType.POISON,
     Event.MOVE: FrameType.MOVE, Event.HOLD: FrameType.HOLD, Event.RELEASE: FrameType.RELEASE,
     Event.DELETE: FrameType.DELETE, Event.EXPIRE: FrameType.EXPIRE,
+    Event.PREPARE: FrameType.PREPARE, Event.COMMIT: FrameType.COMMIT, Event.UNDO: FrameType.DELETE,
 }  # fmt: skip
 """DUE has no frame: a time that is over changes nothing that is written."""
 LIVING = [state for state in EntryState if state not in (EntryState.FREE, EntryState.IDEL)]

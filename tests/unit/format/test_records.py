@@ -9,7 +9,7 @@ import pytest
 
 from omq.base import limits
 from omq.base.errors import BadProperty
-from omq.format import double_write, journal, location, message, pool, poolctrl, store
+from omq.format import double_write, index, journal, location, message, pool, poolctrl, store
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FRAME
 from omq.format.layout import Layout
@@ -163,3 +163,11 @@ def test_records_of_several_arrays_as_one() -> None:
     plain = np.concatenate(arrays)
     assert FRAME.joined(arrays).tobytes() == plain.tobytes()
     assert len(FRAME.joined([])) == 0
+
+
+@pytest.mark.parametrize("messages", [100_000, 1_000_000, 10_000_000])
+def test_a_message_costs_the_index_200_bytes_at_most(messages: int) -> None:
+    """On one queue, with hash chains, and all that queues and readers have."""
+    layout = index.IndexLayout.of(messages, messages, 1000, 300)
+    assert layout.bytes_per_message <= 200
+    assert layout.size / messages <= 200

@@ -16,6 +16,7 @@ from omq.fast import FORM
 from omq.fast.asking import ANSWERED, DONE, UNSENT, WAITING, WOKEN
 from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, REQUEST_TYPE, VERSION
 from omq.ipc.gate import Gate
+from tests.waiting import pause
 
 pytestmark = pytest.mark.skipif(FORM != "compiled", reason="only compiled it sends by itself")
 TOKEN, EPOCH = bytes(range(16)), 5
@@ -106,9 +107,9 @@ def test_without_its_semaphore_the_wait_is_the_gates(world: World) -> None:
 def _when_it_waits(world: World, act: Any) -> threading.Thread:
     def run() -> None:
         while not world.gate.waits:
-            os.sched_yield()
+            pause()
         while world.semaphore.waiting_for_nonzero == 0:  # it may not be in the system call yet
-            os.sched_yield()
+            pause()
         act()
 
     thread = threading.Thread(target=run)

@@ -19,10 +19,12 @@ from tests.unit.engine.world import A, B, World, make_named
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """A message that was poisoned and sent back by an operator, and one on two queues."""
+    """One that was poisoned and sent back by an operator, one on two queues, two of groups."""
     made = make_named(tmp_path / "spool")
     made.put(A, body=b"first")
     made.put(A, B, body=b"both")
+    made.put(B, body=b"of a group", group_id=b"g\0\1", group_sequence=3, last_in_group=True)
+    made.put(A, B, body=b"both, of a group", group_id="account-42")
     for _ in range(3):
         (verdict,) = made.give(1, seconds=60)
         made.settle(Settlement.FAIL, verdict)
@@ -49,6 +51,10 @@ def test_the_same_from_every_form(world: World) -> None:
     expected = told(world)
     assert {each.kind.name for each in expected} >= {"PUT", "GIVE", "DEFER", "OPERATOR"}
     assert next(each for each in expected if each.qpool == 2).targets == ("A", "B")
+    groups = {each.qpool: (each.group, each.group_sequence, each.last_in_group)
+              for each in expected if each.kind.name == "PUT"}
+    assert groups == {1: ("", 0, False), 2: ("", 0, False), 3: (f"{'670001':0<48}", 3, True),
+                      4: ("account-42", 0, False)}
     name = file_name(1)
     data = (paths.journal / name).read_bytes()
     (paths.journal / name).rename(paths.archive / name)

@@ -227,3 +227,16 @@ def test_a_payload_that_cannot_be_read_is_not_found_by_not(world: World) -> None
             found = selection.rows(view, world.info.paths, world.info.uuid, world.wall)
             assert 4 not in [row.message.qpool for row in found], terms
             assert list(selection.unreadable) == [4], terms
+
+
+@pytest.mark.parametrize("words", [
+    "id=@{}", "id=-", "'id=@{}'", '"id=-"', "id=@'{}'", "(NOT id=@{})", "pid=1 or id=@{}"])
+def test_no_file_is_read_for_who_is_elsewhere(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """A file that blocks who opens it, and a standard input that is none."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(BadRequest, match="here stand ids alone"):
+        parse(words.format(fifo), files=False)
+    assert parse("id=1,2", files=False).ids[0].texts == ["1", "2"]

@@ -158,7 +158,9 @@ def test_json(run: Run) -> None:
     assert rows[1].pop("index_low") == 0
     assert rows[1] == {
         "queue": "LOCAL", "special": False, "messages": 6, "active": 2, "ready": 3, "deferred": 1,
-        "held": 0, "ever": 6, "processed": 874, "load": [96.679782, 19.7, 12.74],
+        "held": 0, "prepared": 0, "ever": 6, "processed": 874, "expired": 0,
+        "remembered": 0,
+        "load": [96.679782, 19.7, 12.74],
         "throughput": [28.22, 31.18, 31.72]}
     assert [json.loads(line)["queue"] for line in run("-e", "L", "--json").splitlines()] == [
         "DESK", "LOCAL", "ROUTER", "UNIX"]

@@ -11,6 +11,9 @@ import pytest
 
 from omq.base import events
 from omq.base.errors import SpoolFull
+from omq.base.settings import Settings
+from omq.format.definition import Definition, Kind
+from omq.ipc.serving.queue_ends import QueueEnds
 from omq.services.manager.parts import Parts
 from omq.services.manager.queue_manager import QueueManager
 from omq.storage.journal import JournalWriter
@@ -31,14 +34,17 @@ class Said:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """The journal file is as good as full, and there is no other."""
     made = make_world(tmp_path / "spool")
+    fill(made, monkeypatch)
+    return made
 
+
+def fill(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def rotate() -> None:
-        raise SpoolFull(path=tmp_path, detail="no space left on device")
+        raise SpoolFull(path="the spool", detail="no space left on device")
 
     monkeypatch.setattr(made.core.block, "rotate", rotate)
     monkeypatch.setattr(JournalWriter, "room", lambda _: 0)
     made.core.block._measure()
-    return made
 
 
 def test_a_reload_is_refused_whole(world: World, tmp_path: Path) -> None:
@@ -67,7 +73,7 @@ def test_a_stop_goes_on(world: World) -> None:
     end = SimpleNamespace
     parts = Parts(
         world.info.paths, end(close=note("lock")), world.engine, world.writer,  # type: ignore[arg-type]
-        end(by_id={}, close_gone=note("sessions")),  # type: ignore[arg-type]
+        end(by_id={}, say_ended=note("told"), close_gone=note("sessions")),  # type: ignore[arg-type]
         end(close=note("server")),  # type: ignore[arg-type]
         end(bodies=end(stop=note("large bodies"))),  # type: ignore[arg-type]
         end(stop=note("doorkeeper")), end(queue=end(remove=note("requests"))),  # type: ignore[arg-type]
@@ -75,6 +81,28 @@ def test_a_stop_goes_on(world: World) -> None:
     world.info.paths.ids.parent.mkdir(exist_ok=True)
     world.info.paths.ids.write_text(json.dumps({}))
     assert not parts.close_in_order(world.wall, world.mono)
-    assert done == ["doorkeeper", "large bodies", "sessions", "server", "index", "requests",
-                    "listed", "lock"]
+    assert done == ["told", "doorkeeper", "large bodies", "sessions", "server", "index",
+                    "requests", "listed", "lock"]
     assert not world.info.paths.ids.exists()
+
+
+def test_a_temporary_queue_ends_when_there_is_room(tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client is gone, and the deletion of what is on it finds no place in the journal."""
+    world, said = make_world(tmp_path / "spool"), Said()
+    queues = world.engine.queues
+    queues.start({}, {}, Settings(), {A: "A"}, {})
+    queues.define(Definition("T", Kind.TEMPORARY, {"owner": "77"}))
+    world.put(queues.number("T"))
+    server = SimpleNamespace(
+        sessions=SimpleNamespace(by_id={}, changed=lambda _: None, alias_changed=lambda _: None),
+        engine=world.engine, stopping=False, refused=[])
+    ends = QueueEnds(server, Settings(reconnect_grace_s=0), said)  # type: ignore[arg-type]
+    with monkeypatch.context() as patched:
+        fill(world, patched)
+        ends.sweep()
+        assert "T" in queues.numbers and not said.events
+    world.core.block._measure()
+    world.begin(2)
+    ends.sweep()
+    assert "T" not in queues.numbers

@@ -21,8 +21,9 @@ from omq.format.archive import (
 from omq.format.archive_block import Block, open_block, seal_rows
 from omq.format.findings import Finding, Kind
 from omq.format.journal import BLOCK, FRAME, FrameFlag, FrameType
-from omq.format.message import Part, pack_parts
-from omq.storage.archive import Pieces, cut, encode
+from omq.format.message import NO_ID, Descriptor, Part, encode, pack_parts
+from omq.storage.archive import Pieces, cut
+from omq.storage.archive import encode as encode_archive
 from omq.storage.archive_file import ArchiveFile, open_archive, rebuild
 from omq.storage.archive_names import texts
 from omq.storage.journal import file_name
@@ -53,7 +54,7 @@ def opened(data: bytes, magic: bytes = MAGIC) -> ArchiveFile:
 
 
 def both(pieces: Pieces) -> tuple[bytes, bytes]:
-    _, oma, omb = encode(pieces, LEVEL)
+    _, oma, omb = encode_archive(pieces, LEVEL)
     return b"".join(oma), b"".join(omb)
 
 
@@ -150,6 +151,19 @@ def test_names_and_queues_are_read_without_bodies(world: Journal) -> None:
     assert parts[["queue", "priority", "until"]].tolist() == [(8, 4, 0), (9, 5, 77)]
 
 
+def test_groups_are_read_without_bodies(info: SpoolInfo) -> None:
+    """Of births that have one alone, wherever other payloads have something in that place."""
+    writer = Journal(info)
+    for group, number, parts in ((NO_ID, 0, ()), (b"g".ljust(24, b"\0"), 1 << 31 | 7, ()),
+                                 (b"\1" * 24, 0, (Part(8, 4), Part(9, 4)))):
+        payload = encode(Descriptor(group_id=group, group_sequence=number), parts, b"", b"body")
+        frame(writer, payload, type=FrameType.PUT, queue=7, qpool=1, parts=len(parts))
+    many = pack_parts([Part(queue, 4) for queue in range(3, 60)])
+    frame(writer, many, type=FrameType.PUT, flags=FrameFlag.QUEUES, qpool=2, parts=57)
+    names = opened(both(cut(bytes_of(writer), 1, info.uuid))[0]).rows(Section.NAMES)
+    assert texts(names, NameKind.GROUP) == {(2, 1 << 31 | 7): "g", (3, 0): "01" * 24}
+
+
 def test_a_payload_that_fails_its_crc_names_nothing(info: SpoolInfo) -> None:
     writer = Journal(info)
     frame(writer, b"ROUTER", type=FrameType.QUEUE, queue=7, crc=1)
@@ -190,7 +204,7 @@ def big(info: SpoolInfo, frames: int = 20_000) -> Pieces:
 
 def test_a_forged_head_makes_nobody_work(info: SpoolInfo) -> None:
     """Its CRC is right; it counts thousands of millions of blocks, or bytes."""
-    header = encode(big(info), LEVEL)[0]
+    header = encode_archive(big(info), LEVEL)[0]
     for forged in (replace(header, blocks=((1 << 32) - 1,) * 6),
                    replace(header, journal_bytes=1 << 60), replace(header, payload=1 << 40)):
         found = archive.decode_header(forged.encode(archive.MAGIC))
@@ -208,7 +222,7 @@ def test_one_flipped_byte_costs_one_frame_of_zstd_at_most(info: SpoolInfo) -> No
 
 
 def test_a_bad_block_condemns_only_itself(info: SpoolInfo) -> None:
-    header, _, _ = encode(big(info), LEVEL)
+    header, _, _ = encode_archive(big(info), LEVEL)
     rows = big(info).sections[Section.FRAMES][:5]
     data = bytearray(seal_rows(info.uuid, 1, 0, Section.FRAMES, rows))
     good = open_block(bytes(data), 0, header, 0, Section.FRAMES)

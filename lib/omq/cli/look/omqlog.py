@@ -136,6 +136,10 @@ class Told:
         if each.rule.makes and not each.queue:
             self.on = f" on {self.targets}"
         self.born = f", made of {each.parent}" if each.parent else ""
+        if each.flags & FrameFlag.MEMORY:
+            self.born = "; no message: a queue remembers an id by it"
+        elif each.group:
+            self.born += f", of group {each.group}{_place(each)}"
         self.to = f", moved to {self.targets}" if each.targets else ""
         self.again = " (replayed)" if each.flags & FrameFlag.REPLAY else ""
         self.failed = "attempt failed, " if each.flags & FrameFlag.FAILED else ""
@@ -145,6 +149,13 @@ class Told:
         self.moved = f"moved from {each.queue} to" if each.queue else "put besides on"
         self.end = "; it is gone" if each.flags & FrameFlag.LAST_PART else (
             "; it waits on IDEL" if each.flags & FrameFlag.TO_IDEL else "")
+
+
+def _place(each: Happening) -> str:
+    """`, number 3, the last`: where it has its place in its group."""
+    if not each.group_sequence:
+        return ""
+    return f", number {each.group_sequence}" + (", the last" if each.last_in_group else "")
 
 
 def _counted(each: Happening) -> str:
@@ -196,6 +207,8 @@ def record(each: Happening) -> dict[str, Any]:
         "failed": bool(each.flags & FrameFlag.FAILED), "text": each.text,
         "gone": bool(each.flags & FrameFlag.LAST_PART), "pid": each.pid, "uid": each.uid,
         "client": each.client, "parent": each.parent, "file": each.file,
+        "group": each.group, "group_sequence": each.group_sequence,
+        "last_in_group": each.last_in_group,
         "operator": None if command is None else {
             "lsn": command.lsn, "uid": command.uid, "pid": command.pid,
             "command": command.command, "reason": command.reason, "things": command.things,

@@ -40,12 +40,15 @@ def main(argv: list[str] | None = None) -> int:
     with looking(NAME, existing(options).paths) as seen:
         rows = shape(seen.view, [name.upper() for name in options.queue], limits, states,
                      clock.wall_ns())
+        ids = {queue.name: queue.remembered for queue in seen.view.queues()}
     if options.json:
         for name, counts in rows:
             print_json({"queue": name, "messages": sum(counts), "minutes": limits,
-                        "counts": counts})
+                        "counts": counts, "remembered": ids[name]})
     else:
         sys.stdout.write("\n".join((*table(rows, limits), "")))
+        if any(ids.values()):
+            sys.stdout.write(f"besides {sum(ids.values())} remembered message ids (dedupe_s)\n")
     return Exit.OK
 
 

@@ -25,7 +25,9 @@ from omq.cli.progress import looking, reading_history
 from omq.core.index.message_ids import find_qpool
 from omq.core.index.rows import EntryRow, QueueRow, ReaderRow
 from omq.core.index.view import IndexView
+from omq.core.look.group_front import front_of
 from omq.core.look.look import Look, Origin
+from omq.core.look.stored import StoredMessages
 from omq.format.frame_rules import Comes
 from omq.format.index import EntryState, QueueFlag
 from omq.services.daemon.options import Location
@@ -96,7 +98,8 @@ def explain(location: Location, seen: Look, qpool: int) -> Iterator[Answer]:
     queues = {row.name: row for row in view.queues()}
     readers = view.readers()
     for entry in view.of_message(qpool):
-        answer = _why(view, entry, queues.get(entry.queue), readers)
+        answer = _turn(location, view, entry, readers) or _why(
+            view, entry, queues.get(entry.queue), readers)
         if entry.message.expiry_ns and entry.queue not in (POISON_NAME, IDEL_NAME):
             answer.evidence = {"expiry": iso_time(entry.message.expiry_ns)}
         if entry.queue == POISON_NAME:
@@ -112,6 +115,14 @@ def _why(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list
          ) -> Answer:
     now = clock.wall_ns()
     mine = [reader for reader in readers if reader.queue == entry.queue]
+    if entry.state is EntryState.PREPARED:
+        return Answer(entry, "prepared", "it belongs to a unit of work in doubt: it waits for the "
+                      "end of that", ["omq units lists them; --commit UNIT or --backout UNIT"])
+    if entry.message.remembers:
+        return Answer(entry, "memory", "it is no message: a queue remembers the id of one by it "
+                      "(dedupe_s)" + (f" until {iso_time(entry.until_ns)}"
+                                      if entry.state is EntryState.DEFERRED else
+                                      "; its time is over"))
     if entry.queue == POISON_NAME:
         return Answer(entry, "poison", f"{entry.attempts} attempts failed; it is on POISON until "
                       "somebody looks", ["omrequeue ID sends it back to where it failed"])
@@ -129,6 +140,31 @@ def _why(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list
     if entry.state is EntryState.ACTIVE:
         return _active(entry, mine, now)
     return _ready(view, entry, queue, mine)
+
+
+def _turn(location: Location, view: IndexView, entry: EntryRow, readers: list[ReaderRow]
+          ) -> Answer | None:
+    """It waits for another message of its group."""
+    if entry.state is not EntryState.READY or entry.queue in (POISON_NAME, IDEL_NAME):
+        return None
+    stored = StoredMessages(location.paths)
+    try:
+        front = front_of(view, stored, entry)
+    finally:
+        stored.close()
+    if front is None:
+        return None
+    now, qpool = clock.wall_ns(), front.message.qpool
+    mine = [reader for reader in readers if reader.queue == entry.queue]
+    what = {EntryState.ACTIVE: "which a reader has", EntryState.HELD: "which an operator holds",
+            EntryState.DEFERRED: f"which is deferred until {iso_time(front.until_ns)}"}.get(
+                front.state, "which has its turn before it")
+    for reader in mine:
+        if front.state is EntryState.ACTIVE and reader.number == front.reader:
+            since_s = max(0, (now - front.until_ns) // NS_PER_S)
+            what = f"which reader {reader.name} (pid {reader.pid}) has since {since_s} s"
+    return Answer(entry, "group", f"it waits for message {qpool} of its group, {what}",
+                  [f"omqwhy {qpool}"])
 
 
 def _active(entry: EntryRow, readers: list[ReaderRow], now: int) -> Answer:

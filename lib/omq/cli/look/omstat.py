@@ -1,13 +1,15 @@
 """omstat: the state of the daemons (-a), of the services (-s), of their auxiliary readers (-p).
 
 Columns as in the original: title, state, since when (the time if it was today, else month.day.year)
-or NON-STOP, number of auxiliary readers that run. Below: what to do about a daemon that is stopped
-by a signal or hangs, low disk space, and in which form the manager's fast path runs. Needs no
-running daemon.
+or NON-STOP, number of auxiliary readers that run. Below: the channels of a mail gateway, which of
+its peers are down or held, and when one is tried again (each peer: omq peers); what to do about a
+daemon that is stopped by a signal or hangs, low disk space, and in which form the manager's fast
+path runs. Needs no running daemon.
 
 Exit code 0: what should run runs. 1: it does not. What should run is the NON-STOP daemons, and each
-enabled service that nobody turned off (omoff, omrc -n); with -p their auxiliary readers too.
---quiet prints nothing.
+enabled service that nobody turned off (omoff, omrc -n); with -p their auxiliary readers too. What
+starts, or waits for its turn to start, does not run yet.
+--quiet prints nothing. --metrics prints the figures for Prometheus instead (omq.cli.watch.metrics).
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from dataclasses import replace
 
 from omq.base import clock
 from omq.base.config import ServiceKind
-from omq.base.errors import AccessDenied, Exit, ManagerUnavailable
+from omq.base.errors import AccessDenied, Exit, ExtraMissing, ManagerUnavailable
 from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.look.alarm_lines import alarm_lines, alarm_records
+from omq.cli.look.gateways import Gateway, gateways
 from omq.cli.look.service_status import Status, Word, all_status, is_service
 from omq.core.look.look import Origin, Source, look
 from omq.core.look.space import UNKNOWN
@@ -41,6 +45,8 @@ def main(argv: list[str] | None = None) -> int:
     """The command; its exit code: 1 when something that should run does not."""
     options = _parser().parse_args(argv)
     location = existing(options)
+    if options.metrics:
+        return _metrics(location)
     found, told = all_status(location), UNKNOWN
     with suppress(ManagerUnavailable, AccessDenied), look(location.paths, Source.SEGMENT) as seen:
         told = seen.space
@@ -52,18 +58,33 @@ def main(argv: list[str] | None = None) -> int:
         Exit.NO)
     if options.quiet:
         return code
-    form = _form(location)
+    form, shown = _form(location), list(gateways(location))
     if options.json:
         for each in found:
-            known = form if each.conf.kind is ServiceKind.MANAGER else None
-            print_json(record(each) | {"form": known} | told.record())
+            manages = each.conf.kind is ServiceKind.MANAGER
+            known = {"form": form if manages else None,
+                     "alarms": alarm_records(location) if manages else None}
+            print_json(record(each) | known | told.record() | channel_record(
+                next((g for g in shown if g.conf.name == each.conf.name), None)))
     else:
         sys.stdout.write(listing(found, auxiliaries=options.auxiliaries, now=time.time()))
         manager = next((each for each in found if each.conf.kind is ServiceKind.MANAGER), None)
         fast = f"{manager.conf.title}: the fast path is {form}" if manager and form else ""
-        for line in filter(None, (fast, *map(advice, found), told.note)):
+        for line in filter(None, (fast, *map(Gateway.text, shown), *map(advice, found), told.note,
+                                 *alarm_lines(location))):
             sys.stdout.write(line + "\n")
     return code
+
+
+def _metrics(location: Location) -> int:
+    """The figures for a textfile collector; exit code 0 whatever runs, for the figures say it."""
+    try:
+        from omq.cli.watch.metrics import text
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(command=f"{NAME} --metrics", package=error.name,
+                           extra="omq-suite[metrics]") from error
+    sys.stdout.write(text(location))
+    return Exit.OK
 
 
 def runs(status: Status, *, auxiliaries: bool = False) -> bool:
@@ -151,6 +172,14 @@ def record(status: Status) -> dict[str, object]:
     }
 
 
+def channel_record(gateway: Gateway | None) -> dict[str, object]:
+    """What a mail gateway has beside; null for the others."""
+    if gateway is None:
+        return {"channels": None, "peers_down": None, "peers_held": None, "next_try_s": None}
+    return {"channels": list(gateway.channels), "peers_down": len(gateway.down),
+            "peers_held": len(gateway.held), "next_try_s": gateway.next_try_s}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(
         NAME,
@@ -160,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
         omstat -s -p --instance test
         omstat --quiet || mail -s 'omq is ill' root
         omstat -a --json
+        omstat --metrics >omq.prom.new && mv omq.prom.new /var/lib/node_exporter/omq.prom
         """,
     )
     parser.add_argument("-a", dest="all", action="store_true", help="all daemons (the default)")
@@ -171,6 +201,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--quiet", action="store_true", help="print nothing; the exit code says whether all runs"
+    )
+    parser.add_argument(
+        "--metrics", action="store_true", help="print the figures in the format of Prometheus"
     )
     add_json(parser)
     return parser

@@ -17,6 +17,8 @@ from typing import Final
 from omq.base import clock
 from omq.base.errors import BadRequest, Exit, ExtraMissing
 from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.look.alarm_lines import alarm_lines
+from omq.cli.look.gateways import gateway_lines
 from omq.cli.look.top_facts import SORTS, Moment, QueueLine, moment, text
 from omq.core.look.look import look
 from omq.services.daemon.options import Location
@@ -56,14 +58,16 @@ def _once(location: Location, options: argparse.Namespace) -> None:
 
 def _moment(location: Location, before: Moment | None) -> Moment:
     with look(location.paths) as seen:
-        return moment(seen, clock.wall_ns(), before)
+        return moment(seen, clock.wall_ns(), before,
+                      (*gateway_lines(location), *alarm_lines(location)))
 
 
 def record(line: QueueLine) -> dict[str, object]:
     """The JSON object of a queue: a contract, keys are only added."""
     row = line.row
     return {"queue": row.name, "messages": row.messages, "active": row.active,
-            "deferred": row.deferred, "held": row.held, "in_per_s": line.arriving,
+            "deferred": row.deferred, "held": row.held, "remembered": row.remembered,
+            "in_per_s": line.arriving,
             "out_per_s": line.leaving, "load": list(row.load), "oldest_s": line.oldest_s,
             "readers": line.readers}
 

@@ -70,7 +70,10 @@ def _queue(seen: Look, row: QueueRow, now_ns: int) -> Iterator[Reason]:
     if row.flags & QueueFlag.SUSPENDED:
         yield Reason("get_inhibited", "the queue is held (get = inhibited in queues.conf): nobody "
                      "gets messages", [f"omrelease -q {row.name}"])
-    if row.flags & QueueFlag.PUT_INHIBITED and row.name != POISON_NAME:
+    if row.flags & QueueFlag.DRAINS:
+        yield Reason("drains", "it was rolled over: it takes no more, and goes when it is empty "
+                     "and nobody reads it")
+    elif row.flags & QueueFlag.PUT_INHIBITED and row.name != POISON_NAME:
         yield Reason("put_inhibited", "no new messages are taken (put = inhibited in queues.conf, "
                      "or the queue is not in it any more)", [f"omrelease -q {row.name}"])
     elif 0 < row.max_depth < _UNLIMITED and row.messages >= row.max_depth:

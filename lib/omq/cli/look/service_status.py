@@ -66,6 +66,8 @@ class Status:
     auxiliaries_running: int
     restarts: int
     text: str
+    reader_pids: frozenset[int] = frozenset()  # of those that run
+    reader_deaths: int = 0  # readers that were started again, since the parent runs
     given_up: bool = False  # ended for a reason that no restart mends; `text` says which
 
 
@@ -110,16 +112,19 @@ def _status(
         state = Word.SUSPENDED
     auxiliaries = own.auxiliaries if own and own.process.identity.alive() else conf.auxiliaries
     running = _running(own.auxiliary) if own else 0
+    readers = [each for each in (own.main, *own.auxiliary) if each is not None] if own else []
     return Status(
         conf=conf,
         state=state,
         auxiliary_state=_auxiliary_word(state, auxiliaries, running),
-        since=process.since if process else None,
+        since=process.since or None if process else None,  # systemd: 0 has never run
         pid=process.pid if process and process.identity.alive() else 0,
         auxiliaries=auxiliaries,
         auxiliaries_running=running,
         restarts=child.restarts if child else 0,
         text=process.text if process else "",
+        reader_pids=frozenset(each.pid for each in readers if _running((each,))),
+        reader_deaths=sum(each.restarts for each in readers),
         given_up=child is not None and child.state is State.FAILED and own is None,
     )
 
@@ -128,6 +133,10 @@ def _service_word(
     conf: ServiceConf, own: ServiceState | None, child: ProcessState | None, *, supervised: bool
 ) -> Word:
     if supervised and child is not None and child.state not in LIVE:
+        if child.state is State.STOPPED and child.wanted:
+            return Word.STARTING  # those before it are not ready yet
+        if child.state is State.STOPPED and not conf.enabled:
+            return Word.DISABLED  # systemd knows its unit all the same
         return _WORDS[child.state]  # the supervisor knows it is down, whatever its last file says
     process = own.process if own else child
     if process is None or process.state is State.STOPPED:

@@ -19,6 +19,7 @@ from omq.base import clock
 from omq.base.clock import seed_time
 from omq.base.errors import OmqError
 from omq.base.names import POISON_NAME
+from omq.cli.look.gateways import gateway_lines
 from omq.cli.look.omqwhy import explain, lines
 from omq.cli.look.top_facts import COLUMNS, SORTS, Moment, cells, head, moment
 from omq.cli.operate import change as changes
@@ -137,7 +138,8 @@ class TopApp(App[int]):
 
     def _look(self) -> None:
         with look(self._location.paths) as seen:
-            now = moment(seen, clock.wall_ns(), self._before)
+            now = moment(seen, clock.wall_ns(), self._before,
+                         gateway_lines(self._location))
             self._before = now
             shown = [*head(now), self._where()]
             if self.message:

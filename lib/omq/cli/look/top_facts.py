@@ -55,6 +55,7 @@ class Moment:
     readers: tuple[ReaderRow, ...]
     rates: dict[str, float]  # of counters, a second
     space: Space
+    gateways: tuple[str, ...] = ()  # a line for each
 
     def sorted(self, sort: str, *, reverse: bool = False) -> list[QueueLine]:
         return sorted(self.queues, key=lambda line: line.key(sort), reverse=reverse)
@@ -63,7 +64,8 @@ class Moment:
 _RATED: Final = ("puts", "gives", "dones", "groups", "journal_bytes", "paused_ms")
 
 
-def moment(seen: Look, now_ns: int, before: Moment | None = None) -> Moment:
+def moment(seen: Look, now_ns: int, before: Moment | None = None,
+           gateways: Sequence[str] = ()) -> Moment:
     """Look now. `before`: the moment that rates are counted from."""
     view = seen.view
     counters, readers = view.counters(), view.readers()
@@ -81,7 +83,7 @@ def moment(seen: Look, now_ns: int, before: Moment | None = None) -> Moment:
     rates = {name: _rate(counters[name] - before.counters[name] if before else 0, elapsed_s)
              for name in _RATED}
     return Moment(now_ns, seen.origin.value, seen.note, counters, tuple(lines), tuple(readers),
-                  rates, seen.space)
+                  rates, seen.space, tuple(gateways))
 
 
 def _rate(change: int, seconds: float) -> float:
@@ -107,8 +109,8 @@ def head(now: Moment) -> Iterator[str]:
         yield from wrap(
             f"clients are slowed down: the manager pauses {r['paused_ms'] / 10:.0f} % of the "
             "time, until pool.writer has caught up", COLUMNS_MAX)
-    if now.note:
-        yield from wrap(now.note, COLUMNS_MAX)
+    for line in (*now.gateways, now.note):
+        yield from wrap(line, COLUMNS_MAX)
 
 
 def _fitted(*words: str) -> Iterator[str]:

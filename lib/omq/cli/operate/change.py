@@ -193,7 +193,8 @@ def outgoing(stored: Stored, body: bytes, priority: int, names: Sequence[str], *
     expiry_s = max(0, expiry_ns - time.time_ns()) / 1e9 if expiry_ns else None
     return Outgoing(body=body, priority=priority, properties=stored.properties,
                     persistent=persistent, correlation_id=found.correlation_id.rstrip(b"\0"),
-                    expiry_s=expiry_s, reply_to=reply_to)
+                    expiry_s=expiry_s, reply_to=reply_to, group_id=found.group_id.rstrip(b"\0"),
+                    group_sequence=found.number, last_in_group=found.last)
 
 
 def report_record(change: Change, report: Report) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Change:
     doing: Doing
     targets: tuple[str, ...] = ()  # of MOVE and COPY; a MOVE without: back to the queue of origin
     priority: int | None = None
-    keep_s: float = 0.0  # of DELETE: how long it can be undone
+    keep_s: float | None = None  # of DELETE: how long it can be undone; None: operator_undo_s
     force: bool = False  # also what a reader has in its hands
 
     def text(self) -> str:
@@ -89,7 +89,8 @@ def read_plan(path: Path, uuid: bytes) -> tuple[Change, list[Target]]:
         version, owner = int(head["plan"]), str(head["uuid"])
         change = Change(
             Doing(head["action"]), tuple(map(str, head["targets"])),
-            None if head["priority"] is None else int(head["priority"]), float(head["keep_s"]),
+            None if head["priority"] is None else int(head["priority"]),
+            None if head["keep_s"] is None else float(head["keep_s"]),
             bool(head["force"]))
         items = [_item(json.loads(line)) for line in lines[1:]]
     except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:

@@ -33,7 +33,7 @@ from omq.format.index import EntryState
 from omq.services.daemon.options import Location
 from omq.storage.spool import open_spool
 
-_MAY: Final[dict[Doing, Callable[[EntryRow], bool]]] = {
+MAY: Final[dict[Doing, Callable[[EntryRow], bool]]] = {
     Doing.HOLD: lambda row: row.state in (EntryState.READY, EntryState.DEFERRED,
                                           EntryState.ACTIVE) and row.queue != IDEL_NAME,
     Doing.RELEASE: lambda row: row.state in (EntryState.HELD, EntryState.DEFERRED)
@@ -94,7 +94,7 @@ def _run(name: str, options: argparse.Namespace, change: Change, queue: str | No
     uuid = open_spool(location.paths.root).uuid
     selection = _selection(options)
     with looking(name, location.paths) as seen:
-        may = _MAY[change.doing]
+        may = MAY[change.doing]
         found = (row for row in selection.rows(seen.view, location.paths, uuid, clock.wall_ns(),
                                                queue) if may(row))
         rows: Iterator[EntryRow] = islice(found, limit)

@@ -7,8 +7,8 @@
 
 A NAME is a peer as it is listed (host:port), its host, or a channel. What is shown is what the
 scheduler published (run/SERVICE.peers.now.json, once a second), what is down and held what it knows
-(run/SERVICE.peers.json, SERVICE.held.json); nothing is asked of it. Errors: UnknownPeer; those of
-omq flush for what waits.
+(run/SERVICE.peers.json, SERVICE.held.json of the spool); nothing is asked of it. Errors:
+UnknownPeer; those of omq flush for what waits.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
         return Exit.OK
     for conf in gateways:
         holds = _holds(location, conf)
-        known = {each.peer for each in _peers(location, conf)} | holds.names
+        known = {each.peer for each in peer_rows(location, conf)} | holds.names
         channels = {each["name"] for each in _published(location, conf)["channels"]} | {"smtp"}
         for name in options.names:
             meant = frozenset(each for each in known | channels
@@ -96,14 +96,15 @@ def _new(name: str) -> str:
 
 
 def _holds(location: Location, conf: ServiceConf) -> Holds:
-    return Holds(location.paths.run / f"{conf.name}.held.json")
+    return Holds(location.paths.held(conf.name))
 
 
 def _published(location: Location, conf: ServiceConf) -> dict[str, Any]:
     return read_published(location.paths.run / f"{conf.name}.peers.now.json")
 
 
-def _peers(location: Location, conf: ServiceConf) -> Iterator[PeerRow]:
+def peer_rows(location: Location, conf: ServiceConf) -> Iterator[PeerRow]:
+    """Those with work, down or held."""
     held = _holds(location, conf).names
     down = states_of(location, conf).down
     now_ns = clock.wall_ns()
@@ -130,7 +131,7 @@ def _show(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
         for each in found["channels"]:
             print_json({"service": conf.name, "channel": each["name"]} | {
                 key: each[key] for key in ("processes", "busy", "peers", "mlists", "held")})
-        for row in _peers(location, conf):
+        for row in peer_rows(location, conf):
             print_json(asdict(row))
         return
     write = sys.stdout.write
@@ -142,7 +143,7 @@ def _show(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
               f"{each['mlists']:>7}{'  held' if each['held'] else ''}\n")
     write(f"\n{'peer':<32} {'state':<8} {'mlists':>7} {'active':>6} {'mean s':>7} "
           f"{'next try':>9}\n")
-    for number, row in enumerate(_peers(location, conf)):
+    for number, row in enumerate(peer_rows(location, conf)):
         if number == _SHOWN:
             write("...\n")
             break

@@ -62,11 +62,12 @@ def submission(
     if len(recipients) > settings.smtp_recipients_max:
         reason = f"{len(recipients)} recipients, at most {settings.smtp_recipients_max} are allowed"
         raise BadRequest(reason=reason)
-    text = mail.without_fields(text, mail.BLIND_FIELDS, scan_bytes)
+    text = mail.without_fields(
+        text, mail.BLIND_FIELDS, list(mail.header_fields(text, scan_bytes)))
     body = _new_fields(text, from_whom, host, scan_bytes) + _with_separator(text, scan_bytes)
     smtputf8 = not all(each.isascii() for each in (from_whom, *recipients))
     envelope = mail.Envelope(from_whom, recipients, not body.isascii(), smtputf8)
-    return Submission(body, envelope, mail.priority_of(body, scan_bytes))
+    return Submission(body, envelope, mail.priority_of(body, mail.header_fields(body, scan_bytes)))
 
 
 def _check_header(text: bytes, scan_bytes: int) -> None:
@@ -93,7 +94,8 @@ def _user() -> str:
 
 def _recipients(text: bytes, addresses: Sequence[str], scan_bytes: int) -> tuple[str, ...]:
     """Each once, those of the arguments first."""
-    fields = mail.field_values(text, _PLAIN | _RESENT, scan_bytes)
+    fields = mail.field_values(
+        text, _PLAIN | _RESENT, mail.header_fields(text, scan_bytes))
     resent = [value for name, value in fields if name in _RESENT]
     listed = [*addresses, *(resent or [value for _, value in fields])]
     try:

@@ -36,11 +36,13 @@ from omq.base.errors import BadRequest, Exit, OmqError
 from omq.base.event_log import EventLog
 from omq.base.names import check_queue_name, escape
 from omq.base.paths import existing_spool
-from omq.cli.common import Location, add_json, locate, say, seconds, tool_parser
+from omq.base.settings import Settings
+from omq.cli.common import add_json, add_url, locate, remote, say, seconds, tool_parser
 from omq.cli.queue.message_command import MessageCommand
 from omq.cli.queue.message_print import MessagePrinter
 from omq.cli.queue.read_loop import Handler, Tally, Wish, read
 from omq.cli.queue.reader_processes import ReaderProcesses
+from omq.ipc.client import Client
 from omq.services.daemon.signals import Signals
 from omq.services.readers.process import Ready
 
@@ -56,23 +58,21 @@ BROKEN_PIPE: Final = 141  # as omq.cli.launch and a shell have it
 class Job:
     """What every reader of one omread does."""
 
-    location: Location
+    connect: Callable[[], Client]
     queue: str
     handler: Handler
     tally: Tally
     wish: Wish
-    reconnect_s: float
     auxiliary: bool  # also the first reader
+    where: str = ""  # a selector; empty: all messages
 
     def read(self, signals: Signals, ready: Callable[[], None], *, is_main: bool) -> int:
         """Be one reader; its exit code. Errors of the client library and of the handler."""
         with (
-            omq.connect(
-                spool=self.location.paths.root, name=NAME, timeout_s=self.reconnect_s,
-                waiting=partial(say, NAME),
-            ) as connection,
+            self.connect() as connection,
             connection.reader(
-                self.queue, batch=self.wish.batch, auxiliary=self.auxiliary or not is_main
+                self.queue, batch=self.wish.batch, auxiliary=self.auxiliary or not is_main,
+                where=self.where,
             ) as reader,
         ):
             ready()
@@ -116,8 +116,7 @@ def main(argv: list[str] | None = None) -> int:
         raise BadRequest(reason="there is no command behind '--'")
     if command and options.json:
         raise BadRequest(reason="--json is for printing; a command gets the body itself")
-    location = locate(options)
-    existing_spool(location.paths.root)
+    connect = partial(remote, options, NAME, None) if options.url else _local(options)
     signals = Signals()
     signals.install()
     try:
@@ -125,31 +124,44 @@ def main(argv: list[str] | None = None) -> int:
             if command:
                 handler = MessageCommand(
                     command, options.defer_s, options.command_timeout_s, log, signals)
-                return _run(options, location, handler, tally, signals)
+                return _run(options, connect, handler, tally, signals)
             with closing(MessagePrinter(log, as_json=options.json)) as printer:
-                return _run(options, location, printer, tally, signals)
+                return _run(options, connect, printer, tally, signals)
     finally:
         signals.restore()
 
 
-def _run(options: argparse.Namespace, location: Location, handler: Handler, tally: Tally,
-         signals: Signals) -> int:
-    settings = client_settings(location.conf_dir)
+def _local(options: argparse.Namespace) -> Callable[[], Client]:
+    """How to reach the manager of this host's instance."""
+    location = locate(options)
+    existing_spool(location.paths.root)
+    patience_s = float(client_settings(location.conf_dir).reconnect_grace_s)
+    return partial(omq.connect, spool=location.paths.root, name=NAME, timeout_s=patience_s,
+                   waiting=partial(say, NAME))
+
+
+def _run(options: argparse.Namespace, connect: Callable[[], Client], handler: Handler,
+         tally: Tally, signals: Signals) -> int:
     ends = options.timeout is not None
-    wait_s = options.timeout if ends else float(settings.reader_wait_s)
+    wait_s = options.timeout if ends else float(_settings(options).reader_wait_s)
     job = Job(
-        location=location,
+        connect=connect,
         queue=check_queue_name(options.queue),
         handler=handler,
         tally=tally,
         wish=Wish(options.batch, wait_s, ends),
-        reconnect_s=float(settings.reconnect_grace_s),
         auxiliary=options.auxiliary,
+        where=options.where,
     )
     if options.readers == 1:
         return job.read(signals, lambda: None, is_main=True)
     code = ReaderProcesses(NAME, job.read_as_child, options.readers, signals).run()
     return INTERRUPTED if signals.interrupts else code
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """Of this host's instance; over AMQP, where there may be none, what is shipped."""
+    return Settings() if options.url else client_settings(locate(options).conf_dir)
 
 
 def _forget_stdout() -> int:
@@ -193,7 +205,10 @@ def _parser() -> argparse.ArgumentParser:
         help="messages that a reader takes at once (default 1); more is faster")
     add("--auxiliary", action="store_true",
         help="be auxiliary reader only: leave messages to the main reader while it keeps up")
+    add("--where", metavar="SELECTOR", default="",
+        help="only messages that this selector of JMS chooses")
     add_json(parser)
+    add_url(parser)
     group = parser.add_argument_group("command", "exit code 0: done; 75: later; else: failed")
     group.add_argument("--defer-s", metavar="S", type=seconds, default=DEFER_S,
                        help=f"pause after exit code 75 (default {DEFER_S:g})")

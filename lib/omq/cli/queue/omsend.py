@@ -30,6 +30,7 @@ from omq.base.errors import (
     BadRequest,
     InputUnreadable,
     MessageTooLong,
+    NotRemote,
 )
 from omq.base.names import (
     ROUTER,
@@ -40,7 +41,7 @@ from omq.base.names import (
 )
 from omq.base.paths import existing_spool
 from omq.base.settings import Settings
-from omq.cli.common import locate, say, seconds, tool_parser
+from omq.cli.common import add_url, locate, remote, say, seconds, tool_parser
 from omq.cli.queue.mail_submission import submission
 from omq.ipc.client import Client
 
@@ -52,20 +53,29 @@ _MESSAGE_ID_DIGITS: Final = 2 * limits.MESSAGE_ID_BYTES
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     options = _parser().parse_args(argv)
-    location = locate(options)
-    existing_spool(location.paths.root)
-    settings = client_settings(location.conf_dir)
-    message = _mail(options, settings) if options.mail else _outline(options)
-    patience_s = float(settings.reconnect_grace_s if options.timeout is None else options.timeout)
-    # A manager that is just being restarted is waited for.
-    with omq.connect(spool=location.paths.root, name=NAME, timeout_s=patience_s,
-                     waiting=partial(say, NAME)) as connection:
+    if options.url:
+        if options.mail:
+            raise NotRemote(what="-t", instead="submit the mail on the host itself")
+        message = _outline(options)
+        connected = remote(options, NAME, options.timeout)
+    else:
+        location = locate(options)
+        existing_spool(location.paths.root)
+        settings = client_settings(location.conf_dir)
+        message = _mail(options, settings) if options.mail else _outline(options)
+        patience_s = float(
+            settings.reconnect_grace_s if options.timeout is None else options.timeout)
+        # A manager that is just being restarted is waited for.
+        connected = omq.connect(spool=location.paths.root, name=NAME, timeout_s=patience_s,
+                                waiting=partial(say, NAME))
+    with connected as connection:
         for body in [message.body] if options.mail else _bodies(options, connection):
             message_id = connection.put(
                 message.queues, body, priority=message.priority,
                 properties=message.properties, persistent=message.persistent,
                 correlation_id=message.correlation_id, expiry_s=message.expiry_s,
                 reply_to=message.reply_to, delay_s=message.delay_s,
+                unique_key=message.unique_key,
             )  # fmt: skip
             sys.stdout.write(f"{message_id}\n")
             sys.stdout.flush()
@@ -85,7 +95,10 @@ def _outline(options: argparse.Namespace) -> omq.Outgoing:
         expiry_s=options.expiry,
         reply_to=options.reply_to,
         delay_s=options.defer,
+        unique_key=options.unique_key,
     )
+    if options.unique_key and len(options.words) > 2:
+        raise BadRequest(reason="one key is for one message: name one file")
     first = (options.words[1:] or [STDIN])[0]
     if first != STDIN:
         _check_readable(first)
@@ -187,6 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("words", nargs="*", metavar="QUEUE and FILEs, or ADDRESSes",
                         help="with several queues the message is on all of them; FILE '-' or none:"
                         " the standard input")  # fmt: skip
+    add_url(parser)
     _add_message_options(parser)
     mail = parser.add_argument_group("mail")
     mail.add_argument("-t", dest="mail", action="store_true",
@@ -214,6 +228,8 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
                        help="gone when the queue manager stops, and faster")
     group.add_argument("--correlation-id", metavar="ID", default="",
                        help="id of another message, or up to 24 bytes of text")
+    group.add_argument("--unique-key", metavar="KEY", default="",
+                       help="the message's id; a queue with dedupe_s takes it once in that time")
     group.add_argument("--reply-to", metavar="QUEUE", default="", help="where answers are expected")
     group.add_argument("--defer", metavar="S", type=seconds, default=0.0,
                        help="not handed out before S seconds have passed")

@@ -12,7 +12,11 @@ from typing import Final
 from omq.base.config import load_authority, load_queues, load_services, load_settings
 from omq.base.errors import Exit
 from omq.cli.common import locate, tool_parser
-from omq.services.mail.routes_file import load_routes
+from omq.cli.watch.alarm_conf import load_alarms
+from omq.services.mail.names import check_names
+from omq.services.mail.peer_security import load_security
+from omq.services.mail.smtp_policy import load_policy
+from omq.services.trigger.programs import load_programs
 
 NAME: Final = "omq conf"
 
@@ -27,10 +31,14 @@ def main(argv: list[str]) -> int:
     location = locate(options)
     spool = location.paths.root
     owner_uid = spool.stat().st_uid if spool.is_dir() else os.geteuid()
-    load_settings(location.conf_dir)
+    settings = load_settings(location.conf_dir)
     queues = load_queues(location.conf_dir)
     services = load_services(location.conf_dir)
     load_authority(location.conf_dir, owner_uid=owner_uid)
-    load_routes(location.conf_dir)
+    policy = load_policy(settings, location.conf_dir, spool)
+    load_security(settings, location.conf_dir, policy.routes)
+    check_names(settings, location.conf_dir)
+    load_programs(location.conf_dir)
+    load_alarms(location.conf_dir)
     print(f"{location.conf_dir}: {len(queues)} queues, {len(services)} services, nothing wrong")
     return Exit.OK

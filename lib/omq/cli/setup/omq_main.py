@@ -4,6 +4,11 @@
     omq conf      reads the configuration and says what is wrong with it
     omq flush     tries now what waits for its next try
     omq peers     the channels and peers of the mail gateways
+    omq queue     makes, changes, shows and removes queues
+    omq health    what is wrong, by alarms.conf
+    omq channel   channels to other instances
+    omq units     the units of work in doubt, and their end by hand
+    omq worker    calls a function for each message of a queue
     omq drain     stops the daemons in order, without systemd's help (omq-drain.service)
     omq service   runs the daemon of a section of services.conf (omq-service@.service)
     omq package   steps of a distribution's package: pause, configure, remove
@@ -12,38 +17,49 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Final
 
 import omq
 from omq.base import form
-from omq.cli.operate import flush, peers
-from omq.cli.setup import omq_conf, omq_drain, omq_package, omq_service, omq_setup
 
 NAME: Final = "omq"
 
-_COMMANDS: Final[dict[str, tuple[Callable[[list[str]], int], str]]] = {
-    "setup": (omq_setup.main, "install the systemd units of an instance, or remove them"),
-    "conf": (omq_conf.main, "check the configuration"),
-    "flush": (flush.main, "try now what waits: of a queue, a domain or a peer"),
-    "peers": (peers.main, "show the peers of the mail gateways; retry, hold, release"),
-    "drain": (omq_drain.main, "stop the daemons in order"),
-    "package": (omq_package.main, "steps of a distribution's package"),
-    "service": (omq_service.main, "run the daemon of a section of services.conf"),
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "setup": ("setup.omq_setup", "install the systemd units of an instance, or remove them"),
+    "conf": ("setup.omq_conf", "check the configuration"),
+    "flush": ("operate.flush", "try now what waits: of a queue, a domain or a peer"),
+    "peers": ("operate.peers", "show the peers of the mail gateways; retry, hold, release"),
+    "queue": ("operate.omq_queue", "make, change, show and remove queues"),
+    "channel": ("operate.channel", "channels to other instances: define, start, look, set right"),
+    "health": ("watch.health", "tell what is wrong, by alarms.conf; --watch raises alarms"),
+    "units": ("operate.units", "show the units of work in doubt; commit or back them out"),
+    "worker": ("queue.worker", "call a function for each message of a queue"),
+    "drain": ("setup.omq_drain", "stop the daemons in order"),
+    "package": ("setup.omq_package", "steps of a distribution's package"),
+    "service": ("setup.omq_service", "run the daemon of a section of services.conf"),
 }
+"""Module of omq.cli, and what it is for."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     words = sys.argv[1:] if argv is None else argv
     options = _parser().parse_args(words[:1])
-    run, _help = _COMMANDS[options.command]
-    return run(words[1:])
+    return main_of(options.command)(words[1:])
+
+
+def main_of(name: str) -> Callable[[list[str]], int]:
+    """What carries it out. Its module is imported now, not before: `omq worker` is a client's, too,
+    which has no numpy, and others need it."""
+    run: Callable[[list[str]], int] = importlib.import_module(f"omq.cli.{COMMANDS[name][0]}").main
+    return run
 
 
 def _parser() -> argparse.ArgumentParser:
-    shown = "\n".join(f"  {name:<9} {text}" for name, (_run, text) in _COMMANDS.items())
+    shown = "\n".join(f"  {name:<9} {text}" for name, (_module, text) in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog=NAME, description="Commands for an omq instance as a whole.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -52,5 +68,5 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=(
         f"{NAME} {omq.__version__}, fast path {form.told()}"))
-    parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND")
+    parser.add_argument("command", choices=tuple(COMMANDS), metavar="COMMAND")
     return parser

@@ -37,6 +37,7 @@ from omq.cli.setup.setup_job import apply_folders, disabled, enabled, job_of, of
 from omq.services.supervise import systemctl
 from omq.services.supervise.unit_files import (
     MSGMNB,
+    OUTSIDE,
     UnitValues,
     installed,
     packaged,
@@ -168,12 +169,12 @@ def _refresh(instance: str) -> None:
 
 def _unit_names(instance: str | None) -> list[str]:
     return [path.name for path in render_all(_values(instance)) if path.suffix in (
-        ".target", ".service", ".timer")]
+        ".target", ".service", ".socket", ".timer")]
 
 
 def _take_away(instance: str) -> None:
     job = job_of(instance, user_of(instance), by_defaults=True)
-    timers = [name for name in _unit_names(instance) if name.endswith(".timer")]
+    timers = [name for name in _unit_names(instance) if name.endswith(OUTSIDE)]
     if systemctl.BOOTED.is_dir():
         _attempt("", ["stop", *timers])
     _attempt("", ["disable", *_unit_names(instance)])

@@ -26,7 +26,14 @@ from omq.cli.setup import setup_checks, setup_files, setup_groups, setup_ports
 from omq.cli.setup.setup_files import Found
 from omq.cli.setup.setup_job import USER, Job, apply_folders, disabled, enabled, job_of
 from omq.services.supervise import systemctl
-from omq.services.supervise.unit_files import MSGMNB, UNIT_DIR, installed, packaged, target
+from omq.services.supervise.unit_files import (
+    MSGMNB,
+    OUTSIDE,
+    UNIT_DIR,
+    installed,
+    packaged,
+    target,
+)
 from omq.storage import durable
 
 NAME: Final = "omq setup"
@@ -91,7 +98,8 @@ def _install(job: Job) -> None:
         setup_files.write_all(job.plan, undo)
         setup_files.link_all(job.links, undo)
         # As they are removed: the outer one last, thus noted first.
-        folders = (job.values.spool, job.values.conf, job.values.conf / "readers")
+        folders = (job.values.spool, job.values.conf, job.values.conf / "readers",
+                   job.values.conf / "workers")
         setup_files.forget_new_folders(folders, undo)
         apply_folders(job)
         setup_checks.check_sysctl("msgmnb", MSGMNB)
@@ -144,7 +152,7 @@ def _remove(job: Job, *, force: bool, dry_run: bool) -> int:
         say(NAME, f"{target(job.instance)} is not installed")
         return Exit.NO
     # Named one by one: a glob omq-*.timer would be that of every other instance, too.
-    timers = [unit for unit in units if unit.endswith(".timer")]
+    timers = [unit for unit in units if unit.endswith(OUTSIDE)]
     systemctl.call(["stop", target(job.instance), *timers])
     systemctl.call(["disable", *units])
     removed, kept = setup_files.remove(job.plan, force=force)

@@ -37,6 +37,7 @@ class Rule(Enum):
     DUE = "due"  # a deferred entry that nothing wakes, or that wakes twice
     TIME = "time"  # a message has a time, and nothing ends it then
     LANE = "lane"  # a returned entry that nothing hands out
+    GROUP = "group"  # rings of groups, and who waits for a turn
     HEAP = "heap"  # a heap is not in heap order
     LIMBO = "limbo"  # handed out by an earlier manager, and not waiting for its reader
     RUNNABLE = "runnable"  # messages and readers wait for each other

@@ -116,6 +116,10 @@ class EngineChecks:
         chained = ((v["e_next"][:high] != 0) | (v["e_prev"][:high] != 0)
                    | (v["q_head"][chain] == np.arange(1, high + 1)))
         loose = (self._state == _READY) & ~chained
+        for entry in self._waiting_in_groups():
+            if not loose[entry]:
+                self._report.add(Rule.GROUP, self._row(entry), "waits for its turn, in a chain")
+            loose[entry] = False
         valid: Tally[int] = Tally()
         items, said = sum(map(len, core.lanes.values())), core.t.counters[Counter.RETURNED]
         if items != said:
@@ -129,17 +133,40 @@ class EngineChecks:
             if not valid[entry]:
                 self._report.add(Rule.LANE, self._row(entry), "in no chain and in no lane")
 
+    def _waiting_in_groups(self) -> list[int]:
+        """READY entries that are not the first of their group on their queue; rings and counters
+        are as the tables have it."""
+        t, groups, add = self._t, self._core.groups, self._report.add
+        members: dict[int, list[tuple[int, int]]] = {}
+        inside = t.v["e_message"][: self._high] < t.layout.messages
+        used = np.flatnonzero((self._state != 0) & inside) if groups.used else np.zeros(0, np.int64)
+        for entry in used.tolist():
+            if group := groups.of(entry):
+                members.setdefault(group, []).append((t.e_sequence[entry], entry))
+        if members.keys() != groups.fronts.keys():
+            add(Rule.GROUP, "fronts", f"{len(groups.fronts)}, there are {len(members)}")
+        found: list[int] = []
+        for group, listed in members.items():
+            order = [entry for _, entry in sorted(listed)]
+            if groups.members(group, len(order) + 1) != order:
+                add(Rule.GROUP, f"group {group:#x}", f"its ring is not {order}")
+            found += [entry for entry in order[1:] if self._state[entry] == _READY]
+        counted = Tally(t.e_queue[entry] for entry in found)
+        if counted != groups.waiting or t.counters[Counter.GROUP_WAITING] != len(found):
+            add(Rule.GROUP, "waiting", f"{groups.waiting}, not {dict(counted)}")
+        return found
+
     def _check_runnable(self) -> None:
         """A reader waits, a message is there, and nothing will bring them together."""
         t, core = self._t, self._core
         for queue, line in self._engine.waiters.items():
             waiting = any(w.waiting for w in (*line.main, *line.auxiliary))
-            if (waiting and t.q_ready[queue] and queue not in core.runnable
+            if (waiting and core.ready(queue) and queue not in core.runnable
                     and not t.q_flags[queue] & QueueFlag.SUSPENDED):
                 self._report.add(Rule.RUNNABLE, f"queue {queue}",
-                                 f"{t.q_ready[queue]} ready messages, and a reader waits")
-        lines = self._engine.wanted.lines
-        if lines.keys() != core.watched.keys():
+                                 f"{core.ready(queue)} ready messages, and a reader waits")
+        lines, lookers = self._engine.wanted.lines, self._engine.wanted.arrivals.queues
+        if lines.keys() | lookers.keys() != core.watched.keys():
             self._report.add(Rule.RUNNABLE, "watched queues", f"{sorted(core.watched)}, and "
                              f"readers wait for certain messages of {sorted(lines)}")
         for queue, wishes in lines.items():

@@ -85,6 +85,7 @@ class IndexChecks:
         self._check_counters()
         self._check_entries()
         self._check_messages()
+        self._check_durations()
         self._check_parts()
         self._check_siblings()
         self._check_queues()
@@ -111,10 +112,23 @@ class IndexChecks:
         if counters[Counter.DURABLE_LSN] > counters[Counter.LAST_LSN]:
             add(Rule.COUNTER, "DURABLE_LSN", "above LAST_LSN")
 
+    def _check_durations(self) -> None:
+        """More was not counted than there was; a queue that goes takes its counts with it."""
+        counters, add = self._counters, self._report.add
+        waits, works, blocks, syncs = (int(self._v[name].sum()) for name in (
+            "q_waits", "q_works", "j_groups", "j_syncs"))
+        for name, found, most in (("q_waits", waits, counters[Counter.GIVES]),
+                                  ("q_works", works, waits),
+                                  ("j_syncs", syncs, counters[Counter.SYNCS])):
+            if found > most:
+                add(Rule.COUNTER, name, f"counts {found} of {most}")
+        if blocks != counters[Counter.GROUPS]:
+            add(Rule.COUNTER, "j_groups", f"counts {blocks} of {counters[Counter.GROUPS]} blocks")
+
     def _check_entries(self) -> None:
         rows, name, used = self._report.rows, self._entry, self._used
         v, count = self._v, self._entries
-        known = self._state <= EntryState.HELD
+        known = (self._state <= EntryState.HELD) | (self._state == EntryState.PREPARED)
         rows(Rule.ENTRY, used & ~known, "unknown state", name)
         inside = self._owner < self._messages
         owned = inside.copy()

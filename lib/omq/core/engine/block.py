@@ -12,10 +12,11 @@ so a request's frames stand in one block and are atomic after a crash; 3. nobody
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.format.journal import BLOCK, FRAME, FrameFlag, FrameType
 from omq.format.location import LocationKind, location
@@ -33,6 +34,7 @@ class Writer(Protocol):
     file_number: int
     durable_lsn: int
     syncs: int
+    sync_ns: int  # that the sync of the last block took; below zero: none, or not timed
 
     def room(self) -> int:
         """Bytes left in the current file."""
@@ -57,17 +59,18 @@ class Block:
         self.payload_bytes = 0
         self.persistent = False
         self.puts: list[int] = []  # slots whose payload offset is still relative to the block
-        self.put_vectors: list[np.ndarray[Any, np.dtype[Any]]] = []
+        self.put_vectors: list[Rows] = []
         self.time_ns = 0
         self.next_qpool = 1
         self.frames_max = frames_max
-        self._bytes_max = bytes_max
-        self._unsynced_max = unsynced_frames_max
-        self._unsynced = 0
+        self.bytes_max = bytes_max
+        self.unsynced_max = unsynced_frames_max
+        self.unsynced = 0
         self.on_flush: Callable[[Block, int], None] = lambda block, base: None
         self.on_rotate: Callable[[], None] = lambda: None
         self.journal_word = location(LocationKind.JOURNAL, writer.file_number)
         self.left = 0  # bytes for frames and payloads of this block
+        self.write: Callable[[int], None] = self.write_in_steps  # or omq.fast.journal's
         self._measure()
 
     @property
@@ -91,7 +94,7 @@ class Block:
 
     def _measure(self) -> None:
         """The file has another size left."""
-        self.left = min(self._bytes_max, self.writer.room()) - BLOCK.size
+        self.left = min(self.bytes_max, self.writer.room()) - BLOCK.size
 
     def rotate(self) -> None:
         """Next journal file; it starts with the names, so that it reads alone."""
@@ -125,7 +128,7 @@ class Block:
             self.persistent = True
         return lsn
 
-    def rows(self, count: int, kind: FrameType) -> np.ndarray[Any, np.dtype[Any]]:
+    def rows(self, count: int, kind: FrameType) -> Rows:
         """The next `count` frame headers as a writable array: type, LSN and time are filled in, all
         else is 0. `close_rows` makes them count."""
         rows = FRAME.array(self.writer.buffer, count, BLOCK.size + self.count * _SIZE)
@@ -136,7 +139,7 @@ class Block:
         return rows
 
     def close_rows(self, count: int, *, persistent: bool, payloads: memoryview | None = None,
-                   puts: np.ndarray[Any, np.dtype[Any]] | None = None) -> None:
+                   puts: Rows | None = None) -> None:
         """`count` rows were filled in; `payloads` of theirs lie back to back, in order."""
         self.count += count
         self.persistent |= persistent
@@ -147,16 +150,20 @@ class Block:
 
     def flush(self, *, sync: bool = False) -> None:
         """Write the block; synced when it holds a persistent frame or `sync` says so."""
-        if not self.count:
-            return
+        if self.count:
+            self.write(int(sync))
+
+    def write_in_steps(self, force: int) -> None:
+        """The frames, of which there are some; `force`: sync in any case. omq.fast.journal does the
+        same in one function."""
         count = self.count
-        self._unsynced += count
-        sync = sync or self.persistent or self._unsynced >= self._unsynced_max
+        self.unsynced += count
+        sync = bool(force) or self.persistent or self.unsynced >= self.unsynced_max
         base = self.writer.append(count, self.payloads, self.payload_bytes, self.first_lsn,
                                   sync=sync, next_qpool=self.next_qpool, time_ns=self.time_ns)
         self._measure()
         if sync:
-            self._unsynced = 0
+            self.unsynced = 0
         self.on_flush(self, base)
         self.first_lsn += count
         self.count = 0

@@ -6,7 +6,7 @@ None of it is anything of a message; redo needs the names only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class Books:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._counters = core.t.counters
+        self.lines: Callable[[], Iterable[bytes]] = tuple  # definitions (core.engine.queues)
 
     # names
 
@@ -32,6 +33,10 @@ class Books:
         """A journal file starts with the names of queues and readers, so that it reads alone."""
         for rules in self._core.rules.values():
             self._name(rules, flags)
+        for line in self.lines():
+            self._core.block.reserve(1, len(line))
+            self._core.block.frame(FrameType.DEFINE, flags | FrameFlag.PERSISTENT, 0, 0,
+                                   payload=line)
         t, block = self._core.t, self._core.block
         high = int(self._counters[Counter.READERS_HIGH])
         for row in np.flatnonzero(t.v["r_flags"][:high] & int(ReaderFlag.READS)).tolist():
@@ -70,10 +75,18 @@ class Books:
         """So many damaged parts the start has set aside."""
         self._counters[Counter.QUARANTINED] = parts
 
+    def events_dropped(self, count: int) -> None:
+        """So many event messages more found no place."""
+        self._counters[Counter.EVENTS_DROPPED] += count
+
     def space(self, *, free: bool) -> None:
         """New messages are taken or refused from now on."""
         self._core.space_left = free
         self._counters[Counter.SPACE_LOW] = not free
+
+    def cleared(self) -> None:
+        """A queue was cleared, up to here: pool.writer gives its space back."""
+        self._counters[Counter.SPACE_WANTED] = self._core.block.lsn - 1
 
     def limit(self, messages: int, reserve_percent: int) -> None:
         """So many messages at most (0: what the tables hold), and this part of all rows kept."""

@@ -15,16 +15,19 @@ from omq.base import limits
 from omq.base.arrays import Vector
 from omq.base.errors import BadPriority, BadRequest, MessageTooLong, SpoolFull
 from omq.core.engine import puts
+from omq.core.engine.duplicates import watching
+from omq.core.engine.durations import worked_many
 from omq.core.engine.engine import Engine
 from omq.core.engine.freeing import free_many
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.puts import NewMessage, check_queue
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core, Party
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FRAME, FrameFlag, FrameType
-from omq.format.wire import SETTLE, Settlement
+from omq.format.wire import SETTLE, PutFlag, Settlement
 
 MANY = 12
-_PUT_FLAGS = 7
+_PUT_FLAGS = int(sum(PutFlag))
 _PUTS = int(Counter.PUTS)
 _LAST = int(FrameFlag.LAST_PART)
 
@@ -32,23 +35,28 @@ _LAST = int(FrameFlag.LAST_PART)
 def put_many(engine: Engine, party: Party, heads: memoryview, payloads: memoryview, count: int,
              queue: int, sequence: int) -> int:
     """`count` messages on one queue, all or none; the first QPoolId (they are consecutive)."""
-    first = _put_many(engine.core, party, heads, payloads, count, queue, sequence)
+    asked = FRAME.array(heads, count).copy()
+    ends = np.cumsum(asked["length"].astype("<u8"))
+    if int(ends[-1]) > len(payloads):
+        raise BadRequest(reason="messages do not fit the request")
+    # Whichever way they go below: nobody names a container here that is not his.
+    if not party.owns and bool((asked["flags"] & CONTAINER).any()):
+        raise BadRequest(reason="containers are only taken from the owner of the spool")
+    if asked["lease"].any() and not asked["parts"].any():
+        listed = _listed(asked, payloads, ends, queue)
+        if any(message.key and watching(engine.core, message) for message in listed):
+            return engine.units.put(party, listed, sequence)
+    first = _put_many(engine.core, party, asked, payloads, ends, queue, sequence)
     engine.core.t.counters[_PUTS] += count
     return first
 
 
-def _put_many(core: Core, party: Party, heads: memoryview, payloads: memoryview, count: int,
+def _put_many(core: Core, party: Party, asked: Vector, payloads: memoryview, ends: Vector,
               queue: int, sequence: int) -> int:
-    asked = FRAME.array(heads, count).copy()
-    lengths = asked["length"].astype("<u8")
-    ends = np.cumsum(lengths)
-    if int(ends[-1]) > len(payloads):
-        raise BadRequest(reason="messages do not fit the request")
+    count = len(asked)
     if asked["parts"].any():
         raise BadRequest(reason="messages of a batch go on one queue")
     flags = asked["flags"] & _PUT_FLAGS
-    if not party.owns and bool((flags & CONTAINER).any()):
-        raise BadRequest(reason="containers are only taken from the owner of the spool")
     check_queue(core, queue, 0, 0, count)
     if int(asked["priority"].max()) >= limits.PRIORITIES:
         raise BadPriority(priority=int(asked["priority"].max()))
@@ -61,8 +69,8 @@ def _put_many(core: Core, party: Party, heads: memoryview, payloads: memoryview,
         raise SpoolFull(path="the spool", detail="the reserve is reached")
     core.block.reserve(count, int(ends[-1]))
     if count >= MANY and bool((flags == PERSISTENT).all()) and not asked["lease"].any():
-        return _put_vector(core, party, asked, payloads[: int(ends[-1])], ends - lengths, queue,
-                           sequence)
+        return _put_vector(core, party, asked, payloads[: int(ends[-1])],
+                           ends - asked["length"], queue, sequence)
     return _put_each(core, party, asked, payloads, ends, queue, sequence)
 
 
@@ -70,11 +78,7 @@ def _put_each(core: Core, party: Party, asked: Vector, payloads: memoryview, end
               queue: int, sequence: int) -> int:
     first = core.next_qpool
     last = len(asked) - 1
-    listed = [NewMessage(queue, int(row["priority"]), int(row["flags"]) & _PUT_FLAGS,
-                         int(row["size"]), int(row["crc"]), int(row["correlation"]),
-                         int(row["lease"]), int(row["argument"]), 0,
-                         payloads[int(end) - int(row["length"]) : int(end)])
-              for row, end in zip(asked, ends, strict=True)]
+    listed = _listed(asked, payloads, ends, queue)
     bodies = puts.place_bodies(core, listed)
     for i, (new, body) in enumerate(zip(listed, bodies, strict=True)):
         ends_flag = int(FrameFlag.RESULT) if i == 0 else 0
@@ -82,6 +86,14 @@ def _put_each(core: Core, party: Party, asked: Vector, payloads: memoryview, end
             ends_flag |= FrameFlag.REQUEST_END
         puts.append(core, party, new, puts.parts_of(core, new), sequence, ends_flag, 0, body)
     return first
+
+
+def _listed(asked: Vector, payloads: memoryview, ends: Vector, queue: int) -> list[NewMessage]:
+    return [NewMessage(queue, int(row["priority"]), int(row["flags"]) & _PUT_FLAGS,
+                       int(row["size"]), int(row["crc"]), int(row["correlation"]),
+                       int(row["lease"]), int(row["argument"]), 0,
+                       payloads[int(end) - int(row["length"]) : int(end)])
+            for row, end in zip(asked, ends, strict=True)]
 
 
 def _put_vector(core: Core, party: Party, asked: Vector, payloads: memoryview, offsets: Vector,
@@ -186,7 +198,7 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
     plain = ((v["e_state"][entries] == EntryState.ACTIVE)
              & (v["e_reader"][entries] == party.slot + 1)
              & (v["m_qpool"][slots] == asked["qpool"]) & (v["e_lease"][entries] == asked["lease"])
-             & (v["m_parts"][slots] == 1) & (v["m_flags"][slots] & CONTAINER == 0)
+             & (v["m_parts"][slots] == 1) & (v["m_flags"][slots] & (CONTAINER | GROUPED) == 0)
              & (v["m_flags"][slots] & PERSISTENT != 0) & (v["e_queue"][entries] == queue))
     if queue == IDEL or not plain.all() or len(np.unique(entries)) != count or core.runs:
         return False
@@ -220,6 +232,7 @@ def _done_frames(core: Core, party: Party, entries: Vector, slots: Vector, queue
 def _drop(core: Core, entries: Vector, slots: Vector, queue: int) -> None:
     t = core.t
     count = len(entries)
+    worked_many(t, queue, entries, core.now_ns)
     t.q_active[queue] -= count
     core.active -= count
     t.q_depth[queue] -= count

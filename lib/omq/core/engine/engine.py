@@ -26,11 +26,15 @@ from omq.core.engine.block import Block
 from omq.core.engine.books import Books
 from omq.core.engine.clients import Clients
 from omq.core.engine.deadlines import ended, renew, wake
+from omq.core.engine.duplicates import watching
+from omq.core.engine.durations import wrote
 from omq.core.engine.expiry import Expiry, none_left
 from omq.core.engine.gives import give
+from omq.core.engine.in_doubt import InDoubt
 from omq.core.engine.limbo import adopt, given_up
 from omq.core.engine.noted import Noted, OldNotes, left
 from omq.core.engine.operate import Order, Outcome, operate
+from omq.core.engine.queues import Queues
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Core, Party, Poisoned, QueueRules
 from omq.core.engine.statistics import Statistics
@@ -41,15 +45,13 @@ from omq.core.engine.waiting import FOREVER, Timeouts, Waiter, Waiters
 from omq.core.engine.wanted import Wanted
 from omq.format.frame_rules import Reason
 from omq.format.index import Counter, QueueFlag
-from omq.format.journal import FRAME
 from omq.format.message import Part
 from omq.storage import durable
 
 # Plain integers: enum members cost more than the work around them.
 _VERSION, _NEXT, _LAST = int(Counter.VERSION), int(Counter.NEXT_QPOOL), int(Counter.LAST_LSN)
-_DURABLE, _BEAT, _PUTS, _GIVES, _GROUPS, _FILE, _BYTES, _SYNCS = (int(counter) for counter in (
-    Counter.DURABLE_LSN, Counter.HEARTBEAT, Counter.PUTS, Counter.GIVES, Counter.GROUPS,
-    Counter.JOURNAL_FILE, Counter.JOURNAL_BYTES, Counter.SYNCS))
+_DURABLE, _BEAT, _PUTS, _GIVES, _SYNCS = (int(counter) for counter in (
+    Counter.DURABLE_LSN, Counter.HEARTBEAT, Counter.PUTS, Counter.GIVES, Counter.SYNCS))
 _ACTIVE_PEAK, _SUSPENDED = int(Counter.ACTIVE_PEAK), int(QueueFlag.SUSPENDED)
 TIMEOUT_MAX_NS = 0xFFFFFFFF * NS  # that the reader table can show; 0 = for ever
 
@@ -58,8 +60,7 @@ class Engine:
     """See the module. `core` holds the state that its parts share."""
 
     def __init__(self, core: Core, statistics: Statistics) -> None:
-        self.core = core
-        self.statistics = statistics
+        self.core, self.statistics = core, statistics
         self.waiters, self.wanted = dict[int, Waiters](), Wanted(core)
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
         self.timeouts = Timeouts()
@@ -69,11 +70,11 @@ class Engine:
         self.poisoned: list[Poisoned] = []
         self.back = TakingBack(core, self.poisoned.append)
         self.units = Units(core, self.back.take)
-        self.clients = Clients(core)
-        self.books = Books(core)
+        self.in_doubt = InDoubt(core, self.poisoned.append)
+        self.clients, self.books = Clients(core), Books(core)
+        self.queues = Queues(core, self.books, statistics.forget)
         self.expiry = Expiry(core)
         self.index = core.t.readonly()  # for those who serve clients: to look at
-        self.move_offsets = self.move_each  # or omq.fast's, of the same (ipc.serving.fast_server)
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.books.name_everything
 
@@ -103,8 +104,6 @@ class Engine:
         self.index.release()
         self.core.t.release()
 
-    # a group
-
     def begin(self, wall_ns: int, mono_ns: int) -> None:
         """Start a group at this time."""
         core = self.core
@@ -131,25 +130,21 @@ class Engine:
         """What was appended so far is on the disk, before the group ends."""
         self.core.block.flush(sync=True)
 
-    def move_each(self, slots: list[int], base: int) -> None:
-        """The payloads of these messages stand so much further behind in their file."""
-        offsets = self.core.t.m_offset
-        for slot in slots:
-            offsets[slot] += base
-
     def _flushed(self, block: Block, base: int) -> None:
         """Payload offsets of the block's puts become offsets in the file."""
-        self.move_offsets(block.puts, base)
+        offsets = self.core.t.m_offset
+        for slot in block.puts:
+            offsets[slot] += base
         for vector in block.put_vectors:
             self.core.t.v["m_offset"][vector] += np.uint32(base)
-        counters = self.core.t.counters
-        counters[_GROUPS], counters[_FILE] = counters[_GROUPS] + 1, block.writer.file_number
-        counters[_BYTES] += FRAME.size * block.count + block.payload_bytes
+        wrote(self.core.t, block)
 
     # requests
 
     def put(self, party: Party, new: puts.NewMessage, sequence: int) -> int:
         """One message; its QPoolId."""
+        if new.key and watching(self.core, new):
+            return self.units.put(party, (new,), sequence)
         qpool = puts.put(self.core, party, new, sequence)
         self.core.t.counters[_PUTS] += 1
         return qpool
@@ -164,9 +159,9 @@ class Engine:
     def move(self, party: Party, verdict: Verdict, queues: Sequence[Part],
              new: Sequence[puts.NewMessage], sequence: int) -> int:
         """One atomic disposition; the first new QPoolId, 0 when it made none."""
-        first = moves.move(self.core, party, verdict, queues, new, sequence)
+        first, count = moves.move(self.core, party, verdict, queues, new, sequence)
         self.core.settled(party, 1)
-        self.core.t.counters[_PUTS] += len(new)
+        self.core.t.counters[_PUTS] += count
         return first
 
     def operate(self, party: Party, order: Order) -> Outcome:
@@ -195,7 +190,9 @@ class Engine:
     # time
 
     def tick(self) -> None:
-        """Everything whose time has come: due messages, leases, limbo, samples."""
+        """Everything whose time has come: due messages, leases, limbo, samples. There is nothing to
+        do before `next_deadline`, but for messages with a time of their own: omq.fast.turn leaves
+        it out till then."""
         core = self.core
         now = core.mono_ns
         wake(core)
@@ -233,20 +230,20 @@ class Engine:
             best = min(best, core.leases[0][0])
         if core.times.used:
             best = min(best, self.expiry.due)
-        return min(best, self.back.due, self.limbo_until if self.limbo else FOREVER)
+        return min(best, self.back.due, self.limbo_until)
 
     # scheduling
 
     def dispatch(self) -> list[tuple[Waiter, list[int]]]:
         """Hand messages to waiting readers: main first, and its share of a backlog to each."""
-        core, t = self.core, self.core.t
+        core, t, waiting = self.core, self.core.t, self.core.groups.waiting
         out = self.wanted.serve() if core.watched else []
         runnable, core.runnable = core.runnable, set(self.wanted.again)
         for queue in sorted(runnable):
             line = self.waiters.get(queue)
             if not line or t.q_flags[queue] & _SUSPENDED:
                 continue
-            while t.q_ready[queue]:
+            while ready := t.q_ready[queue] - (waiting.get(queue, 0) if waiting else 0):
                 if line and (must_wait(core, queue)
                              or (core.times.behind and none_left(core, queue))):
                     core.runnable.add(queue)
@@ -254,7 +251,7 @@ class Engine:
                 waiter = line.take()
                 if waiter is None:
                     break
-                share = max(1, -(-t.q_ready[queue] // (len(line) + 1)))
+                share = max(1, -(-ready // (len(line) + 1)))
                 try:
                     entries = give(core, waiter.party, queue, min(waiter.want, share),
                                    waiter.sequence)

@@ -29,6 +29,7 @@ from omq.base.arrays import Vector
 from omq.base.errors import SpoolFull
 from omq.core.engine.freeing import free_many
 from omq.core.engine.gives import MANY, next_ready
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.settle import frame_for
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core
 from omq.core.engine.transitions import Event, after
@@ -83,7 +84,9 @@ class Expiry:
         """How many have left which queue since this was asked last."""
         times = self._core.times
         expired, times.expired = times.expired, {}
-        return [(self._core.rules[queue].name, count) for queue, count in sorted(expired.items())]
+        rules = self._core.rules  # a queue may be gone that messages have left
+        return [(rules[queue].name, count) for queue, count in sorted(expired.items())
+                if queue in rules]
 
     def _expire(self, count: int) -> None:
         while self._work and count > 0:
@@ -144,7 +147,7 @@ def discard_many(core: Core, slots: list[int]) -> list[int]:
     discards[[queue for queue, rules in core.rules.items()
               if rules.expires and not rules.expired_to]] = True
     plain = ((v["m_parts"][rows] == 1) & core.times.are_over(rows)
-             & (v["m_flags"][rows] & (PERSISTENT | CONTAINER) == PERSISTENT)
+             & (v["m_flags"][rows] & (PERSISTENT | CONTAINER | GROUPED) == PERSISTENT)
              & (v["e_state"][entries] == _READY) & discards[queues]
              & ((v["e_prev"][entries] | v["e_next"][entries] != 0)
                 | (v["q_head"][chains] == entries + 1)))
@@ -161,6 +164,7 @@ def discard_many(core: Core, slots: list[int]) -> list[int]:
         if count:
             t.q_ready[queue] -= count
             t.q_depth[queue] -= count
+            t.q_expired[queue] += count
             core.times.expired[queue] = core.times.expired.get(queue, 0) + count
     t.counters[_EXPIRED] += len(rows)
     free_many(core, entries, rows)
@@ -199,6 +203,7 @@ def _leave(core: Core, slot: int, entry: int) -> None:
                     parts=core.runs.get(slot, 1) if flags & _LAST else 0)
     core.drop_entry(entry)
     t.counters[_EXPIRED] += 1
+    t.q_expired[queue] += 1
     core.times.expired[queue] = core.times.expired.get(queue, 0) + 1
     if flags & _TIMELESS:
         t.m_expiry[slot] = core.times.over[slot] = 0

@@ -13,12 +13,16 @@ does not know it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappush
 
 import numpy as np
 
 from omq.base import limits
+from omq.core.engine.durations import waited, waited_many
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import IDEL, PERSISTENT, POISON, PRIORITIES, Core, Party, QueueRules
+from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import EntryState
 from omq.format.journal import FrameType
 
@@ -62,7 +66,8 @@ def take_ready(core: Core, entry: int) -> None:
 def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list[int]:
     """Hand up to `want` messages of a queue to a reader; their entries, in order."""
     t, block = core.t, core.block
-    want = min(want, t.q_ready[queue])
+    waiting = core.groups.waiting
+    want = min(want, t.q_ready[queue] - (waiting.get(queue, 0) if waiting else 0))
     if want <= 0:
         return []
     block.reserve(want, 0)
@@ -70,42 +75,48 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
     behind = core.times.behind
     if want >= MANY and queue != IDEL and not core.lanes.get(queue) and not behind:
         return _give_vector(core, party, rules, want, sequence)
-    given: list[int] = []
-    for _ in range(want):
+    entries = _nexts(core, queue, want, behind=behind)
+    return _hand_each(core, party, rules, entries, take_ready, sequence)
+
+
+def _nexts(core: Core, queue: int, want: int, *, behind: bool) -> Iterator[int]:
+    """Those that go first, each when the one before has been taken; but for the first only those
+    whose time is not over, while expiry is `behind`."""
+    for turn in range(want):
         entry = next_ready(core, queue)
-        if entry < 0:
-            break
-        alone = _alone(core, queue, entry)
-        if alone and _waits(core, entry, given):
-            break
-        if behind and given and core.times.is_over(t.e_message[entry]):
-            break
-        take_ready(core, entry)
-        _hand(core, party, rules, entry, sequence)
-        given.append(entry)
-        if alone:
-            break
-    _count(core, party, queue, len(given))
-    return given
+        if entry < 0 or (behind and turn and core.times.is_over(core.t.e_message[entry])):
+            return
+        yield entry
 
 
-def give_these(core: Core, party: Party, queue: int, entries: list[int], sequence: int
-               ) -> list[int]:
+def give_these(core: Core, party: Party, queue: int, entries: list[int], sequence: int, *,
+               whole: bool = False) -> list[int]:
     """Hand these READY messages of a queue (not IDEL) to a reader, wherever they stand: those of
-    them that may go together, in order. None: the first is a suspect and must wait. SpoolFull."""
-    rules = core.rules[queue]
+    them that may go together, in order; all of a `whole` group. None: a suspect must wait.
+    SpoolFull."""
     core.block.reserve(len(entries), 0)
+    if whole and core.suspect_given and not core.suspects.isdisjoint(entries):
+        return []
+    return _hand_each(core, party, core.rules[queue], entries, Core.detach, sequence,
+                      GIVEN_OUT_OF_TURN, whole=whole)
+
+
+def _hand_each(core: Core, party: Party, rules: QueueRules, entries: Iterable[int],
+               take: Callable[[Core, int], None], sequence: int, turn: int = 0, *,
+               whole: bool = False) -> list[int]:
+    """Hand these out, in order, those of them that may go together; `take` has each out of where
+    it stands; `turn` as `_hand` has it."""
     given: list[int] = []
     for entry in entries:
-        alone = _alone(core, queue, entry)
+        alone = not whole and _alone(core, rules.queue, entry)
         if alone and _waits(core, entry, given):
             break
-        core.detach(entry)
-        _hand(core, party, rules, entry, sequence)
+        take(core, entry)
+        _hand(core, party, rules, entry, sequence, turn)
         given.append(entry)
         if alone:
             break
-    _count(core, party, queue, len(given))
+    _count(core, party, rules.queue, len(given))
     return given
 
 
@@ -119,8 +130,10 @@ def _waits(core: Core, entry: int, given: list[int]) -> bool:
     return bool(given) or (core.suspect_given and entry in core.suspects)
 
 
-def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int) -> None:
-    """The frame and the effects of one hand-out, but for the counters."""
+def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int, turn: int = 0
+          ) -> None:
+    """The frame and the effects of one hand-out, but for the counters. `turn`: GIVEN_OUT_OF_TURN
+    where the reader chose the message."""
     t, queue = core.t, rules.queue
     slot = t.e_message[entry]
     attempts = min(t.e_attempts[entry] + 1, limits.ATTEMPTS_MAX)
@@ -131,13 +144,15 @@ def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int
             FrameType.GIVE, t.m_flags[slot] & PERSISTENT, queue, t.m_qpool[slot],
             priority=t.e_priority[entry], attempt=attempts, size=t.m_size[slot],
             client=party.client, pid=party.pid, uid=party.uid, file=t.m_file[slot],
-            record=t.m_record[slot], token=party.token, sequence=sequence)
+            record=t.m_record[slot], token=party.token, sequence=sequence,
+            argument=turn or (GIVEN_OUT_OF_TURN if t.m_flags[slot] & GROUPED else 0))
         t.m_lsn[slot] = lease
     t.e_attempts[entry] = attempts
     t.e_lease[entry] = lease
     t.e_reader[entry] = party.slot + 1
     t.e_until[entry] = core.now_ns  # since when it is active, for the dumps
     t.e_state[entry] = _ACTIVE
+    waited(t, entry, core.now_ns)
     if rules.lease_ns:
         heappush(core.leases, (core.mono_ns + rules.lease_ns, entry, lease))
     if entry in core.suspects:
@@ -161,6 +176,7 @@ def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequenc
     slots = v["e_message"][entries]
     attempts = np.minimum(v["e_attempts"][entries] + 1, limits.ATTEMPTS_MAX)
     persistent = v["m_flags"][slots] & PERSISTENT
+    grouped = v["m_flags"][slots] & GROUPED != 0
     rows = block.rows(len(given), FrameType.GIVE)
     leases = rows["lsn"].copy()
     rows["priority"] = v["e_priority"][entries]
@@ -173,6 +189,7 @@ def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequenc
     rows["file"] = v["m_file"][slots]
     rows["record"] = v["m_record"][slots]
     rows["token"], rows["sequence"] = party.token, sequence
+    rows["argument"] = np.where(grouped, GIVEN_OUT_OF_TURN, 0)
     block.close_rows(len(given), persistent=bool(persistent.any()))
     v["m_lsn"][slots] = leases
     v["e_attempts"][entries] = attempts
@@ -180,6 +197,7 @@ def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequenc
     v["e_reader"][entries] = party.slot + 1
     v["e_until"][entries] = core.now_ns
     v["e_state"][entries] = _ACTIVE
+    waited_many(t, queue, entries, core.now_ns)
     if rules.lease_ns:
         due = core.mono_ns + rules.lease_ns
         for entry, lease in zip(given, leases.tolist(), strict=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omq.base.errors import BadRequest, NoMessage
+from omq.core.engine.durations import worked
 from omq.core.engine.puts import (
     NewMessage,
     append,
@@ -30,8 +31,9 @@ from omq.format.pool import PARTS_PER_RECORD
 
 
 def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
-         new: Sequence[NewMessage], sequence: int) -> int:
-    """Off this queue, onto others, with new messages: one atomic disposition. First new QPoolId."""
+         new: Sequence[NewMessage], sequence: int) -> tuple[int, int]:
+    """Off this queue, onto others, with new messages: one atomic disposition. First new QPoolId, 0:
+    there is none, and how many were put."""
     t, block = core.t, core.block
     entry = verdict.entry = held(core, party, verdict.entry, verdict.qpool,
                                  verdict.lease)
@@ -43,6 +45,8 @@ def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
     for part in queues:
         check_queue(core, part.queue, t.m_size[slot], part.priority, 0)
     kept = rows_kept(core, party, moves=True)
+    first, asked = core.next_qpool if new else 0, len(new)
+    new, absorbed = core.duplicates.judged(core, new, 1)
     listed = [check(core, message, kept) for message in new]
     check_together(core, slot, entry, queues, listed, kept)
     raw = pack_parts(queues)
@@ -54,12 +58,10 @@ def move(core: Core, party: Party, verdict: Verdict, queues: Sequence[Part],
     else:
         unit = move_entry(core, entry, party, sequence, ends, queues, raw,
                           unit=block.lsn if new else 0)
-    first = 0
     for i, (message, parts, body) in enumerate(zip(new, listed, bodies, strict=True)):
         final = END if i == len(new) - 1 else 0
-        qpool = append(core, party, message, parts, sequence, final, unit, body)
-        first = first or qpool
-    return first
+        append(core, party, message, parts, sequence, final, unit, body)
+    return first, asked - absorbed
 
 
 def move_entry(core: Core, entry: int, party: Party | None, sequence: int, flags: int,
@@ -73,6 +75,7 @@ def move_entry(core: Core, entry: int, party: Party | None, sequence: int, flags
     lsn = frame_for(core, FrameType.MOVE, flags, entry, party, sequence, reason=old_record,
                     unit=unit, parts=len(queues), payload=raw)
     core.processed(t.e_queue[entry])
+    worked(t, entry, core.now_ns)
     leave(core, entry)
     present = {t.e_queue[e] for e in t.entries_of(slot) if e != entry}
     core.drop_entry(entry)

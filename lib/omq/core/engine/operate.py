@@ -37,7 +37,16 @@ from omq.base.errors import (
 from omq.core.engine.moves import grow_records, move_entry
 from omq.core.engine.puts import check_queue, check_together
 from omq.core.engine.settle import frame_for, give_back
-from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, POISON, REPLAYED, Core, Party
+from omq.core.engine.state import (
+    CONTAINER,
+    IDEL,
+    PERSISTENT,
+    POISON,
+    REMEMBERS,
+    REPLAYED,
+    Core,
+    Party,
+)
 from omq.core.engine.transitions import Event, after
 from omq.format.frame_rules import Reason
 from omq.format.index import EntryState
@@ -46,6 +55,7 @@ from omq.format.message import PART, Part, pack_parts
 
 _ACTIVE, _READY = int(EntryState.ACTIVE), int(EntryState.READY)
 _DEFERRED, _HELD = int(EntryState.DEFERRED), int(EntryState.HELD)
+_PREPARED = int(EntryState.PREPARED)
 _LAST, _IDEL = int(FrameFlag.LAST_PART), int(FrameFlag.TO_IDEL)
 ITEMS_MAX = 500  # messages of one order: bounds what one group of the manager does
 FRAMES_PER_ITEM = 2  # a message taken back from its reader, and what then happens to it
@@ -152,6 +162,9 @@ def _choose(core: Core, order: Order, item: Item, own_lsn: int) -> _Chosen:
     ours = own_lsn and t.m_lsn[slot] > own_lsn
     if item.lsn and t.m_lsn[slot] != item.lsn and not ours:
         raise MessageChanged(qpool_id=item.qpool, then=item.lsn, now=t.m_lsn[slot])
+    if t.m_flags[slot] & REMEMBERS:
+        raise NotInState(qpool_id=item.qpool, queue=name, action=order.action.value,
+                         state="what is remembered of a message id")
     if order.action is Action.RESTORE:
         return _choose_restored(core, order, item, slot, name)
     entry = t.entry_on(slot, item.queue)
@@ -176,6 +189,8 @@ def _choose_restored(core: Core, order: Order, item: Item, slot: int, name: str)
     entry = t.entry_on(slot, IDEL)
     if entry >= 0 and t.e_state[entry] == _ACTIVE:
         raise MessageBusy(qpool_id=item.qpool, queue=core.rules[IDEL].name)
+    if any(t.e_state[each] == _PREPARED for each in t.entries_of(slot)):
+        raise NotInState(qpool_id=item.qpool, queue=name, action="restore", state="prepared")
     priority = t.e_priority[entry if entry >= 0 else t.m_first[slot] - 1]
     if order.priority is not None:
         priority = order.priority

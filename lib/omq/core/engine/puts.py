@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from omq.base import limits
 from omq.base.errors import (
@@ -24,33 +23,22 @@ from omq.base.errors import (
     SpoolFull,
     UnknownQueue,
 )
-from omq.core.engine.state import CONTAINER, HAS_ID, IDEL, PERSISTENT, Core, Party
+from omq.core.engine.duplicates import MEMORY
+from omq.core.engine.groups import GROUPED
+from omq.core.engine.new_message import NewMessage as NewMessage
+from omq.core.engine.state import CONTAINER, HAS_ID, IDEL, PERSISTENT, REMEMBERS, Core, Party
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.location import LocationKind, location
 from omq.format.message import Part, pack_parts
 from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
+from omq.format.wire import PutFlag
 
 _END = int(FrameFlag.REQUEST_END | FrameFlag.RESULT)
-_QUEUES = int(FrameFlag.QUEUES)
+_QUEUES, _PREPARED = int(FrameFlag.QUEUES), int(FrameFlag.PREPARED)
+_GROUPED = int(PutFlag.GROUPED)
 NO_PLACE = (0, 0)
-
-
-@dataclass(slots=True)
-class NewMessage:
-    """What a put request says; `payload` still lies in the client's channel."""
-
-    queue: int
-    priority: int
-    flags: int  # wire.PutFlag
-    size: int
-    crc: int
-    correlation: int
-    key: int  # hash of a given message id, 0 = derived
-    expiry: int
-    parts: int
-    payload: bytes | memoryview
 
 
 def check_queue(core: Core, queue: int, size: int, priority: int, count: int = 1) -> None:
@@ -93,7 +81,9 @@ def rows_kept(core: Core, party: Party, *, moves: bool = False) -> int:
 
 def check(core: Core, new: NewMessage, kept: int) -> list[Part]:
     """Everything that can refuse a put; its queue parts. `kept`: see rows_kept."""
-    if not new.parts:
+    if new.flags & MEMORY:
+        parts = parts_of(core, new)
+    elif not new.parts:
         check_queue(core, new.queue, new.size, new.priority)
         parts = [Part(new.queue, new.priority)]
     else:
@@ -129,7 +119,7 @@ def check_together(core: Core, slot: int, entry: int, parts: Sequence[Part],
         arriving[t.e_queue[entry]] -= 1
     for queue, count in arriving.items():
         rules = core.rules[queue]
-        if count > 0 and t.q_depth[queue] + count > rules.max_depth:
+        if count > 0 and queue != IDEL and t.q_depth[queue] + count > rules.max_depth:
             raise QueueFull(queue=rules.name, limit=rules.max_depth)
     check_room(core, len(listed), entries + max(0, len(fresh) - (entry >= 0)), kept)
 
@@ -154,11 +144,21 @@ def place_bodies(core: Core, new: Sequence[NewMessage]) -> list[tuple[int, int]]
     return [NO_PLACE if message.flags & PERSISTENT else (word, next(following)) for message in new]
 
 
+def _expiry(core: Core, new: NewMessage, parts: Sequence[Part]) -> int:
+    """The least of what it says and what its queues allow, wall clock ns; 0: for ever."""
+    expiry = new.expiry
+    for part in parts:
+        if most := core.rules[part.queue].expiry_ns:
+            expiry = min(expiry or most + core.now_ns, most + core.now_ns)
+    return expiry
+
+
 def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequence: int, ends: int,
-           unit: int, body: tuple[int, int]) -> int:
-    """The frame and its effects; the caller has checked, reserved, and placed its `body`."""
+           unit: int, body: tuple[int, int], prepared: int = 0) -> int:
+    """The frame and its effects; the caller has checked, reserved, and placed its `body`.
+    `prepared`: the number of the unit of work in doubt that it belongs to."""
     t, block = core.t, core.block
-    qpool = core.next_qpool
+    qpool = core.next_qpool + new.skips
     core.next_qpool = block.next_qpool = qpool + 1
     slot = t.messages.take()
     flags = persistent = new.flags & PERSISTENT
@@ -181,16 +181,15 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         payload = b""
         if new.parts:
             flags, payload, crc = _QUEUES, pack_parts(parts), 0
-    expiry = new.expiry
-    for part in parts:
-        if most := core.rules[part.queue].expiry_ns:
-            expiry = min(expiry or most + core.now_ns, most + core.now_ns)
+    if prepared:
+        flags |= _PREPARED
+    expiry = _expiry(core, new, parts)
     lsn = block.frame(
-        FrameType.PUT, ends | flags | new.flags & CONTAINER, new.queue, qpool,
+        FrameType.PUT, ends | flags | new.flags & (CONTAINER | MEMORY), new.queue, qpool,
         priority=new.priority, size=new.size, crc=crc, client=party.client, pid=party.pid,
         uid=party.uid, file=file, record=record, parts=new.parts, lease=new.key,
         token=party.token, sequence=sequence, correlation=new.correlation, argument=expiry,
-        unit=unit, payload=payload)
+        unit=unit, reason=prepared, payload=payload)
     t.m_qpool[slot] = qpool
     t.m_lsn[slot] = lsn
     t.m_time[slot] = core.now_ns
@@ -212,9 +211,15 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_file[slot] = file
     t.m_record[slot] = record
     t.m_flags[slot] = persistent | (new.flags & CONTAINER) | (HAS_ID if new.key else 0)
+    if new.flags & _GROUPED:
+        core.groups.born(slot, *message_format.group_of(new.payload))
+        t.m_flags[slot] |= GROUPED
+    if new.flags & MEMORY:
+        core.duplicates.born(core, new.payload, parts[0].until_ns)
+        t.m_flags[slot] |= REMEMBERS
     t.m_parts[slot] = len(parts)
     t.m_first[slot] = 0
     t.m_origin[slot] = 0
     for part in parts:
-        core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns)
+        core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns, prepared)
     return qpool

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest, LeaseLost
+from omq.core.engine.durations import worked
 from omq.core.engine.idel_pause import pause_ns
 from omq.core.engine.retry import retry_ns
 from omq.core.engine.state import (
@@ -133,6 +134,7 @@ def done(core: Core, entry: int, party: Party, sequence: int, flags: int, unit: 
     t = core.t
     slot, queue = t.e_message[entry], t.e_queue[entry]
     core.processed(queue)
+    worked(t, entry, core.now_ns)
     leave(core, entry)
     if queue == IDEL:
         lsn = frame_for(core, FrameType.DELETE, flags | _LAST, entry, party, sequence,
@@ -165,6 +167,7 @@ def put_off(core: Core, entry: int, party: Party | None, sequence: int, flags: i
     until = core.now_ns + delay_ns
     if failed:
         flags |= _FAILED
+        t.q_failed[t.e_queue[entry]] += 1
     elif t.e_attempts[entry]:
         t.e_attempts[entry] -= 1
         t.e_retries[entry] = min(t.e_retries[entry] + 1, limits.ATTEMPTS_MAX)
@@ -210,7 +213,7 @@ def fail(core: Core, entry: int, party: Party | None, sequence: int, flags: int,
 
 
 def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: int, *, reason: int,
-           evidence: dict[str, object]) -> None:
+           evidence: dict[str, object], unit: int = 0) -> None:
     """To POISON, or where its queue sends what failed too often, with the evidence packet in the
     frame; other messages flow on."""
     t = core.t
@@ -220,12 +223,14 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
         {"queue": core.rules[queue].name, "attempts": t.e_attempts[entry],
          "cause": WORDS.get(reason, str(reason)),
          "replayed": bool(t.m_flags[slot] & REPLAYED), **evidence}, sort_keys=True).encode()
+    t.q_failed[queue] += 1
+    t.q_dead[queue] += 1
     target = core.rules[queue].dead_letter
     if target != POISON:
         t.e_attempts[entry] = 0  # they begin anew
     priority, attempts = t.e_priority[entry], t.e_attempts[entry]
     lsn = frame_for(core, FrameType.POISON, flags | _FAILED, entry, party, sequence, reason=reason,
-                    target=target, payload=packet)
+                    target=target, unit=unit, payload=packet)
     leave(core, entry)
     known = t.entry_on(slot, target)
     core.drop_entry(entry)

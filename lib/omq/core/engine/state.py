@@ -4,22 +4,23 @@ Private to the manager, rebuilt at each start: pool slot allocator, due heap, re
 set. Effects here only change memory; the frame that stands for them is packed by the caller, first.
 
 Invariants: 1. a state counter of a queue changes together with `e_state`; 2. an entry that comes
-back (due, returned, released) goes to its queue's return lane, a heap by (priority, sequence), so
-it takes its old place without walking a chain; lane items are checked when they are popped (lazy
-deletion).
+back goes to its queue's return lane, a heap by (priority, sequence), so it takes its old place
+without walking a chain; lane items are checked when they are popped (lazy deletion).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappush
 
 from omq.base.config import NONE
 from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.core.engine.block import Block
+from omq.core.engine.duplicates import Duplicates
+from omq.core.engine.groups import GROUPED, Groups
+from omq.core.engine.lanes import Lanes
 from omq.core.engine.stores import PoolSlots, VolatileBodies
 from omq.core.engine.times import Times
-from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag
 from omq.format.location import number_of
@@ -30,10 +31,11 @@ SPECIAL_QUEUES = {IDEL: IDEL_NAME, POISON: POISON_NAME}
 FIRST_QUEUE, PRIORITIES = 3, 10
 PERSISTENT, CONTAINER = int(FrameFlag.PERSISTENT), int(FrameFlag.CONTAINER)
 HAS_ID, REPLAYED = int(RecordFlag.HAS_ID), int(RecordFlag.REPLAYED)  # in m_flags
+REMEMBERS = int(RecordFlag.MEMORY)
 
-_DONES, _RETURNED = int(Counter.DONES), int(Counter.RETURNED)
-_READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
-_DEFERRED, _HELD = int(EntryState.DEFERRED), int(EntryState.HELD)
+_DONES = int(Counter.DONES)
+_READY, _ACTIVE, _DEFERRED, _HELD, _PREPARED = (int(state) for state in (
+    EntryState.READY, EntryState.ACTIVE, EntryState.DEFERRED, EntryState.HELD, EntryState.PREPARED))
 
 
 @dataclass(slots=True)
@@ -59,6 +61,16 @@ class QueueRules:
     retry_max_ns: int = 0  # to at most this
     jitter: int = 0  # per cent by which a pause may be shorter
     dead_letter: int = POISON  # where those go that have failed too often
+    rights: str = ""  # that authority.conf is asked about: its own name, or its model's
+    owner: int = 0  # token of the client whose temporary queue it is
+    born: int = 0  # messages with lower QPoolIds knew another queue under this number
+    drains: bool = False  # it goes when it is empty
+    dedupe_ns: int = 0  # so long it remembers the ids of what was put here; 0 = not
+    absorbs: bool = True  # a duplicate is acknowledged and not put; else refused
+    dedupe_keys_max: int = 0  # ids that it remembers at once
+    trigger: str = NONE  # when a trigger message is made: base.config.TRIGGERS
+    trigger_depth: int = 1
+    program: str = ""  # that it asks for
 
 
 @dataclass(slots=True)
@@ -86,10 +98,9 @@ class Poisoned:
 
 
 @dataclass(slots=True)
-class Core:
+class Core(Lanes):
     """See the module."""
 
-    t: Tables
     slots: PoolSlots
     volatile: VolatileBodies
     uuid: bytes
@@ -104,7 +115,6 @@ class Core:
     due: list[tuple[int, int, int, int]] = field(default_factory=list)
     leases: list[tuple[int, int, int]] = field(default_factory=list)  # (mono ns, entry, lease)
     renewed: dict[int, tuple[int, int]] = field(default_factory=dict)  # entry -> lease, mono ns
-    lanes: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     runnable: set[int] = field(default_factory=set)  # queues that may have something to give
     runs: dict[int, int] = field(default_factory=dict)  # slot -> pool records, when more than one
     active: int = 0  # messages in readers' hands
@@ -113,16 +123,17 @@ class Core:
     suspects: set[int] = field(default_factory=set)  # entries; see core.engine.suspects
     suspect_given: bool = False  # in this group
     watched: dict[int, list[int]] = field(default_factory=dict)  # see core.engine.wanted
+    inhibited: set[int] = field(default_factory=set)  # queues that were; core.engine.arrivals
+    triggered: set[int] = field(default_factory=set)  # queues that have a trigger
     times: Times = field(init=False)  # core.engine.expiry
+    duplicates: Duplicates = field(default_factory=Duplicates)
 
     def __post_init__(self) -> None:
-        self.times = Times(self.t)
+        self.times, self.groups = Times(self.t), Groups(self.t)
 
-    # entries
-
-    def new_entry(self, slot: int, queue: int, priority: int, sequence: int, until_ns: int = 0
-                  ) -> int:
-        """A message appears on a queue, READY or (until_ns, wall) DEFERRED."""
+    def new_entry(self, slot: int, queue: int, priority: int, sequence: int, until_ns: int = 0,
+                  unit: int = 0) -> int:
+        """A message appears on a queue: READY, DEFERRED (until_ns, wall), PREPARED (for `unit`)."""
         t = self.t
         entry = t.entries.take()
         assert entry >= 0, "the caller has checked for free entries"
@@ -137,14 +148,22 @@ class Core:
         t.m_first[slot] = entry + 1
         t.q_ever[queue] += 1
         t.q_depth[queue] += 1
-        if until_ns:
+        # One that is PREPARED has its place among its group's, so later ones wait for its unit.
+        has_turn = not t.m_flags[slot] & GROUPED or self.groups.arrive(entry)
+        if unit:
+            t.e_state[entry], t.e_until[entry] = _PREPARED, unit
+        elif until_ns:
             t.e_state[entry] = _DEFERRED
             t.q_deferred[queue] += 1
             self.wake_at(entry, until_ns - self.now_ns)
         else:
             t.e_state[entry] = _READY
             t.q_ready[queue] += 1
-            t.link(entry, queue * PRIORITIES + priority)
+            if has_turn:
+                t.link(entry, queue * PRIORITIES + priority)
+            else:
+                t.e_next[entry] = t.e_prev[entry] = 0
+                self.groups.waits(queue, 1)
             self._ready(queue, entry)
         if self.times.over:
             self.times.seen(slot)
@@ -171,7 +190,7 @@ class Core:
             self.active += change
         elif state == _DEFERRED:
             t.q_deferred[queue] += change
-        elif state == _HELD:
+        elif state == _HELD:  # PREPARED: the rest of the depth
             t.q_held[queue] += change
 
     def set_state(self, entry: int, state: int) -> None:
@@ -189,42 +208,14 @@ class Core:
         self.set_state(entry, _READY)
         queue = t.e_queue[entry]
         t.e_until[entry] = t.e_next[entry] = t.e_prev[entry] = 0
-        lane = self.lanes.setdefault(queue, [])
-        heappush(lane, (-t.e_priority[entry], t.e_sequence[entry], entry))
-        t.counters[_RETURNED] += 1
+        group = self.groups.of(entry) if self.groups.fronts else 0
+        if group:
+            self.groups.look_at(group)
+        if group and self.groups.fronts[group] != entry:
+            self.groups.waits(queue, 1)
+        else:
+            self.into_lane(entry, queue)
         self._ready(queue, entry)
-
-    def lane_top(self, queue: int) -> tuple[int, int, int] | None:
-        """The first valid item of a return lane; stale ones are dropped."""
-        lane, t = self.lanes.get(queue), self.t
-        while lane:
-            item = lane[0]
-            entry = item[2]
-            if (t.e_state[entry] == _READY and t.e_sequence[entry] == item[1]
-                    and t.e_queue[entry] == queue and not self.in_chain(entry)):
-                return item
-            self.lane_pop(queue)
-        return None
-
-    def lane_pop(self, queue: int) -> tuple[int, int, int]:
-        """Take the first item off a return lane."""
-        self.t.counters[_RETURNED] -= 1
-        return heappop(self.lanes[queue])
-
-    def in_chain(self, entry: int) -> bool:
-        """Does a READY entry stand in the chain (rather than in the return lane)?"""
-        t = self.t
-        if t.e_prev[entry] or t.e_next[entry]:
-            return True
-        chain = t.e_queue[entry] * PRIORITIES + t.e_priority[entry]
-        return bool(t.q_head[chain] == entry + 1)
-
-    def detach(self, entry: int) -> None:
-        """Take a READY entry out of its chain or lane (a lane item just becomes stale)."""
-        if self.in_chain(entry):
-            t = self.t
-            t.unlink(entry, t.e_queue[entry] * PRIORITIES + t.e_priority[entry])
-            t.e_next[entry] = t.e_prev[entry] = 0
 
     def drop_entry(self, entry: int) -> None:
         """The message leaves a queue; the entry is free."""
@@ -235,17 +226,32 @@ class Core:
         self.count_state(queue, state, -1)
         t.q_depth[queue] -= 1
         slot = t.e_message[entry]
-        at = t.m_first[slot]
-        if at == entry + 1:
-            t.m_first[slot] = t.e_sibling[entry]
-        else:
-            while t.e_sibling[at - 1] != entry + 1:
-                at = t.e_sibling[at - 1]
-            t.e_sibling[at - 1] = t.e_sibling[entry]
+        self.part(slot, entry)
+        following = whole = -1
+        if t.m_flags[slot] & GROUPED:
+            following, whole = self.groups.leave(entry)
         t.e_state[entry] = t.e_sequence[entry] = 0
         self.suspects.discard(entry)
         t.entries.give(entry)
         t.m_parts[slot] -= 1
+        if following >= 0 and t.e_state[following] == _READY:
+            self._take_turn(following, queue)
+        if whole >= 0:  # who waits for it looks
+            self._ready(queue, whole)
+
+    def _take_turn(self, entry: int, queue: int) -> None:
+        """A READY entry has become the first of its group: into its chain if it is behind all that
+        is there, else into the lane."""
+        t = self.t
+        self.groups.waits(queue, -1)
+        chain = queue * PRIORITIES + t.e_priority[entry]
+        tail = t.q_tail[chain]
+        if not t.e_attempts[entry] and (
+                not tail or t.e_sequence[tail - 1] < t.e_sequence[entry]):
+            t.link(entry, chain)
+        else:
+            self.into_lane(entry, queue)
+        self._ready(queue, entry)
 
     def drop_message(self, slot: int) -> None:
         """The message is gone: index slot, hash chains, pool slots, volatile body."""
@@ -277,17 +283,12 @@ class Core:
         """Make a queue known to the tables, or change its rules."""
         t, queue = self.t, rules.queue
         self.rules[queue] = rules
-        flags = QueueFlag.IN_USE
-        if not rules.get_allowed:
-            flags |= QueueFlag.SUSPENDED
-        if not rules.put_allowed:
-            flags |= QueueFlag.PUT_INHIBITED
-        if rules.expiry_ns:
-            flags |= QueueFlag.LIMITS_TIME
-        if queue in SPECIAL_QUEUES:
-            flags |= QueueFlag.SPECIAL
-        if queue == IDEL:
-            flags |= QueueFlag.PSEUDO
+        self.inhibited |= set() if rules.get_allowed else {queue}
+        flags = QueueFlag.IN_USE | (0 if rules.get_allowed else QueueFlag.SUSPENDED)
+        flags |= 0 if rules.put_allowed else QueueFlag.PUT_INHIBITED
+        flags |= QueueFlag.LIMITS_TIME if rules.expiry_ns else 0
+        flags |= QueueFlag.SPECIAL if queue in SPECIAL_QUEUES else 0
+        flags |= QueueFlag.PSEUDO if queue == IDEL else QueueFlag.DRAINS if rules.drains else 0
         t.q_flags[queue] = flags
         t.q_max_depth[queue] = min(rules.max_depth, 0xFFFFFFFF)
         t.q_max_length[queue] = min(rules.max_length, 0xFFFFFFFF)
@@ -295,4 +296,5 @@ class Core:
             t.q_started[queue] = t.q_sampled[queue] = self.now_ns
         t.set_queue_name(queue, rules.name)
         t.counters[Counter.QUEUES_HIGH] = max(queue + 1, t.counters[Counter.QUEUES_HIGH])
+        (self.triggered.discard if rules.trigger == NONE else self.triggered.add)(queue)
         self.runnable.add(queue)

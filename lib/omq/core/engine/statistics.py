@@ -29,7 +29,16 @@ class Statistics:
         self.due = mono_ns + self._period_ns
         self._last = mono_ns
         self._seen: Vector = tables.v["q_processed"].copy()
+        self._peaks: Vector = tables.v["q_depth"].copy()
         self._hour = -1
+
+    def peak(self, queue: int) -> int:
+        """The most messages that a sample has seen on it, since it is there or was truncated."""
+        return int(self._peaks[queue])
+
+    def forget(self, queue: int) -> None:
+        """Its row is as new: it has processed nothing."""
+        self._seen[queue] = self._peaks[queue] = 0
 
     def sample(self, mono_ns: int, wall_ns: int) -> None:
         """Take a sample if it is time."""
@@ -42,6 +51,7 @@ class Statistics:
         high = int(t.counters[Counter.QUEUES_HIGH])
         depth = t.v["q_depth"][:high]
         processed = t.v["q_processed"][:high]
+        np.maximum(self._peaks[:high], depth, out=self._peaks[:high])
         per_minute = (processed - self._seen[:high]) * (60.0 / elapsed_s)
         self._seen[:high] = processed
         for window, load, rate in zip(WINDOWS_S, ("q_load1", "q_load5", "q_load15"),

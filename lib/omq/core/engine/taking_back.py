@@ -94,6 +94,7 @@ class TakingBack:
         qpool, queue = core.t.m_qpool[core.t.e_message[entry]], core.t.e_queue[entry]
         pid = party.pid if party else 0
         if message.reason == Reason.BACKED_OUT:
+            core.block.reserve(1, settle.EVIDENCE_BYTES)
             if back_out(core, entry, party):
                 self._note(Poisoned(qpool, core.rules[queue].name, message.reason, pid))
             return

@@ -42,10 +42,17 @@ class Units:
     def commit(self, party: Party, taken: Sequence[Verdict], new: Sequence[NewMessage],
                sequence: int) -> int:
         """A whole unit; the first new QPoolId, 0 when it puts nothing."""
-        first = commit(self._core, party, taken, new, sequence)
+        first, puts = commit(self._core, party, taken, new, sequence)
         counters = self._core.t.counters
-        counters[_PUTS] += len(new)
+        counters[_PUTS] += puts
         counters[_COMMITTED] += 1
+        return first
+
+    def put(self, party: Party, new: Sequence[NewMessage], sequence: int) -> int:
+        """Messages of one request whose ids their queues remember (core.engine.duplicates), with
+        what is remembered; the first QPoolId."""
+        first, puts = commit(self._core, party, (), new, sequence)
+        self._core.t.counters[_PUTS] += puts
         return first
 
     def back_out(self, party: Party, taken: Iterable[Verdict]) -> int:
@@ -77,28 +84,29 @@ def _unheard(poisoned: Poisoned) -> None:
 
 
 def commit(core: Core, party: Party, taken: Sequence[Verdict], new: Sequence[NewMessage],
-           sequence: int) -> int:
-    """Finish what was taken and put what is new, as one; the first new QPoolId, 0: there is none.
-    The caller has seen to it that a block can hold it."""
-    entries = _entries(core, party, taken)
+           sequence: int) -> tuple[int, int]:
+    """Finish what was taken and put what is new, as one; the first new QPoolId, 0: there is none,
+    and how many were put. The caller has seen to it that a block can hold it."""
+    entries = entries_of(core, party, taken)
+    first, asked = core.next_qpool if new else 0, len(new)
+    new, absorbed = core.duplicates.judged(core, new, len(entries))
     kept = rows_kept(core, party, moves=bool(entries))  # one that ends messages is like a move
     listed = [check(core, message, kept) for message in new]
-    _check_together(core, entries, listed, kept)
+    check_unit(core, entries, listed, kept)
     core.block.reserve(len(entries) + len(new), sum(len(message.payload) for message in new))
     bodies = place_bodies(core, new)
     unit, last = core.block.lsn, len(entries) + len(new) - 1
     for i, entry in enumerate(entries):
         done(core, entry, party, sequence, END if i == last else 0, unit)
     core.settled(party, len(entries))
-    first = 0
     for i, (message, parts, body) in enumerate(zip(new, listed, bodies, strict=True)):
         ends = END if len(entries) + i == last else 0
-        first = first or core.next_qpool
         append(core, party, message, parts, sequence, ends, unit, body)
-    return first
+    return first, asked - absorbed
 
 
-def _entries(core: Core, party: Party, taken: Sequence[Verdict]) -> list[int]:
+def entries_of(core: Core, party: Party, taken: Sequence[Verdict]) -> list[int]:
+    """Of what was taken, each once. LeaseLost, BadRequest."""
     entries = [held(core, party, each.entry, each.qpool, each.lease) for each in taken]
     if len(set(entries)) != len(entries):
         raise BadRequest(reason="a message is named twice")
@@ -107,15 +115,15 @@ def _entries(core: Core, party: Party, taken: Sequence[Verdict]) -> list[int]:
     return entries
 
 
-def _check_together(core: Core, entries: Sequence[int], listed: Sequence[Sequence[Part]],
-                    kept: int) -> None:
-    """The unit as a whole, of which each piece was checked."""
+def check_unit(core: Core, leaving: Sequence[int], listed: Sequence[Sequence[Part]], kept: int,
+               more: int = 0) -> None:
+    """The unit as a whole, of which each piece was checked; `more` rows of both tables."""
     t = core.t
     arriving = Tally(part.queue for parts in listed for part in parts)
     total = arriving.total()
-    arriving.subtract(t.e_queue[entry] for entry in entries)
+    arriving.subtract(t.e_queue[entry] for entry in leaving)
     for queue, count in arriving.items():
         rules = core.rules[queue]
-        if count > 0 and t.q_depth[queue] + count > rules.max_depth:
+        if count > 0 and queue != IDEL and t.q_depth[queue] + count > rules.max_depth:
             raise QueueFull(queue=rules.name, limit=rules.max_depth)
-    check_room(core, len(listed), total, kept)
+    check_room(core, len(listed) + more, total + more, kept)

@@ -65,17 +65,17 @@ class Timeouts:
 
     def __init__(self) -> None:
         self.heap: list[tuple[int, int, Waiter]] = []
-        self._turn = 0
-        self._limit = TIMEOUTS_MAX
+        self.turn = 0
+        self.limit = TIMEOUTS_MAX
 
     def add(self, deadline: int, waiter: Waiter) -> None:
         """End this wait at `deadline` (monotonic ns; 0 = now)."""
-        if len(self.heap) >= self._limit:
+        if len(self.heap) >= self.limit:
             self.heap = [item for item in self.heap if item[2].waiting]
             heapify(self.heap)
-            self._limit = max(TIMEOUTS_MAX, 2 * len(self.heap))
-        self._turn += 1
-        heappush(self.heap, (deadline, self._turn, waiter))
+            self.limit = max(TIMEOUTS_MAX, 2 * len(self.heap))
+        self.turn += 1
+        heappush(self.heap, (deadline, self.turn, waiter))
 
     def over(self, now: int) -> list[Waiter]:
         """Those whose time is over and who still wait, each once."""

@@ -5,7 +5,8 @@ the same at any depth, and after a restart (the chains are made anew with the ta
 compares the whole id with what it gets (ipc.reader): two ids may have one key, if somebody makes
 them so. A message that comes to a queue which is waited for in this way, or comes back to it, is
 noted in `core.watched`; only its key is looked up, however many wait. A queue without such readers
-is not in `core.watched`, and pays one look into a dictionary.
+is not in `core.watched`, and pays one look into a dictionary. Readers that look at all that comes
+(core.engine.arrivals) are told here, too; one message under a cursor is named by its entry.
 
 Of several messages with one key the first in the order of hand-out is given, as ever. Their chain
 is walked for WALK_MAX steps at most: longer ones, as a hostile submitter can make them, cost one
@@ -25,8 +26,11 @@ from typing import Final
 import numpy as np
 
 from omq.base.errors import SpoolFull
+from omq.core.engine.arrivals import Arrivals
+from omq.core.engine.backlog import Backlog
 from omq.core.engine.expiry import gone_by
 from omq.core.engine.gives import give_these
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import Core
 from omq.core.engine.waiting import Waiter
 from omq.format.index import Counter, EntryState, QueueFlag
@@ -55,11 +59,15 @@ class Wanted:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._turn = 0
+        self.arrivals, self.backlog = Arrivals(core), Backlog(core)
         self.lines: dict[int, _Line] = {}
         self.again: set[int] = set()
 
     def add(self, waiter: Waiter) -> None:
         """It waits from now on."""
+        if waiter.by == Key.ARRIVAL:
+            self.arrivals.add(waiter)
+            return
         line = self.lines.setdefault(waiter.queue, _Line())
         self._core.watched.setdefault(waiter.queue, [])
         wish = (waiter.by, waiter.key)
@@ -70,25 +78,43 @@ class Wanted:
 
     def drop(self, waiter: Waiter) -> None:
         """It does not wait any more."""
+        if waiter.by == Key.ARRIVAL:
+            self.arrivals.drop(waiter)
+            return
         waiter.waiting = False
         line, wish = self.lines[waiter.queue], (waiter.by, waiter.key)
         del line.waiting[wish][waiter.turn]
         if not line.waiting[wish]:
             del line.waiting[wish]
         if not line.waiting:
-            del self.lines[waiter.queue], self._core.watched[waiter.queue]
+            del self.lines[waiter.queue]
+            self._unwatch(waiter.queue)
+
+    def forget(self, client: int, queue: int) -> None:
+        """A client reads this queue no more."""
+        self.arrivals.forget(client, queue)
+        self.backlog.forget(client)
+        self._unwatch(queue)
+
+    def _unwatch(self, queue: int) -> None:
+        if queue not in self.lines and queue not in self.arrivals.queues:
+            self._core.watched.pop(queue, None)
 
     def serve(self) -> list[tuple[Waiter, list[int]]]:
         """Hand out what came and is waited for, in a group."""
         out: list[tuple[Waiter, list[int]]] = []
         core, self.again = self._core, set()
         for queue in sorted(core.runnable & core.watched.keys()):
-            line, arrived = self.lines[queue], core.watched[queue]
+            line, arrived = self.lines.get(queue), core.watched[queue]
             core.watched[queue] = []
-            fresh, line.fresh = line.fresh, []
-            if core.t.q_flags[queue] & _SUSPENDED:
-                line.again = True  # until it is defined anew
+            if core.t.q_flags[queue] & _SUSPENDED:  # until it is defined anew
+                if line is not None:
+                    line.again, line.fresh = True, []
                 continue
+            out += self.arrivals.tell(queue, arrived)
+            if line is None:
+                continue
+            fresh, line.fresh = line.fresh, []
             wishes = set(line.waiting) if line.again else {*fresh, *self._of(arrived)}
             line.again = False
             found = [each for wish in wishes for each in line.waiting.get(wish, {}).values()]
@@ -105,6 +131,8 @@ class Wanted:
             slot = t.e_message[entry]
             yield int(Key.CORRELATION), t.m_corr[slot]
             yield int(Key.MESSAGE_ID), t.m_key[slot]
+            if t.m_flags[slot] & GROUPED:
+                yield int(Key.GROUP), 0
 
     def _give(self, waiter: Waiter, out: list[tuple[Waiter, list[int]]]) -> bool:
         """What is there for it. False: not now, although something is."""
@@ -113,7 +141,8 @@ class Wanted:
         if not found:
             return True
         try:
-            given = give_these(core, waiter.party, waiter.queue, found, waiter.sequence)
+            given = give_these(core, waiter.party, waiter.queue, found, waiter.sequence,
+                               whole=waiter.by == Key.GROUP)
         except SpoolFull:  # no journal file for it: tried again with the next group
             core.space_left = False
             return False
@@ -129,6 +158,10 @@ def find(core: Core, queue: int, by: int, key: int, want: int) -> list[int]:
     """Up to `want` READY entries of a queue whose messages have this key, in the order of
     hand-out."""
     t = core.t
+    if by == Key.CURSOR:
+        return _under(core, queue, key)
+    if by == Key.GROUP:
+        return core.groups.whole(queue, want, lambda entry: gone_by(core, entry))
     correlated = by == Key.CORRELATION
     at = (t.b_corr if correlated else t.b_id)[key & t.mask]
     links, keys = (t.m_corrnext, t.m_corr) if correlated else (t.m_idnext, t.m_key)
@@ -141,13 +174,27 @@ def find(core: Core, queue: int, by: int, key: int, want: int) -> list[int]:
             while entry and t.e_queue[entry - 1] != queue and steps < WALK_MAX:
                 entry, steps = t.e_sibling[entry - 1], steps + 1
             if (entry and t.e_queue[entry - 1] == queue and t.e_state[entry - 1] == _READY
-                    and not gone_by(core, entry - 1)):
+                    and not gone_by(core, entry - 1) and core.groups.has_turn(entry - 1)):
                 found.append(entry - 1)
         at = links[slot]
     if at or steps >= WALK_MAX:
         return _find_many(core, queue, "m_corr" if correlated else "m_key", key, want)
     found.sort(key=lambda entry: (-t.e_priority[entry], t.e_sequence[entry]))
     return found[:want]
+
+
+def cursor(qpool: int, entry: int) -> int:
+    """The key of Key.CURSOR."""
+    return qpool << 32 | entry & 0xFFFFFFFF
+
+
+def _under(core: Core, queue: int, key: int) -> list[int]:
+    """The READY message under a cursor, if it is still there."""
+    t, entry = core.t, key & 0xFFFFFFFF
+    there = (entry < t.entries.high and t.e_state[entry] == _READY and t.e_queue[entry] == queue
+             and t.m_qpool[t.e_message[entry]] == key >> 32 and not gone_by(core, entry)
+             and core.groups.has_turn(entry))
+    return [entry] if there else []
 
 
 def _find_many(core: Core, queue: int, column: str, key: int, want: int) -> list[int]:
@@ -157,5 +204,8 @@ def _find_many(core: Core, queue: int, column: str, key: int, want: int) -> list
     there = there[v[column][v["e_message"][there]] == np.uint64(key)]
     if core.rules[queue].expires:
         there = there[~core.times.are_over(v["e_message"][there])]
+    if core.groups.waiting:
+        turns = [core.groups.has_turn(entry) for entry in there.tolist()]
+        there = there[np.array(turns, dtype=bool)]
     order = np.lexsort((v["e_sequence"][there], -v["e_priority"][there].astype(np.int64)))
     return [int(entry) for entry in there[order[:want]]]

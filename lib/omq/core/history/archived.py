@@ -1,7 +1,7 @@
 """A journal file back out of its archive, for tools; also when its bodies were dropped.
 
-Without the bodies the payloads are zeros: names, texts and queues then come from the rows that the
-archiver took out of them (`texts`: LSN -> payload), so a history can be told all the same.
+Without the bodies the payloads are zeros: names, texts, groups and queues then come from the rows
+that the archiver took out of them (`texts`: LSN -> payload), so a history can be told all the same.
 
 Errors: none; what cannot be read is a Finding, None when there is no archive file.
 """
@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from omq.base.errors import DiskError
+from omq.base.names import id_bytes
 from omq.base.paths import SpoolPaths
 from omq.format.archive import BODIES_MAGIC, NameKind, Section
 from omq.format.findings import Finding
-from omq.format.message import DESCRIPTOR, Part, pack_parts
+from omq.format.message import Descriptor, Part, pack_parts
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
 from omq.storage.archive_file import ArchiveFile, open_archive, rebuild, rebuild_without_bodies
 from omq.storage.archive_names import texts
@@ -80,7 +81,11 @@ def _payloads(oma: ArchiveFile) -> dict[int, bytes]:
     for row in oma.rows(Section.PARTS):
         parts.setdefault(int(row["lsn"]), []).append(
             Part(int(row["queue"]), int(row["priority"]), 0, int(row["until"])))
-    for lsn, listed in parts.items():
-        found[lsn] = bytes(DESCRIPTOR.size) + pack_parts(listed)
+    groups = {lsn: (id_bytes(text) or b"", number)
+              for (lsn, number), text in texts(names, NameKind.GROUP).items()}
+    for lsn in parts.keys() | groups.keys():
+        group, number = groups.get(lsn, (b"", 0))
+        head = Descriptor(group_id=group, group_sequence=number)
+        found[lsn] = head.encode() + pack_parts(parts.get(lsn, []))
     return found
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from omq.base.arrays import Vector
-from omq.base.names import escape
+from omq.base.names import escape, message_id_text
 from omq.base.paths import SpoolPaths
 from omq.core.engine.state import SPECIAL_QUEUES
 from omq.core.history.archived import ArchivedFile, archived_numbers, read_archived
@@ -27,7 +27,7 @@ from omq.core.redo.changes import Unusable, checked, targets
 from omq.format.findings import Finding
 from omq.format.frame_rules import BY_NUMBER, RULES, About, Comes, Payload, Rule, mask, parts_at
 from omq.format.journal import FILE_HEADER, At, FileHeader, FrameType, decode_file_header
-from omq.format.message import DESCRIPTOR, PART
+from omq.format.message import DESCRIPTOR, LAST_IN_GROUP, NO_ID, PART, group_said
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import load_file
 from omq.storage.journal_scan import Block, FileScan
@@ -78,6 +78,9 @@ class Happening:
     targets: tuple[str, ...] = ()
     text: str = ""  # a reason, or the evidence of a POISON
     parent: int = 0  # QPoolId of the message whose move made this one
+    group: str = ""  # of a birth: the group that it belongs to, as text
+    group_sequence: int = 0  # its number in it, 0: none
+    last_in_group: bool = False
     command: Command | None = None
     file: str = ""
 
@@ -216,10 +219,10 @@ class History:
         kind = _KINDS.get(frame[At.TYPE])
         if kind is None:
             return None
-        rule, raw = RULES[kind], b""
-        if not rule.makes or frame[At.PARTS]:  # a body is of no interest
-            raw = self._payload(block, frame)[: DESCRIPTOR.size + PART.size * max(
-                frame[At.PARTS], _TEXT_PARTS)]
+        rule = RULES[kind]
+        raw = self._payload(block, frame)[: DESCRIPTOR.size + PART.size * max(
+            frame[At.PARTS], 0 if rule.makes else _TEXT_PARTS)]  # a body is of no interest
+        group, number = _group(rule, frame, raw)
         return Happening(
             kind=kind, lsn=frame[At.LSN], time_ns=frame[At.TIME], qpool=frame[At.QPOOL],
             queue=self.queue_name(frame[At.QUEUE]), flags=frame[At.FLAGS],
@@ -229,6 +232,8 @@ class History:
             targets=self._targets(rule, frame, raw),
             text=escape(raw, 4096) if rule.payload is Payload.TEXT else "",
             parent=_parent(block, frame) if rule.makes else 0,
+            group=message_id_text(group) if any(group) else "",
+            group_sequence=number & LAST_IN_GROUP - 1, last_in_group=bool(number & LAST_IN_GROUP),
             command=self.commands.get(frame[At.LSN] if rule.about is About.OPERATOR
                                       else frame[At.UNIT]),
             file=file_name(block.number))
@@ -273,6 +278,15 @@ def _carried_out(block: Block, frame: tuple[Any, ...]) -> int | None:
         return None
     mine = (block.frames["unit"] == frame[At.LSN]) & (block.frames["qpool"] != 0)
     return len(np.unique(block.frames["qpool"][mine]))
+
+
+def _group(rule: Rule, frame: tuple[Any, ...], raw: bytes) -> tuple[bytes, int]:
+    """Group id and number of a birth, as its descriptor has them; nothing of other frames, and of
+    one whose message lies elsewhere."""
+    if (not rule.makes or len(raw) < DESCRIPTOR.size
+            or parts_at(frame[At.TYPE], frame[At.FLAGS]) != DESCRIPTOR.size):
+        return NO_ID, 0
+    return group_said(raw)
 
 
 def _parent(block: Block, frame: tuple[Any, ...]) -> int:

@@ -24,9 +24,12 @@ from omq.format.index import (
     EntryState,
     IndexLayout,
 )
+from omq.format.pool import RecordFlag
 
 _PRIORITY_MAX: Final = np.uint64(9)
 _SEQUENCE_BITS: Final = np.uint64(60)  # an LSN has fewer
+_NEVER: Final = np.iinfo(np.int64).max
+_PIECE_ROWS: Final = 1 << 16  # of a walk over a whole table: bounds its memory
 _FIGURE_MAX: Final = 1e12  # above every real load; keeps columns readable
 _KNOWN_STATES: Final = frozenset(int(state) for state in EntryState if state)
 _KNOWN_VECTOR: Final = np.array(sorted(_KNOWN_STATES), dtype="u1")
@@ -70,14 +73,15 @@ class IndexCopies:
         """Columns of doubles of one row."""
         return tuple(figure(float(self._vector(name)[number])) for name in names)
 
-    def on_queue(self, queue: int, first: int | None = None, *, chains: bool = False
-                 ) -> tuple[Vector, Vector]:
+    def on_queue(self, queue: int, first: int | None = None, *, chains: bool = False,
+                 after: tuple[int, int] | None = None) -> tuple[Vector, Vector]:
         """(entry numbers, sequences) of a queue in the order in which they are handed out; of the
         `first` ones only, which are found without sorting the others. `chains`: a living manager
-        keeps them in order (core.index.in_order)."""
+        keeps them in order (core.index.in_order). `after`: only those behind this place, a priority
+        and a sequence."""
         high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
         numbers = None
-        if first is not None and chains:
+        if first is not None and chains and after is None:
             numbers = first_in_order(self._buffer, self.layout, queue, first, high)
         if numbers is None:
             used = (self._vector("e_queue")[:high] == queue) & (self._vector("e_state")[:high] != 0)
@@ -85,6 +89,10 @@ class IndexCopies:
         sequences = self._vector("e_sequence")[numbers]
         late = _PRIORITY_MAX - self._vector("e_priority")[numbers].astype("<u8")
         keys = (late << _SEQUENCE_BITS) | sequences  # highest priority first, then the oldest
+        if after is not None:
+            priority, sequence = after
+            behind = keys > (((int(_PRIORITY_MAX) - priority) << int(_SEQUENCE_BITS)) | sequence)
+            numbers, sequences, keys = numbers[behind], sequences[behind], keys[behind]
         if first is not None and first < len(keys):
             chosen = np.argpartition(keys, first)[:first]
             order = chosen[np.argsort(keys[chosen])]
@@ -130,11 +138,39 @@ class IndexCopies:
         return numbers, self._vector("e_sequence")[numbers]
 
     def submitted(self, queue: int, states: Sequence[EntryState]) -> Vector:
-        """Submit times (wall ns) of the entries of a queue in these states."""
+        """Submit times (wall ns) of the messages on a queue in these states."""
         high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
         state = self._vector("e_state")[:high]
-        mine = (self._vector("e_queue")[:high] == queue) & np.isin(state, list(map(int, states)))
-        return np.asarray(self._vector("e_submitted")[:high][mine])
+        mine = np.flatnonzero((self._vector("e_queue")[:high] == queue)
+                              & np.isin(state, list(map(int, states))))
+        mine = mine[~self._remembers(mine)]
+        return np.asarray(self._vector("e_submitted")[mine])
+
+    def remembered(self, queue: int) -> dict[int, int]:
+        """Ids that are remembered by messages on this queue: state -> how many."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        mine = np.flatnonzero(self._vector("e_queue")[:high] == queue)
+        states = self._vector("e_state")[mine[self._remembers(mine)]]
+        found, counts = np.unique(states[states != 0], return_counts=True)
+        return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+    def _remembers(self, entries: Vector) -> Vector:
+        """Mask of the entries of what is no message (ADR 0047)."""
+        slots = np.minimum(self._vector("e_message")[entries], self.layout.messages - 1)
+        return np.asarray(self._vector("m_flags")[slots] & np.uint16(RecordFlag.MEMORY) != 0)
+
+    def oldest(self, states: Sequence[EntryState]) -> dict[int, int]:
+        """Number of a queue -> the first submit time (wall ns) of its entries in these states; in
+        one walk over the table, in pieces."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        found = np.full(self.layout.queues, _NEVER, dtype="<i8")
+        wanted = np.array([int(state) for state in states], dtype="u1")
+        for first in range(0, high, _PIECE_ROWS):
+            some = slice(first, min(first + _PIECE_ROWS, high))
+            queue = self._vector("e_queue")[some].copy()
+            mine = np.isin(self._vector("e_state")[some], wanted) & (queue < self.layout.queues)
+            np.minimum.at(found, queue[mine], self._vector("e_submitted")[some][mine])
+        return {number: int(found[number]) for number in np.flatnonzero(found != _NEVER).tolist()}
 
     def until(self, queue: int, state: EntryState) -> Vector:
         """`until` (wall ns) of the entries of a queue in this state."""
@@ -152,6 +188,10 @@ class IndexCopies:
             if reader:
                 found.setdefault(reader - 1, []).append((lease, number))
         return found
+
+    def sequences(self, numbers: Vector) -> Vector:
+        """The sequences of these entries; the caller has bounded `numbers`."""
+        return self._vector("e_sequence")[numbers]
 
     def same(self, numbers: Vector, sequences: Vector) -> list[bool]:
         """Which of these entries are in use and have still this sequence: not another message's."""
@@ -189,6 +229,10 @@ class IndexCopies:
     def _name(self, at: int, width: int) -> str:
         raw = bytes(self._buffer[at : at + width]).rstrip(b"\0")
         return escape(raw.decode("ascii", "backslashreplace"))
+
+    def table(self, name: str) -> Vector:
+        """All of a column: a small one."""
+        return self._vector(name).copy()
 
     def _vector(self, name: str) -> Vector:
         """A column over the buffer itself: to be indexed at once, never kept."""

@@ -1,9 +1,10 @@
 """The first messages of a queue in the order of hand-out, without a look at all of them.
 
 READY messages stand in chains, one a priority, in the order of their sequence. Those that came back
-(return lane) and those in another state do not: where the counters say that there are any, they are
-selected by numpy from two or three columns. Most of that is the first touch of the columns' pages,
-some milliseconds for a million messages, where sorting all of a queue takes thirty.
+(return lane), those that wait for their turn in a group, and those in another state do not: where
+the counters say that there are any, they are selected by numpy from two or three columns. Most of
+that is the first touch of the columns' pages, some milliseconds for a million messages, where
+sorting all of a queue takes thirty.
 
 Links are followed here, and the queue manager changes them meanwhile. So each step is bounded and
 checked: an entry must be READY, of this queue and priority, behind the one before it, and still the
@@ -25,7 +26,6 @@ from omq.format.index import COUNTERS_AT, Counter, EntryState, IndexLayout
 
 _READY: Final = int(EntryState.READY)
 TRIES: Final = 4
-_OTHER_STATES: Final = ("q_active", "q_deferred", "q_held")
 
 
 def first_in_order(buffer: memoryview, layout: IndexLayout, queue: int, first: int, high: int
@@ -48,8 +48,10 @@ def first_in_order(buffer: memoryview, layout: IndexLayout, queue: int, first: i
 def _others(buffer: memoryview, layout: IndexLayout, queue: int, high: int) -> Vector:
     """Those that are not READY, and while there are return lanes those that have nobody behind
     them: all that stand in no chain, and perhaps tails of chains."""
-    returned = memoryview(buffer)[COUNTERS_AT:].cast("Q")[Counter.RETURNED]
-    if not returned and not any(layout.column(buffer, name)[queue] for name in _OTHER_STATES):
+    counters = memoryview(buffer)[COUNTERS_AT:].cast("Q")
+    returned = counters[Counter.RETURNED] or counters[Counter.GROUP_WAITING]
+    depth, ready = layout.column(buffer, "q_depth")[queue], layout.column(buffer, "q_ready")[queue]
+    if not returned and depth == ready:
         return np.zeros(0, dtype=np.int64)
     state = layout.vector(buffer, "e_state")[:high]
     loose = state != _READY

@@ -10,16 +10,18 @@ import numpy as np
 
 from omq.core.index.copies import IndexCopies
 from omq.core.index.rows import Averages, QueueRow, ReaderRow
-from omq.format.index import Counter, QueueFlag, ReaderFlag
+from omq.format.index import Counter, EntryState, QueueFlag, ReaderFlag
 
 _QUEUE: Final = (
     "q_flags", "q_depth", "q_active", "q_ready", "q_deferred", "q_held", "q_ever", "q_processed",
-    "q_hour", "q_last_hour", "q_hour_at", "q_sampled", "q_started", "q_max_depth", "q_max_length")
+    "q_hour", "q_last_hour", "q_hour_at", "q_sampled", "q_started", "q_max_depth", "q_max_length",
+    "q_expired", "q_failed", "q_dead")
 _LOAD: Final = ("q_load1", "q_load5", "q_load15")
 _RATE: Final = ("q_rate1", "q_rate5", "q_rate15")
 _READER: Final = (
     "r_flags", "r_queue", "r_pid", "r_uid", "r_client", "r_processed", "r_registered", "r_request",
     "r_response", "r_timeout")
+_STATES: Final = (EntryState.ACTIVE, EntryState.READY, EntryState.DEFERRED)
 _READS: Final = ReaderFlag.IN_USE | ReaderFlag.READS
 
 
@@ -48,14 +50,21 @@ class QueuesAndReaders:
 
     def _queue(self, number: int, name: str, values: tuple[int, ...]) -> QueueRow:
         (flags, depth, active, ready, deferred, held, ever, processed, hour, last_hour, hour_ns,
-         sampled_ns, started_ns, max_depth, max_length) = values
+         sampled_ns, started_ns, max_depth, max_length, expired, failed, dead) = values
+        ids: dict[int, int] = {}
+        if flags & QueueFlag.PSEUDO:  # IDEL
+            ids = self._copies.remembered(number)
+            depth, active, ready, deferred = (max(0, count - of) for count, of in zip(
+                (depth, active, ready, deferred),
+                (sum(ids.values()), *(ids.get(int(state), 0) for state in _STATES)), strict=True))
         return QueueRow(
             number=number, name=name, messages=depth, active=active, ready=ready,
             deferred=deferred, held=held, ever=ever, processed=processed,
             load=self._averages(_LOAD, number), throughput=self._averages(_RATE, number),
             flags=flags, special=bool(flags & QueueFlag.SPECIAL), hour=hour, last_hour=last_hour,
             hour_ns=hour_ns, sampled_ns=sampled_ns, started_ns=started_ns, max_depth=max_depth,
-            max_length=max_length)
+            max_length=max_length, expired=expired, remembered=sum(ids.values()), failed=failed,
+            dead=dead)
 
     def _averages(self, names: tuple[str, str, str], number: int) -> Averages:
         one, five, fifteen = self._copies.averages(names, number)

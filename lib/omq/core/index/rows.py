@@ -17,7 +17,8 @@ Averages = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One queue. `messages` counts the entries in every state."""
+    """One queue. `messages` counts the entries in every state; what queues remember of message ids
+    (ADR 0047) lies on IDEL, and is counted in `remembered` alone."""
 
     number: int
     name: str
@@ -39,6 +40,15 @@ class QueueRow:
     started_ns: int  # since when they run
     max_depth: int
     max_length: int
+    expired: int = 0  # that left it because their time was over, since the manager started
+    remembered: int = 0  # ids, on IDEL
+    failed: int = 0  # attempts
+    dead: int = 0  # that went to POISON, or where its queue sends what failed too often
+
+    @property
+    def prepared(self) -> int:
+        """Taken or put by units of work in doubt; on IDEL these units. A copy may be in between."""
+        return max(0, self.messages - self.active - self.ready - self.deferred - self.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,11 @@ class MessageRow:
     def replayed(self) -> bool:
         """An operator sent it back from POISON."""
         return bool(self.flags & RecordFlag.REPLAYED)
+
+    @property
+    def remembers(self) -> bool:
+        """It is no message, but what a queue remembers of a message id (ADR 0047)."""
+        return bool(self.flags & RecordFlag.MEMORY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,12 @@ import numpy as np
 from omq.base import limits
 from omq.base.arrays import Vector
 from omq.core.index.slots import Slots
-from omq.format.index import (
-    QUEUE_NAME_BYTES,
-    READER_NAME_BYTES,
-    Counter,
-    IndexLayout,
-)
+from omq.format.index import QUEUE_NAME_BYTES, READER_NAME_BYTES, Counter, IndexLayout
 
 PRIORITIES = limits.PRIORITIES
-_MESSAGES, _MESSAGES_HIGH = int(Counter.MESSAGES), int(Counter.MESSAGES_HIGH)
-_ENTRIES, _ENTRIES_HIGH = int(Counter.ENTRIES), int(Counter.ENTRIES_HIGH)
-_PEAK = int(Counter.MESSAGES_PEAK)
+_MESSAGES, _ENTRIES, _PEAK, _MESSAGES_HIGH, _ENTRIES_HIGH = map(int, (
+    Counter.MESSAGES, Counter.ENTRIES, Counter.MESSAGES_PEAK, Counter.MESSAGES_HIGH,
+    Counter.ENTRIES_HIGH))
 
 
 class Tables:
@@ -68,6 +63,7 @@ class Tables:
     e_priority: memoryview
     e_state: memoryview
     q_ever: memoryview
+    q_expired: memoryview
     q_processed: memoryview
     q_hour_at: memoryview
     q_started: memoryview
@@ -88,6 +84,14 @@ class Tables:
     q_last_hour: memoryview
     q_max_depth: memoryview
     q_max_length: memoryview
+    q_waited_us: memoryview
+    q_worked_us: memoryview
+    q_failed: memoryview
+    q_dead: memoryview
+    q_waits: memoryview
+    q_works: memoryview
+    j_syncs: memoryview
+    j_groups: memoryview
     r_registered: memoryview
     r_request: memoryview
     r_response: memoryview
@@ -289,11 +293,8 @@ class Tables:
 
     def publish(self) -> None:
         """Counters that tools read."""
-        c, messages, entries = self.counters, self.messages, self.entries
-        used = messages.high - messages.top
-        c[_MESSAGES] = used
-        c[_MESSAGES_HIGH] = messages.high
-        c[_ENTRIES] = entries.high - entries.top
-        c[_ENTRIES_HIGH] = entries.high
+        c, messages, entries, used = self.counters, self.messages, self.entries, self.messages.used
+        c[_MESSAGES], c[_MESSAGES_HIGH] = used, messages.high
+        c[_ENTRIES], c[_ENTRIES_HIGH] = entries.high - entries.top, entries.high
         if used > c[_PEAK]:
             c[_PEAK] = used

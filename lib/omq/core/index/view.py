@@ -34,7 +34,7 @@ from omq.core.index.item_refs import ItemRefs
 from omq.core.index.queues_and_readers import QueuesAndReaders, name_at
 from omq.core.index.rows import EntryRow, MessageRow, QueueRow, ReaderRow
 from omq.core.index.tables import Tables
-from omq.format.index import Counter, EntryState, IndexHeader, IndexLayout
+from omq.format.index import Counter, EntryState, IndexHeader, IndexLayout, QueueFlag
 from omq.format.pool import NO_RECORD
 from omq.storage.segment import AttachedIndex
 
@@ -125,15 +125,22 @@ class IndexView:
         """All queues by name, the special ones last."""
         return self._ends.queues()
 
+    def hands_out(self, queue: str) -> bool:
+        """Whether get from this queue is allowed."""
+        return not any(row.name == queue and row.flags & QueueFlag.SUSPENDED
+                       for row in self.queues())
+
     def readers(self) -> list[ReaderRow]:
         """All registered readers by number; clients that only put are not listed."""
         return self._ends.readers()
 
-    def entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[EntryRow]:
+    def entries(self, queue: str | None = None, limit: int | None = None,
+                after: tuple[int, int] | None = None) -> Iterator[EntryRow]:
         """The messages on one queue (None: on all, queue by queue), in every state, in the order in
-        which they are handed out: priority, then sequence. At most `limit` rows."""
+        which they are handed out: priority, then sequence. At most `limit` rows; `after`: of those
+        behind this place (priority, sequence)."""
         names = self.copies.queue_names()
-        return (self.entry_of(raw, names) for raw in self.raw_entries(queue, limit))
+        return (self.entry_of(raw, names) for raw in self.raw_entries(queue, limit, after))
 
     def queue_names(self) -> list[str]:
         """By queue number."""
@@ -144,7 +151,8 @@ class IndexView:
         number, entry, slot, message = raw
         return self._entry(number, entry, names, self._message(slot, message))
 
-    def raw_entries(self, queue: str | None = None, limit: int | None = None) -> Iterator[RawEntry]:
+    def raw_entries(self, queue: str | None = None, limit: int | None = None,
+                    after: tuple[int, int] | None = None) -> Iterator[RawEntry]:
         """The same as plain numbers, for listings of a million: entry number, ENTRY columns, slot
         of the message, MESSAGE columns."""
         rows = [row for row in self.queues() if queue is None or row.name == queue]
@@ -153,9 +161,15 @@ class IndexView:
         first = None if limit is None else 2 * limit + 64  # some may leave the queue meanwhile
         chains = first is not None and self._attached is not None and self.alive
         found = (raw for row in rows
-                 for raw in self.raw_at(self.copies.on_queue(row.number, first, chains=chains))
+                 for raw in self.raw_at(self.copies.on_queue(row.number, first, chains=chains,
+                                                         after=after))
                  if raw[1][0] == row.number)
         return islice(found, limit)
+
+    def raw_numbered(self, numbers: Sequence[int]) -> Iterator[RawEntry]:
+        """The same of entries with these numbers, in this order."""
+        inside = np.array([n for n in numbers if n < self._layout.entries], dtype=np.int64)
+        return self.raw_at((inside, self.copies.sequences(inside)))
 
     def columns(self, queue: int, entry: Sequence[str], message: Sequence[str]
                 ) -> Iterator[list[Vector]]:
@@ -197,6 +211,11 @@ class IndexView:
     def ages(self, queue: int, states: Sequence[EntryState]) -> Vector:
         """When the messages on a queue that are in one of these states were put there, wall ns."""
         return self.copies.submitted(queue, states)
+
+    def oldest(self, states: Sequence[EntryState]) -> dict[int, int]:
+        """Number of a queue -> when its oldest message in one of these states was put there, wall
+        ns; queues without one are not in it."""
+        return self.copies.oldest(states)
 
     def active(self) -> Iterator[EntryRow]:
         """The messages in the hands of readers, by entry number."""

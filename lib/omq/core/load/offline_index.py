@@ -70,6 +70,7 @@ class OfflineIndex:
     moved: bool = False  # the checkpoint moved while the files were read
     pending: int = 0  # changes of pool records that are only in the journal
     cut: list[Finding] = field(default_factory=list)  # a slot of poolctrl that a cut left
+    definitions: dict[str, str] = field(default_factory=dict)  # of queues made at run time
     uncompared: list[str] = field(default_factory=list)  # what moved while it was compared
 
 
@@ -115,7 +116,7 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int, progress: Told) -> Offlin
     kept = [f for f in findings if f.kind not in (Kind.END, Kind.TORN)]
     cut = [f for f in findings if f.kind is Kind.TORN and f.file == poolctrl.NAME]
     return OfflineIndex(core.t, redo.lsn, scan.durable_lsn, control, redo.queues, kept,
-                        redo.clean_stop, moved, pending, cut)
+                        redo.clean_stop, moved, pending, cut, redo.definitions)
 
 
 def _absent(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, pool: OverlaidPool
@@ -137,6 +138,7 @@ def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl 
     number = offset = 0
     if control is not None:
         redo.queues, redo.lsn = dict(control.queues), control.lsn
+        redo.definitions = dict(control.definitions)
         redo.next_qpool = control.next_qpool
         number, offset = control.journal, control.offset
     scan = JournalScan(paths, uuid, number, offset, redo.lsn)

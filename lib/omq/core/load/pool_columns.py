@@ -26,7 +26,8 @@ COPIED = {"m_qpool": "qpool", "m_lsn": "lsn", "m_time": "time", "m_expiry": "exp
           "m_flags": "flags", "m_file": "file", "m_origin": "origin"}
 """Column of the index -> of a pool record."""
 _COLUMNS = [(name, DTYPE[name]) for name in (
-    *sorted(set(COPIED.values())), "next", "message_id", "correlation_id")]
+    *sorted(set(COPIED.values())), "next", "message_id", "correlation_id", "group",
+    "group_sequence", "trace")]
 _PART = ("queue", "grade", "attempts", "retries", "until", "submitted", "sequence")
 _PARTS = [*((name, PART.dtype[name]) for name in _PART), ("row", np.dtype(np.int64))]
 _ROOM_MAX = 1 << 22  # messages for which room is taken at once: a file may claim any size
@@ -39,6 +40,7 @@ class Loaded:
     messages: int = 0
     entries: int = 0
     limbo: dict[int, int] = field(default_factory=dict)  # active entry -> pool.lease_tag
+    prepared: list[int] = field(default_factory=list)  # entries of units of work in doubt
     findings: list[Finding] = field(default_factory=list)
     duplicates: list[tuple[int, int]] = field(default_factory=list)  # (file, record) of the losers
 

@@ -9,7 +9,8 @@ Invariants: 1. order: READY entries of a queue and priority are chained by their
 that of their submission; those that have failed stand in the return lane; 2. attempts, retries,
 defer times and holds are those of the pool; 3. a message that was handed out when the manager ended
 is ACTIVE without a reader ("limbo"): its reader may come back and finish it, else it counts as
-dead. What can be read of the pool is loaded.
+dead; 4. what belongs to a unit of work in doubt is PREPARED, with the number of its unit in
+`e_until` (core.engine.in_doubt). What can be read of the pool is loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 from omq.base.arrays import Vector
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import IndexFull
-from omq.core.engine.state import HAS_ID, IDEL, POISON, PRIORITIES, REPLAYED, Core
+from omq.core.engine.state import HAS_ID, IDEL, POISON, PRIORITIES, REMEMBERS, REPLAYED, Core
 from omq.core.load.pool_columns import COPIED, Loaded, Rows, gather, without_duplicates
 from omq.format import message as message_format
 from omq.format.index import Counter, EntryState
@@ -31,7 +32,7 @@ from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
 from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator
 
-_FLAGS_KEPT = 3 | HAS_ID | REPLAYED
+_FLAGS_KEPT = 3 | HAS_ID | REPLAYED | REMEMBERS
 
 
 def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
@@ -89,7 +90,8 @@ def _hash(heads: Vector, links: Vector, buckets: Vector, slots: Vector) -> None:
 
 
 def _idel_parts(rows: Rows) -> dict[str, Vector]:
-    """Messages on no queue wait on IDEL: one READY entry there for each."""
+    """Messages on no queue wait on IDEL: one READY entry there for each, in the order of their last
+    frames. Bodies are moved by one frame for many, so these may be the same: then by QPoolId."""
     on_queue = np.zeros(len(rows.messages["qpool"]), dtype=bool)
     on_queue[rows.parts["row"]] = True
     idle = np.flatnonzero(~on_queue)
@@ -98,10 +100,20 @@ def _idel_parts(rows: Rows) -> dict[str, Vector]:
     extra: dict[str, Any] = {
         "queue": IDEL, "grade": int(EntryState.READY) << 4, "attempts": 0, "retries": 0,
         "until": 0, "submitted": rows.messages["time"][idle] // NS,
-        "sequence": rows.messages["lsn"][idle].astype(np.int64), "row": idle}
+        "sequence": _ascending(rows.messages["lsn"][idle].astype(np.int64)), "row": idle}
     return {name: np.concatenate((vector, np.broadcast_to(
                 np.asarray(extra[name], dtype=vector.dtype), idle.shape)))
             for name, vector in rows.parts.items()}
+
+
+def _ascending(lsns: Vector) -> Vector:
+    """The same, each lower than the next higher one; none gets higher. A message has frames of its
+    own before the one that it shares, so none comes to 0."""
+    order = np.argsort(lsns, kind="stable")
+    steps = np.arange(len(lsns))
+    out = np.empty_like(lsns)
+    out[order] = np.minimum.accumulate((lsns[order] - steps)[::-1])[::-1] + steps
+    return out
 
 
 def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
@@ -127,15 +139,18 @@ def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
     v["e_retries"][:count] = parts["retries"]
     v["e_sequence"][:count] = parts["sequence"]
     v["e_submitted"][:count] = parts["submitted"].astype(np.int64) * NS
-    v["e_until"][:count] = np.where(deferred, until * NS, 0)
+    prepared = state == EntryState.PREPARED
+    v["e_until"][:count] = np.where(deferred, until * NS, np.where(prepared, until, 0))
     v["e_lease"][:count] = np.where(active, until, 0)
-    ready = state == EntryState.READY
+    waits = core.groups.load(rows.messages["group"], rows.messages["group_sequence"])
+    ready = (state == EntryState.READY) & ~waits
     failed = ready & (parts["attempts"] > 0) & (parts["queue"] > POISON)
     _chain(core, parts["queue"].astype(np.int64) * PRIORITIES + priority, ready & ~failed)
     for e in np.flatnonzero(failed).tolist():  # handed out alone: core.engine.gives
         core.lanes.setdefault(t.e_queue[e], []).append((-t.e_priority[e], t.e_sequence[e], e))
         t.counters[Counter.RETURNED] += 1
     _siblings(core, parts["row"])
+    _remember(core, rows.messages, parts["row"][deferred], until[deferred])
     messages, high = len(rows.messages["qpool"]), t.layout.queues
     v["m_parts"][:messages] = np.bincount(parts["row"], minlength=messages)
     v["q_depth"][:high] = np.bincount(parts["queue"], minlength=high)[:high]
@@ -144,10 +159,19 @@ def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
         v[name][:high] = np.bincount(parts["queue"][state == kind], minlength=high)[:high]
     core.runnable.update(np.unique(parts["queue"]).tolist())
     core.active = int(np.count_nonzero(active))
+    loaded.prepared = np.flatnonzero(prepared).tolist()
     loaded.limbo = {e: t.e_lease[e] for e in np.flatnonzero(active).tolist()}
     core.due = [(core.mono_ns + t.e_until[e] - core.now_ns, e, t.e_sequence[e], 0)
                 for e in np.flatnonzero(deferred).tolist()]
     heapify(core.due)
+
+
+def _remember(core: Core, messages: dict[str, Vector], rows: Vector, until: Vector) -> None:
+    """The ids that queues have had, of the messages (`rows`) that wait for their time."""
+    memories = np.flatnonzero(messages["flags"][rows] & REMEMBERS)
+    core.duplicates.load(core, (
+        (int(until[i]) * NS, int(messages["trace"][rows[i]]),
+         bytes(messages["message_id"][rows[i]])) for i in memories.tolist()))
 
 
 def _chain(core: Core, chains: Vector, ready: Vector) -> None:

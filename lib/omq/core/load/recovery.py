@@ -60,6 +60,7 @@ class Recovered:
     findings: list[Finding] = field(default_factory=list)
     frames: int = 0  # redone
     upgraded: bool = False  # the spool was one of an earlier version
+    definitions: dict[str, str] = field(default_factory=dict)  # of queues made at run time
 
 
 def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
@@ -83,6 +84,7 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     number = offset = 0
     if control is not None:
         redo.queues, redo.clients = dict(control.queues), dict(control.clients)
+        redo.definitions = dict(control.definitions)
         redo.lsn, redo.next_qpool = control.lsn, control.next_qpool
         redo.clean_stop = bool(control.flags & ControlFlag.CLEAN)
         number, offset = control.journal, control.offset
@@ -123,7 +125,7 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
         written.take(epoch - 1, *_position(scan, control), clock.wall_ns())
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
                      redo.queues, redo.clients, findings, redo.frames_seen,
-                     control is not None and control.contents is None)
+                     control is not None and control.contents is None, redo.definitions)
 
 
 def _check_place(paths: SpoolPaths, uuid: bytes, control: PoolControl, findings: list[Finding]

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -139,14 +140,15 @@ class Selection:
         self.missing += [str(qpool) for qpool in np.setdiff1d(ids.wanted, there).tolist()]
 
 
-def parse(*texts: str) -> Selection:
-    """The selection that several `--where` make together."""
+def parse(*texts: str, files: bool = True) -> Selection:
+    """The selection that several `--where` make together. `files`: `id=@FILE` and `id=-` may be
+    read; not where the words come from somebody else than the user who runs this."""
     parts: list[Node] = []
     ids: list[Ids] = []
     for text in texts:
         if not text.strip():
             continue
-        node = node_of(Parser[Node](text, word).parse())
+        node = node_of(Parser[Node](text, partial(word, files=files)).parse())
         parts += node.parts if isinstance(node, AllOf) else [node]
         ids += ids_in(node)
     return Selection(" and ".join(text.strip() for text in texts), AllOf(tuple(parts)), ids)

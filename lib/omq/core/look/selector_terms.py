@@ -33,31 +33,32 @@ _NUMBERS: Final = _ON_COLUMNS - {"age"}
 _BARE: Final = ("TRUE", "FALSE", "NULL")
 
 
-def word(text: str, at: int) -> tuple[Node, int] | None:
-    """The word of --where that begins here, and what is behind it; None: none does."""
+def word(text: str, at: int, *, files: bool = True) -> tuple[Node, int] | None:
+    """The word of --where that begins here, and what is behind it; None: none does. `files`: see
+    core.look.where_words.term."""
     end = _end(text, at)
     raw = text[at:end]
     match = GLUED.match(raw)
     if match is None:
-        return _quoted(raw, end)
+        return _quoted(raw, end, files=files)
     name, value = match[1], raw[match.end() :]
     if not value or match[2] == "<>":
         return None
     if name in WORDS or name.startswith(("property:", "header:")):
-        return term(_plain(raw, text)), end
+        return term(_plain(raw, text), files=files), end
     if value[:1].isalpha() and value.upper() not in _BARE:
         raise wrong(raw, f"there is no field {name}; a text stands in quotes, and between two "
                     "names there are blanks")
     return None
 
 
-def _quoted(raw: str, end: int) -> tuple[Node, int] | None:
+def _quoted(raw: str, end: int, *, files: bool) -> tuple[Node, int] | None:
     """A word that stands in quotes as a whole, or a property alone."""
     if raw.startswith(("property:", "header:")):
-        return term(_plain(raw, raw)), end
+        return term(_plain(raw, raw), files=files), end
     if raw[:1] in ("'", '"') and (inner := GLUED.match(raw[1:])) is not None and (
             inner[1] in WORDS or ":" in inner[1]):
-        return term(_plain(raw, raw)), end
+        return term(_plain(raw, raw), files=files), end
     return None
 
 

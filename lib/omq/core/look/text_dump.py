@@ -147,7 +147,7 @@ def _load(queue: QueueRow, load: float, window_s: int, now_ns: int, period_s: in
     yield f"Average interval={window_s}"
     yield f"Sample period={period_s}"
     yield f"Remaining Sample period={min(max(0, period_s - since_s), period_s)}"
-    yield f"Next load value={queue.messages}"
+    yield f"Next load value={queue.messages + queue.remembered}"
     yield f"Last average taken at= {seed_clock(queue.sampled_ns)}"
     yield f"Average running for= {_duration(running_s)}"
 

@@ -68,8 +68,8 @@ def wrong(word: str, reason: str) -> BadRequest:
     return BadRequest(reason=f"--where {escape(word)!r}: {reason}")
 
 
-def term(word: str) -> Node:
-    """One word."""
+def term(word: str, *, files: bool = True) -> Node:
+    """One word. `files`: who wrote it may have files and the standard input read."""
     match = _TERM.fullmatch(word)
     if match is None:
         raise wrong(word, _SHORT)
@@ -85,6 +85,8 @@ def term(word: str) -> Node:
     if make is None:
         raise wrong(word, f"there is no field {escape(name)}; there are "
                     f"{', '.join((*_MAKERS, *_NUMBERS))}, property:NAME, header:NAME")
+    if make is _ids and not files and (value == "-" or value.startswith("@")):
+        raise wrong(word, "here stand ids alone")
     return make(name, operator, value, word)
 
 

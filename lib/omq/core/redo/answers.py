@@ -16,6 +16,7 @@ import numpy as np
 
 from omq.base.arrays import Rows
 from omq.format.frame_rules import BY_NUMBER, Hand
+from omq.format.journal import FrameFlag
 from omq.format.poolctrl import Answered
 
 _FIRST = ["token", "sequence", "type", "qpool", "lsn"]
@@ -27,7 +28,8 @@ def update_answers(clients: dict[int, Answered], frames: Rows) -> None:
 
     The last request is the one with the highest number: a hand-out for an older one that was still
     waiting may stand behind it in the journal."""
-    mine = frames[(frames["token"] != 0) & (frames["sequence"] != 0)]
+    mine = frames[(frames["token"] != 0) & (frames["sequence"] != 0)
+                  & (frames["flags"] & FrameFlag.MEMORY == 0)]
     if not len(mine):
         return
     tokens, which = np.unique(mine["token"], return_inverse=True)

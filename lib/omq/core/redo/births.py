@@ -48,6 +48,8 @@ _COPIED = {"lsn": "lsn", "qpool": "qpool", "time": "time", "file": "file", "reco
            "pid": "pid", "uid": "uid"}  # fmt: skip
 _DESCRIBED = ("message_id", "correlation_id", "reply_to", "origin", "group_sequence",
               "segment_offset", "report")  # fmt: skip
+_PREPARED = int(FrameFlag.PREPARED)
+_MEMORY = int(FrameFlag.MEMORY)
 _NO_ID = np.zeros(1, dtype="V24")[0]
 
 
@@ -67,7 +69,8 @@ def compact_records(window: Window, rows: Rows, heads: Rows) -> Rows:
         out[name] = heads[name]
     given = (frames["lease"] != 0) & (heads["message_id"] != _NO_ID)
     out["flags"] = (int(RecordFlag.PERSISTENT) | frames["flags"] & int(FrameFlag.CONTAINER)
-                    | np.where(given, int(RecordFlag.HAS_ID), 0))
+                    | np.where(given, int(RecordFlag.HAS_ID), 0)
+                    | np.where(frames["flags"] & _MEMORY, int(RecordFlag.MEMORY), 0))
     out["location"], out["offset"] = number[origin], at[origin] + frames["offset"]
     out["application"] = _first_bytes(heads["application"], 4)
     out["trace"] = _first_bytes(heads["trace_id"], 8).view("<u8")
@@ -76,8 +79,10 @@ def compact_records(window: Window, rows: Rows, heads: Rows) -> Rows:
         out["group"][i] = message_format.id_hash(groups[i].tobytes())
     part = out["parts_list"][:, 0]
     part["queue"] = frames["queue"]
+    prepared = frames["flags"] & _PREPARED != 0
     part["grade"] = (np.minimum(frames["priority"], limits.PRIORITIES - 1)
-                     | int(PartState.READY) << 4)
+                     | np.where(prepared, int(PartState.PREPARED), int(PartState.READY)) << 4)
+    part["until"] = np.where(prepared, frames["reason"], 0)
     part["submitted"] = (frames["time"] // NS & 0xFFFFFFFF).astype("<u4")
     part["sequence"] = frames["lsn"]
     return out
@@ -93,11 +98,6 @@ def joined(arrays: Iterable[Rows]) -> Rows:
     """Arrays of these records as one. As raw bytes: numpy would copy field by field."""
     raw = [np.ascontiguousarray(rows).view(f"V{USED}") for rows in arrays]
     return np.concatenate([np.zeros(0, f"V{USED}"), *raw]).view(COMPACT)
-
-
-def chosen(rows: Rows, which: Rows) -> Rows:
-    """These rows, by mask or by number; as raw bytes, too."""
-    return np.asarray(rows.view(f"V{USED}")[which].view(COMPACT))
 
 
 def sealed(rows: Rows) -> Rows:

@@ -24,6 +24,7 @@ from omq.format.pool import Message, PartState, QueuePart, RecordFlag, lease_tag
 
 _FAILED, _TO_IDEL = int(FrameFlag.FAILED), int(FrameFlag.TO_IDEL)
 _REPLAYED, _TIMELESS = int(FrameFlag.REPLAY), int(FrameFlag.TIMELESS)
+_PREPARED = int(FrameFlag.PREPARED)
 Frame = Sequence[Any]
 Arrival = tuple[int, int, int]  # queue, priority, until (unix seconds)
 
@@ -43,6 +44,8 @@ def entry_after(entry: Entry, frame: Frame) -> tuple[Any, Any, Any]:
     deferrals = (frame[At.FLAGS] & _FAILED == 0) * 1 if entry.defers else 0
     if entry.until is Until.LEASE:
         return attempts, deferrals, lease_tag(frame[At.LSN], frame[At.TOKEN])
+    if entry.until is Until.UNIT:
+        return attempts, deferrals, frame[At.REASON]
     until = -(-frame[At.ARGUMENT] // NS) if entry.until is Until.ARGUMENT else 0
     return attempts, deferrals, until
 
@@ -95,6 +98,8 @@ def _arrivals(rule: Rule, frame: Frame, raw: bytes, *, last: bool) -> list[Arriv
 def new_part(queue: int, priority: int, until: int, frame: Frame, attempts: int = 0) -> QueuePart:
     """A message appears on a queue by this frame; `until` (unix seconds) defers it."""
     state = PartState.DEFERRED if until else PartState.READY
+    if frame[At.FLAGS] & _PREPARED:
+        state, until = PartState.PREPARED, frame[At.REASON]
     seconds = frame[At.TIME] // NS & 0xFFFFFFFF
     return QueuePart(queue, min(priority, limits.PRIORITIES - 1), state, attempts, 0, until,
                      seconds, frame[At.LSN])

@@ -72,7 +72,7 @@ class Checkpointer:
         poolctrl.store(self._paths, PoolControl(
             self._uuid, generation, redo.lsn, epoch, journal_number, journal_offset,
             redo.next_qpool, time_ns, len(self._pool.files()), redo.queues, redo.clients, flags,
-            self._pool.contents()))
+            self._pool.contents(), redo.definitions))
         self.generation = generation
         redo.checkpointed()
         for file in sorted(freed):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from omq.base.arrays import Rows
+from omq.base.arrays import Rows, picked
 from omq.core.redo import births as bulk
 from omq.format.double_write import Image
 
@@ -129,7 +129,7 @@ class HeldRecords:
         taken: Rows = chosen & (qpools > self._births.last)
         taken[1:] &= qpools[1:] > before[:-1]
         if taken.any():
-            self._births.add(rows if taken.all() else bulk.chosen(rows, taken))
+            self._births.add(rows if taken.all() else picked(rows, taken))
             self._count += int(np.count_nonzero(taken))
         return taken
 

@@ -22,7 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
-from omq.base.arrays import Rows
+from omq.base.arrays import Rows, picked
 from omq.core.redo import births
 from omq.core.redo.held_records import HeldRecords
 from omq.format.double_write import COUNT_MAX, FREE, Images
@@ -90,14 +90,14 @@ class _Born:
             self._choose(np.argsort(self.slots, kind="stable"))
 
     def _choose(self, which: Rows) -> None:
-        self.slots, self._rows = self.slots[which], births.chosen(self._rows, which)
+        self.slots, self._rows = self.slots[which], picked(self._rows, which)
 
     def taken_out(self, slots: Iterable[Slot], instead: Group) -> Group:
         """Leave these places to others: their records are the caller's. Those that are in `instead`
         give way to what is there."""
         wanted = np.isin(self.slots, _places(slots))
         out: Group = {(file, record): image
-                      for file, record, image in births.images(births.chosen(self._rows, wanted))
+                      for file, record, image in births.images(picked(self._rows, wanted))
                       } if wanted.any() else {}
         wanted |= np.isin(self.slots, _places(instead))
         if wanted.any():
@@ -119,7 +119,7 @@ class _Born:
             data: Rows = np.empty((len(part), RECORD_BYTES), dtype="u1")
             born = part >= count
             if born.any():
-                data[born] = births.sealed(births.chosen(self._rows, part[born] - count))
+                data[born] = births.sealed(picked(self._rows, part[born] - count))
             data[~born] = others.data[part[~born]]
             yield Images(slots[part], data)
 

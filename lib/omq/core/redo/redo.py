@@ -2,7 +2,8 @@
 
 State, since the last checkpoint: `dirty` (QPoolId -> record, None = gone), `images` (records of
 messages of which little has changed, in arrays), `clears` (slots that the pool must not
-hold any more, unless something new goes there); the queues; the last request of each client.
+hold any more, unless something new goes there); the queues and their definitions; the last request
+of each client.
 Memory is bounded by what happened between two checkpoints, not by the number of messages.
 
 Invariants: 1. a frame at or below the record's own LSN changes nothing, so redo is idempotent and
@@ -37,6 +38,7 @@ from omq.core.redo.changes import Frame, Unusable, change, checked, new_part
 from omq.core.redo.held_records import HeldRecords
 from omq.core.redo.in_bulk import change_many, end_many
 from omq.core.redo.pool_batches import batches
+from omq.core.redo.queue_names import note_queue
 from omq.core.redo.source import RecordSource
 from omq.core.redo.window import MOVES_BODIES, REPLACES, Births, JournalBlock, Window
 from omq.format.double_write import Image
@@ -61,6 +63,7 @@ class Redo:
 
     pool: RecordSource
     queues: dict[int, str] = field(default_factory=dict)
+    definitions: dict[str, str] = field(default_factory=dict)  # of queues, by name (format)
     clients: dict[int, Answered] = field(default_factory=dict)
     lsn: int = 0
     next_qpool: int = 1
@@ -203,8 +206,8 @@ class Redo:
         try:
             if frame[At.QPOOL] and frame[At.FLAGS] & _LAST_PART:
                 self._gone(frame)
-            elif rule.about is About.QUEUE:
-                self._queue(frame, raw)
+            elif rule.about in (About.QUEUE, About.DEFINITION):
+                note_queue(self.queues, self.definitions, frame, raw)
             elif rule.changes or rule.about is About.BODIES:
                 self._change(frame, raw)
         except Unusable as error:
@@ -227,12 +230,6 @@ class Redo:
             return  # born since the checkpoint: the pool never held it
         self.dirty[qpool] = None
         self._clear(frame[At.FILE], range(first, first + max(1, frame[At.PARTS])))
-
-    def _queue(self, frame: Frame, raw: bytes) -> None:
-        name = checked(frame, raw)
-        if not name or not name.isascii() or b"\0" in name:
-            raise Unusable("no name of a queue")
-        self.queues[frame[At.QUEUE]] = name.decode("ascii")
 
     # records
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from omq.base import limits
-from omq.base.arrays import Rows
+from omq.base.arrays import Rows, picked
 from omq.base.checksum import crc32c_each
 from omq.core.redo.changes import Unusable, checked, targets
 from omq.format.frame_rules import About, mask
@@ -29,8 +29,8 @@ from omq.format.message import DESCRIPTOR, MAGIC, PART, VERSION
 _MAGIC = np.frombuffer(MAGIC, dtype="V2")[0]
 MAKES, REPLACES = mask(lambda rule: rule.makes), mask(lambda rule: rule.replaces)
 MOVES_BODIES = mask(lambda rule: rule.about is About.BODIES)
-_QUEUES = mask(lambda rule: rule.about is About.QUEUE)
-_RAW = f"V{FRAME.size}"
+_QUEUES = mask(lambda rule: rule.about in (About.QUEUE, About.DEFINITION))
+_PREPARED = int(FrameFlag.PREPARED)
 _MOVED = {"qpool": "qpool", "file": "file", "record": "record", "argument": "location",
           "offset": "offset"}  # fmt: skip
 
@@ -75,7 +75,7 @@ class Window:
 
     def picked(self, which: Rows) -> Rows:
         """These frames, by mask or by row; as plain bytes, too."""
-        return np.asarray(self.frames.view(_RAW)[which].view(FRAME.dtype))
+        return picked(self.frames, which)
 
     def spread(self, moves: dict[int, Rows]) -> Window:
         """With a frame for each body that moved (row -> journal.RELOCATION) in the place of the
@@ -128,9 +128,11 @@ class Window:
 
     def joined_to(self, bad: list[int], durable: int) -> Rows:
         """Mask of what is condemned with these rows: their units of work; of those above `durable`
-        their requests."""
+        their requests. A unit that was prepared and promised keeps what is whole: its end, in
+        another block, may be a promise to somebody else."""
         frames = self.frames
-        units = frames["unit"][bad]
+        kept = (frames["flags"][bad] & _PREPARED != 0) & (frames["lsn"][bad] <= durable)
+        units = np.where(kept, 0, frames["unit"][bad])
         mask: Rows = np.isin(frames["unit"], units[units != 0])
         asked = {(token, sequence) for token, sequence, lsn
                  in frames[["token", "sequence", "lsn"]][bad].tolist()

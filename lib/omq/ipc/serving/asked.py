@@ -1,8 +1,13 @@
-"""A request as its handlers see it: the numbers of a wire.REQUEST."""
+"""A request as its handlers see it: the numbers of a wire.REQUEST, and its settlements."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from omq.base import limits
+from omq.base.errors import BadRequest
+from omq.core.engine.settle import Verdict
+from omq.format.wire import SETTLE
 
 
 @dataclass(slots=True)
@@ -23,3 +28,17 @@ class Request:
     argument: int
     parts: int
     expiry: int
+
+
+def verdicts_of(area: memoryview, r: Request) -> list[Verdict]:
+    """The settlements at the begin of the channel, each with its reason. BadRequest."""
+    texts = r.count * SETTLE.size
+    out = []
+    for i in range(r.count):
+        kind, _, size, entry, qpool, lease, argument, at, _ = SETTLE.unpack_from(
+            area, i * SETTLE.size)
+        if at + size > r.length:
+            raise BadRequest(reason="a reason does not fit the request")
+        text = bytes(area[texts + at : texts + at + min(size, limits.REASON_BYTES_MAX)])
+        out.append(Verdict(kind, entry, qpool, lease, argument, text))
+    return out

@@ -27,7 +27,7 @@ class BodyPlane:
         self._wake = doorkeeper.wake
         self._number, self._refuse = number, refuse
         self.operations = {"locate": fetching.locate, "fetch": fetching.fetch,
-                           "discard": self._discard}
+                           "discard": self._discard, "see": fetching.seeing.see}
         self.later = {"container": fetching.container, "contain": self._contain}
 
     def _contain(self, session: Session, question: Question) -> None:
@@ -39,10 +39,13 @@ class BodyPlane:
         self._finished.append(body)
         self._wake()
 
-    def tell_made(self) -> None:
-        """The answers of `contain` that are due."""
+    def tell_made(self) -> bool:
+        """The answers of `contain` that are due; False: none is."""
+        if not self._finished:
+            return False
         while self._finished:
             self._answer(self._finished.popleft())
+        return True
 
     def stop(self) -> None:
         """All sessions have ended: what is being copied is for nobody, and removed."""

@@ -6,7 +6,10 @@
     reader    register as a reader      unread  no longer one      cancel  end the wait for messages
     bye       good-bye                  checkpoint  pool.writer took one
     locate, fetch, container, contain, discard    bodies: see body_plane
-    status    counters, for tools       operate, free  operator commands: operator_plane
+    see       rows of the queue that it reads: seeing
+    status    counters, for tools       operate, free, resolve  operator commands: operator_plane
+    units     units of work in doubt, of this user or, who may `admin` POISON, of all
+    queue, temporary  queues are made, changed and removed: queue_plane
 
 Every question is one JSON line and gets one JSON line: {"status": 0, ...} or the error's status and
 fields. Nothing in a line is believed: wrong types are BadRequest.
@@ -21,7 +24,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from omq.base import events, names
 from omq.base.errors import (
@@ -29,7 +32,6 @@ from omq.base.errors import (
     NotRegistered,
     OmqError,
     UnitOpen,
-    UnknownQueue,
 )
 from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
 from omq.base.rated_log import RatedLog
@@ -41,12 +43,25 @@ from omq.format.wire import REQUEST_MARK, is_of, payload_bytes
 from omq.ipc.serving.body_plane import BodyPlane
 from omq.ipc.serving.doorkeeper import Doorkeeper
 from omq.ipc.serving.doors import Door, Turn
+from omq.ipc.serving.opening import Opening
 from omq.ipc.serving.operator_plane import OperatorPlane
+from omq.ipc.serving.queue_plane import QueuePlane
 from omq.ipc.serving.registration import Registrar
 from omq.ipc.serving.server import RequestServer
 from omq.ipc.serving.sessions import Session, Sessions, say
+from omq.ipc.serving.units_plane import UnitsPlane
 
 Question = dict[str, Any]
+
+
+class Watching(Protocol):
+    """Who is told of what happens to clients."""
+
+    def aborted(self, session: Session, messages: int) -> None:
+        """It ended without saying so; `messages` came back from it."""
+
+    def denied(self, uid: int, error: OmqError) -> None:
+        """What it asked for was refused."""
 
 
 class ControlPlane:
@@ -64,34 +79,43 @@ class ControlPlane:
         self._bad_lines_max = settings.bad_lines_max
         self._share_ns = settings.uid_turn_us * 1000
         registrar.reader = self._reader
-        self.renumber()
+        self._watching: Watching | None = None
+        self._opening = Opening(self._engine)
         self.bodies = BodyPlane(server, doorkeeper, self._number, self._refuse)
         self._operations: dict[str, Callable[[Session, Question], Question]] = {
-            "open": self._open, "name": self._name, "reader": self._reader, "unread": self._unread,
+            "open": self._opening.open, "name": self._opening.name,
+            "reader": self._reader, "unread": self._unread,
             "cancel": self._cancel, "bye": self._bye, "checkpoint": self._checkpoint,
             "status": self._status, **self.bodies.operations}
-        self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free)
+        self._operations["units"] = UnitsPlane(self._engine, self._sessions).units
+        self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free,
+                                       settings.operator_undo_s)
+        self.queues = QueuePlane(server, settings, log, self.operators.answer_later)
         self._later = {"operate": self.operators.operate, "free": self.operators.free,
-                       "note": self.operators.note, **self.bodies.later}
+                       "note": self.operators.note, "resolve": self.operators.resolve,
+                       "queue": self.queues.queue, "temporary": self.queues.temporary,
+                       **self.bodies.later}
 
-    def renumber(self) -> None:
-        """At the start, and after a reload: queues may have been added."""
-        self._numbers: dict[str, int] = {r.name: q for q, r in self._engine.rules.items()}
+    def watched_by(self, watching: Watching) -> None:
+        """Somebody is told from now on."""
+        self._watching = watching
 
-    def drain(self) -> None:
-        """The doors' turn in this group. What is left comes with the next one, which is woken."""
+    def drain(self) -> bool:
+        """The doors' turn in this group; True: there was one. What is left comes with the next one,
+        which is woken."""
         doors = self._doors
         if doors.failure is not None:
             raise doors.failure
-        self.bodies.tell_made()
+        told = self.bodies.tell_made()
         if not doors.ring:
-            return
+            return told
         turn, requests = Turn(self._share_ns), list[bytes]()
         self._server.recent.group(self._engine.now_ns, requests)
         while not turn.over and (door := doors.ring.take(turn)) is not None:
             turn.charge(door.uid, self._serve(door, requests))
         if doors.ring:
             doors.wake()
+        return True
 
     def _serve(self, door: Door, requests: list[bytes]) -> int:
         """One line of a door, or its end. How many bytes it brought to be written."""
@@ -183,6 +207,8 @@ class ControlPlane:
 
     def _refuse(self, door: Door, error: OmqError) -> None:
         self._engine.books.refused()
+        if self._watching is not None:
+            self._watching.denied(door.uid, error)
         door.bad += isinstance(error, (BadRequest, NotRegistered))
         self._rated.event(events.REQUEST_REFUSED, WARNING, door.uid, uid=door.uid,
                           reason=str(error))
@@ -192,26 +218,11 @@ class ControlPlane:
     # questions
 
     def _number(self, name: str) -> int:
-        number = self._numbers.get(name)
-        if number is None:
-            raise UnknownQueue(queue=names.escape(name))
-        return number
-
-    def _open(self, session: Session, question: Question) -> Question:
-        number = self._number(str(question["queue"]))
-        rules = self._engine.rules[number]
-        return {"queue": number, "max_length": rules.max_length, "max_depth": rules.max_depth,
-                "priority": rules.priority, "persistent": rules.persistent}
-
-    def _name(self, session: Session, question: Question) -> Question:
-        number = int(question["queue"])
-        rules = self._engine.rules.get(number)
-        if rules is None:
-            raise UnknownQueue(queue=f"number {number}")
-        return {"name": rules.name}
+        return self._engine.queues.number(names.escape(name))
 
     def _reader(self, session: Session, question: Question) -> Question:
-        number = self._number(str(question["queue"]))
+        number = self._opening.read(names.escape(str(question["queue"])),
+                                   int(question.get("number", 0)))
         self._sessions.check(session, "get", number)
         if session.party.active and not session.queue:
             raise UnitOpen(what="a unit of work", wanted="the reader")
@@ -225,6 +236,7 @@ class ControlPlane:
 
     def _unread(self, session: Session, question: Question) -> Question:
         self._engine.clients.reads_no_more(session.party, session.name, session.queue)
+        self._engine.wanted.forget(session.party.client, session.queue)
         session.queue = 0
         return {}
 
@@ -265,8 +277,11 @@ class ControlPlane:
         returned = self._engine.forget(session.party, waiters, evidence, orderly=not died,
                                        freed=freed, noted=noted)
         self._engine.clients.gone(session.party, session.name, session.queue)
+        self._engine.wanted.forget(session.party.client, session.queue)
         self._sessions.remove(session)
         self._engine.clients.count(len(self._sessions.by_id), self._sessions.rows_high)
+        if died and self._watching is not None:
+            self._watching.aborted(session, returned)
         if freed:
             self._log.event(events.READER_FREED, WARNING, uid_of_reader=session.party.uid,
                             pid_of_reader=session.party.pid, name=session.name, messages=returned)

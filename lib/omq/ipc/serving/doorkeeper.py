@@ -52,7 +52,8 @@ Watched = Door | tuple[Door] | None
 
 
 class Doorkeeper:
-    """See the module. `ring` is emptied by the main loop."""
+    """See the module. `ring` is emptied by the main loop; `deadline`: when it is woken (monotonic
+    ns; 0: it was, or never)."""
 
     def __init__(self, path: Path, requests: sysv_ipc.MessageQueue, gid: int,
                  admission: Admission, register_s: float, log: RatedLog) -> None:
@@ -62,7 +63,7 @@ class Doorkeeper:
         self._requests: sysv_ipc.MessageQueue = requests
         self._register_ns = int(register_s * _NS)
         self._log = log
-        self._deadline = 0
+        self.deadline = 0
         self._listen_again = 0  # monotonic ns; 0: the listener is polled
         self._wake_owed = False
         self._stopping = False
@@ -96,8 +97,8 @@ class Doorkeeper:
 
     def arm(self, deadline: int) -> None:
         """The main loop wants to be woken at this monotonic ns (0: never)."""
-        earlier = deadline and (not self._deadline or deadline < self._deadline)
-        self._deadline = deadline
+        earlier = deadline and (not self.deadline or deadline < self.deadline)
+        self.deadline = deadline
         if earlier:
             self._ring_bell()
 
@@ -180,8 +181,8 @@ class Doorkeeper:
         for descriptor, _ in ready:
             told |= self._look(descriptor)
         now = clock.monotonic_ns()
-        if self._deadline and now >= self._deadline:
-            self._deadline = 0
+        if self.deadline and now >= self.deadline:
+            self.deadline = 0
             told = True
         if self._listen_again and now >= self._listen_again:
             self._listen_again = 0
@@ -191,7 +192,7 @@ class Doorkeeper:
     def _wait_s(self) -> float | None:
         """Until the next deadline; None: there is none."""
         now = clock.monotonic_ns()
-        times = [each for each in (self._deadline, self._listen_again) if each]
+        times = [each for each in (self.deadline, self._listen_again) if each]
         if self._wake_owed:
             times.append(now + int(OWED_S * _NS))
         with self._lock:

@@ -1,7 +1,7 @@
 """The request server with the fast path in front of it (omq.fast).
 
 What is plain is done there, all else goes the way of RequestServer with untouched bytes. While a
-crash point is armed the replies go that way too, for all points lie on it.
+crash point is armed a turn goes that way too, for all points lie on it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Callable
 from omq.base import fault, form
 from omq.base.errors import OmqError
 from omq.core.engine.engine import Engine
-from omq.fast.intake import take_all
-from omq.fast.path import Path
+from omq.core.engine.waiting import Waiter
+from omq.fast import intake
 from omq.fast.reply import ROWS_MAX
+from omq.fast.turn import Turn
 from omq.format.wire import REQUEST
 from omq.ipc.serving.given import MANY, write_given
 from omq.ipc.serving.server import RequestServer
@@ -32,14 +33,28 @@ class FastServer(RequestServer):
                  running: str) -> None:
         super().__init__(engine, sessions, bodies, epoch, relocate, batch_max, units)
         self.form = running
-        self.take_all = take_all if running == form.COMPILED else None
-        self._rows_max = ROWS_MAX if running == form.COMPILED else MANY - 1
-        self._path = Path(engine, sessions.by_id, self.looks, self._ok, epoch, batch_max)
-        engine.move_offsets = self._path.move_offsets
+        self.intake = intake if running == form.COMPILED else None
+        self._turn = Turn(self, epoch, batch_max, self._ok, self._given,
+                          ROWS_MAX if running == form.COMPILED else MANY - 1)
+        self._path = self._turn.path
 
     @property
     def fast(self) -> int:
         return self._path.taken
+
+    def group(self, batch: list[bytes], wall_ns: int, mono_ns: int, drain: Callable[[], bool]
+              ) -> None:
+        if fault.armed():
+            self._turn.stir()
+            super().group(batch, wall_ns, mono_ns, drain)
+        else:
+            self._turn.run(batch, wall_ns, mono_ns, drain)
+
+    def due(self) -> int:
+        return self._turn.due()
+
+    def stir(self) -> None:
+        self._turn.stir()
 
     def handle(self, raw: bytes) -> None:
         self.recent.under_way = raw
@@ -47,11 +62,16 @@ class FastServer(RequestServer):
             if not self.stopping and self._path.handle(raw):
                 return
         except OmqError as error:
-            self._refuse(raw, error)
+            self.refuse(raw, error)
             return
         super().handle(raw)
 
-    def _refuse(self, raw: bytes, error: OmqError) -> None:
+    def handle_unplain(self, raw: bytes) -> None:
+        """A request that the fast path leaves alone."""
+        super().handle(raw)
+
+    def refuse(self, raw: bytes, error: OmqError) -> None:
+        """The answer to a request that the fast path could not carry out."""
         request = REQUEST.unpack(raw)
         self.engine.books.refused()
         self._refused.append((self.sessions.by_id[request[_CLIENT]], request[_SEQUENCE], error))
@@ -67,36 +87,22 @@ class FastServer(RequestServer):
     def release(self) -> None:
         if fault.armed():
             super().release()
-            return
-        lsn = self.engine.last_lsn
-        answered: list[Session] = []
-        self._path.answer(answered, lsn)
-        self._ok.clear()
+        else:
+            self._turn.release()
+
+    def answer_refused(self, answered: list[Session]) -> None:
+        """The errors of this group; who got one is added to `answered`."""
         for session, sequence, error in self._refused:
             if not session.gone:
                 session.refuse(sequence, error)
                 answered.append(session)
         self._refused.clear()
-        self._give(answered, lsn)
-        self._path.announce(answered)
-        self.sessions.close_gone()
 
-    def _give(self, answered: list[Session], lsn: int) -> None:
-        engine, path, sessions = self.engine, self._path, self.sessions.by_id
-        for waiter, entries in self._given:
-            session = sessions.get(waiter.party.client)
-            if session is None:
-                continue
-            session.waiter = None
-            self.looks.after(session)
-            if session.trusted and len(entries) <= self._rows_max:
-                path.give(session, waiter.sequence, entries, lsn)
-            else:
-                engine.clients.answered(waiter.party)
-                write_given(engine.index, session, waiter.sequence, entries, self.bodies, lsn)
-            answered.append(session)
-        self._given.clear()
+    def give_unplain(self, session: Session, waiter: Waiter, entries: list[int], lsn: int) -> None:
+        """Hand-outs to a member, or more than the fast path writes."""
+        self.engine.clients.answered(waiter.party)
+        write_given(self.engine.index, session, waiter.sequence, entries, self.bodies, lsn)
 
     def close(self) -> None:
-        self.engine.move_offsets = self.engine.move_each
-        del self._path
+        self._turn.close()
+        del self._path, self._turn

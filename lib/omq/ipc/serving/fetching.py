@@ -4,8 +4,8 @@
     fetch       a piece of a payload, copied into the reply half of the channel
     container   a read-only descriptor of the container of a large body, over the connection
 
-A client may fetch what it holds, and what lies on a queue that it may browse. Of anything else it
-is not even told whether it exists.
+A client may fetch what it holds, what lies on a queue that it may browse, and what the queue that
+it reads could hand it (`seeing`). Of anything else it is not even told whether it exists.
 
 Invariants: 1. a descriptor is of one container, never of a file with several bodies; 2. a client
 has at most one descriptor on the way: one that does not take it gets no second one.
@@ -23,11 +23,12 @@ from typing import Any
 
 from omq.base.errors import BadRequest, BodyUnavailable, NoAuthority, NoMessage
 from omq.core.engine.engine import Engine
-from omq.core.engine.state import CONTAINER
+from omq.core.engine.state import CONTAINER, IDEL
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.index import EntryState
 from omq.format.wire import REPLY
+from omq.ipc.serving.seeing import Seeing
 from omq.ipc.serving.sessions import Session, Sessions, say
 from omq.storage import containers
 from omq.storage.payloads import PayloadReader
@@ -42,6 +43,7 @@ class Fetching:
 
     def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader) -> None:
         self._engine, self._sessions, self._bodies = engine, sessions, bodies
+        self.seeing = Seeing(engine, sessions)
 
     def locate(self, session: Session, question: Question) -> Question:
         """File and offset of a payload."""
@@ -95,8 +97,11 @@ class Fetching:
         slot = self._slot(question)
         t = self._engine.index
         for entry in t.entries_of(slot):
+            if (t.e_sequence[entry] > self._engine.last_lsn and t.e_queue[entry] != IDEL):
+                continue  # it came with this group: its payload has no place in the file yet
             held = t.e_state[entry] == _ACTIVE and t.e_reader[entry] == session.party.slot + 1
-            if held or self._may_browse(session, t.e_queue[entry]):
+            if (held or self._may_browse(session, t.e_queue[entry])
+                    or self.seeing.may_see(session, entry)):
                 return slot
         raise NoMessage(queue=_HIDDEN)
 

@@ -65,6 +65,7 @@ def _check(payload: bytes, parts: int, said: tuple[int, int, int, int, int], key
             or (not flags & PutFlag.CONTAINER and found.body_at + size != len(payload))
             or id_hash(head.correlation_id) != correlation or head.expiry != expiry
             or any(head.message_id) is not bool(flags & PutFlag.GIVEN_ID)
+            or any(head.group_id) is not bool(flags & PutFlag.GROUPED)
             or id_hash(head.message_id) != key):
         raise BadRequest(reason="the message is not what the request says about it")
     if crc32c(payload) != crc:

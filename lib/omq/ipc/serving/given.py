@@ -12,6 +12,7 @@ import contextlib
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.errors import OmqError
 from omq.base.fault import point
 from omq.core.index.tables import Tables
@@ -52,8 +53,7 @@ def _one(t: Tables, area: memoryview, at: int, entry: int, extra_flags: int, inl
           t.m_crc[slot], t.m_size[slot], t.e_submitted[entry], failed, t.e_retries[entry], inline)
 
 
-def _many(t: Tables, area: memoryview, entries: np.ndarray[tuple[int], np.dtype[np.uint32]]
-          ) -> None:
+def _many(t: Tables, area: memoryview, entries: Vector) -> None:
     v = t.v
     rows = GIVEN.array(area, len(entries), REPLY.size)
     slots = v["e_message"][entries]

@@ -40,7 +40,7 @@ class Looks:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._line: deque[tuple[int, Session]] = deque()
+        self.line: deque[tuple[int, Session]] = deque()
 
     def after(self, session: Session) -> None:
         """It was answered in this group."""
@@ -48,21 +48,21 @@ class Looks:
             return
         due = self._engine.mono_ns + LOOK_NS
         if not session.look_ns:
-            self._line.append((due, session))
+            self.line.append((due, session))
         session.look_ns = due
 
     @property
     def due(self) -> int:
         """When the next look is (monotonic ns)."""
-        return self._line[0][0] if self._line else FOREVER
+        return self.line[0][0] if self.line else FOREVER
 
     def look(self) -> None:
         """At those whose time has come, in a group."""
         now = self._engine.mono_ns
-        while self._line and self._line[0][0] <= now:
-            _, session = self._line.popleft()
+        while self.line and self.line[0][0] <= now:
+            _, session = self.line.popleft()
             if session.look_ns > now:  # it was answered once more since
-                self._line.append((session.look_ns, session))
+                self.line.append((session.look_ns, session))
                 continue
             session.look_ns = 0
             if not session.gone and session.party.active:

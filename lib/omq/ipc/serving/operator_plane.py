@@ -1,10 +1,11 @@
 """Operator commands over the control connection, carried out by the manager's main loop.
 
     operate  {"action", "items": [[qpool, queue, lsn], ...], "targets": [queue, ...], "priority",
-              "keep_s", "force", "command", "reason"}
+              "keep_s" (null: operator_undo_s), "force", "command", "reason"}
              -> {"done": [qpool, ...], "lsn": of the command, "refused": [[qpool, status, text]]}
     note     {"targets", "messages", "things", "command", "reason"}: what follows is puts (a copy),
              or concerns so many other things (services)  -> {"lsn"}
+    resolve  {"unit", "commit", "command", "reason"}: end a unit of work in doubt  -> {"unit", ...}
     free     {"queue", "pid", "command", "reason"}: let go of a reader  -> {"freed": clients}
 
 The answers wait for the commit of their group, as every acknowledgement does: `release`.
@@ -37,15 +38,18 @@ _S = 1_000_000_000
 
 
 class OperatorPlane:
-    """See the module. `number` finds the number of a queue; `end` ends a client that is freed."""
+    """See the module. `number` finds the number of a queue; `end` ends a client that is freed;
+    `undo_s`: as operator_undo_s has it, for who says nothing else."""
 
     def __init__(self, engine: Engine, sessions: Sessions, log: EventLog,
-                 number: Callable[[str], int], end: Callable[[Session], None]) -> None:
+                 number: Callable[[str], int], end: Callable[[Session], None], undo_s: int
+                 ) -> None:
         self._engine = engine
         self._sessions = sessions
         self._log = log
         self._number = number
         self._end = end
+        self._undo_s = undo_s
         self._answers: list[tuple[Door, Question]] = []
 
     def release(self) -> None:
@@ -54,6 +58,10 @@ class OperatorPlane:
             if not door.closed:
                 say(door, {"status": 0, **answer})
         self._answers.clear()
+
+    def answer_later(self, session: Session, answer: Question) -> None:
+        """With `release`."""
+        self._answers.append((session.door, answer))
 
     def operate(self, session: Session, question: Question) -> None:
         """One order; its answer goes out with `release`."""
@@ -97,6 +105,26 @@ class OperatorPlane:
             self._end(other)
         self._answers.append((session.door, {"freed": len(freed)}))
 
+    def resolve(self, session: Session, question: Question) -> None:
+        """End a unit of work in doubt in the place of its program: `admin` on all of its queues, on
+        POISON if it has none."""
+        in_doubt, party = self._engine.in_doubt, session.party
+        said, commit, text = str(question["unit"]), question["commit"], _text(question)
+        if not isinstance(commit, bool):
+            raise BadRequest(reason="commit is true or false")
+        unit = in_doubt.find(said, party) or in_doubt.by_id(said)
+        if unit is None:
+            raise in_doubt.ended(said, party)
+        for queue in in_doubt.queues(unit) or (POISON,):
+            self._may(session, "admin", queue)
+        name, how = in_doubt.name_of(unit), "committed" if commit else "backed out"
+        gets, puts = in_doubt.counts(unit)
+        in_doubt.end(unit, party, 0, commit=commit, order=text)
+        self._log.event(events.UNIT_ENDED, REPORT, uid=party.uid, pid_of_operator=party.pid,
+                        unit=name, how=how, gets=gets, puts=puts, **_said(text))
+        self._answers.append((session.door, {"unit": name, "how": how, "gets": gets,
+                                             "puts": puts}))
+
     def _may(self, session: Session, action: str, queue: int) -> None:
         if queue not in self._engine.rules:
             raise UnknownQueue(queue=queue)
@@ -116,7 +144,8 @@ class OperatorPlane:
         if action is Action.RESTORE and any(item.queue in (IDEL, POISON) for item in items):
             raise BadRequest(reason="nothing is restored to IDEL or POISON")
         priority = question.get("priority")
-        keep_s = float(question.get("keep_s") or 0)
+        said = question.get("keep_s")
+        keep_s = float(self._undo_s if said is None else said)
         if not 0 <= keep_s <= KEEP_S_MAX:
             raise BadRequest(reason=f"keep_s is 0 to {KEEP_S_MAX}")
         return Order(action, items, _text(question), targets,

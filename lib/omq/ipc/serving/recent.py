@@ -28,13 +28,13 @@ class RecentRequests:
 
     def __init__(self) -> None:
         self.under_way = b""
-        self._groups: deque[tuple[int, Sequence[bytes]]] = deque(maxlen=GROUPS)
+        self.groups: deque[tuple[int, Sequence[bytes]]] = deque(maxlen=GROUPS)
         self._questions: deque[tuple[int, str, int]] = deque(maxlen=GROUPS)
 
     def group(self, wall_ns: int, requests: Sequence[bytes]) -> None:
         """A group begins."""
         if requests:
-            self._groups.append((wall_ns, requests))
+            self.groups.append((wall_ns, requests))
 
     def question(self, wall_ns: int, operation: str, session: Session | None) -> None:
         """A question of the control connection; None: of somebody who is not registered yet."""
@@ -46,7 +46,7 @@ class RecentRequests:
         client is."""
         newest = chain.from_iterable(
             ((wall_ns, raw) for raw in reversed(requests))
-            for wall_ns, requests in reversed(self._groups))
+            for wall_ns, requests in reversed(self.groups))
         for wall_ns, raw in islice(newest, SHOWN_MAX):
             here = "  <- under way" if raw is self.under_way else ""
             yield f"{iso_time(wall_ns)} {_request(raw, clients)}{here}"

@@ -1,6 +1,7 @@
 """Registration: a caller becomes a client with a session, a channel, and a token.
 
-    register  {"version", "name", "token", "in_doubt", "queue", "auxiliary", "held", "unit"}
+    register  {"version", "name", "token", "in_doubt", "queue", "auxiliary", "held", "unit",
+               "opened": [[number, queue], ...], as an earlier manager had told it}
               -> its number and token, the ids of its channel, and what became of its request under
                  way; `requests`: the request queue, or null for users who send their requests over
                  the control connection (ADR 0020)
@@ -14,7 +15,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from omq.base import clock, names
+from omq.base import clock, limits, names
 from omq.base.errors import BadRequest, ManagerShort, NotRegistered, OmqError
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import Party
@@ -76,6 +77,8 @@ class Registrar:
         session = self._admit(door, peer, name, token)
         in_doubt = int(question.get("in_doubt", 0))
         session.sequence = max(0, in_doubt - 1, known.sequence if known else 0)
+        session.opened = {int(number): str(name)
+                          for number, name in question.get("opened", ())[: limits.QUEUES_MAX]}
         self._resume(session, question, known)
         answered = None
         if known and known.sequence == in_doubt:

@@ -18,7 +18,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import sysv_ipc
 
@@ -35,8 +35,13 @@ MSG_NOERROR: Final = 0o10000
 IPC_NOWAIT: Final = 0o4000  # linux/ipc.h
 
 
-TakeAll = Callable[[int, list[bytes], int], bool]
-"""omq.fast.intake.take_all"""
+class Intake(Protocol):
+    """omq.fast.intake, compiled. False: go the way without it, which says why."""
+
+    def take_first(self, queue: int, out: list[bytes]) -> bool: ...
+    def take_all(self, queue: int, out: list[bytes], limit: int) -> bool: ...
+    def take_company(self, queue: int, out: list[bytes], limit: int, wanted: int, wait_ns: int
+                     ) -> bool: ...
 
 
 class Company:
@@ -76,11 +81,11 @@ class Requests:
     """The request queue, taken in batches."""
 
     def __init__(self, queue: sysv_ipc.MessageQueue, garbage: Callable[[], None],
-                 take_all: TakeAll | None = None) -> None:
+                 intake: Intake | None = None) -> None:
         self.queue = queue
         self._garbage = garbage
         self._receive = queue.receive
-        self._take_all = take_all
+        self._intake = intake
         self._company = Company(len(os.sched_getaffinity(0)))
 
     def take(self, limit: int) -> list[bytes]:
@@ -89,25 +94,37 @@ class Requests:
         out: list[bytes] = []
         company = self._company
         try:
-            first, kind = self._receive(block=True)
-            if kind == REQUEST_TYPE:
-                out.append(first)
+            self._first(out)
             self._drain(out, limit)
             wanted = company.wanted(len(out))
             waited = len(out) < wanted
             if waited:
-                end = time.monotonic_ns() + GATHER_NS
-                while len(out) < wanted and time.monotonic_ns() < end:
-                    os.sched_yield()
-                    self._drain(out, limit)
+                self._gather(out, limit, wanted)
             company.had(len(out), waited=waited)
         except (sysv_ipc.Error, OSError, MemoryError) as error:
             self._met(error)
         return out
 
+    def _first(self, out: list[bytes]) -> None:
+        """Wait until something is there."""
+        if self._intake is None or not self._intake.take_first(self.queue.id, out):
+            first, kind = self._receive(block=True)
+            if kind == REQUEST_TYPE:
+                out.append(first)
+
+    def _gather(self, out: list[bytes], limit: int, wanted: int) -> None:
+        """Those that come at once."""
+        if self._intake is not None and self._intake.take_company(
+                self.queue.id, out, limit, wanted, GATHER_NS):
+            return
+        end = time.monotonic_ns() + GATHER_NS
+        while len(out) < wanted and time.monotonic_ns() < end:
+            os.sched_yield()
+            self._drain(out, limit)
+
     def _drain(self, out: list[bytes], limit: int) -> None:
         """All that are there."""
-        if self._take_all is not None and self._take_all(self.queue.id, out, limit):
+        if self._intake is not None and self._intake.take_all(self.queue.id, out, limit):
             return
         receive, add = self._receive, out.append
         try:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from omq.base import form, limits
+from omq.base import form
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
-from omq.base.fault import point
 from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import CONTAINER, IDEL, POISON
-from omq.core.engine.waiting import Waiter
+from omq.core.engine.wanted import cursor
 from omq.format.journal import FRAME
 from omq.format.message import DESCRIPTOR, PART
 from omq.format.wire import (
@@ -32,46 +31,40 @@ from omq.format.wire import (
     Operation,
     PutFlag,
 )
-from omq.ipc.serving.asked import Request
+from omq.ipc.serving.asked import Request, verdicts_of
 from omq.ipc.serving.foreign import read_parts, taken, taken_batch
-from omq.ipc.serving.given import write_given
 from omq.ipc.serving.large_bodies import named
-from omq.ipc.serving.notes import Looks
-from omq.ipc.serving.recent import RecentRequests
-from omq.ipc.serving.requests import TakeAll
+from omq.ipc.serving.moving_many import MovingMany
+from omq.ipc.serving.requests import Intake
 from omq.ipc.serving.sessions import Session, Sessions
+from omq.ipc.serving.turns import Turns
 from omq.ipc.serving.units import UnitLimits, UnitPlane
 from omq.storage.payloads import PayloadReader
 
-_PUT_FLAGS, _MS = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.GIVEN_ID), 1_000_000
-_PUT_NAMES = ("queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument",
-              "parts", "length", "offset")
-_PUT_AT = tuple(FRAME.names.index(name) for name in _PUT_NAMES)
+_PUT_FLAGS, _MS = int(sum(PutFlag)), 1_000_000
+_KEYS = (Key.CORRELATION, Key.MESSAGE_ID, Key.CURSOR, Key.GROUP)
+_PUT_AT = tuple(map(FRAME.names.index, (
+    "queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument", "parts",
+    "length", "offset")))
 
 
-class RequestServer:
+class RequestServer(Turns):
     """See the module."""
 
     def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,
                  relocate: Callable[[memoryview], int], batch_max: int, units: UnitLimits) -> None:
-        self.engine, self.sessions = engine, sessions
-        self.batch_max = batch_max
-        self.bodies, self._epoch, self._relocate = bodies, epoch, relocate
-        self.recent = RecentRequests()
-        self.looks = Looks(engine)
-        # Replies that wait for the commit: session, request, count, QPoolId.
-        self._ok: list[tuple[Session, int, int, int]] = []
-        self._refused: list[tuple[Session, int, OmqError]] = []
-        self._given: list[tuple[Waiter, list[int]]] = []
-        self.stopping, self.form = False, form.OFF
-        self.take_all: TakeAll | None = None
+        super().__init__(engine, sessions, bodies)
+        self.batch_max, self._epoch, self._relocate = batch_max, epoch, relocate
+        self.form = form.OFF
+        self.intake: Intake | None = None
         handlers: dict[Operation, Callable[[Session, Request], None]] = {
             Operation.PUT: self._put, Operation.PUT_MANY: self._put_many,
             Operation.NEXT: self._next, Operation.SETTLE: self._settle,
             Operation.MOVE: self._move, Operation.PING: self._ping,
             Operation.RELOCATE: self._relocated, Operation.TOUCH: self._touch,
-            Operation.GET: self._next}
+            Operation.GET: self._next, Operation.LOOK: self._look}
         self.units = UnitPlane(self, units, lambda *answer: self._ok.append(answer))
+        handlers[Operation.MOVE_MANY] = MovingMany(self, lambda *answer: self._ok.append(answer))
         self._handlers = {int(operation): handler for operation, handler in handlers.items()
                           } | self.units.handlers
 
@@ -106,7 +99,7 @@ class RequestServer:
     def may_put(self, session: Session, queue: int) -> None:
         if self.stopping and not session.party.active:  # who holds a message may finish with it
             raise ShuttingDown
-        if queue not in self.engine.rules or queue in (IDEL, POISON):
+        if queue in (IDEL, POISON) or not (queue in self.engine.rules or queue in session.opened):
             raise BadRequest(reason=f"queue {queue} takes no messages from clients")
         self.sessions.check(session, "put", queue)
 
@@ -140,6 +133,9 @@ class RequestServer:
                          r.count, r.queue, r.sequence)
         self._ok.append((session, r.sequence, r.count, qpool))
 
+    def _ping(self, session: Session, r: Request) -> None:
+        self._ok.append((session, r.sequence, 0, 0))
+
     def _settle(self, session: Session, r: Request) -> None:
         self._settle_batch(session, r)
         self._ok.append((session, r.sequence, r.count, 0))
@@ -150,52 +146,47 @@ class RequestServer:
             raise BadRequest(reason=f"{r.count} settlements do not fit")
         if done_many(self.engine, session.party, session.request, r.count, r.sequence):
             return
-        verdicts = self.looks.without(session, self._verdicts(session.request, r))
+        verdicts = self.looks.without(session, verdicts_of(session.request, r))
         session.lost = self.engine.settle(session.party, verdicts, r.sequence)
 
     def _touch(self, session: Session, r: Request) -> None:
         if r.count * SETTLE.size + r.length > len(session.request):
             raise BadRequest(reason=f"{r.count} messages do not fit")
-        session.lost = self.engine.renew(session.party, self._verdicts(session.request, r))
+        session.lost = self.engine.renew(session.party, verdicts_of(session.request, r))
         self._ok.append((session, r.sequence, r.count, 0))
-
-    @staticmethod
-    def _verdicts(area: memoryview, r: Request) -> list[Verdict]:
-        texts = r.count * SETTLE.size
-        out = []
-        for i in range(r.count):
-            kind, _, size, entry, qpool, lease, argument, at, _ = SETTLE.unpack_from(
-                area, i * SETTLE.size)
-            if at + size > r.length:
-                raise BadRequest(reason="a reason does not fit the request")
-            text = bytes(area[texts + at : texts + at + min(size, limits.REASON_BYTES_MAX)])
-            out.append(Verdict(kind, entry, qpool, lease, argument, text))
-        return out
 
     def _next(self, session: Session, r: Request) -> None:
         if not session.queue:
-            raise BadRequest(reason="not registered as a reader")
-        by = r.flags if r.operation == Operation.GET else 0
-        if r.operation == Operation.GET and (session.queue == IDEL or by not in tuple(Key)
-                                             or not r.correlation):
+            raise session.no_reader()
+        gets, key = r.operation == Operation.GET, r.correlation
+        by = r.flags if gets else 0
+        if gets and (session.queue == IDEL or by not in _KEYS or not (key or by == Key.GROUP)):
             raise BadRequest(reason="a message id or a correlation id is asked for, not on IDEL")
         if r.count:
             self._settle_batch(session, r)
         if not r.want:
             self._ok.append((session, r.sequence, 0, 0))
             return
+        self._wait(session, r, by, cursor(key, r.size) if by == Key.CURSOR else key)
+
+    def _look(self, session: Session, r: Request) -> None:
+        if session.queue in (0, IDEL) or r.count or not r.want:
+            raise BadRequest(reason="only a reader looks, to settle nothing")
+        self.engine.wanted.arrivals.begin(session.party.client, session.queue)
+        self._wait(session, r, int(Key.ARRIVAL), 0)
+
+    def _wait(self, session: Session, r: Request, by: int, key: int) -> None:
         timeout = r.argument * _MS if r.argument >= 0 else -1
         want = min(r.want, self.batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
         if session.waiter is not None and session.waiter.waiting:  # given up: one at a time
             self.engine.drop(session.waiter)
         session.waiter = self.engine.wait(session.party, session.queue, want, r.sequence, timeout,
-                                          auxiliary=session.auxiliary, by=by, key=r.correlation)
+                                          auxiliary=session.auxiliary, by=by, key=key)
 
     def _move(self, session: Session, r: Request) -> None:
         area = session.request
         head = SETTLE.size + r.parts * PART.size
-        frames = head + r.count * FRAME.size
-        if frames + r.length > len(area):
+        if (frames := head + r.count * FRAME.size) + r.length > len(area):
             raise BadRequest(reason="the disposition does not fit the request")
         kind, _, _, entry, qpool, lease, argument, _, _ = SETTLE.unpack_from(area, 0)
         queues = read_parts(area, SETTLE.size, r.parts)
@@ -232,59 +223,12 @@ class RequestServer:
         return NewMessage(queue, priority, flags & _PUT_FLAGS, size, crc, correlation, key, expiry,
                           parts, payload)
 
-    def _ping(self, session: Session, r: Request) -> None:
-        self._ok.append((session, r.sequence, 0, 0))
-
     def _relocated(self, session: Session, r: Request) -> None:
         self.sessions.check(session, "admin", POISON)
         self._ok.append((session, r.sequence, self._relocate(session.request[: r.length]), 0))
 
-    def carry_out(self, session: Session) -> None:
-        """A client is gone and may ask at once what became of its request of this group."""
-        for asked, sequence, count, qpool in self._ok:
-            if asked is session:
-                self.engine.sync()
-                session.last = (sequence, count, qpool, 0)
-
-    def dispatch(self) -> None:
-        """Messages to waiting readers; empty answers to those whose time is over."""
-        self.recent.under_way = b""
-        self.looks.look()
-        self.engine.tick()
-        given = [] if self.stopping else self.engine.dispatch()  # who waits has the next manager's
-        self._given += [*given, *((waiter, []) for waiter in self.engine.expire())]
-
-    def release(self) -> None:
-        """After the commit: all replies of the group are written, then all are announced. The
-        clients that wake push the manager off its processor and its data out of the caches, so that
-        nothing but announcing is left to do then."""
-        engine, lsn = self.engine, self.engine.last_lsn
-        answered: list[Session] = []
-        point("engine.before_reply")
-        for session, sequence, count, qpool in self._ok:
-            if not session.gone:
-                engine.clients.answered(session.party)
-                session.answer(sequence, count=count, qpool=qpool, lsn=lsn)
-                answered.append(session)
-        for session, sequence, error in self._refused:
-            if not session.gone:
-                session.refuse(sequence, error)
-                answered.append(session)
-        for waiter, entries in self._given:
-            session_of = self.sessions.by_id.get(waiter.party.client)
-            if session_of is not None:
-                session_of.waiter = None
-                self.looks.after(session_of)
-                engine.clients.answered(waiter.party)
-                write_given(engine.index, session_of, waiter.sequence, entries, self.bodies, lsn)
-                answered.append(session_of)
-        for session in answered:
-            session.announce()
-        point("engine.after_reply")
-        self._ok.clear()
-        self._refused.clear()
-        self._given.clear()
-        self.sessions.close_gone()
+    def stir(self) -> None:
+        """Something was done to the engine outside of a turn."""
 
     def close(self) -> None:
         """Nothing holds a view of the tables any more."""

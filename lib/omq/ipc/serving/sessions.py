@@ -17,20 +17,20 @@ import secrets
 import socket
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import sysv_ipc
 
 from omq.base import limits
-from omq.base.authority import Authority
-from omq.base.errors import NoAuthority, OmqError, TooManyClients
-from omq.core.engine.state import Party
+from omq.base.authority import ACTIONS, Authority
+from omq.base.errors import BadRequest, NoAuthority, OmqError, QueueGone, TooManyClients
+from omq.core.engine.state import Party, QueueRules
 from omq.core.engine.waiting import Waiter
 from omq.core.redo.answers import fair_share
 from omq.format.poolctrl import Answered
-from omq.format.wire import REPLY, REQUEST_MAGIC, halves
+from omq.format.wire import ENDED, REPLY, REQUEST_MAGIC, halves
 from omq.ipc.errnos import Outcome, outcome
 from omq.ipc.serving.doors import Door
 from omq.ipc.serving.transport import Transport
@@ -56,12 +56,15 @@ class Session:
     epoch: int = 0  # of this manager
     sequence: int = 0  # last request taken
     queue: int = 0  # read by this client, 0 = none
+    lost_queue: str = ""  # that it read, and which is gone
     auxiliary: bool = False
     prompt: bool = False  # it keeps a note (ipc.serving.notes)
     look_ns: int = 0  # when the manager looks at it, 0 = it does not
     noted: set[tuple[int, int]] = field(default_factory=set)  # carried out by a look
     waiter: Waiter | None = None
     rights: dict[tuple[str, int], bool] = field(default_factory=dict)
+    opened: dict[int, str] = field(default_factory=dict)  # numbers of queues, as it knows them
+    aliases: dict[str, tuple[int, ...]] = field(default_factory=dict)  # that stand for these
     last: tuple[int, int, int, int] = (0, 0, 0, 0)  # carried out: sequence, count, QPoolId, LSN
     lost: int = 0  # settlements of the request under way that did not hold
     deaf: int = 0  # replies that could not be announced
@@ -96,6 +99,11 @@ class Session:
                 raise
             self.deaf += 1
 
+    def no_reader(self) -> OmqError:
+        """Why it gets no messages: it never read a queue, or its queue is gone."""
+        return QueueGone(queue=self.lost_queue) if self.lost_queue else BadRequest(
+            reason="not registered as a reader")
+
     def refuse(self, sequence: int, error: OmqError) -> None:
         """An error as the reply: its status and its fields."""
         text = json.dumps({k: v if isinstance(v, int) else str(v) for k, v in error.fields.items()}
@@ -107,16 +115,17 @@ class Session:
 class Sessions:
     """All registered clients of this epoch."""
 
-    def __init__(self, limit: int, authority: Authority, names: Callable[[int], str]) -> None:
+    def __init__(self, limit: int, authority: Authority,
+                 rules: Mapping[int, QueueRules]) -> None:
         self.by_id: dict[int, Session] = {}
         self.by_door: dict[int, Session] = {}
         self.limit = limit  # rows of the reader table
         self.authority = authority
-        self._names = names
+        self._rules = rules
         self.answered: dict[int, Answered] = {}  # last request of clients that are not here
         self._next = 1
         self._rows: list[int] = []
-        self._gone: list[Session] = []
+        self.gone: list[Session] = []  # in this group
         self._rows_high = 0
 
     def claim_row(self) -> int:
@@ -157,7 +166,16 @@ class Sessions:
                 self._forget_answers()
         self.by_id.pop(session.party.client, None)
         self.by_door.pop(id(session.door), None)
-        self._gone.append(session)
+        self.gone.append(session)
+
+    def say_ended(self) -> None:
+        """At an orderly stop, behind the last group: to each client what its last request came to.
+        A client that has not looked yet may find its memory and semaphore gone."""
+        for session in self.by_id.values():
+            sequence, count, qpool, lsn = session.last
+            if sequence:
+                say(session.door, {ENDED: {"sequence": sequence, "qpool": qpool, "count": count,
+                                           "lsn": lsn}})
 
     def _forget_answers(self) -> None:
         """A tenth at once, the oldest of the users with the most: nobody can push out what others
@@ -172,13 +190,13 @@ class Sessions:
 
     def close_gone(self) -> None:
         """After the commit: the channels of those who left in this group."""
-        for session in self._gone:
+        for session in self.gone:
             self._rows.append(session.party.slot)
             session.reply.release()
             session.request.release()
             session.note.release()
             session.channel.close()
-        self._gone.clear()
+        self.gone.clear()
 
     def new_authority(self, authority: Authority) -> None:
         """After a reload: ask again."""
@@ -191,11 +209,29 @@ class Sessions:
         key = (action, queue)
         allowed = session.rights.get(key)
         if allowed is None:
-            allowed = self.authority.allows(action, self._names(queue), session.party.uid,
-                                            session.gids)
+            rules = self._rules.get(queue)
+            known = session.opened.setdefault(queue, rules.name if rules else "")
+            if rules is None or (action == "put" and known != rules.name):
+                raise QueueGone(queue=known or queue)
+            allowed = (rules.owner == session.party.token != 0) or self.authority.allows(
+                action, rules.rights or rules.name, session.party.uid, session.gids)
             session.rights[key] = allowed
         if not allowed:
-            raise NoAuthority(uid=session.party.uid, action=action, queue=self._names(queue))
+            name = self._rules[queue].name if queue in self._rules else "?"
+            raise NoAuthority(uid=session.party.uid, action=action, queue=name)
+
+    def changed(self, queue: int) -> None:
+        """This number is another queue, or none: who puts there is told so, and opens it again."""
+        for session in self.by_id.values():
+            for action in ACTIONS if queue not in self._rules else ("put",):
+                session.rights.pop((action, queue), None)
+
+    def alias_changed(self, alias: str) -> None:
+        """This name stands for other queues: who has it open is told so."""
+        for session in self.by_id.values():
+            for queue in session.aliases.pop(alias, ()):
+                session.rights.pop(("put", queue), None)
+                session.opened[queue] = ""
 
 
 @dataclass(frozen=True, slots=True)

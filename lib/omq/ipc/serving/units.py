@@ -4,6 +4,8 @@
     STAGE     a part of what it will finish and put; kept here, nothing has happened
     COMMIT    the rest of it: all of it is carried out, in one block, or refused
     BACKOUT   messages that it took come back; what was staged is forgotten
+    PREPARE   as COMMIT, but all of it is in doubt from then on (core.engine.in_doubt)
+    RESOLVE   the end of a unit in doubt, of this user's programs; root and the owner end any
 
 STAGE and COMMIT carry SETTLE rows of what was taken (`parts` of them, kind DONE), FRAME heads of
 what is put (`count`) and their payloads. COMMIT says how many there are in all (`argument` rows,
@@ -15,7 +17,8 @@ known to be the unit's, in its death too; 2. what is staged is a copy, with cont
 staged is bounded for each unit, for each user (half) and for all of them together.
 
 In the middle of a crash: what was staged is gone, and nobody was promised anything.
-Errors: UnitTooLarge, UnitsFull, UnitOpen, LeaseLost, BadRequest, those of a put.
+Errors: UnitTooLarge, UnitsFull, UnitOpen, LeaseLost, BadRequest, those of a put; UnitUnknown (of
+another user's too: who may not end it learns nothing), UnitResolved.
 """
 
 from __future__ import annotations
@@ -25,13 +28,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from omq.base import limits
 from omq.base.errors import BadRequest, OmqError, ShuttingDown, UnitOpen, UnitsFull, UnitTooLarge
 from omq.base.settings import Settings
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import IDEL
+from omq.core.engine.unit_facts import Facts
 from omq.format.journal import FRAME
-from omq.format.wire import GIVEN, REPLY, SETTLE, Operation, Settlement
+from omq.format.message import DESCRIPTOR
+from omq.format.wire import GIVEN, REPLY, SETTLE, Key, Operation, Settlement
+from omq.ipc.serving.foreign import read_parts
 from omq.ipc.serving.sessions import Session
 
 if TYPE_CHECKING:
@@ -70,14 +77,15 @@ class Staged:
 class UnitPlane:
     """See the module. `answer` notes a reply that waits for the commit."""
 
-    def __init__(self, server: RequestServer, limits: UnitLimits,
+    def __init__(self, server: RequestServer, most: UnitLimits,
                  answer: Callable[[Session, int, int, int], None]) -> None:
-        self._server, self._limits, self._answer = server, limits, answer
+        self._server, self._limits, self._answer = server, most, answer
         self._staged: dict[int, Staged] = {}  # by client
         self._bytes: Tally[int] = Tally()  # by user
         self.handlers: dict[int, Callable[[Session, Request], None]] = {
             int(Operation.STAGE): self._stage, int(Operation.COMMIT): self._commit,
-            int(Operation.BACKOUT): self._backout, int(Operation.TAKE): self._take}
+            int(Operation.BACKOUT): self._backout, int(Operation.TAKE): self._take,
+            int(Operation.PREPARE): self._prepare, int(Operation.RESOLVE): self._resolve}
 
     @property
     def limits(self) -> UnitLimits:
@@ -90,6 +98,12 @@ class UnitPlane:
         if staged is not None:
             self._bytes[session.party.uid] -= staged.bytes
 
+    def holds(self, queue: int) -> bool:
+        """A unit that is open puts there."""
+        return any(new.queue == queue or queue in {part.queue for part in read_parts(
+            new.payload, DESCRIPTOR.size, new.parts)}
+            for staged in self._staged.values() for new in staged.new)
+
     def _stage(self, session: Session, r: Request) -> None:
         try:
             self._read(session, r)
@@ -99,18 +113,48 @@ class UnitPlane:
         self._answer(session, r.sequence, r.count, 0)
 
     def _commit(self, session: Session, r: Request) -> None:
+        units = self._server.engine.units
+        self._whole(session, r, lambda staged: units.commit(
+            session.party, staged.taken, staged.new, r.sequence))
+
+    def _prepare(self, session: Session, r: Request) -> None:
+        at = r.parts * SETTLE.size + r.count * FRAME.size + r.length
+        name = _text(session.request[at : at + r.queue])
+        in_doubt = self._server.engine.in_doubt
+
+        def prepare(staged: Staged) -> int:
+            puts = sum(max(1, message.parts) for message in staged.new)
+            party = session.party
+            return in_doubt.prepare(party, staged.taken, staged.new, Facts(
+                name, session.name, party.uid, party.pid, len(staged.taken), puts), r.sequence)
+
+        self._whole(session, r, prepare)
+
+    def _whole(self, session: Session, r: Request, end: Callable[[Staged], int]) -> None:
+        """The last part of a unit: all of it is carried out by `end`, or it is refused."""
         try:
             staged = self._read(session, r)
             if len(staged.taken) != r.argument or len(staged.new) != r.want:
                 raise BadRequest(reason="the queue manager has not seen all of the unit of work")
-            first = self._server.engine.units.commit(session.party, staged.taken, staged.new,
-                                                     r.sequence)
+            first = end(staged)
         finally:
             self.forget(session)
         for container in staged.containers:
             session.containers.pop(container, None)
         self._end(session)
         self._answer(session, r.sequence, len(staged.new), first)
+
+    def _resolve(self, session: Session, r: Request) -> None:
+        server, in_doubt = self._server, self._server.engine.in_doubt
+        if server.stopping:
+            raise ShuttingDown
+        said = _text(session.request[: r.length])
+        unit = in_doubt.find(said, session.party)
+        if unit is None:
+            raise in_doubt.ended(said, session.party)
+        qpool = unit.qpool
+        in_doubt.end(unit, session.party, r.sequence, commit=bool(r.want))
+        self._answer(session, r.sequence, 1, qpool)
 
     def _backout(self, session: Session, r: Request) -> None:
         self.forget(session)
@@ -147,8 +191,11 @@ class UnitPlane:
         if want <= 0:
             raise BadRequest(reason="nothing is wanted")
         timeout = r.argument * _MS if r.argument >= 0 else -1
+        if r.flags not in (0, Key.CORRELATION, Key.MESSAGE_ID) or bool(r.flags) != bool(
+                r.correlation):
+            raise BadRequest(reason="a message id or a correlation id is asked for, or nothing")
         session.waiter = engine.wait(session.party, r.queue, want, r.sequence, timeout,
-                                     auxiliary=False)
+                                     auxiliary=False, by=r.flags, key=r.correlation)
 
     def _read(self, session: Session, r: Request) -> Staged:
         """Take in a part of a unit."""
@@ -176,17 +223,27 @@ class UnitPlane:
         return staged
 
     def _grow(self, session: Session, staged: Staged, size: int, messages: int) -> None:
-        limits, uid = self._limits, session.party.uid
-        if len(staged.taken) + len(staged.new) + messages > limits.messages:
-            raise UnitTooLarge(limit=limits.messages, what="messages", key="unit_messages_max")
-        if staged.bytes + size > limits.bytes:
-            raise UnitTooLarge(limit=limits.bytes, what="bytes", key="unit_bytes_max")
+        own, uid = self._limits, session.party.uid
+        if len(staged.taken) + len(staged.new) + messages > own.messages:
+            raise UnitTooLarge(limit=own.messages, what="messages", key="unit_messages_max")
+        if staged.bytes + size > own.bytes:
+            raise UnitTooLarge(limit=own.bytes, what="bytes", key="unit_bytes_max")
         others = self._bytes.total() - self._bytes[uid]
-        most = limits.staged if session.trusted else limits.staged // 2  # no user shuts out others
-        if self._bytes[uid] + size > min(most, limits.staged - others):
+        most = own.staged if session.trusted else own.staged // 2  # no user shuts out others
+        if self._bytes[uid] + size > min(most, own.staged - others):
             raise UnitsFull(bytes=self._bytes.total())
         staged.bytes += size
         self._bytes[uid] += size
+
+
+def _text(area: memoryview) -> str:
+    """The id or the name of a unit."""
+    if len(area) > limits.UNIT_NAME_BYTES_MAX:
+        raise BadRequest(reason=f"a unit's name has at most {limits.UNIT_NAME_BYTES_MAX} bytes")
+    try:
+        return str(area, "utf-8")
+    except ValueError as error:
+        raise BadRequest(reason="the name of a unit is no UTF-8") from error
 
 
 def _rows(area: memoryview, count: int) -> list[Verdict]:

@@ -25,13 +25,11 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from omq.base import event_log, events
-from omq.base.config import load_services, load_settings
-from omq.base.errors import ConfigError, OmqError
+from omq.base.errors import OmqError
 from omq.base.fault import point
 from omq.services.channels.crew import Crew
 from omq.services.channels.ends import Ends, Work, words
@@ -44,6 +42,7 @@ from omq.services.channels.scheduler import Give, Process, Scheduler, Start
 from omq.services.channels.service import ChannelService, Plan
 from omq.services.channels.worker import Report
 from omq.services.daemon.signals import Signals
+from omq.services.readers.reload import reload_service
 from omq.services.readers.runner import Connect
 from omq.services.readers.service import Fail, Service
 
@@ -64,7 +63,7 @@ class Dispatcher:
         self._signals = signals
         self._connect = connect
         self._rung = self._waiting = False
-        self._ends = Ends(service)
+        self._ends = Ends(service, self._follow)
         self._held_names: frozenset[str] = frozenset()
 
     def run(self, ready: Callable[[], None]) -> None:
@@ -99,10 +98,8 @@ class Dispatcher:
         self._rules = Rules.of(context.settings)
         self._scheduler = Scheduler(self._rules)
         self._book = PeerBook(context, self._scheduler)
-        self._holds = Holds(context.paths.run / f"{context.conf.name}.held.json")
+        self._holds = Holds(context.paths.held(context.conf.name))
         self._publisher = Publisher(context.paths.run / f"{context.conf.name}.peers.now.json")
-
-    # the loop
 
     def _serve(self) -> None:
         while not self._signals.stopping:
@@ -120,9 +117,7 @@ class Dispatcher:
             self._crew.wait(min(timeout_s, 1.0))
             return
         self._waiting = True
-        if self._rung:
-            timeout_s = 0.0
-        messages = self._reader.next(room, timeout_s)
+        messages = self._reader.next(room, 0.0 if self._rung else timeout_s)
         self._waiting = False
         if messages:
             point("reader.after_next")
@@ -160,19 +155,22 @@ class Dispatcher:
     # messages
 
     def _begin(self, message: Message) -> None:
-        """What a new message's Mlists are, and where each of them waits."""
+        """What a new message's Mlists are."""
         self._ends.in_hand += 1
         try:
             plan = self._service.plan(message)
         except Exception as error:
             self._ends.tell_failed(message, error)
-            self._ends.settle(message, Fail(words(error)))
-            return
-        if not isinstance(plan, Plan):
+            plan = Fail(words(error))
+        if isinstance(plan, Plan):
+            message.set_aside()
+            self._follow(message, plan)
+        else:
             self._ends.settle(message, plan)
-            return
+
+    def _follow(self, message: Message, plan: Plan) -> None:
+        """Where each Mlist of the plan waits."""
         work = Work(message, plan, len(plan.groups) + 1, list(plan.results))
-        message.set_aside()
         now = time.monotonic()
         for group in plan.groups:
             mlist = Mlist(group.channel, group.peer, message.priority, group.recipients, work, now)
@@ -207,7 +205,7 @@ class Dispatcher:
         work: Work = mlist.work
         self._book.begins(mlist)
         try:
-            body = work.message.body
+            body = work.message.body if self._service.needs_text(mlist.channel) else b""
         except Exception as error:
             self._ends.tell_failed(work.message, error)
             work.failed = words(error)
@@ -226,12 +224,13 @@ class Dispatcher:
         self._rung = False
         self._book.refresh()
         self._hold()
-        for process, reports, there in self._crew.reports():
-            now = time.monotonic()
-            for mlist, report in reports:
-                self._reported(process, mlist, report, now)
-            if not there:
-                self._gone(process)
+        with self._service.together():
+            for process, reports, there in self._crew.reports():
+                now = time.monotonic()
+                for mlist, report in reports:
+                    self._reported(process, mlist, report, now)
+                if not there:
+                    self._gone(process)
 
     def _hold(self) -> None:
         """What an operator holds waits no longer here."""
@@ -284,17 +283,9 @@ class Dispatcher:
 
     def _reload(self) -> None:
         """SIGHUP: the parent accepted the files, so a refusal here is a race with an edit."""
-        old = self._service.context
-        try:
-            settings = load_settings(old.conf_dir)
-            conf = replace(load_services(old.conf_dir)[old.conf.name], queue=old.conf.queue)
-            self._service.context = replace(old, settings=settings, conf=conf)
-            self._service.reload()
-        except (ConfigError, KeyError) as error:
-            self._service.context = old
-            old.log.event(events.RELOAD_REFUSED, event_log.ERROR, reason=str(error))
+        if not reload_service(self._service):
             return
-        self._rules = self._scheduler.rules = Rules.of(settings)
+        self._rules = self._scheduler.rules = Rules.of(self._service.context.settings)
         self._scheduler.give_up_all()
         self._book.forget(self._service.context)
 

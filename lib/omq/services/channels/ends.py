@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,9 +51,10 @@ class Ends:
     """Of one dispatcher. `in_hand`: messages that are not settled; `due`: when `retry` has
     something to do, monotonic."""
 
-    def __init__(self, service: ChannelService) -> None:
+    def __init__(self, service: ChannelService, more: Callable[[Message, Plan], None]) -> None:
         self.in_hand = 0
         self.due = math.inf
+        self._more = more
         self._service = service
         self._owed: list[tuple[Message, Disposition]] = []
 
@@ -78,6 +80,9 @@ class Ends:
             return
         try:
             found = self._service.ended(work.message, work.results, work.wait)
+            if isinstance(found, Plan):
+                self._more(work.message, found)
+                return
         except Exception as error:
             self.tell_failed(work.message, error)
             found = Defer(self.refused_s, words(error))

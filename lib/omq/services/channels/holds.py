@@ -1,9 +1,13 @@
 """Which peers and channels an operator holds: nothing is sent there until they are released.
 
-run/SERVICE.held.json, written by `omq peers`, read when its time has changed: one system call a
-message. It outlives restarts of the service; a reboot may empty run/.
+SERVICE.held.json in the spool, a list of names, written by `omq peers`, read when its time has
+changed: one system call a message. It is part of the spool and not of run/, so that what is held
+stays held over a reboot.
 
-Errors: OSError of writing; a file that is none counts as empty.
+In the middle of a crash: the old list or the new one is there, whole, and the new one is on the
+disk when `change` returns.
+
+Errors: of writing SpoolFull, DiskError; a file that is none counts as empty.
 """
 
 from __future__ import annotations
@@ -13,8 +17,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from omq.base import side_files
 from omq.services.channels.service import Wait
+from omq.storage import durable
+from omq.storage.files import create_file
 
 HELD_S: Final = 300.0
 """What is held is looked at again then; a release makes it ready at once."""
@@ -49,10 +54,20 @@ class Holds:
         return None
 
     def change(self, add: frozenset[str] = frozenset(), remove: frozenset[str] = frozenset()
-               ) -> bool:
-        """Hold these, release those. False: the file could not be written now."""
+               ) -> None:
+        """Hold these, release those."""
         names = sorted((self.names | add) - remove)
-        return side_files.replace(self._path, (json.dumps(names) + "\n").encode("ascii"))
+        new = self._path.with_suffix(".new")
+        file = create_file(new, replace=True)
+        try:
+            file.write([(json.dumps(names) + "\n").encode("ascii")], 0, new=True)
+            if os.geteuid() == 0:  # the service reads it, whoever root is
+                owner = os.stat(self._path.parent)
+                os.fchown(file.fd, owner.st_uid, owner.st_gid)
+            file.sync_all(new=True)
+            durable.rename(new, self._path, new=True)
+        finally:
+            file.close()
 
 
 def _decoded(path: Path) -> frozenset[str]:

@@ -4,7 +4,8 @@ and what becomes of the message when all have ended. Everything around it is the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +58,23 @@ class ChannelService(Service):
         """Results for an Mlist that is not tried now."""
         raise NotImplementedError
 
-    def ended(self, message: Message, results: Sequence[Any], wait: Wait | None) -> Disposition:
+    def ended(self, message: Message, results: Sequence[Any], wait: Wait | None
+              ) -> Plan | Disposition:
         """Every Mlist has ended. `wait`: the longest of those that were not tried, or whose peer
-        was not reached; None where all were tried."""
+        was not reached; None where all were tried. Another plan: what came out leads to more work,
+        of which the same is asked when it has ended."""
         raise NotImplementedError
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Around what several processes have reported: its events are one write."""
+        with self.context.log.together():
+            yield
+
+    def needs_text(self, channel: str) -> bool:
+        """Whether the work of a channel is done on the text, not on the recipients alone."""
+        del channel
+        return True
 
     def instead(self, disposition: Disposition, message: Message, error: OmqError
                 ) -> Disposition | None:

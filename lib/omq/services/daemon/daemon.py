@@ -117,8 +117,8 @@ def daemon_options(
     add_options: AddOptions | None = None,
 ) -> DaemonContext:
     """Parse, check and open everything. ConfigError; SpoolMissing, SpoolOwner ..."""
-    os.umask(modes.UMASK)
     options = _parser(program, service or program, add_options).parse_args(argv)
+    os.umask(modes.UMASK)
     location = locate(options)
     own = location.paths.pid_file(options.service)
     try:

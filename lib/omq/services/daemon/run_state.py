@@ -28,7 +28,7 @@ SUPERVISOR_FILE = "supervisor.json"
 class State(StrEnum):
     """The life of one process or service."""
 
-    STOPPED = "stopped"  # off, and nobody wants it on
+    STOPPED = "stopped"  # off; where it is `wanted`, it waits for its turn to start
     STARTING = "starting"  # runs, not ready yet
     STARTED = "started"  # ready
     STOPPING = "stopping"  # asked to end
@@ -50,6 +50,7 @@ class ProcessState:
     start_ticks: int = 0
     restarts: int = 0
     text: str = ""
+    wanted: bool = False  # of a daemon: its supervisor is to have it on
 
     @property
     def identity(self) -> ProcessId:
@@ -130,6 +131,7 @@ def _process(found: dict[str, Any]) -> ProcessState:
         start_ticks=int(found["start_ticks"]),
         restarts=int(found["restarts"]),
         text=str(found["text"]),
+        wanted=bool(found.get("wanted", False)),
     )
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email import encoders
 from email.generator import BytesGenerator
@@ -29,8 +29,10 @@ from email.mime.text import MIMEText
 from email.policy import Compat32
 from email.utils import format_datetime
 from io import BytesIO
+from typing import Final
 
 from omq.base.clock import NS_PER_S
+from omq.services.mail.dsn import DELAYED, DELIVERED, FAILED, RELAYED
 from omq.services.mail.mail_message import Failure, header_end, one_line
 
 _LINE_BYTES_MAX = 998  # RFC 5322 2.1.1; a longer line travels encoded
@@ -59,6 +61,24 @@ class FailedMessage:
     arrival_ns: int
     failures: Sequence[Failure]
     envelope_id: str = ""  # the mail's, as its sender's host was told it
+    sender_id: str = ""  # the sender's own (RFC 3461 ENVID), decoded
+    originals: Mapping[str, str] = field(default_factory=dict)  # ORCPT by recipient, decoded
+    full: bool | None = None  # return all of it, or its header; None: as the style says
+
+
+_SUBJECTS: Final = {FAILED: "Undelivered mail returned to sender", DELAYED: "Delayed mail",
+                    DELIVERED: "Mail was delivered", RELAYED: "Mail was passed on"}
+_TEXTS: Final = {
+    FAILED: "Your message could not be delivered to the recipients below. It is not tried again.",
+    DELAYED: "Your message could not be delivered yet. It is tried again; do not send it again.",
+    DELIVERED: "Your message was delivered to the recipients below.",
+    RELAYED: "Your message was passed on to a host that does not tell what becomes of it."}
+
+
+def _action(failed: FailedMessage) -> str:
+    """Of the report as a whole: the worst of its recipients'."""
+    actions = {each.action for each in failed.failures}
+    return next((each for each in _SUBJECTS if each in actions), FAILED)
 
 
 def build_report(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
@@ -77,7 +97,7 @@ def _fields(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
         f"Date: {_date(now_ns)}",
         f"From: Mail Delivery System <MAILER-DAEMON@{style.hostname}>",
         f"To: <{one_line(failed.sender)}>",
-        "Subject: Undelivered mail returned to sender",
+        f"Subject: {_SUBJECTS.get(_action(failed), _SUBJECTS[FAILED])}",
         f"Message-ID: <{failed.message_id}.report@{style.hostname}>",
         "Auto-Submitted: auto-replied",
         "MIME-Version: 1.0",
@@ -90,21 +110,25 @@ def _explanation(failed: FailedMessage, style: ReportStyle) -> MimePart:
         f"<{one_line(each.recipient)}>: {each.status}\n    "
         + (f"{each.mta} said: " if each.mta else "") + each.reason for each in failed.failures)
     text = (f"This is the mail system at host {style.hostname}.\n\n"
-            "Your message could not be delivered to the recipients below. It is not tried again.\n"
+            f"{_TEXTS.get(_action(failed), _TEXTS[FAILED])}\n"
             f"For help, write to {style.postmaster} and include this report.\n\n{described}\n")
     return MIMEText(text, "plain", "us-ascii" if text.isascii() else "utf-8")
 
 
 def _status(failed: FailedMessage, style: ReportStyle) -> MimePart:
     whole = MimePart()
+    if failed.sender_id:
+        whole["Original-Envelope-Id"] = _ascii(failed.sender_id)
     whole["Reporting-MTA"] = f"dns; {style.hostname}"
     whole["X-Omq-Queue-ID"] = failed.envelope_id or failed.message_id
     whole["Arrival-Date"] = _date(failed.arrival_ns)
     blocks: list[MimePart | str] = [whole]
     for failure in failed.failures:
         block = MimePart()
+        if original := failed.originals.get(failure.recipient):
+            block["Original-Recipient"] = _ascii(original)
         block["Final-Recipient"] = _typed_address(failure.recipient)
-        block["Action"] = "failed"
+        block["Action"] = _ascii(failure.action)
         block["Status"] = failure.status
         if failure.mta:
             block["Remote-MTA"] = f"dns; {_host(failure.mta)}"
@@ -118,7 +142,8 @@ def _status(failed: FailedMessage, style: ReportStyle) -> MimePart:
 
 def _returned(failed: FailedMessage, style: ReportStyle) -> MimePart:
     # message/rfc822 may not be encoded (RFC 2046 5.2.1): only what travels as it is goes whole.
-    if style.full and len(failed.body) <= style.original_bytes_max and _plain(failed.body):
+    full = style.full if failed.full is None else failed.full
+    if full and len(failed.body) <= style.original_bytes_max and _plain(failed.body):
         whole = MIMENonMultipart("application", "octet-stream")
         whole.replace_header("Content-Type", "message/rfc822")
         whole.set_payload(failed.body.decode("ascii"))  # the generator writes it unchanged

@@ -5,9 +5,9 @@ Input: a mail message with `error.to`, `error.status` and `error.reason`
 its other recipients.
 
 What becomes of it: a report (omq.services.mail.delivery_report) is put on ROUTER and the message
-leaves ERRMGR, in one atomic operation. A message with the null sender is itself a report, or must
-not be answered: it goes to queue ERROR, where an operator finds it with its reasons, and an event
-says so.
+leaves ERRMGR, in one atomic operation. What its sender does not want to be told (NOTIFY of RFC
+3461) is not told. A message with the null sender is itself a report, or must not be answered: it
+goes to queue ERROR, where an operator finds it with its reasons, and an event says so.
 
 Reports are limited in number (omq.services.mail.report_rate): those beyond it wait on ERRMGR.
 
@@ -23,6 +23,7 @@ Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnav
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from omq import Outgoing
 from omq.base import clock, events, fault, names
@@ -30,11 +31,14 @@ from omq.base.event_log import REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.mail import mail_message as mail
 from omq.services.mail.delivery_report import FailedMessage, ReportStyle, build_report
+from omq.services.mail.dsn import ENVID, RET, Wish, decoded, wishes_of
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import arrival_ns, mail_id, mail_log_of, shown
 from omq.services.mail.report_rate import ReportRate
 from omq.services.readers.parent import run_service
-from omq.services.readers.service import Defer, Disposition, Message, Move, Service
+from omq.services.readers.service import Defer, Disposition, Done, Message, Move, Service
+
+_RETURNED: Final = {"FULL": True, "HDRS": False}
 
 
 class ErrorManagerService(Service):
@@ -66,7 +70,12 @@ class ErrorManagerService(Service):
 
     def handle(self, message: Message) -> Disposition:
         envelope = mail.Envelope.of(message.properties)
-        failures = mail.failures_of(message.properties)
+        wishes = wishes_of(message.properties)
+        failures = [each for each in mail.failures_of(message.properties)
+                    if wishes.get(each.recipient, Wish()).wants(each.action)]
+        if not failures:
+            self._tell_nobody(message)
+            return Done()
         problem = mail.address_problem(envelope.sender, smtputf8=True)
         if problem is not None:
             self._give_up(message, envelope.sender, problem, failures)
@@ -79,7 +88,10 @@ class ErrorManagerService(Service):
         about = mail_id(properties, message.message_id)
         report = build_report(
             FailedMessage(envelope.sender, message.body, message.message_id,
-                          arrival_ns(properties, message.put_time_ns), failures, about),
+                          arrival_ns(properties, message.put_time_ns), failures, about,
+                          decoded(properties.get(ENVID, "")),
+                          {address: wish.original for address, wish in wishes.items()},
+                          _RETURNED.get(properties.get(RET, "").upper())),
             self.style, clock.wall_ns())
         answer = mail.Envelope("", (envelope.sender,), smtputf8=not envelope.sender.isascii())
         fault.point("errmgr.before_move")
@@ -88,9 +100,15 @@ class ErrorManagerService(Service):
         self.mail_log.write([("bounce", f"{about}: sender non-delivery notification: "
                                         f"to=<{shown(envelope.sender)}>, failed={len(failures)}")])
         return Move((), (Outgoing(report, queues=(names.ROUTER,), priority=message.priority,
-                                  properties=answer.properties() | {mail.ABOUT: about},
+                                  properties=answer.properties() | {mail.ABOUT: about} | {
+                                      name: properties[name] for name in names.TRACE_PROPERTIES
+                                      if name in properties},
                                   persistent=True,
                                   correlation_id=message.correlation_id),))
+
+    def _tell_nobody(self, message: Message) -> None:
+        about = mail_id(message.properties, message.message_id)
+        self.mail_log.write([("bounce", f"{about}: the sender wants no notification")])
 
     def _give_up(self, message: Message, sender: str, problem: str,
                  failures: Sequence[mail.Failure]) -> None:

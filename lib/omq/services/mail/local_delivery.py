@@ -29,17 +29,17 @@ from omq.base import clock, events, modes, names
 from omq.base.errors import BadName
 from omq.base.event_log import ERROR, REPORT, TRACE, WARNING
 from omq.services.mail import mail_message as mail
+from omq.services.mail.dsn import DELIVERED, wishes_of
 from omq.services.mail.mail_log import arrival_ns, delay_s, delivery, mail_id, mail_log_of
+from omq.services.mail.mailbox_owner import acting_as, check_root
+from omq.services.mail.mailbox_publishing import Posted, QuotaExceeded, publish_all
+from omq.services.mail.mailbox_quota import Quotas, told_full
 from omq.services.mail.mailboxes import Mailboxes
-from omq.services.mail.maildir import Maildir, NewFile, file_name, mailbox_name, publish
+from omq.services.mail.maildir import Maildir, file_name, folder_name
 from omq.services.mail.routes_file import load_routes
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Done, Message, Move, Service
-from omq.storage import durable
 from omq.storage.durable import FULL
-
-FILES_MAX: Final = 64
-"""Open at once."""
 
 RETRIED: Final = "local.retried"
 """Property of a message with the mailboxes of an earlier one that could not be written: that one's
@@ -54,7 +54,9 @@ class LocalDeliveryService(Service):
     def open(self) -> None:
         self.mail_log = mail_log_of(self.context)
         self._configure()
-        self.root.mkdir(mode=modes.DIRECTORY, parents=True, exist_ok=True)
+        self.quotas = Quotas(self.context.paths.run)
+        mode = modes.PASSAGE if self.mailboxes.routes.mailboxes.has_owners else modes.DIRECTORY
+        self.root.mkdir(mode=mode, parents=True, exist_ok=True)
         self.context.log.event(events.LOCAL_STARTED, REPORT)
 
     def reload(self) -> None:
@@ -62,6 +64,7 @@ class LocalDeliveryService(Service):
 
     def close(self) -> None:
         self.mail_log.close()
+        self.quotas.close()
         self.context.log.event(events.LOCAL_STOPPED, REPORT)
 
     def _configure(self) -> None:
@@ -69,30 +72,38 @@ class LocalDeliveryService(Service):
         self.mailboxes = Mailboxes.of(context.settings, context.paths.root,
                                       load_routes(context.conf_dir))
         self.root = self.mailboxes.root
+        if self.mailboxes.routes.mailboxes.has_owners:
+            check_root(self.root, context.conf_dir)
 
     def handle(self, message: Message) -> Disposition:
         return self.handle_many([message])[0]
 
     def handle_many(self, messages: Sequence[Message]) -> list[Disposition]:
         """All files of a batch are written, then synced, then each folder once."""
-        log, works = self.context.log, list[_Work]()
-        for message in messages:
-            properties = message.properties
-            sender = mail.Envelope.of(properties).sender
+        with self.context.log.together():
+            return self._deliver(messages)
+
+    def _deliver(self, messages: Sequence[Message]) -> list[Disposition]:
+        log, works = self.context.log, list[list[_Work]]()
+        known = [message.properties for message in messages]
+        for message, properties in zip(messages, known, strict=True):
+            sender = mail.one_line(properties.get(mail.FROM, ""))
             log.event(events.LOCAL_DELIVERY_STARTED, TRACE, message_id=message.message_id)
             log.event(events.LOCAL_CREATOR, TRACE, creator=f"<{sender}>")
             log.event(events.LOCAL_MESSAGE_ID, TRACE, message_id=message.message_id)
-            works += [self._prepared(message, sender, user, original)
-                      for user, original in recipients_of(message, self.queue)]
-        self._publish(works)
-        return [self._ended(message, [each for each in works if each.message is message])
-                for message in messages]
+            works.append([self._prepared(message, properties, sender, user, original)
+                          for user, original in recipients_of(properties, self.queue)])
+        self._publish([each for some in works for each in some])
+        self._tell(messages, known, works)
+        return [self._disposition(message, properties, some)
+                for message, properties, some in zip(messages, known, works, strict=True)]
 
-    def _prepared(self, message: Message, sender: str, user: str, original: str) -> _Work:
+    def _prepared(self, message: Message, properties: Mapping[str, str], sender: str, user: str,
+                  original: str) -> _Work:
         """A recipient's file, ready to be written; or what became of it already."""
-        work = _Work(message, user, original)
+        work = _Work(message, properties, user, original)
         try:
-            work.file = self._file(message, sender, user, original)
+            work.file = self._file(work, sender)
         except (BadName, _NoMailbox) as error:
             self.context.log.event(events.LOCAL_RECIPIENT_UNKNOWN, WARNING, recipient=original,
                                    message_id=message.message_id)
@@ -101,75 +112,87 @@ class LocalDeliveryService(Service):
             self._failed(work, error)
         return work
 
-    def _file(self, message: Message, sender: str, user: str, original: str) -> NewFile | None:
-        maildir, name = Maildir(self.root, user), mailbox_name(user)
-        if not maildir.exists():
+    def _file(self, work: _Work, sender: str) -> Posted | None:
+        message, name = work.message, folder_name(work.user)
+        rule = self.mailboxes.routes.mailboxes.of(name)
+        maildir = Maildir(self.root, name, rule.owner)
+        parts = (delivery_fields(sender, work.original), message.body)
+        with acting_as(rule.owner):
+            there = maildir.exists()
+        if not there:
             problem = self.mailboxes.problem(name)
             if problem:
                 raise _NoMailbox(problem)
             maildir.create()
         again = message.redelivered or message.attempts > 0 or message.defers > 0
-        first_id, first_ns = _first(message)
-        return maildir.prepare(
-            file_name(first_id, name, first_ns), (delivery_fields(sender, original), message.body),
-            again=again or first_id != message.message_id)
+        first_id, first_ns = _first(message, work.properties)
+        with acting_as(rule.owner):
+            file = maildir.prepare(file_name(first_id, name, first_ns), parts,
+                                   again=again or RETRIED in work.properties)
+        return None if file is None else Posted(maildir, rule, file)
 
     def _publish(self, works: Sequence[_Work]) -> None:
         waiting = [each for each in works if not each.kind]
         files = [(each, each.file) for each in waiting if each.file is not None]
-        for start in range(0, len(files), FILES_MAX):
-            some = files[start : start + FILES_MAX]
-            errors = publish(durable.current(), [file for _, file in some])
-            for (work, _), error in zip(some, errors, strict=True):
-                if error is not None:
-                    self._failed(work, error)
+        errors = publish_all([file for _, file in files], self.quotas)
+        for (work, file), error in zip(files, errors, strict=True):
+            if error is not None:
+                self._failed(work, error)
+            if file.rule.quota_bytes:
+                told_full(self.context.paths.run, file.maildir.path.name,
+                          full=isinstance(error, QuotaExceeded) and not error.never)
         for work in waiting:
             if not work.kind:
                 self._delivered(work)
 
     def _delivered(self, work: _Work) -> None:
         work.end("sent", "2.0.0", "delivered to mailbox")
-        log, name = self.context.log, mailbox_name(work.user)
+        log, name = self.context.log, folder_name(work.user)
         if work.file is None:
             log.event(events.LOCAL_ALREADY_DELIVERED, REPORT, recipient=name,
                       message_id=work.message.message_id)
         log.event(events.LOCAL_RECIPIENT_FINISHED, REPORT, recipient=name,
                   message_id=work.message.message_id)
 
-    def _ended(self, message: Message, works: Sequence[_Work]) -> Disposition:
-        properties = message.properties
-        self._tell(message, properties, works)
-        self.context.log.event(events.LOCAL_DELIVERY_FINISHED, REPORT,
-                               message_id=message.message_id)
-        return self._disposition(message, properties, works)
-
     def _failed(self, work: _Work, error: OSError) -> None:
-        message = work.message
-        full = error.errno in FULL
-        reason = "mailbox disk is full" if full else "mailbox cannot be written"
-        age_ns = clock.wall_ns() - arrival_ns(message.properties, message.put_time_ns)
-        tried = message.defers > 0 or RETRIED in message.properties
-        expired = tried and age_ns > self.context.settings.local_expiry_s * clock.NS_PER_S
-        self.context.log.event(events.LOCAL_FAILED, ERROR if expired else WARNING, reason=reason,
-                               error=str(error), recipient=work.original,
-                               message_id=message.message_id)
-        if expired:
+        message, settings = work.message, self.context.settings
+        full, quota = error.errno in FULL, isinstance(error, QuotaExceeded)
+        reason = ("mailbox is full" if quota else "mailbox disk is full" if full
+                  else "mailbox cannot be written")
+        age_ns = clock.wall_ns() - arrival_ns(work.properties, message.put_time_ns)
+        tried = message.defers > 0 or RETRIED in work.properties
+        expired = tried and age_ns > settings.local_expiry_s * clock.NS_PER_S
+        refused = quota and (settings.mailbox_full == "refuse"
+                             or (isinstance(error, QuotaExceeded) and error.never))
+        level = ERROR if expired or refused else WARNING
+        self.context.log.event(events.LOCAL_FAILED, level, reason=reason, error=str(error),
+                               recipient=work.original, message_id=message.message_id)
+        if refused:
+            work.end("bounced", "5.2.2", f"{reason}: {error}")
+        elif expired:
             work.end("bounced", "4.2.2" if full else "4.4.7", reason)
         else:
             work.end("deferred", "4.2.2" if full else "4.3.0", f"{reason}: {error}")
 
-    def _tell(self, message: Message, properties: Mapping[str, str], fates: Sequence[_Work]
-              ) -> None:
-        first = mail_id(properties, message.message_id)
-        since = delay_s(properties, message.put_time_ns)
-        self.mail_log.write(("local", delivery(first, each.original, "local", since, each.status,
-                                               each.kind, each.text)) for each in fates)
+    def _tell(self, messages: Sequence[Message], known: Sequence[Mapping[str, str]],
+              works: Sequence[Sequence[_Work]]) -> None:
+        """The lines of a batch, with one write."""
+        lines = list[tuple[str, str]]()
+        for message, properties, some in zip(messages, known, works, strict=True):
+            first = properties.get(mail.ID) or message.message_id
+            first, since = mail_id(properties, first), delay_s(properties, message.put_time_ns)
+            lines += [("local", delivery(first, each.original, "local", since, each.status,
+                                         each.kind, each.text)) for each in some]
+            self.context.log.event(events.LOCAL_DELIVERY_FINISHED, REPORT,
+                                   message_id=message.message_id)
+        self.mail_log.write(lines)
 
     def _disposition(self, message: Message, properties: Mapping[str, str],
                      fates: Sequence[_Work]) -> Disposition:
         later = [each for each in fates if each.kind == "deferred"]
         failed = [mail.Failure(each.original, each.status, each.text) for each in fates
                   if each.kind == "bounced"]
+        failed += _wanted(properties, fates)
         retry_s = float(self.context.settings.local_retry_s)
         if later and len(later) == len(fates):
             return Defer(retry_s, later[0].text)
@@ -179,7 +202,7 @@ class LocalDeliveryService(Service):
         if later:
             rest = {mail.to_name(self.queue): "\n".join(each.user for each in later),
                     mail.original_name(self.queue): "\n".join(each.original for each in later),
-                    RETRIED: "{} {}".format(*_first(message))}
+                    RETRIED: "{} {}".format(*_first(message, properties))}
             first = mail.tracing(mail_id(properties, message.message_id),
                                  arrival_ns(properties, message.put_time_ns))
             new.append(_copy(message, self.queue, kept | first | rest, retry_s))
@@ -192,9 +215,10 @@ class _Work:
     until it is known; RFC 3463 status. No file: the message is in the mailbox already."""
 
     message: Message
+    properties: Mapping[str, str]
     user: str
     original: str
-    file: NewFile | None = None
+    file: Posted | None = None
     kind: str = ""
     status: str = ""
     text: str = ""
@@ -204,9 +228,17 @@ class _Work:
         self.kind, self.status, self.text = kind, status, text
 
 
-def _first(message: Message) -> tuple[str, int]:
+def _wanted(properties: Mapping[str, str], fates: Sequence[_Work]) -> list[mail.Failure]:
+    """Deliveries that the sender asked to be told of (NOTIFY=SUCCESS, RFC 3461)."""
+    wishes = wishes_of(properties) if properties.get(mail.FROM) else {}
+    return [mail.Failure(each.original, each.status, each.text, "", DELIVERED) for each in fates
+            if each.kind == "sent" and each.original in wishes
+            and wishes[each.original].wants(DELIVERED)]
+
+
+def _first(message: Message, properties: Mapping[str, str]) -> tuple[str, int]:
     """(id, put time) of the message that first tried these mailboxes."""
-    first_id, _, since = message.properties.get(RETRIED, "").partition(" ")
+    first_id, _, since = properties.get(RETRIED, "").partition(" ")
     if first_id.isalnum() and since.isascii() and since.isdigit() and len(since) < 20:
         return first_id, int(since)
     return message.message_id, message.put_time_ns
@@ -222,12 +254,12 @@ class _NoMailbox(Exception):
     """The user has no mailbox and none is made."""
 
 
-def recipients_of(message: Message, queue: str) -> list[tuple[str, str]]:
+def recipients_of(properties: Mapping[str, str], queue: str) -> list[tuple[str, str]]:
     """(mailbox, address it came from) for each recipient, each mailbox once."""
-    users = mail.lines(message.properties.get(mail.to_name(queue), ""))
-    originals = mail.lines(message.properties.get(mail.original_name(queue), ""))
+    users = mail.lines(properties.get(mail.to_name(queue), ""))
+    originals = mail.lines(properties.get(mail.original_name(queue), ""))
     if not users:
-        originals = mail.lines(message.properties.get(mail.TO, ""))
+        originals = mail.lines(properties.get(mail.TO, ""))
         users = tuple(mail.split_address(address)[0] for address in originals)
     if len(originals) != len(users):
         originals = users

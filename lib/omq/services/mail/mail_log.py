@@ -10,17 +10,18 @@ The words are those of Postfix's log (its programs smtpd, cleanup, qmgr, smtp, l
 pflogsumm and its like understand when they are told the name `omq` (`--syslog-name=omq`). ID is the
 mail's own: that of the 250 reply, of the Received field and of `omqlog --mail`.
 
-Invariants: 1. one step is one write() on an O_APPEND descriptor; 2. nothing that a stranger sent
-can start a new line or hold a control character; 3. a log that cannot be written stops nothing: the
-lines are counted, and the next one that goes through says how many are missing. How it is bounded
-and followed: base.log_file.
+Invariants: 1. one step, or those of a batch (`together`), is one write() on an O_APPEND descriptor;
+2. nothing that a stranger sent can start a new line or hold a control character; 3. a log that
+cannot be written stops nothing: the lines are counted, and the next one that goes through says how
+many are missing. How it is bounded and followed: base.log_file.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,16 +45,33 @@ class MailLog:
         self._file = LogFile(logs / FILE_NAME, bytes_max, lambda reason: None)  # lines count it
         self.hostname = hostname
         self._lost = 0
+        self._gathered: list[tuple[str, str]] | None = None
         self._second, self._made = -1, ""
 
     def close(self) -> None:
         """Let go of the file; the next line opens it again."""
         self._file.close()
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What comes in here is one write, at its end. Who is killed in between leaves none of it.
+        """
+        self._gathered = found = list[tuple[str, str]]()
+        try:
+            yield
+        finally:
+            self._gathered = None
+            self.write(found)
+
     def write(self, lines: Iterable[tuple[str, str]]) -> None:
         """(program, text) of each line of a step."""
+        if self._gathered is not None:
+            self._gathered += lines
+            return
         told = [("master", f"{self._lost} lines are missing here")] if self._lost else []
         listed = [*told, *lines]
+        if len(listed) == len(told):
+            return
         head = self._head(clock.wall_ns() // clock.NS_PER_S)
         data = "".join(f"{head}{program}[{os.getpid()}]: {text}\n" for program, text in listed)
         raw = data.encode("utf-8", "replace")
@@ -72,21 +90,22 @@ class MailLog:
                           f"{now.tm_min:02}:{now.tm_sec:02} {self.hostname} omq/")
         return self._made
 
-    def accepted(self, mail_id: str, client: str, message_id: str, sender: str, size: int,
-                 recipients: int) -> None:
-        """A mail came in over SMTP."""
-        self.write((
-            ("smtpd", f"{mail_id}: client={shown(client)}"),
-            ("cleanup", f"{mail_id}: message-id={shown(message_id)}"),
-            ("qmgr", f"{mail_id}: from=<{shown(sender)}>, size={size}, nrcpt={recipients} "
-                     "(queue active)"),
-        ))
-
     def refused(self, command: str, client: str, reply: str, sender: str, recipient: str) -> None:
         """smtp.server said no."""
         to = f" to=<{shown(recipient)}>" if recipient else ""
         self.write((("smtpd", f"NOQUEUE: reject: {command} from {shown(client)}: {shown(reply)}; "
                               f"from=<{shown(sender)}>{to}"),))
+
+
+def accepted_lines(mail_id: str, client: str, message_id: str, sender: str, size: int,
+                   recipients: int) -> tuple[tuple[str, str], ...]:
+    """A mail came in over SMTP."""
+    return (
+        ("smtpd", f"{mail_id}: client={shown(client)}"),
+        ("cleanup", f"{mail_id}: message-id={shown(message_id)}"),
+        ("qmgr", f"{mail_id}: from=<{shown(sender)}>, size={size}, nrcpt={recipients} "
+                 "(queue active)"),
+    )
 
 
 def mail_log_of(context: ServiceContext) -> MailLog:

@@ -13,6 +13,8 @@ the submitter sent CRLF). Everything else travels in properties, named here and 
                      (on LOCAL: mailbox names)                                    address submitted
     error.to, error.status, error.reason    failed recipients, same order, one a line; a single
                      status or reason stands for all       error.mta   who refused each, "-": we
+    error.action     failed (absent: all), delayed, delivered or relayed, one a line
+    mail.ret, mail.envid, mail.dsn    what the sender wants to be told (omq.services.mail.dsn)
 
 Invariants: 1. an address never holds a line feed, so lists of lines are safe (`address_problem`
 is asked before an address enters); 2. no function here raises on any bytes: mail is hostile;
@@ -27,7 +29,7 @@ Sources: RFC 5321 (envelope), RFC 5322 section 2.2 (fields, folding), RFC 2156 (
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import getaddresses
 
@@ -46,6 +48,7 @@ ERROR_TO = "error.to"
 ERROR_STATUS = "error.status"
 ERROR_REASON = "error.reason"
 ERROR_MTA = "error.mta"
+ERROR_ACTION = "error.action"
 
 ADDRESS_BYTES_MAX = 320  # RFC 5321 4.5.3.1: 64 for the local part, "@", 255 for the domain
 REASON_CHARS_MAX = 500  # a reply of RFC 5321 has lines of 512 bytes; more tells a sender nothing
@@ -59,6 +62,10 @@ _LEVELS = {
                     b"4": PRIORITY_LOW, b"5": PRIORITY_LOW},
     b"importance": {b"high": PRIORITY_URGENT, b"normal": PRIORITY_NORMAL, b"low": PRIORITY_LOW},
 }
+_RANKING = frozenset(_LEVELS)
+
+Fields = Sequence[tuple[bytes, int, int]]
+"""What `header_fields` found."""
 
 
 def to_name(queue: str) -> str:
@@ -116,6 +123,7 @@ class Failure:
     status: str
     reason: str
     mta: str = ""
+    action: str = "failed"  # of RFC 3464 2.3.3: a sender may be told of other ends, too
 
 
 _NO_MTA = "-"
@@ -129,6 +137,8 @@ def error_properties(failures: Iterable[Failure]) -> dict[str, str]:
              ERROR_REASON: "\n".join(one_line(each.reason) or "refused" for each in listed)}
     if any(each.mta for each in listed):
         found[ERROR_MTA] = "\n".join(one_line(each.mta) or _NO_MTA for each in listed)
+    if any(each.action != "failed" for each in listed):
+        found[ERROR_ACTION] = "\n".join(each.action for each in listed)
     return found
 
 
@@ -138,12 +148,13 @@ def failures_of(properties: Mapping[str, str]) -> tuple[Failure, ...]:
     statuses = lines(properties.get(ERROR_STATUS, "")) or ("5.0.0",)
     reasons = lines(properties.get(ERROR_REASON, "")) or ("no reason was given",)
     mtas = lines(properties.get(ERROR_MTA, "")) or (_NO_MTA,)
+    actions = lines(properties.get(ERROR_ACTION, "")) or ("failed",)
 
     def at(listed: tuple[str, ...], number: int) -> str:
         return listed[min(number, len(listed) - 1)]
 
     return tuple(Failure(recipient, at(statuses, n), at(reasons, n),
-                         "" if at(mtas, n) == _NO_MTA else at(mtas, n))
+                         "" if at(mtas, n) == _NO_MTA else at(mtas, n), at(actions, n))
                  for n, recipient in enumerate(recipients))
 
 
@@ -160,6 +171,8 @@ def without_routing(properties: Mapping[str, str]) -> dict[str, str]:
 
 def one_line(text: str) -> str:
     """Foreign text made fit for one header line or property line: no controls, bounded."""
+    if text.isascii() and text.isprintable():
+        return text.strip()[:REASON_CHARS_MAX]
     cleaned = _UNSAFE.sub(" ", text).encode("utf-8", "replace").decode("utf-8")
     return cleaned.strip()[:REASON_CHARS_MAX]
 
@@ -218,10 +231,10 @@ def header_ends(body: bytes, scan_bytes: int) -> bool:
     return body.find(b"\n", header_end(body, scan_bytes), scan_bytes) >= 0
 
 
-def field_values(body: bytes, names: frozenset[bytes], scan_bytes: int) -> list[tuple[bytes, str]]:
+def field_values(body: bytes, names: frozenset[bytes], fields: Iterable[tuple[bytes, int, int]]
+                 ) -> list[tuple[bytes, str]]:
     """(name, unfolded value) of the fields with these names, in order."""
-    return [(name, _value(body[start:end])) for name, start, end
-            in header_fields(body, scan_bytes) if name in names]
+    return [(name, _value(body[start:end])) for name, start, end in fields if name in names]
 
 
 def _value(field: bytes) -> str:
@@ -229,9 +242,9 @@ def _value(field: bytes) -> str:
     return re.sub(r"\r?\n(?=[ \t])", "", text).strip()
 
 
-def without_fields(body: bytes, names: frozenset[bytes], scan_bytes: int) -> bytes:
+def without_fields(body: bytes, names: frozenset[bytes], fields: Fields) -> bytes:
     """The body without the fields of these names; the very same object when there are none."""
-    cuts = [(start, end) for name, start, end in header_fields(body, scan_bytes) if name in names]
+    cuts = [(start, end) for name, start, end in fields if name in names]
     if not cuts:
         return body
     view, pieces, at = memoryview(body), [], 0
@@ -241,15 +254,15 @@ def without_fields(body: bytes, names: frozenset[bytes], scan_bytes: int) -> byt
     return b"".join((*pieces, view[at:]))
 
 
-def hops(body: bytes, scan_bytes: int) -> int:
+def hops(fields: Fields) -> int:
     """How many Received fields the header has (RFC 5321 section 6.3: loop detection)."""
-    return sum(name == b"received" for name, _, _ in header_fields(body, scan_bytes))
+    return sum(name == b"received" for name, _, _ in fields)
 
 
-def priority_of(body: bytes, scan_bytes: int) -> int:
+def priority_of(body: bytes, fields: Iterable[tuple[bytes, int, int]]) -> int:
     """Queue priority from Priority, X-Priority or Importance, in this order of weight."""
     found: dict[bytes, int] = {}
-    for name, value in field_values(body, frozenset(_LEVELS), scan_bytes):
+    for name, value in field_values(body, _RANKING, fields):
         word = re.match(r"[a-z0-9-]+", value.lower())
         level = _LEVELS[name].get(word[0].encode()) if word else None
         if level is not None:
@@ -257,11 +270,18 @@ def priority_of(body: bytes, scan_bytes: int) -> int:
     return next((found[name] for name in _LEVELS if name in found), PRIORITY_NORMAL)
 
 
-def named_recipients(body: bytes, scan_bytes: int) -> frozenset[str]:
+def named_recipients(body: bytes, fields: Fields) -> frozenset[str]:
     """Addresses in To and Cc (and Resent-), case folded. A field that nobody can parse names none:
     its recipients then count as blind ones, which costs a copy each and discloses nothing."""
     found: set[str] = set()
-    for _, value in field_values(body, _VISIBLE, scan_bytes):
+    for name, start, end in fields:
+        if name not in _VISIBLE:
+            continue
+        value = _value(body[start:end])
+        plain = [_PLAIN.fullmatch(part.strip()) for part in value.split(",")]
+        if all(plain):  # most are so, and the parser below takes many times as long
+            found.update((each[1] or each[2]).casefold() for each in plain if each)
+            continue
         try:
             found.update(address.casefold() for _, address in getaddresses([value]) if address)
         except (RecursionError, ValueError, IndexError):  # a comment nested a thousand deep
@@ -269,5 +289,9 @@ def named_recipients(body: bytes, scan_bytes: int) -> frozenset[str]:
     return frozenset(found)
 
 
+_ATOM = r"[^\s\"(),.:;<>@\\\[\]]+"
+_ADDRESS = rf"({_ATOM}(?:\.{_ATOM})*@{_ATOM}(?:\.{_ATOM})*)"
+_PLAIN = re.compile(rf"{_ADDRESS}|[^\"(),.:;<>@\\\[\]]*<{_ADDRESS}>")
+"""An address of plain atoms, alone or behind plain words; linear on anything."""
 _VISIBLE = frozenset((b"to", b"cc", b"resent-to", b"resent-cc"))
 BLIND_FIELDS = frozenset((b"bcc", b"resent-bcc"))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omq.base.settings import Settings
+from omq.services.mail.mailbox_quota import is_full
 from omq.services.mail.maildir import maildir_root
 from omq.services.mail.routes import Routes
 
@@ -27,17 +28,31 @@ class Mailboxes:
     routes: Routes
     create: bool
     pattern_max: int
+    run: Path
+    full_s: float  # so long a mailbox counts as full that had no room
+    refuses: bool  # mail for a full one, for good
 
     @classmethod
     def of(cls, settings: Settings, spool: Path, routes: Routes) -> Mailboxes:
         """As the settings have it."""
         return cls(maildir_root(settings.maildir_root, spool), routes, settings.maildir_create,
-                   settings.maildir_pattern_max)
+                   settings.maildir_pattern_max, spool / "run", float(settings.local_retry_s),
+                   settings.mailbox_full == "refuse")
+
+    def full(self, user: str, size: int) -> tuple[str, str] | None:
+        """(status, reason) where a mail of `size` bytes, 0: not known, finds no room by what its
+        last delivery saw; None: it may."""
+        quota = self.routes.mailboxes.of(user).quota_bytes
+        if quota and size > quota:
+            return "5.2.2", "the mailbox is smaller than the message"
+        if quota and is_full(self.run, user, self.full_s):
+            return ("5.2.2" if self.refuses else "4.2.2"), "the mailbox is full"
+        return None
 
     def problem(self, user: str) -> str:
         """Why this user has no mailbox; empty: there is one, or it may be made."""
         try:
-            if os.path.lexists(self.root / user):
+            if os.path.lexists(f"{self.root}{os.sep}{user}"):
                 return ""
             if not self.create:
                 return "there is no such mailbox here"

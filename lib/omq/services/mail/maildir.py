@@ -39,6 +39,7 @@ from pathlib import Path
 
 from omq.base import fault
 from omq.base.errors import BadName
+from omq.services.mail.mailbox_owner import Owner, acting_as, give
 from omq.storage import durable
 from omq.storage.disk import Disk
 
@@ -47,6 +48,7 @@ FOLDER_MODE = 0o700  # mail is its owner's alone
 FILE_MODE = 0o600
 
 _USER = re.compile(r"[a-z0-9_][a-z0-9._+=-]{0,63}")
+_DOMAIN = re.compile(r"[a-z0-9][a-z0-9.-]{0,126}")
 _FOLDERS = ("tmp", "new", "cur")
 
 
@@ -56,6 +58,15 @@ def mailbox_name(user: str) -> str:
     if _USER.fullmatch(name) is None or ".." in name or not user.isascii():
         raise BadName(kind="mailbox", name=user, rule=USER_RULE)
     return name
+
+
+def folder_name(mailbox: str) -> str:
+    """The folder of a mailbox: a user's, or that of a user of a domain with mailboxes of its own
+    (user@domain). BadName."""
+    user, at, domain = mailbox.lower().partition("@")
+    if at and (_DOMAIN.fullmatch(domain) is None or ".." in domain):
+        raise BadName(kind="mailbox", name=mailbox, rule=f"{USER_RULE}, and @domain")
+    return f"{mailbox_name(user)}{at}{domain}"
 
 
 def file_name(message_id: str, user: str, put_time_ns: int) -> str:
@@ -77,25 +88,36 @@ class NewFile:
     target: str
     parts: Sequence[bytes]
 
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return sum(map(len, self.parts))
+
 
 class Maildir:
-    """The mailbox of one user under `root`."""
+    """The mailbox of one user under `root`; where it has an owner, all but `create` is done while
+    acting as he (omq.services.mail.mailbox_owner)."""
 
-    def __init__(self, root: Path, user: str) -> None:
+    def __init__(self, root: Path, user: str, owner: Owner | None = None) -> None:
         self.root = root
-        self.path = root / mailbox_name(user)
+        self.path = root / folder_name(user)
+        self.owner = owner
+        self._folder = f"{self.path}{os.sep}"  # of a mail's path only texts are made: they are many
 
     def exists(self) -> bool:
         """Whether the user has a mailbox, complete."""
-        return all((self.path / folder).is_dir() for folder in _FOLDERS)
+        return all(os.path.isdir(self._folder + each) for each in _FOLDERS)
 
     def create(self) -> None:
         """Make the mailbox, durably; what is there already stays."""
         disk = durable.current()
-        for folder in (self.path, *(self.path / name for name in _FOLDERS)):
-            with suppress(FileExistsError):  # another reader makes it at this moment, or did
-                disk.mkdir(str(folder), FOLDER_MODE)
-        disk.sync_directory(str(self.path))
+        _made(disk, self.path)
+        if self.owner is not None:
+            give(self.path, self.owner)
+        with acting_as(self.owner):
+            for name in _FOLDERS:
+                _made(disk, self.path / name)
+            disk.sync_directory(str(self.path))
         disk.sync_directory(str(self.root))
 
     def deliver(self, name: str, parts: Sequence[bytes], *, again: bool) -> bool:
@@ -115,19 +137,19 @@ class Maildir:
         """The file to `publish`; None when the message is there already, on disk."""
         folder = self._found(name, again=again)
         if folder is not None:
-            durable.current().sync_directory(str(folder))
+            durable.current().sync_directory(folder)
             return None
         if again:
             self._remove_leftovers(name)
-        temporary = str(self.path / "tmp" / f"{name}.{os.getpid()}")
-        return NewFile(temporary, str(self.path / "new" / name), parts)
+        temporary = f"{self._folder}tmp/{name}.{os.getpid()}"
+        return NewFile(temporary, f"{self._folder}new/{name}", parts)
 
-    def _found(self, name: str, *, again: bool) -> Path | None:
-        new, cur = self.path / "new", self.path / "cur"
-        if os.path.lexists(new / name):
-            return new
+    def _found(self, name: str, *, again: bool) -> str | None:
+        if os.path.lexists(f"{self._folder}new/{name}"):
+            return f"{self._folder}new"
+        cur = f"{self._folder}cur"
         if again and any(entry == name or entry.startswith(f"{name}:")
-                         for entry in durable.current().listdir(str(cur))):
+                         for entry in durable.current().listdir(cur)):
             return cur
         return None
 
@@ -138,6 +160,11 @@ class Maildir:
             if entry.startswith(f"{name}."):
                 with suppress(FileNotFoundError):
                     disk.unlink(str(tmp / entry))
+
+
+def _made(disk: Disk, folder: Path) -> None:
+    with suppress(FileExistsError):  # another reader makes it at this moment, or did
+        disk.mkdir(str(folder), FOLDER_MODE)
 
 
 def publish(disk: Disk, files: Sequence[NewFile]) -> list[OSError | None]:

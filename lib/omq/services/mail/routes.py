@@ -25,6 +25,7 @@ from omq.base import names
 from omq.base.errors import BadName
 from omq.base.limits import MIB
 from omq.services.mail.mail_message import Failure, split_address
+from omq.services.mail.mailbox_rules import MailboxRules
 from omq.services.mail.maildir import mailbox_name
 from omq.services.mail.smtp_address import literal
 
@@ -53,14 +54,45 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A host that takes mail over SMTP; port 0 is the general one of omq.conf."""
+    """A host that takes mail; port 0 is the general one of omq.conf. `tls`: how a line to it is
+    secured, where that is not the site's way. A host that begins with "/" is a UNIX socket."""
 
     host: str
     port: int = 0
+    tls: str = ""
+    channel: str = "smtp"  # how it is reached: by SMTP, LMTP, or as a command of [pipes]
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        tls = f"/{self.tls}" if self.tls else ""
+        return f"{host}:{self.port}{tls}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """A command that takes mail: whose rights it has, its words."""
+
+    user: str
+    words: tuple[str, ...]
+
+
+TLS_LEVELS: Final = ("none", "may", "encrypt", "verify")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsRule:
+    """How mail for a domain, or to a host, is secured; `hosts`: patterns of the names that a host
+    may have then."""
+
+    level: str
+    hosts: tuple[str, ...] = ()
+
+    def allows(self, host: str, domain: str) -> bool:
+        """Whether this host may have mail for the domain: one that is to be verified must have a
+        name that somebody other than the DNS knows."""
+        patterns = self.hosts or (domain, f"*.{domain}")
+        return self.level != "verify" or any(
+            fnmatchcase(host.lower().rstrip("."), each) for each in patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +100,7 @@ class Routes:
     """routes.conf, checked."""
 
     domains: tuple[str, ...] = ("localhost",)
+    hostname: str = ""  # of this host: its postmaster is ours (RFC 5321 4.5.1), whatever `domains`
     literals: frozenset[str] = LOOPBACK  # addresses of this host: mail for user@[address] is local
     users: tuple[str, ...] = (DEFAULT,)
     users_listed: frozenset[str] = frozenset()  # in the files
@@ -76,21 +109,29 @@ class Routes:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     queues: Mapping[str, str] = field(default_factory=dict)
     peers: Mapping[str, Peer] = field(default_factory=dict)
+    tls: Mapping[str, TlsRule] = field(default_factory=dict)
+    pipes: Mapping[str, Pipe] = field(default_factory=dict)
+    mailboxes: MailboxRules = field(default_factory=MailboxRules)
+    relayed: frozenset[str] = frozenset()  # domains of others that mail is taken for
+    delimiter: str = ""  # between a user's name and what he puts behind it
     hops_max: int = 50
     blind_copies_max: int = 100
     blind_bytes_max: int = 64 * MIB
 
     def is_local(self, address: str) -> bool:
         """Whether the address, or its bare name, is one of this host."""
-        domain = split_address(address)[1]
-        return not domain or domain in self.domains or (
+        local, domain = split_address(address)
+        return not domain or domain in self.domains or self._is_postmaster(local, domain) or (
             domain[0] == "[" and literal(domain) in self.literals)
+
+    def _is_postmaster(self, local: str, domain: str) -> bool:
+        return domain == self.hostname and local.lower() == POSTMASTER
 
     def is_named(self, user: str) -> bool:
         """Whether a user has a mailbox by name: in a list, of this system, postmaster, or the one
         who has the mail of unknown users."""
         return (user in self.users or user in self.users_listed
-                or user in (POSTMASTER, self.unknown_user)
+                or user == self.unknown_user or user.partition("@")[0] == POSTMASTER
                 or (self.users_of_system and _of_system(user)))
 
     def is_user(self, user: str) -> bool:
@@ -101,7 +142,16 @@ class Routes:
     def accepts(self, address: str) -> bool:
         """Whether a stranger may send to it: local, or routed by its very address or an alias."""
         key = self._key(address)
-        return self.is_local(address) or key in self.queues or key in self.aliases
+        return (self.is_local(address) or key in self.queues or key in self.aliases
+                or self._is_relayed(split_address(address)[1]))
+
+    def _is_relayed(self, domain: str) -> bool:
+        """Whether mail for the domain, or one above it, is taken from anybody."""
+        found, rest = domain in self.relayed, domain
+        while not found and rest:
+            rest = rest.partition(".")[2]
+            found = bool(rest) and f".{rest}" in self.relayed
+        return found
 
     def resolve(self, recipient: str) -> tuple[list[Destination], list[Failure]]:
         """Every destination of a recipient; failures name the recipient as it was given."""
@@ -128,6 +178,10 @@ class Routes:
         """Where mail for a domain is sent; None where routes.conf names nobody."""
         return _by_domain(self.peers, domain)
 
+    def tls_rule(self, domain: str, host: str) -> TlsRule | None:
+        """How mail for a domain to this host is secured; None: the site's way."""
+        return _above(self.tls, domain) or _above(self.tls, host) or self.tls.get(DEFAULT)
+
     def qualified(self, address: str) -> str:
         """The address with a domain, in lower case: the same for what is the same recipient (the
         local part keeps its case where it belongs to another host)."""
@@ -136,15 +190,26 @@ class Routes:
 
     def _key(self, address: str) -> str:
         local, domain = split_address(address)
-        if not domain or (domain[0] == "[" and literal(domain) in self.literals):
+        if not domain or self._is_postmaster(local, domain) or (
+                domain[0] == "[" and literal(domain) in self.literals):
             domain = self.domains[0]
         return f"{local.lower()}@{domain}"
 
     def _members(self, key: str) -> tuple[str, ...] | None:
-        members = self.aliases.get(key)
-        if members is None and self.is_local(key):
-            members = self.aliases.get(split_address(key)[0])
-        return members
+        local, domain = split_address(key)
+        for name in dict.fromkeys((local, self.without_extension(local))):
+            members = self.aliases.get(f"{name}@{domain}")
+            if members is None and self.is_local(key):
+                members = self.aliases.get(name)
+            if members is not None:
+                return members
+        return None
+
+    def without_extension(self, local: str) -> str:
+        """The user's name in a local part (RFC 5233): what stands before the delimiter, if there
+        is one behind a first character."""
+        at = local.find(self.delimiter, 1) if self.delimiter else -1
+        return local[:at] if at > 0 else local
 
     def _place(self, address: str, original: str, found: dict[tuple[str, str], Destination],
                failures: list[Failure]) -> None:
@@ -159,18 +224,22 @@ class Routes:
         if queue is not None:
             return Destination(queue, address, original)
         if self.is_local(address):
-            return self._mailbox(split_address(address)[0], original)
+            return self._mailbox(address, original)
         queue = _by_domain(self.queues, split_address(address)[1])
         return Destination(queue or names.UNIX, address, original)
 
-    def _mailbox(self, local: str, original: str) -> Destination | Failure:
+    def _mailbox(self, address: str, original: str) -> Destination | Failure:
+        local, domain = split_address(address)[0], split_address(self._key(address))[1]
         name = local[1:-1] if len(local) > 2 and local[0] == local[-1] == '"' else local
         try:
             user = mailbox_name(name)
         except BadName:
             user = ""
-        if user and self.is_user(user):
-            return Destination(names.LOCAL, user, original)
+        box = self.mailboxes.mailbox(user, domain)
+        if user and not self.is_named(box):  # a user whose name has the delimiter is himself
+            box = self.mailboxes.mailbox(self.without_extension(user), domain)
+        if user and self.is_user(box):
+            return Destination(names.LOCAL, box, original)
         if self.unknown_user != REPORT_ERROR:
             return Destination(names.LOCAL, self.unknown_user, original)
         return Failure(original, "5.1.1", "there is no such user here")
@@ -199,10 +268,27 @@ def peer_of(text: str) -> Peer | None:
     return Peer(host, int(port))
 
 
+def peer_named(name: str) -> Peer | None:
+    """A peer of SMTP or LMTP as `str` writes it."""
+    text, _, tls = name.rpartition("/")
+    if tls not in TLS_LEVELS:
+        text, tls = name, ""
+    host, _, port = text.rpartition(":")
+    if host.startswith("/") and port.isdigit():
+        return Peer(host, int(port), tls)
+    found = peer_of(text)
+    return Peer(found.host, found.port, tls) if found else None
+
+
 def _by_domain(table: Mapping[str, _Value], domain: str) -> _Value | None:
-    found = table.get(domain)
-    rest = domain
+    found = _above(table, domain)
+    return table.get(DEFAULT) if found is None else found
+
+
+def _above(table: Mapping[str, _Value], domain: str) -> _Value | None:
+    """What is said of the domain, or of one above it."""
+    found, rest = table.get(domain), domain
     while found is None and rest:
         rest = rest.partition(".")[2]
-        found = table.get(f".{rest}") if rest else table.get(DEFAULT)
+        found = table.get(f".{rest}") if rest else None
     return found

@@ -1,8 +1,10 @@
 """Reader for routes.conf: local domains, aliases, queues by address and domain, peers, limits.
 
-    [local]    domains, users, unknown_user        [aliases]  name or address = addresses
+    [local]    domains, users, relayed ...         [aliases]  name or address = addresses
+    [pipes]    name = user command
     [queues]   address, domain, .domain or * = queue       [peers]  domain, .domain or * = host:port
-    [router]   limits
+    [mailboxes] user, @domain or * = owner [quota]
+    [tls]      domain, host, .domain or * = level [hosts]  [router] limits
 
 conf/routes.conf explains every key. A section or key that is missing has its default.
 
@@ -12,7 +14,12 @@ Errors: ConfigError (file, line, key, reason, what is allowed), before anything 
 from __future__ import annotations
 
 import ipaddress
+import os
+import pwd
+import re
+import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,20 +29,35 @@ from omq.base.errors import BadName
 from omq.base.limits import GIB, MIB
 from omq.base.settings_file import conf_path
 from omq.services.mail.mail_message import address_problem
+from omq.services.mail.mailbox_rules import rules_of
 from omq.services.mail.maildir import USER_RULE, mailbox_name
-from omq.services.mail.routes import DEFAULT, POSTMASTER, REPORT_ERROR, Peer, Routes, peer_of
+from omq.services.mail.routes import (
+    DEFAULT,
+    POSTMASTER,
+    REPORT_ERROR,
+    TLS_LEVELS,
+    Peer,
+    Pipe,
+    Routes,
+    TlsRule,
+    peer_of,
+)
 
 FILE_NAME: Final = "routes.conf"
-_SECTIONS: Final = ("local", "aliases", "queues", "peers", "router")
-_LOCAL_KEYS: Final = ("domains", "literals", "users", "unknown_user")
+_SECTIONS: Final = ("local", "aliases", "queues", "peers", "pipes", "mailboxes", "tls",
+                    "router")
+_LOCAL_KEYS: Final = ("domains", "literals", "relayed", "users", "unknown_user", "delimiter")
 _ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max")
+_DELIMITERS: Final = ("+", "-", "=")
+_PIPE_NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
 _FILE: Final = "file:"
 _SYSTEM: Final = "passwd:"
 _USER_BYTES_MAX: Final = 64 * MIB
 
 
-def load_routes(conf_dir: Path | None) -> Routes:
-    """The routes of `conf_dir`/routes.conf, or of the shipped file where it is missing."""
+def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
+    """The routes of `conf_dir`/routes.conf, or of the shipped file where it is missing. `hostname`:
+    by which this host is known, for its postmaster; not where the file names its way."""
     sections = read_sections(conf_path(conf_dir, FILE_NAME))
     for section in sections.values():
         if section.name not in _SECTIONS:
@@ -47,8 +69,14 @@ def load_routes(conf_dir: Path | None) -> Routes:
     default = Routes()
     limits = router.entries
     words = _words(local, "users", default.users)
+    domains = _words(local, "domains", default.domains)
+    pipes = dict(map(_pipe, sections.get("pipes", empty).entries.values()))
     routes = Routes(
-        domains=_words(local, "domains", default.domains),
+        pipes=pipes,
+        mailboxes=rules_of(sections.get("mailboxes", empty).entries.values(), domains),
+        relayed=frozenset(_words(local, "relayed", ())),
+        delimiter=_delimiter(local),
+        domains=domains,
         literals=_literals(local, default.literals),
         users=tuple(each.lower() for each in words if ":" not in each),
         users_listed=_listed(local, words),
@@ -57,15 +85,19 @@ def load_routes(conf_dir: Path | None) -> Routes:
         aliases=dict(map(_alias, sections.get("aliases", empty).entries.values())),
         queues={_pattern(entry): _queue(entry) for entry
                 in sections.get("queues", empty).entries.values()},
-        peers={_pattern(entry): _peer(entry) for entry
+        peers={_pattern(entry): _peer(entry, pipes) for entry
                in sections.get("peers", empty).entries.values()},
+        tls={_pattern(entry): _tls_rule(entry) for entry
+             in sections.get("tls", empty).entries.values()},
         hops_max=_number(limits, "hops_max", default.hops_max, 1, 1000),
         blind_copies_max=_number(limits, "blind_copies_max", default.blind_copies_max, 1, 500),
         blind_bytes_max=(limits["blind_bytes_max"].size(MIB, 4 * GIB)
                          if "blind_bytes_max" in limits else default.blind_bytes_max),
     )
     _check_postmaster(routes, local, sections.get("aliases", empty))
-    return routes
+    name = hostname.lower()
+    elsewhere = name in {*routes.domains, *routes.queues, *routes.peers, *routes.relayed}
+    return routes if elsewhere else replace(routes, hostname=name)
 
 
 def _check_postmaster(routes: Routes, local: Section, aliases: Section) -> None:
@@ -114,12 +146,50 @@ def _listed(local: Section, words: tuple[str, ...]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _peer(entry: Entry) -> Peer:
-    peer = peer_of(entry.value)
-    if peer is None:
+def _peer(entry: Entry, pipes: Mapping[str, Pipe]) -> Peer:
+    channel, colon, rest = entry.value.partition(":")
+    if channel == "pipe" and colon:
+        if rest not in pipes:
+            raise entry.error(f"there is no {names.escape(rest)!r} in [pipes]", ", ".join(pipes))
+        return Peer(rest, channel=channel)
+    if channel == "lmtp" and rest.startswith("/"):
+        return Peer(rest, channel=channel)
+    peer = peer_of(rest if channel == "lmtp" and colon else entry.value)
+    if peer is None or (channel == "lmtp" and colon and not peer.port):
         shown = names.escape(entry.value)
-        raise entry.error(f"{shown!r} is no peer", "host, host:port or [::1]:port")
-    return peer
+        raise entry.error(f"{shown!r} is no peer", "host, host:port, [::1]:port, lmtp:/socket, "
+                          "lmtp:host:port or pipe:name")
+    return replace(peer, channel=channel) if channel == "lmtp" and colon else peer
+
+
+def _pipe(entry: Entry) -> tuple[str, Pipe]:
+    allowed = "user /path/of/command words"
+    try:
+        user, *words = shlex.split(entry.value)
+        uid = pwd.getpwnam(user).pw_uid
+    except (ValueError, KeyError) as error:
+        raise entry.error(f"no command: {error}", allowed) from error
+    if not words or not words[0].startswith("/") or _PIPE_NAME.fullmatch(entry.key) is None:
+        raise entry.error("no command with an absolute path, or a wrong name", allowed)
+    if not uid or (os.geteuid() and uid != os.geteuid()):
+        raise entry.error(f"it cannot run as {names.escape(user)}",
+                          "not root; another user than the service's only if that is root")
+    return entry.key, Pipe(user, tuple(words))
+
+
+def _delimiter(local: Section) -> str:
+    entry = local.entries.get("delimiter")
+    if entry is None or entry.value in ("", *_DELIMITERS):
+        return entry.value if entry is not None else ""
+    raise entry.error("no delimiter", f"one of {' '.join(_DELIMITERS)}, or nothing")
+
+
+def _tls_rule(entry: Entry) -> TlsRule:
+    level, *hosts = entry.value.lower().replace(",", " ").split() or [""]
+    if level not in TLS_LEVELS or (hosts and level != "verify"):
+        raise entry.error("no rule for TLS", f"{', '.join(TLS_LEVELS)}; patterns of host names "
+                          "behind the last")
+    return TlsRule(level, tuple(hosts))
 
 
 def _words(section: Section, key: str, default: tuple[str, ...]) -> tuple[str, ...]:

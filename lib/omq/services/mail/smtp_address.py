@@ -76,6 +76,8 @@ def path_of(text: str) -> tuple[str, str] | None:
 def parameters_of(text: str) -> dict[str, str] | None:
     """ESMTP parameters, names in capitals; None when one is wrong or stands twice."""
     found: dict[str, str] = {}
+    if not text:
+        return found
     words = text.split()
     for word in words:
         parts = _PARAMETER.fullmatch(word)

@@ -12,23 +12,33 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from omq.base import events
+from omq.base.event_log import WARNING
 from omq.services.channels.worker import PEER, RECIPIENTS, Report
 from omq.services.mail.mail_host import mail_hostname
-from omq.services.mail.routes import Peer, peer_of
+from omq.services.mail.mail_log import mail_log_of
+from omq.services.mail.routes import Peer, peer_named
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
+from omq.services.mail.smtp_line import Security
 from omq.services.mail.smtp_reply import Result, Verdict
 
 if TYPE_CHECKING:
-    from omq.base.settings import Settings
+    from omq.services.readers.service import ServiceContext
 
 SENDER = "sender"
 SMTPUTF8 = "smtputf8"
+PARAMETERS = "parameters"  # of MAIL
+WISHES = "wishes"  # of recipients
+ADDRESSES = "addresses"  # of peers whose names were looked up
 
 
 class SmtpChannel:
     """One process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, context: ServiceContext, security: Security, *, lmtp: bool = False) -> None:
+        settings = context.settings
+        self._log, self._mail_log = context.log, mail_log_of(context)
+        self._security, self._lmtp = replace(security, tell=self._tell), lmtp
         self._connections: OrderedDict[Peer, SmtpConnection] = OrderedDict()
         self._connections_max = settings.unix_connections_max
         self._recipients_max = settings.unix_recipients_max
@@ -39,13 +49,15 @@ class SmtpChannel:
 
     def send(self, head: dict[str, Any], body: bytes) -> Report:
         """One mail to one peer, in as many transactions as its recipients need."""
-        peer = peer_of(head[PEER])
+        peer = peer_named(head[PEER])
         assert peer is not None, "the scheduler names peers as str(Peer) does"
         recipients, results = head[RECIPIENTS], list[Result]()
         for start in range(0, len(recipients), self._recipients_max):
             group = recipients[start : start + self._recipients_max]
             connection = self._connection(peer)
-            results += connection.send(Mail(head[SENDER], group, body, head[SMTPUTF8]))
+            results += connection.send(Mail(head[SENDER], group, body, head[SMTPUTF8],
+                                            head.get(PARAMETERS, ""), head.get(WISHES, {}),
+                                            head.get(ADDRESSES, {}).get(head[PEER], ())))
             if not connection.reached:
                 reason = results[-1].text
                 results += [replace(results[-1], recipient=each)
@@ -62,13 +74,20 @@ class SmtpChannel:
     def close(self) -> None:
         """The process ends."""
         self.idle()
+        self._mail_log.close()
+
+    def _tell(self, text: str, *, failed: bool) -> None:
+        self._mail_log.write([("smtp", text)])
+        if failed:
+            self._log.event(events.GATEWAY_TLS_FAILED, WARNING, reason=text)
 
     def _connection(self, peer: Peer) -> SmtpConnection:
         connection = self._connections.get(peer)
         if connection is None:
             while len(self._connections) >= self._connections_max:
                 self._connections.popitem(last=False)[1].close()
-            connection = SmtpConnection(peer, self._hostname, self._limits)
+            connection = SmtpConnection(peer, self._hostname, self._limits, self._security,
+                                        lmtp=self._lmtp)
             self._connections[peer] = connection
         self._connections.move_to_end(peer)
         return connection
@@ -76,10 +95,11 @@ class SmtpChannel:
 
 def row_of(result: Result, peer: Peer) -> list[str]:
     """A result as it travels; `peer` said so."""
-    return [result.recipient, result.verdict.value, result.status, result.text, peer.host]
+    tells = ["tells"] if result.tells else []
+    return [result.recipient, result.verdict.value, result.status, result.text, peer.host, *tells]
 
 
 def result_of(row: list[str]) -> Result:
     """The other way."""
-    recipient, verdict, status, text, mta = row
-    return Result(recipient, Verdict(verdict), status, text, mta)
+    recipient, verdict, status, text, mta, *tells = row
+    return Result(recipient, Verdict(verdict), status, text, mta, bool(tells))

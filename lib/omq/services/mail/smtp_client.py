@@ -25,13 +25,14 @@ from __future__ import annotations
 import re
 import smtplib
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from omq.base import fault
 from omq.services.mail.mail_message import one_line
 from omq.services.mail.routes import Peer
+from omq.services.mail.smtp_line import Line, NotSecureError, Opening, Security, opened
 from omq.services.mail.smtp_reply import Reply, Result, Verdict
 
 _BARE = re.compile(rb"\r\n|\r|\n")
@@ -51,6 +52,10 @@ class Mail:
     recipients: Sequence[str]
     body: bytes
     smtputf8: bool = False
+    parameters: str = ""  # RET and ENVID
+    wishes: Mapping[str, str] = field(default_factory=dict)  # NOTIFY and ORCPT by recipient
+    addresses: Sequence[str] = ()  # of the peer; none: what its name means
+    whole: bool = False  # all recipients or none
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +71,15 @@ class ClientLimits:
 class SmtpConnection:
     """The connection to one peer; opened when first needed and after it broke."""
 
-    def __init__(self, peer: Peer, hostname: str, limits: ClientLimits) -> None:
+    def __init__(self, peer: Peer, hostname: str, limits: ClientLimits,
+                 security: Security | None = None, *, lmtp: bool = False) -> None:
         self.peer = peer
         self.reached = True  # False: it could not be opened, or the peer has fallen silent
-        self._hostname = hostname
         self._limits = limits
-        self._client: smtplib.SMTP | None = None
+        self._lmtp = lmtp
+        self._opening = Opening(hostname, limits.connect_timeout_s, limits.reply_timeout_s,
+                                security or Security(), lmtp)
+        self._client: Line | None = None
         self._sent = 0
 
     def send(self, message: Mail) -> list[Result]:
@@ -81,15 +89,16 @@ class SmtpConnection:
         results: dict[str, Result] = {}
         if self._client is None or not self._over(self._client, message, results, kept=True):
             try:
-                client = self._connect()
-            except _NETWORK as error:
+                client = self._client = opened(self.peer, message.addresses, self._opening)
+                self._sent = 0
+            except (*_NETWORK, NotSecureError) as error:
                 self.reached = False
-                self.abandon()
-                return self._broken(message.recipients, error, "4.4.1")
+                status = error.status if isinstance(error, NotSecureError) else "4.4.1"
+                return self._broken(message.recipients, error, status)
             self._over(client, message, results, kept=False)
         return [results[recipient] for recipient in message.recipients]
 
-    def _over(self, client: smtplib.SMTP, message: Mail, results: dict[str, Result], *, kept: bool
+    def _over(self, client: Line, message: Mail, results: dict[str, Result], *, kept: bool
               ) -> bool:
         """One transaction. False: the kept connection is dead, and nothing was begun."""
         self.reached = True
@@ -119,23 +128,15 @@ class SmtpConnection:
         if client is not None:
             client.close()
 
-    def _connect(self) -> smtplib.SMTP:
-        client = smtplib.SMTP(local_hostname=self._hostname,
-                              timeout=self._limits.connect_timeout_s)
-        self._client, self._sent = client, 0
-        code, text = client.connect(self.peer.host, self.peer.port)
-        if code != 220:
-            raise smtplib.SMTPConnectError(code, text)
-        assert client.sock is not None
-        client.sock.settimeout(self._limits.reply_timeout_s)
-        # Each command waits for its reply anyway; Nagle's algorithm only adds the peer's delayed
-        # acknowledgement (40 ms) to the last segment of a message.
-        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.ehlo_or_helo_if_needed()
-        client.command_encoding = "utf-8"  # ASCII stays ASCII; addresses of SMTPUTF8 are UTF-8
-        return client
+    def cut(self) -> None:
+        """From another thread: let what `send` waits for come to nothing."""
+        client = self._client
+        line = client.sock if client is not None else None
+        if line is not None:
+            with suppress(OSError):  # it has ended meanwhile
+                line.shutdown(socket.SHUT_RDWR)
 
-    def _transact(self, client: smtplib.SMTP, message: Mail, results: dict[str, Result], *,
+    def _transact(self, client: Line, message: Mail, results: dict[str, Result], *,
                   kept: bool) -> None:
         self._sent += 1
         text = wire_text(message.body)
@@ -145,7 +146,8 @@ class SmtpConnection:
             return
         dialog = _Dialog(client, [
             *(["RSET"] if kept else []), f"MAIL {_mail_from(client, message, text)}",
-            *(f"RCPT TO:<{each}>" for each in message.recipients), "DATA"])
+            *(f"RCPT TO:<{each}>{_wish(client, message, each)}" for each in message.recipients),
+            "DATA"])
         if kept:
             dialog.reset()
         reply = dialog.next()
@@ -163,7 +165,11 @@ class SmtpConnection:
             results[recipient] = reply.result(recipient, temporary=temporary)
             if reply.code == 421:
                 raise smtplib.SMTPServerDisconnected(reply.text)
-        if accepted:
+        lost = next((results[each] for each in message.recipients if each in results), None)
+        if message.whole and lost is not None:
+            results.update({each: replace(lost, recipient=each) for each in accepted})
+            self._leave(dialog, reply)
+        elif accepted:
             self._data(client, text, dialog.next(), accepted, results)
         else:
             self._leave(dialog, reply)
@@ -174,20 +180,22 @@ class SmtpConnection:
             self.abandon()
         self._after(reply)
 
-    def _data(self, client: smtplib.SMTP, text: bytes, reply: Reply, accepted: Sequence[str],
+    def _data(self, client: Line, text: bytes, reply: Reply, accepted: Sequence[str],
               results: dict[str, Result]) -> None:
-        if reply.code == 354:
-            assert client.sock is not None
-            client.sock.settimeout(self._limits.data_timeout_s)
+        taken = reply.code == 354
+        if taken:
+            client.patience(self._limits.data_timeout_s)
             fault.point("unix.before_send")
             client.send(text + b".\r\n")
-            reply = _reply(*client.getreply())
-            fault.point("unix.after_send")
-            client.sock.settimeout(self._limits.reply_timeout_s)
-        failed = _failed(reply, 250)
         for recipient in accepted:
-            results[recipient] = failed.result(recipient) if failed else Result(
-                recipient, Verdict.DELIVERED, "2.0.0", one_line(reply.text))
+            # Over LMTP each recipient has a reply of its own (RFC 2033 section 4.2).
+            if taken and (self._lmtp or recipient == accepted[0]):
+                reply = _reply(*client.getreply())
+                fault.point("unix.after_send")
+            results[recipient] = reply.result(recipient) if reply.code != 250 else Result(
+                recipient, Verdict.DELIVERED, "2.0.0", one_line(reply.text),
+                tells=client.has_extn("dsn"))
+        client.patience(self._limits.reply_timeout_s)
         self._after(reply)
 
     def _after(self, reply: Reply) -> None:
@@ -202,7 +210,7 @@ class SmtpConnection:
 class _Dialog:
     """The commands up to DATA and their replies: a round trip each, or one for all of them."""
 
-    def __init__(self, client: smtplib.SMTP, commands: Sequence[str]) -> None:
+    def __init__(self, client: Line, commands: Sequence[str]) -> None:
         self._client = client
         self._commands = commands
         self._at_once = client.has_extn("pipelining")
@@ -243,7 +251,7 @@ def wire_text(body: bytes) -> bytes:
     return _LINE_DOT.sub(b"..", body)
 
 
-def _mail_from(client: smtplib.SMTP, message: Mail, text: bytes) -> str:
+def _mail_from(client: Line, message: Mail, text: bytes) -> str:
     words = [f"FROM:<{message.sender}>"]
     if client.has_extn("size"):
         words.append(f"SIZE={len(text)}")
@@ -251,10 +259,14 @@ def _mail_from(client: smtplib.SMTP, message: Mail, text: bytes) -> str:
         words.append("BODY=8BITMIME")
     if _needs_utf8(message):
         words.append("SMTPUTF8")
-    return " ".join(words)
+    return " ".join(words) + (message.parameters if client.has_extn("dsn") else "")
 
 
-def _unsupported(client: smtplib.SMTP, message: Mail, text: bytes) -> Reply | None:
+def _wish(client: Line, message: Mail, recipient: str) -> str:
+    return message.wishes.get(recipient, "") if client.has_extn("dsn") else ""
+
+
+def _unsupported(client: Line, message: Mail, text: bytes) -> Reply | None:
     limit = client.esmtp_features.get("size", "")
     if limit.isascii() and limit.isdigit() and 0 < int(limit) < len(text):
         return Reply(552, f"5.3.4 the message has {len(text)} bytes, the host takes {limit}")
@@ -272,7 +284,3 @@ def _needs_utf8(message: Mail) -> bool:
 
 def _reply(code: int, text: bytes) -> Reply:
     return Reply(code, text.decode("utf-8", "replace"))
-
-
-def _failed(reply: Reply, wanted: int) -> Reply | None:
-    return None if reply.code == wanted else reply

@@ -1,9 +1,9 @@
 """What one client address may take of smtp.server: sessions at once, and acts in a period.
 
 Counted by IPv4 address or IPv6 /64 (a host has a whole /64 to choose from). Acts are connections,
-messages, recipients and errors; each has a limit in a period that begins with the first of them.
-Clients of `smtp_relay_networks` are this site's own and are not limited, but in how many sessions
-there are altogether.
+messages, recipients, errors and wrong passwords; each has a limit in a period that begins with the
+first of them. Clients of `smtp_relay_networks` are this site's own and are not limited, but in how
+many sessions there are altogether, and in wrong passwords.
 
 The last of all sessions are for clients that have none yet (`smtp_sessions_reserved`): a few
 clients that hold all they may do not lock out the rest.
@@ -33,6 +33,7 @@ class Act(Enum):
     MESSAGE = "smtp_client_messages_max"
     RECIPIENT = "smtp_client_recipients_max"
     ERROR = "smtp_client_errors_max"
+    LOGIN_FAILED = "smtp_client_logins_max"
 
 
 @dataclass(slots=True)
@@ -103,6 +104,13 @@ class Clients:
         count = client.acts[act] = client.acts.get(act, 0) + 1
         limit: int = getattr(settings, act.value)
         return bool(limit) and not own and count > limit
+
+    def may_log_in(self, key: str, settings: Settings, now_ns: int) -> bool:
+        """Whether a password of this client is checked at all."""
+        client = self._clients.get(key)
+        if client is None or now_ns - client.began_ns > settings.smtp_client_period_s * NS_PER_S:
+            return True
+        return client.acts.get(Act.LOGIN_FAILED, 0) < settings.smtp_client_logins_max
 
     def _client(self, key: str, now_ns: int) -> _Client:
         client = self._clients.get(key)

@@ -1,4 +1,7 @@
-"""From an accepted text to a durable message on ROUTER: workers of smtp.server, and its replies.
+"""From an accepted text to a durable message: workers of smtp.server, and its replies.
+
+With `routes` (setting smtp_straight) a mail that comes out as one message goes straight to the
+queue of who delivers it; all else, and what that queue refuses, goes to ROUTER (mail.routing).
 
 A connection to the queue manager belongs to one thread, so a small pool of threads has one each.
 What arrives while a put is under way goes together in the next one: many sessions cost few requests
@@ -6,7 +9,7 @@ and few wake-ups. The client library itself reaches over a restart of the manage
 is in doubt under the same sequence number, once only.
 
 Invariants: 1. `put` returns after the durable put was acknowledged, never before; 2. every error
-has a reply (`reply_to`), temporary unless the message itself is at fault: then the client keeps
+has a reply (smtp_refusals), temporary unless the message itself is at fault: then the client keeps
 the message; 3. a message that is refused takes no other with it: a batch that is refused (nothing
 of it was put, it is one request) is put one by one; 4. a connection whose put failed for other
 reasons than the message is closed and opened again at the next one.
@@ -22,18 +25,25 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 from omq import Outgoing
-from omq.base import errors, fault, limits, names
+from omq.base import fault, limits, names
 from omq.base.errors import OmqError
 from omq.services.mail import mail_message as mail
+from omq.services.mail.routes import Routes
+from omq.services.mail.routing import straight
+from omq.services.mail.smtp_policy import Resolved
+from omq.services.mail.smtp_refusals import REFUSALS
 
 BATCH_MESSAGE_BYTES_MAX: Final = 64 * limits.KIB
 """A larger message goes alone: its copy takes longer than the requests that it would save."""
+STRAIGHT_RECIPIENTS_MAX: Final = 100
+"""With more a mail goes by ROUTER: what comes of them is not worked out twice."""
 BARE_NEWLINE: Final = "550 5.6.0 the message has a CR or LF alone (RFC 5321 section 2.3.8)"
 LONG_HEADER: Final = "552 5.3.4 the header is too long"
 _MESSAGE_ID: Final = frozenset((b"message-id",))
@@ -49,6 +59,8 @@ class Submission:
     ranked: bool = True  # its own fields say how urgent it is
     scan_bytes: int = limits.MIB
     bare_newlines: bool = True  # are allowed
+    routes: Routes | None = None  # None: by ROUTER
+    resolved: Mapping[str, Resolved] = field(default_factory=dict)  # every recipient by `routes`
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +82,11 @@ class Connection(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     submission: Submission
-    answer: Future[Stored]
+    answer: asyncio.Future[Stored]
+
+
+_Outcome = Stored | BaseException
+_NOTHING: Final = Outgoing(b"")
 
 
 class Intake:
@@ -90,14 +106,15 @@ class Intake:
 
     async def put(self, submission: Submission) -> Stored:
         """Once the message is durable, or refused. OmqError as the client library raises it."""
-        waiting = _Waiting(submission, Future())
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(submission, loop.create_future())
         with self._guard:
             self._waiting.append(waiting)
             call = self._idle > 0
             self._idle -= call
         if call:
-            self._pool.submit(self._work)
-        return await asyncio.shield(asyncio.wrap_future(waiting.answer))
+            self._pool.submit(self._work, loop)
+        return await waiting.answer
 
     def check(self) -> None:
         """Open the first connection: a wrong configuration shows at the start. OmqError."""
@@ -109,13 +126,15 @@ class Intake:
         while self._open:
             _close(self._open.pop())
 
-    def _work(self) -> None:
-        """A worker's turn: until nothing waits."""
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A worker's turn: until nothing waits. The loop is woken once for a batch."""
         while batch := self._take():
-            ready = [(each, prepared) for each in batch
-                     if isinstance(prepared := _prepared(each), _Prepared)]
+            outcomes: list[_Outcome] = [_prepared(each.submission) for each in batch]
+            ready = [(number, each) for number, each in enumerate(outcomes)
+                     if isinstance(each, _Prepared)]
             if ready:
-                self._put_all(ready)
+                self._put_all(ready, outcomes)
+            loop.call_soon_threadsafe(_tell, batch, outcomes)
 
     def _take(self) -> list[_Waiting]:
         """What waits and fits into one request; an empty list lets the worker rest."""
@@ -134,27 +153,44 @@ class Intake:
                 self._idle += 1
         return batch
 
-    def _put_all(self, ready: Sequence[tuple[_Waiting, _Prepared]]) -> None:
+    def _put_all(self, ready: Sequence[tuple[int, _Prepared]], outcomes: list[_Outcome]) -> None:
+        """What became of each goes where it stood in the batch."""
+        queues: dict[tuple[str, ...], list[tuple[int, _Prepared]]] = {}
+        for each in ready:
+            queues.setdefault(each[1].message.queues, []).append(each)
+        for some in queues.values():
+            self._put_some(some, outcomes)
+
+    def _put_some(self, some: Sequence[tuple[int, _Prepared]], outcomes: list[_Outcome]) -> None:
+        """Those of one queue."""
         try:
-            self._put([prepared.message for _, prepared in ready])
+            self._put([prepared.message for _, prepared in some])
         except BaseException as error:
-            if len(ready) > 1 and isinstance(error, _REFUSALS):
-                for each in ready:
-                    self._put_all([each])
-                return
-            for waiting, _ in ready:
-                waiting.answer.set_exception(error)
+            if not isinstance(error, REFUSALS):
+                for number, _ in some:
+                    outcomes[number] = error
+            elif len(some) > 1:
+                for each in some:
+                    self._put_some([each], outcomes)
+            else:
+                self._put_by_router(*some[0], outcomes, error)
+
+    def _put_by_router(self, number: int, prepared: _Prepared, outcomes: list[_Outcome],
+                       error: BaseException) -> None:
+        """What was refused where it was to go waits on ROUTER, which tells its sender in time."""
+        if prepared.by_router is None:
+            outcomes[number] = error
             return
-        for waiting, prepared in ready:
-            waiting.answer.set_result(prepared.stored)
+        self._put_some([(number, replace(prepared, message=prepared.by_router(),
+                                         by_router=None))], outcomes)
 
     def _put(self, messages: Sequence[Outgoing]) -> None:
         connection = self._connection()
         try:
             fault.point("smtp.before_put")
-            connection.put_many(names.ROUTER, messages)
+            connection.put_many(messages[0].queues[0], messages)
             fault.point("smtp.after_put")
-        except _REFUSALS:
+        except REFUSALS:
             raise  # the manager answered: the connection is good
         except BaseException:
             self._drop(connection)
@@ -177,35 +213,58 @@ class Intake:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
-    message: Outgoing
-    stored: Stored
+class _Prepared(Stored):
+    """A submission that may be put, as `message`; `by_router` makes the one for ROUTER."""
+
+    message: Outgoing = _NOTHING
+    by_router: Callable[[], Outgoing] | None = None
 
 
-def _prepared(waiting: _Waiting) -> _Prepared | None:
-    """The message to put; None when it was refused, or could not be made, which is answered."""
+def _tell(batch: Sequence[_Waiting], outcomes: Sequence[_Outcome]) -> None:
+    """In the loop: what became of each, to those that still wait."""
+    for waiting, outcome in zip(batch, outcomes, strict=True):
+        if waiting.answer.done():
+            continue  # its session was cut off
+        if isinstance(outcome, BaseException):
+            waiting.answer.set_exception(outcome)
+        else:
+            waiting.answer.set_result(outcome)
+
+
+def _prepared(submission: Submission) -> _Outcome:
+    """The message to put (_Prepared), its refusal, or the error of making it."""
     try:
-        return _outgoing(waiting.submission, waiting.answer)
+        return _outgoing(submission)
     except BaseException as error:
-        waiting.answer.set_exception(error)
-        return None
+        return error
 
 
-def _outgoing(submission: Submission, answer: Future[Stored]) -> _Prepared | None:
+def _outgoing(submission: Submission) -> Stored:
     body, scan_bytes = submission.body, submission.scan_bytes
-    if not submission.bare_newlines and not _whole_lines(body):
-        answer.set_result(Stored(BARE_NEWLINE))
-        return None
+    if not submission.bare_newlines and not whole_lines(body):
+        return Stored(BARE_NEWLINE)
     if not mail.header_ends(body, scan_bytes):
-        answer.set_result(Stored(LONG_HEADER))
-        return None
-    priority = (mail.priority_of(body, scan_bytes) if submission.ranked
-                else limits.PRIORITY_NORMAL)
-    found = mail.field_values(body, _MESSAGE_ID, scan_bytes)
-    message = Outgoing(body, queues=(names.ROUTER,), priority=priority,
-                       properties=submission.properties, persistent=True,
-                       message_id=bytes.fromhex(submission.mail_id))
-    return _Prepared(message, Stored("", len(body), found[0][1] if found else ""))
+        return Stored(LONG_HEADER)
+    fields = list(mail.header_fields(body, scan_bytes))
+    priority = mail.priority_of(body, fields) if submission.ranked else limits.PRIORITY_NORMAL
+    found = mail.field_values(body, _MESSAGE_ID, fields)
+    message_id = found[0][1] if found else ""
+    by_router = partial(_for_router, submission, priority)
+    recipients = mail.lines(submission.properties.get(mail.TO, ""))
+    if submission.routes is not None and 0 < len(recipients) <= STRAIGHT_RECIPIENTS_MAX:
+        message = straight(
+            body, fields, recipients, submission.properties, priority,
+            bytes.fromhex(submission.mail_id), submission.routes,
+            submission.resolved.__getitem__)
+        if message is not None:
+            return _Prepared("", len(body), message_id, message, by_router)
+    return _Prepared("", len(body), message_id, by_router())
+
+
+def _for_router(submission: Submission, priority: int) -> Outgoing:
+    return Outgoing(submission.body, queues=(names.ROUTER,), priority=priority,
+                    properties=submission.properties, persistent=True,
+                    message_id=bytes.fromhex(submission.mail_id))
 
 
 def _size(submission: Submission) -> int:
@@ -214,32 +273,11 @@ def _size(submission: Submission) -> int:
     return len(submission.body) + 4 * properties + limits.KIB
 
 
-def _whole_lines(text: bytes) -> bool:
+def whole_lines(text: bytes) -> bool:
+    """Whether no CR and no LF stands alone."""
     return text.count(b"\r\n") == text.count(b"\r") == text.count(b"\n")
 
 
 def _close(connection: Connection) -> None:
     with suppress(OmqError, OSError):  # it is given up because it does not work
         connection.close()
-
-
-_REFUSALS = (errors.QueueFull, errors.IndexFull, errors.SpoolFull, errors.PutInhibited,
-             errors.MessageTooLong, errors.NoAuthority, errors.UnknownQueue, errors.BadProperty)
-
-# RFC 3463: x.3.1 system full, x.3.2 not accepting, x.3.5 incorrectly configured, x.3.4 too big.
-_REPLIES: tuple[tuple[tuple[type[OmqError], ...], str], ...] = (
-    ((errors.QueueFull, errors.IndexFull, errors.SpoolFull),
-     "452 4.3.1 insufficient system storage, try again later"),
-    ((errors.PutInhibited, errors.ShuttingDown),
-     "451 4.3.2 not accepting messages at present, try again later"),
-    ((errors.MessageTooLong,), "552 5.3.4 the message is too long"),
-    ((errors.BadProperty,), "554 5.6.0 the envelope cannot be stored"),
-    ((errors.NoAuthority, errors.UnknownQueue, errors.ConfigError),
-     "451 4.3.5 the system is not configured to accept messages, try again later"),
-)
-_UNKNOWN = "451 4.3.0 the message could not be stored, try again later"
-
-
-def reply_to(error: BaseException) -> str:
-    """The SMTP reply for a failed put."""
-    return next((reply for kinds, reply in _REPLIES if isinstance(error, kinds)), _UNKNOWN)

@@ -1,4 +1,4 @@
-"""Who may do what at smtp.server: the settings, the routes and the networks that may relay.
+"""Who may do what at smtp.server: settings, routes, networks that may relay, certificate, users.
 
 Errors: ConfigError (file, line, key, reason, what is allowed).
 """
@@ -6,8 +6,10 @@ Errors: ConfigError (file, line, key, reason, what is allowed).
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+import ssl
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from omq.base import names
 from omq.base.errors import ConfigError
@@ -16,10 +18,16 @@ from omq.base.settings_file import FILE_NAME, conf_path
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_message import Failure
 from omq.services.mail.mailboxes import Mailboxes
-from omq.services.mail.routes import Routes
+from omq.services.mail.routes import Destination, Peer, Routes, peer_of
 from omq.services.mail.routes_file import load_routes
+from omq.services.network.password_file import Users, load_users
+from omq.services.network.secret_file import wrong
+from omq.services.network.tls import server_context
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Resolved = tuple[list[Destination], list[Failure]]
+RECIPIENTS_KNOWN_MAX: Final = 1000
+"""Recipients that are remembered, each with one destination at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,10 @@ class Policy:
     hostname: str
     networks: tuple[Network, ...]
     mailboxes: Mailboxes
+    tls: ssl.SSLContext | None = None  # None: not offered
+    users: Users | None = None
+    filter: Peer | None = None  # that is asked about each text before it is taken
+    known: dict[str, tuple[bool, Resolved]] = field(default_factory=dict, compare=False)
 
     def may_relay(self, peer: str) -> bool:
         """Whether this client may send to anybody."""
@@ -41,25 +53,55 @@ class Policy:
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self.networks)
 
+    def resolved(self, address: str) -> tuple[bool, Resolved]:
+        """Whether strangers may send to this recipient, and where its mail goes by `routes`. What
+        they alone decide is remembered: users of the system come and go without a reload. Lists
+        are not: behind a delimiter a stranger finds names for one without end."""
+        found = self.known.get(address)
+        if found is None:
+            found = self.routes.accepts(address), self.routes.resolve(address)
+            if not self.routes.users_of_system and len(found[1][0]) <= 1:
+                if len(self.known) >= RECIPIENTS_KNOWN_MAX:
+                    self.known.clear()
+                self.known[address] = found
+        return found
 
-    def unreachable(self, address: str) -> Failure | None:
-        """Why no delivery can reach this recipient; None when one can, of all that an alias names.
-        """
-        destinations, failures = self.routes.resolve(address)
-        problem = ""
+    def unreachable(self, address: str, resolved: Resolved, size: int = 0) -> Failure | None:
+        """Why no delivery can reach this recipient, as `routes` resolve it, or none that has room
+        for `size` bytes; None when one can, of all that an alias names."""
+        destinations, failures = resolved
+        found: tuple[str, str] | None = None
         for each in destinations:
-            problem = self.mailboxes.problem(each.address) if each.queue == names.LOCAL else ""
-            if not problem:
+            if each.queue != names.LOCAL:
                 return None
-        return failures[0] if failures and not problem else Failure(address, "5.1.1", problem)
+            problem = self.mailboxes.problem(each.address)
+            found = ("5.1.1", problem) if problem else self.mailboxes.full(each.address, size)
+            if found is None:
+                return None
+        return failures[0] if found is None else Failure(address, *found)
 
 
 def load_policy(settings: Settings, conf_dir: Path, spool: Path) -> Policy:
     """What sessions may do, from omq.conf and routes.conf. ConfigError."""
-    routes = load_routes(conf_dir)
-    return Policy(settings, routes, mail_hostname(settings),
+    hostname = mail_hostname(settings)
+    routes, tls = load_routes(conf_dir, hostname), server_context(settings, conf_dir, "smtp")
+    if tls is None and settings.smtp_starttls == "require":
+        raise wrong(conf_dir, "smtp_tls_certificate", "it is empty, and TLS is asked for",
+                    "a PEM file")
+    users = load_users(conf_dir, settings.submission_users) if settings.submission_users else None
+    for key in ("submission_port", "submissions_port"):
+        if getattr(settings, key) >= 0 and (tls is None or users is None):
+            raise wrong(conf_dir, key, "passwords need TLS, and somebody who has one",
+                        "-1, or smtp_tls_certificate and submission_users set")
+    asked = peer_of(settings.smtp_filter) if settings.smtp_filter else None
+    if settings.smtp_filter and (asked is None or not asked.port):
+        raise wrong(conf_dir, "smtp_filter", "this is no host and port", "host:port, or nothing")
+    if asked is not None and settings.smtp_filter_return_port < 0:
+        raise wrong(conf_dir, "smtp_filter_return_port", "the filter could give nothing back",
+                    "a port of this host, which the filter is told")
+    return Policy(settings, routes, hostname,
                   _networks(settings.smtp_relay_networks, conf_dir),
-                  Mailboxes.of(settings, spool, routes))
+                  Mailboxes.of(settings, spool, routes), tls, users, asked)
 
 
 def _networks(text: str, conf_dir: Path) -> tuple[Network, ...]:

@@ -32,6 +32,7 @@ class Result:
     status: str
     text: str
     mta: str = ""  # the host that said so; empty where we did
+    tells: bool = False  # it has the DSN extension, and tells the sender what he wants to know
 
 
 @dataclass(frozen=True, slots=True)

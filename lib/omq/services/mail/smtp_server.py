@@ -1,12 +1,14 @@
-"""smtp.server: takes mail over SMTP and puts it on queue ROUTER; a daemon of its own, not a reader.
+"""smtp.server: takes mail over SMTP and puts it on a queue; a daemon of its own, not a reader.
 
 One event loop serves all sessions (omq.services.mail.smtp_session), a few threads put what they
 accept (omq.services.mail.smtp_intake). The texts of all sessions share one count of memory. It
-listens on loopback unless told otherwise. The address in use is written to run/smtp.port ("host
-port", one line), for the case that the port was chosen by the system.
+listens on loopback unless told otherwise, at up to four ports: for other hosts, for mail programs,
+for the filter before the queue (`Listener`). The address in use is written to run/smtp.port ("host
+port", one line), for the case that the port was chosen by the system; so are those of the others.
 
-Start: the queue manager must be reachable and the port free before the supervisor is told READY.
-SIGHUP reads the configuration again; address and port change at a restart only.
+Start: the queue manager must be reachable and the ports free before the supervisor is told READY.
+SIGHUP reads the configuration again, with certificate and users; new handshakes have the new
+certificate. Addresses and ports change at a restart only.
 SIGTERM drains: no new connection; sessions between two messages are told 421 and closed; those in a
 transaction finish it, and are closed after it. What is left after `drain_timeout_s` is cut off: it
 never had its 250, so its client sends again.
@@ -18,29 +20,35 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import omq
 from omq.base import events, side_files
 from omq.base.config import load_settings
-from omq.base.errors import ConfigError, PortInUse
+from omq.base.errors import ConfigError
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.daemon.daemon import DaemonContext, run_daemon
 from omq.services.mail.large_memory import return_large_memory
 from omq.services.mail.mail_log import MailLog
 from omq.services.mail.smtp_commands import SmtpCommands
-from omq.services.mail.smtp_handler import Handler
+from omq.services.mail.smtp_filter import Filter
+from omq.services.mail.smtp_handler import Handler, Listener
 from omq.services.mail.smtp_intake import Connection, Intake
 from omq.services.mail.smtp_policy import load_policy
 from omq.services.mail.smtp_session import SmtpSession
 from omq.services.mail.smtp_text import Memory
+from omq.services.network.listening import announce, listen
+from omq.services.network.tls import bound_buffers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
-PORT_FILE = "smtp.port"
+    from omq.base.settings import Settings
+
+PORT_FILE = Listener.RELAY.value
 _CLOSE_S = 5.0  # behind the drain: to cut off what is left and say good-bye to the manager
 
 
@@ -56,58 +64,66 @@ class SmtpServer:
                            settings.channel_bytes // 2),
             context.log, self._rated,
             MailLog(context.paths.logs, policy.hostname, settings.mail_log_bytes_max),
-            Memory(settings.smtp_memory_bytes_max))
+            Memory(settings.smtp_memory_bytes_max),
+            ThreadPoolExecutor(settings.submission_workers, thread_name_prefix="password"),
+            Filter(policy.hostname, settings.smtp_filter_connections_max))
         self._live: set[SmtpSession] = set()
+        self._returned: set[SmtpSession] = set()  # the filter's
         self._draining = False
         self._wake = asyncio.Event()
 
     async def run(self) -> int:
         """Until SIGTERM or SIGINT, and all sessions have ended."""
         loop, signals = asyncio.get_running_loop(), self._context.signals
-        server = await self._listen()
+        servers: dict[Listener, asyncio.Server] = {}
         try:
+            for listener, host, key in _addresses(self._context.settings):
+                servers[listener] = await self._listen(listener, host, key)
             await loop.run_in_executor(None, self._handler.intake.check)
             loop.add_reader(signals.fileno(), self._on_signal)
-            self._announce(server)
+            self._announce(servers)
             await self._serve()
             loop.remove_reader(signals.fileno())
-            await self._drain(server)
+            await self._drain(servers)
         finally:
-            server.close()
+            for server in servers.values():
+                server.close()
+            self._handler.checking.shutdown(wait=False, cancel_futures=True)
+            await loop.run_in_executor(None, self._handler.filter.close)
             await loop.run_in_executor(None, self._handler.intake.close)
+            self._handler.tell()
             self._handler.mail_log.close()
         self._rated.flush(NEVER)
         self._context.log.event(events.SMTP_STOPPED, REPORT)
         return 0
 
-    async def _listen(self) -> asyncio.Server:
+    async def _listen(self, listener: Listener, host: str, key: str) -> asyncio.Server:
         settings = self._context.settings
-        host, port = settings.smtp_listen_host, settings.smtp_listen_port
-        try:
-            return await asyncio.get_running_loop().create_server(
-                self._new_session, host, port, backlog=settings.smtp_sessions_max)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise PortInUse(address=host, port=port, reason=reason) from error
+        return await listen(lambda: self._new_session(listener), host, getattr(settings, key),
+                            key=key, backlog=settings.smtp_sessions_max)
 
-    def _new_session(self) -> SmtpSession:
-        commands = SmtpCommands(self._handler)
+    def _new_session(self, listener: Listener) -> SmtpSession:
+        commands = SmtpCommands(self._handler, listener)
+        live = self._returned if listener is Listener.RETURNED else self._live
 
         def ended(session: SmtpSession) -> None:
             commands.end()
-            self._live.discard(session)
+            live.discard(session)
             self._wake.set()
 
-        session = SmtpSession(commands, ended)
-        session.draining = self._draining
-        self._live.add(session)
+        session = SmtpSession(commands, ended, tls_first=listener is Listener.SUBMISSIONS)
+        session.draining = self._draining and live is self._live
+        live.add(session)
         return session
 
-    def _announce(self, server: asyncio.Server) -> None:
-        host, port = server.sockets[0].getsockname()[:2]
-        side_files.replace(self._context.paths.run / PORT_FILE, f"{host} {port}\n".encode())
-        self._context.log.event(events.SMTP_STARTED, REPORT, address=host, port=port)
-        self._context.notifier.ready(f"listening on {host} port {port}")
+    def _announce(self, servers: Mapping[Listener, asyncio.Server]) -> None:
+        context = self._context
+        for listener in Listener:
+            found = announce(context.paths.run / listener.value, servers.get(listener))
+            if found is not None:
+                context.log.event(events.SMTP_STARTED, REPORT, address=found[0], port=found[1])
+        host, port = servers[Listener.RELAY].sockets[0].getsockname()[:2]
+        context.notifier.ready(f"listening on {host} port {port}")
 
     async def _serve(self) -> None:
         signals, notifier = self._context.signals, self._context.notifier
@@ -127,13 +143,15 @@ class SmtpServer:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), wait_s)
 
-    async def _drain(self, server: asyncio.Server) -> None:
+    async def _drain(self, servers: Mapping[Listener, asyncio.Server]) -> None:
         context = self._context
         context.notifier.stopping("finishing the open sessions")
         context.notifier.extend(self._handler.policy.settings.drain_timeout_s + _CLOSE_S)
         context.log.event(events.SERVICE_DRAINING, REPORT, sessions=len(self._live))
         self._draining = True
-        server.close()
+        for listener, server in servers.items():
+            if listener is not Listener.RETURNED:  # those who wait for the filter are let finish
+                server.close()
         for session in tuple(self._live):
             session.draining = True
             if not session.busy:
@@ -143,6 +161,8 @@ class SmtpServer:
                 while self._live:
                     context.notifier.watchdog()
                     await self._pause()
+        for session in tuple(self._returned):
+            session.goodbye()
         for session in tuple(self._live):
             context.log.event(events.SMTP_SESSION_FAILED, WARNING, reason="cut off at the stop")
             session.abort()
@@ -164,9 +184,22 @@ class SmtpServer:
         self._wake.set()
 
 
+def _addresses(settings: Settings) -> Iterator[tuple[Listener, str, str]]:
+    """(what for, host, key of the port) of everything that is listened on."""
+    yield Listener.RELAY, settings.smtp_listen_host, "smtp_listen_port"
+    host = settings.submission_listen_host or settings.smtp_listen_host
+    if settings.submission_port >= 0:
+        yield Listener.SUBMISSION, host, "submission_port"
+    if settings.submissions_port >= 0:
+        yield Listener.SUBMISSIONS, host, "submissions_port"
+    if settings.smtp_filter_return_port >= 0:
+        yield Listener.RETURNED, settings.smtp_filter_return_host, "smtp_filter_return_port"
+
+
 def serve(context: DaemonContext) -> int:
     """The daemon's body."""
     return_large_memory()
+    bound_buffers()
 
     def connect() -> Connection:
         connection: Connection = omq.connect(spool=context.paths.root, name="smtp.server")

@@ -65,6 +65,7 @@ class Text:
         self._line_max = line_max
         self._pieces = bytearray(head)
         self._taken = 0
+        self._cr = b""
         self._held = b"\r\n"  # what may begin an end; at first a line end that is not sent
         self._skip = len(self._held)
         self._line = 0  # bytes of the line that is under way
@@ -82,6 +83,14 @@ class Text:
         self._held = whole[cut:]
         self._keep(whole[:cut])
         return b""
+
+    def feed_plain(self, data: bytes, *, last: bool) -> None:
+        """Take these bytes as they are, without dots and end: a length says where it ends."""
+        self.received += len(data)
+        whole = self._cr + data
+        self._cr = b"\r" if whole.endswith(b"\r") and not last else b""  # lines end in whole CRLFs
+        self._store(whole[: len(whole) - len(self._cr)])
+        self.ended = last
 
     def take(self) -> bytes:
         """Head and text; their memory stays counted until `drop`."""
@@ -103,6 +112,11 @@ class Text:
         if self._skip:
             skipped = min(self._skip, len(text))
             text, self._skip = text[skipped:], self._skip - skipped
+        self._store(text)
+
+    def _store(self, text: bytes) -> None:
+        if self.refusal or not text:
+            return
         if self._too_long(text):
             self._refuse(LONG_LINE)
         elif len(self._pieces) + len(text) > self._size_max:

@@ -1,10 +1,12 @@
 """unix.out: the reader of queue UNIX; it hands mail to other hosts over SMTP.
 
 Each recipient of `mail.to.UNIX` goes to the peer that routes.conf names for its domain, else to
-`unix_smarthost`. A mail for several peers is shared out at once, one message a peer, in one atomic
-operation: each is sent, deferred, reported by itself. Where the copies would exceed
-`unix_split_bytes_max`, several peers share a message; its ends are collected, and only a crash in
-between sends it again to those that had it.
+`unix_smarthost`, else, with `unix_mx`, to a host that the DNS names: then a plan begins with
+looking up the domains that are not known, on a channel of its own, and goes on when that has ended.
+A mail for several peers is shared out at once, one message a peer, in one atomic operation: each is
+sent, deferred, reported by itself. Where the copies would exceed `unix_split_bytes_max`, several
+peers share a message; its ends are collected, and only a crash in between sends it again to those
+that had it.
 
 Which message goes when, by which process, is the scheduler's matter (omq.services.channels): a peer
 that is slow, silent or dead holds up nobody else's mail.
@@ -31,9 +33,10 @@ Errors: those of reading a message (BodyDamaged, BodyUnavailable), which cost it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from omq import Outgoing
 from omq.base import clock, events, fault, names
@@ -44,16 +47,38 @@ from omq.services.channels.mlist import Mlist
 from omq.services.channels.service import ChannelService, Group, Plan, Wait
 from omq.services.channels.worker import Worker
 from omq.services.mail import mail_message as mail
-from omq.services.mail.mail_log import arrival_ns, delay_s, delivery, mail_id, mail_log_of
-from omq.services.mail.mail_retry import RETRY_PROPERTIES, Retry
-from omq.services.mail.routes import Peer, peer_of
+from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
+from omq.services.mail.mail_retry import Retry
+from omq.services.mail.names import NamesWorker, check_names
+from omq.services.mail.peer_security import load_security
+from omq.services.mail.pipe_channel import PipeChannel
+from omq.services.mail.remote_ends import (
+    copy_of,
+    disposition,
+    given_up,
+    refused,
+    rest_of,
+    told_of,
+    warned,
+)
+from omq.services.mail.routes import Peer
 from omq.services.mail.routes_file import load_routes
-from omq.services.mail.smtp_channel import SENDER, SMTPUTF8, SmtpChannel, result_of
+from omq.services.mail.smtp_channel import (
+    ADDRESSES,
+    SENDER,
+    SMTPUTF8,
+    SmtpChannel,
+    result_of,
+)
 from omq.services.mail.smtp_reply import Result, Verdict
+from omq.services.mail.ways import LookUp, Way, Ways
 from omq.services.readers.parent import run_service
-from omq.services.readers.service import Defer, Disposition, Done, Message, Move
+from omq.services.readers.service import Defer, Disposition, Message, Move
 
-CHANNEL: Final = "smtp"
+LMTP: Final = "lmtp"
+PIPE: Final = "pipe"
+NAMES: Final = "names"
+"""The channel that looks domains up: its peers are domains."""
 SHARED: Final = "unix.shared"
 """Of a message whose peers were too many for a copy each: it is not shared out again."""
 ENDED: Final = "unix.ended"
@@ -78,44 +103,68 @@ class UnixOutService(ChannelService):
         self.context.log.event(events.GATEWAY_STOPPED, REPORT)
 
     def _configure(self) -> None:
-        settings = self.context.settings
-        self._routes = load_routes(self.context.conf_dir)
-        self._smarthost = peer_of(settings.unix_smarthost) if settings.unix_smarthost else None
+        """All of it or nothing: a reload that is refused in the middle changes nothing."""
+        settings, conf_dir = self.context.settings, self.context.conf_dir
+        routes = load_routes(conf_dir)
+        security = load_security(settings, conf_dir, routes)
+        check_names(settings, conf_dir)
+        ways = Ways(settings, routes)
+        self._routes, self._security, self._ways = routes, security, ways
 
     def worker(self, channel: str) -> Worker:
-        return SmtpChannel(self.context.settings)
+        if channel == NAMES:
+            return NamesWorker(self.context.settings, self._routes)
+        if channel == PIPE:
+            return PipeChannel(self.context.settings, self._routes.pipes)
+        return SmtpChannel(self.context, self._security, lmtp=channel == LMTP)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with super().together(), self.mail_log.together():
+            yield
+
+    def needs_text(self, channel: str) -> bool:
+        return channel != NAMES
 
     def plan(self, message: Message) -> Plan | Disposition:
         properties = message.properties
         if ENDED in properties:
             kept = {name: text for name, text in properties.items() if name != ENDED}
-            return Move((), (_copy(message, names.ERRMGR, kept),))
+            return Move((), (copy_of(message, names.ERRMGR, kept),))
+        return self._plan(message, ())
+
+    def _plan(self, message: Message, known: Sequence[Result]) -> Plan | Disposition:
+        """What is to be done for those whose result is not `known` yet."""
+        properties = message.properties
         envelope = mail.Envelope.of(properties)
         own = properties.get(mail.to_name(self.queue), "")
         recipients = tuple(dict.fromkeys(mail.lines(own))) or envelope.recipients
         problems = {each: mail.address_problem(each, smtputf8=True) for each in recipients}
         if envelope.sender and mail.address_problem(envelope.sender, smtputf8=True):
             problems = dict.fromkeys(recipients, "the sender is no address")
-        results = [_refused(each, "5.1.3", why) for each, why in problems.items() if why]
-        by_peer: dict[Peer, list[str]] = {}
-        for recipient in recipients:
-            if problems[recipient] is None:
-                peer = self._peer(recipient)
-                if peer is None:
-                    results.append(_refused(recipient, "5.4.4",
-                                            "no host is configured for this domain"))
-                else:
-                    by_peer.setdefault(peer, []).append(recipient)
-        if len(by_peer) > 1 and SHARED not in properties:
+        ways: dict[str, Way] = {each.recipient: each for each in known}
+        for each in recipients:
+            if each not in ways:
+                problem = problems[each]
+                ways[each] = refused(each, "5.1.3", problem) if problem else self._ways.of(each)
+        results = [each for each in ways.values() if isinstance(each, Result)]
+        unknown = _by_way(ways, LookUp)
+        if unknown:
+            return Plan(tuple(Group(NAMES, domain.domain, tuple(group))
+                              for domain, group in unknown.items()), tuple(results), {})
+        by_peer = _by_way(ways, Peer)
+        if len(by_peer) > 1 and SHARED not in properties and not known:
             groups = [*by_peer.values()]
             groups[0] = [*(each.recipient for each in results), *groups[0]]
             shared = self._shared_out(message, groups)
             if shared:
                 fault.point("channel.split")
                 return Move((), shared)
-        return Plan(tuple(Group(CHANNEL, str(peer), tuple(group))
+        return Plan(tuple(Group(peer.channel, str(peer), tuple(group))
                           for peer, group in by_peer.items()),
-                    tuple(results), {SENDER: envelope.sender, SMTPUTF8: envelope.smtputf8})
+                    tuple(results), {SENDER: envelope.sender, SMTPUTF8: envelope.smtputf8,
+                                     ADDRESSES: self._ways.addresses(by_peer)}
+                    | told_of(message, self.queue, recipients))
 
     def _shared_out(self, message: Message, groups: Sequence[list[str]]) -> tuple[Outgoing, ...]:
         """A message for each group; for several where the copies would be too much; () for one."""
@@ -126,32 +175,43 @@ class UnixOutService(ChannelService):
         carried = Retry.of(message, clock.wall_ns()).properties(tries=0)
         mark = {SHARED: "1"} if each_takes > 1 else {}
         return tuple(
-            _rest_of(message, self.queue, [each for group in groups[start : start + each_takes]
+            rest_of(message, self.queue, [each for group in groups[start : start + each_takes]
                                            for each in group], carried | mark)
             for start in range(0, len(groups), each_takes))
 
-    def _peer(self, recipient: str) -> Peer | None:
-        peer = self._routes.peer(mail.split_address(recipient)[1]) or self._smarthost
-        if peer is not None and not peer.port:
-            peer = Peer(peer.host, self.context.settings.unix_port)
-        return peer
-
     def untried(self, mlist: Mlist, wait: Wait) -> Sequence[Any]:
+        if wait.down:
+            self._ways.failed(mlist.peer, wait.seconds)
         return [[each, Verdict.TEMPORARY.value, "4.4.1", wait.reason, ""]
                 for each in mlist.recipients]
 
-    def ended(self, message: Message, results: Sequence[Any], wait: Wait | None) -> Disposition:
-        found = [result_of(each) if isinstance(each, list) else each for each in results]
+    def ended(self, message: Message, results: Sequence[Any], wait: Wait | None
+              ) -> Plan | Disposition:
+        looked_up = [each for each in results if isinstance(each, dict)]
+        found = [result_of(each) if isinstance(each, list) else each for each in results
+                 if not isinstance(each, dict)]
+        if wait is not None and wait.down:
+            self._ways.unreached((each.mta for each in found if each.mta
+                                  and each.verdict is Verdict.TEMPORARY), wait.seconds)
+        again = self._ways.with_another(found) if wait is not None and wait.down else set()
+        if looked_up or again:
+            self._ways.learn(looked_up)
+            return self._plan(message, [each for each in found if each.recipient not in again])
         settings, retry = self.context.settings, Retry.of(message, clock.wall_ns())
         if wait is not None and not wait.down and all(
                 each.verdict is Verdict.TEMPORARY and not each.mta for each in found):
             return Defer(wait.seconds, wait.reason)
         expired = retry.expired(settings.unix_retry_expiry_s) and (wait is None or wait.down)
         if expired:
-            found = [_give_up(each) for each in found]
+            found = [given_up(each) for each in found]
         self._log(message, found, expired=expired)
         pause_s = wait.seconds if wait is not None else retry.pause_s(
             settings.unix_retry_step_s, settings.unix_retry_max_s)
+        warn_s = settings.delay_warning_s
+        if warn_s and not expired and retry.now_ns - retry.since_ns > warn_s * clock.NS_PER_S:
+            message_warned = warned(message, self.queue, found, retry, pause_s)
+            if message_warned is not None:
+                return message_warned
         return disposition(message, self.queue, found, retry, pause_s)
 
     def instead(self, disposition: Disposition, message: Message, error: OmqError
@@ -188,67 +248,16 @@ class UnixOutService(ChannelService):
 _STATUS = {Verdict.DELIVERED: "sent", Verdict.TEMPORARY: "deferred", Verdict.PERMANENT: "bounced"}
 
 
-def disposition(message: Message, queue: str, results: Sequence[Result], retry: Retry,
-                pause_s: float) -> Disposition:
-    """What becomes of the message, given what happened to each recipient."""
-    later = [each for each in results if each.verdict is Verdict.TEMPORARY]
-    failed = [each for each in results if each.verdict is Verdict.PERMANENT]
-    if later and len(later) == len(results):
-        return Defer(pause_s, later[0].text)
-    new: list[Outgoing] = []
-    if not results:
-        failed = [_refused("(no recipient)", "5.1.3", "the message has no recipient")]
-    if failed:
-        written = _originals(message, queue)
-        failures = [mail.Failure(written.get(each.recipient, each.recipient), each.status,
-                                 each.text, each.mta) for each in failed]
-        new.append(_copy(message, names.ERRMGR, _kept(message) | mail.error_properties(failures)))
-    if later:
-        more = retry.properties() | {mail.ERROR_REASON: later[0].text}
-        new.append(_rest_of(message, queue, [each.recipient for each in later], more, pause_s))
-    return Move((), tuple(new)) if new else Done()
+_Kind = TypeVar("_Kind", Peer, LookUp)
 
 
-def _rest_of(message: Message, queue: str, recipients: Sequence[str], more: dict[str, str],
-             pause_s: float = 0.0) -> Outgoing:
-    """The message for these recipients alone."""
-    written = _originals(message, queue)
-    properties = {
-        mail.to_name(queue): "\n".join(recipients),
-        mail.original_name(queue): "\n".join(written.get(each, each) for each in recipients)}
-    first = mail.tracing(mail_id(message.properties, message.message_id),
-                         arrival_ns(message.properties, message.put_time_ns))
-    return _copy(message, queue, _kept(message) | first | properties | more, pause_s)
-
-
-def _kept(message: Message) -> dict[str, str]:
-    return {name: value for name, value in mail.without_routing(message.properties).items()
-            if name not in RETRY_PROPERTIES}
-
-
-def _originals(message: Message, queue: str) -> dict[str, str]:
-    """The address that the sender wrote, for each recipient."""
-    addresses = mail.lines(message.properties.get(mail.to_name(queue), ""))
-    written = mail.lines(message.properties.get(mail.original_name(queue), ""))
-    return dict(zip(addresses, written, strict=True)) if len(addresses) == len(written) else {}
-
-
-def _copy(message: Message, queue: str, properties: dict[str, str], pause_s: float = 0.0
-          ) -> Outgoing:
-    return Outgoing(message.body, queues=(queue,), priority=message.priority,
-                    properties=properties, persistent=True, delay_s=pause_s,
-                    correlation_id=message.correlation_id)
-
-
-def _refused(recipient: str, status: str, text: str) -> Result:
-    return Result(recipient, Verdict.PERMANENT, status, text)
-
-
-def _give_up(result: Result) -> Result:
-    if result.verdict is not Verdict.TEMPORARY:
-        return result
-    return replace(result, verdict=Verdict.PERMANENT, status="4.4.7",
-                   text=f"{result.text} (given up: not delivered in time)")
+def _by_way(ways: Mapping[str, Way], kind: type[_Kind]) -> dict[_Kind, list[str]]:
+    """The recipients of each way of this kind."""
+    found: dict[_Kind, list[str]] = {}
+    for recipient, way in ways.items():
+        if isinstance(way, kind):
+            found.setdefault(way, []).append(recipient)
+    return found
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import cast
 
 import sysv_ipc
 
 from omq.base import clock, events, modes, side_files
-from omq.base.config import load_authority, load_queues
+from omq.base.config import QueueConf, load_authority, load_queues
+from omq.base.defined_queue import load_common
 from omq.base.errors import SpoolLocked
 from omq.base.event_log import WARNING
 from omq.base.groups import Groups, groups_of
@@ -26,7 +26,7 @@ from omq.base.rated_log import RatedLog
 from omq.core.engine.block import Block
 from omq.core.engine.engine import Engine
 from omq.core.engine.relocation import relocate
-from omq.core.engine.state import Core, QueueRules
+from omq.core.engine.state import Core
 from omq.core.engine.statistics import Statistics
 from omq.core.load.bodies_there import missing_bodies
 from omq.core.load.new_index import new_index
@@ -51,8 +51,9 @@ from omq.services.daemon.daemon import DaemonContext
 from omq.services.daemon.spool_access import restrict_access
 from omq.services.daemon.start_progress import StartProgress
 from omq.services.manager.descriptors import raise_limit
+from omq.services.manager.doubts import take_in_doubt
 from omq.services.manager.findings import mark_damage, report, set_aside
-from omq.services.manager.queue_rules import rules_from
+from omq.services.manager.queue_changes import say_changes
 from omq.storage import poolctrl, segment, spool
 from omq.storage.files import File
 from omq.storage.journal import JournalWriter
@@ -82,10 +83,11 @@ class Parts:
     epoch: int
 
     def close_in_order(self, wall_ns: int, mono_ns: int) -> bool:
-        """A clean end: everybody is told, the journal says STOP, the IPC objects go. False: the
-        disk has no room for the STOP, which only history misses."""
+        """A clean end, behind a group that is committed: everybody is told, the journal says STOP,
+        the IPC objects go. False: the disk has no room for the STOP, which only history misses."""
         engine = self.engine
         engine.begin(wall_ns, mono_ns)
+        self.sessions.say_ended()
         self.doorkeeper.stop()
         for session in list(self.sessions.by_id.values()):
             self.control.end(session, died=False)
@@ -137,9 +139,8 @@ def build(context: DaemonContext) -> Parts:
     writer = _epoch(core, context, recovered, info.uuid)
     give_back(paths, recovered.journal)
     engine = Engine(core, Statistics(core.t, settings.load_sample_period_s, core.mono_ns))
-    known = {name: number for number, name in recovered.queues.items()}
     engine.books.limit(settings.messages_total_max, settings.index_reserve_percent)
-    _define(engine, core, rules_from(queues, known, settings))
+    _define(context, engine, core, queues, recovered)
     _list_queues(paths, core)
     engine.limbo = loaded.limbo
     engine.old_notes.by_token = notes_of(old_notes, recovered.clients)
@@ -147,6 +148,8 @@ def build(context: DaemonContext) -> Parts:
     report(context, recovered, loaded, engine.books)
     parts = _wire(context, engine, core, writer, memory, authority, listed, recovered, lock,
                   info.uuid, limits, groups)
+    progress.step("looking at units of work in doubt")
+    take_in_doubt(context, core, engine.in_doubt, loaded, parts.server.bodies)
     pool_lock.close()
     return parts
 
@@ -213,13 +216,16 @@ def _epoch(core: Core, context: DaemonContext, recovered: Recovered, uuid: bytes
     return writer
 
 
-def _define(engine: Engine, core: Core, rules: Iterable[QueueRules]) -> None:
+def _define(context: DaemonContext, engine: Engine, core: Core, queues: dict[str, QueueConf],
+            recovered: Recovered) -> None:
     """The queues; the epoch's first block names them all, so that its file reads alone."""
-    for rule in rules:
-        core.define_queue(rule)
+    changes = engine.queues.start(queues, load_common(context.conf_dir), context.settings,
+                                  recovered.queues, recovered.definitions)
     engine.begin(core.now_ns, core.mono_ns)
     engine.books.name_everything(FrameFlag(0))
+    engine.queues.told(changes)
     engine.commit(sync=True)
+    say_changes(context.log, changes)
 
 
 def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartProgress) -> Loaded:
@@ -250,8 +256,7 @@ def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWri
     paths, settings = context.paths, context.settings
     owner = paths.root.stat().st_uid
     queue = make_requests(listed, settings.request_queue_bytes)
-    sessions = Sessions(settings.clients_max, authority,  # type: ignore[arg-type]
-                        lambda number: core.rules[number].name if number in core.rules else "?")
+    sessions = Sessions(settings.clients_max, authority, core.rules)  # type: ignore[arg-type]
     server, problem = make_server(engine, sessions, PayloadReader(paths), recovered.epoch,
                                   lambda rows: relocate(core, rows), settings.batch_messages_max,
                                   UnitLimits.of(settings))
@@ -275,5 +280,5 @@ def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWri
         {"form": server.form})
     side_files.replace(paths.ids, ids.text(), modes.PUBLIC)
     return Parts(paths, lock, engine, writer, sessions, server, control, doorkeeper,
-                 Requests(queue, control.garbage, server.take_all), memory, listed, rated,
+                 Requests(queue, control.garbage, server.intake), memory, listed, rated,
                  recovered.epoch)

@@ -21,17 +21,21 @@ import sys
 
 from omq.base import clock, events, side_files
 from omq.base.config import load_authority, load_queues, load_settings
-from omq.base.errors import DiskError, OmqError, SpoolFull
+from omq.base.defined_queue import load_common
+from omq.base.errors import DiskError, OmqError
 from omq.base.event_log import ERROR, FATAL, REPORT, WARNING
 from omq.base.fault import point
 from omq.core.engine.waiting import FOREVER
 from omq.format.index import Counter
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
 from omq.services.manager.back_pressure import BackPressure, lag_limit
+from omq.services.manager.doubts import doubts_text, say_old_doubts
+from omq.services.manager.event_messages import EventMessages
 from omq.services.manager.parts import Parts, build
-from omq.services.manager.queue_rules import rules_from
+from omq.services.manager.queue_changes import say_changes
+from omq.services.manager.taken_back import say_taken_back
 from omq.services.manager.tombstone import write_tombstone
-from omq.storage import durable
+from omq.services.manager.triggers import Triggers
 
 REQUESTS_PER_GROUP = 1024
 _LAST, _CHECKPOINT = int(Counter.LAST_LSN), int(Counter.CHECKPOINT_LSN)
@@ -46,16 +50,18 @@ class QueueManager:
         self._context = context
         self._log = context.log
         self._parts: Parts = build(context)
+        self._events = EventMessages(self._parts.engine, context.settings)
+        self._parts.control.watched_by(self._events)
+        self._triggers = Triggers(self._parts.engine, context.settings, self._parts.rated)
         self._pressure = BackPressure(lag_limit(context.settings),
                                       self._parts.engine.index.counters[_CHECKPOINT])
-        self._space_due = 0
-        self._space_file = 0
+        self._space_due = self._space_file = 0
         self._space_free = True
         self._index_low = 0
-        self._watchdog_due = 0
-        self._draining_until = 0
-        self._status_due = 0
-        self._chores_due = 0
+        self._watchdog_due = self._draining_until = 0
+        self._status_due = self._chores_due = 0
+        self._ends_due = FOREVER  # as it was when this group began: what came since is the next's
+        self._warned: set[int] = set()  # numbers of units that are in doubt for long
         self._ease_above = 0  # no need to look at the back pressure up to this LSN
 
     def run(self) -> int:
@@ -80,34 +86,42 @@ class QueueManager:
 
     def _group(self) -> None:
         parts = self._parts
-        engine, server = parts.engine, parts.server
-        deadline = min(engine.next_deadline(), server.looks.due)
-        if self._watchdog_due:
-            deadline = min(deadline, self._watchdog_due)
-        if self._draining_until:
-            deadline = min(deadline, self._draining_until)
-        parts.doorkeeper.arm(min(deadline, parts.rated.due))
+        engine, server, keeper = parts.engine, parts.server, parts.doorkeeper
+        rated = parts.rated.due
+        self._ends_due = parts.control.queues.ends.due
+        deadline = min(server.due(), rated, self._events.due, self._triggers.due, self._ends_due,
+                       self._watchdog_due or FOREVER, self._draining_until or FOREVER)
+        if deadline != keeper.deadline:
+            keeper.arm(deadline)
         batch = parts.requests.take(REQUESTS_PER_GROUP)
         now = clock.monotonic_ns()
-        engine.begin(clock.wall_ns(), now)
-        server.recent.group(engine.now_ns, batch)
-        for raw in batch:
-            server.handle(raw)
-        parts.control.drain()
-        server.dispatch()
-        durable.check_latch()  # an error inside a request, as of a new journal file: no answers
-        engine.commit()
-        server.release()
+        server.group(batch, clock.wall_ns(), now, self._drain)
         parts.control.operators.release()
         if engine.poisoned or engine.back.ended:
-            self._report_taken_back()
+            say_taken_back(self._log, engine, self._events)
         signals = self._context.signals
-        if (now >= self._chores_due or now >= parts.rated.due or signals.stopping
+        if (now >= self._chores_due or now >= rated or signals.stopping
                 or signals.reload_wanted or parts.writer.file_number != self._space_file):
             self._chores(now)
             self._ease(now)
         elif self._pressure.active or engine.index.counters[_LAST] > self._ease_above:
             self._ease(now)
+
+    def _drain(self) -> bool:
+        """What a group does besides requests; True: there was something."""
+        parts, now = self._parts, self._parts.engine.mono_ns
+        told = parts.control.drain()
+        if parts.server.refused:
+            self._events.refused(parts.server.refused)
+        if now >= self._events.due:
+            self._events.turn(now)
+            told = True
+        if parts.engine.queues.triggered:
+            told |= self._triggers.turn(now, stopping=parts.server.stopping)
+        if now >= self._ends_due:
+            parts.control.queues.ends.sweep()
+            told = True
+        return told
 
     def _ease(self, began_ns: int) -> None:
         """Behind a group that began then: let pool.writer catch up if it is far behind."""
@@ -144,6 +158,7 @@ class QueueManager:
             self._say_status(now)
         if now >= parts.rated.due:
             parts.rated.flush(now)
+        parts.server.stir()
         self._chores_due = min(self._space_due, self._status_due, now + CHORES_NS,
                                self._watchdog_due or FOREVER)
 
@@ -154,6 +169,7 @@ class QueueManager:
             self._space_free = free
             event, level = (events.SPOOL_FREE, REPORT) if free else (events.SPOOL_FULL, ERROR)
             self._log.event(event, level, path=self._context.paths.root)
+            self._events.note("disk_free" if free else "disk_low")
 
     def _note_room(self) -> None:
         """The same of the index; who fills it and empties it by turns fills no log."""
@@ -165,25 +181,16 @@ class QueueManager:
                                     .used, refused="all" if low > 1 else "members" if low else "")
 
     def _say_status(self, now: int) -> None:
-        self._status_due = now + 10 * clock.NS_PER_S
-        for queue, count in self._parts.engine.expiry.counted():
+        self._status_due, engine = now + 10 * clock.NS_PER_S, self._parts.engine
+        for queue, count in engine.expiry.counted():
             self._log.event(events.MESSAGES_EXPIRED, REPORT, queue=queue, count=count)
-        t = self._parts.engine.index
+            self._events.note("expired", queue, messages=count)
+        say_old_doubts(self._log, self._events, engine, self._context.settings, self._warned)
+        t = engine.index
         slow = ", clients are slowed down until pool.writer has caught up"
         self._context.notifier.status(
             f"{t.messages.used} messages, {len(self._parts.sessions.by_id)} clients, "
-            f"LSN {t.counters[_LAST]}{slow if self._pressure.active else ''}")
-
-    def _report_taken_back(self) -> None:
-        for ended in self._parts.engine.back.ended:
-            self._log.event(events.LEASE_ENDED, WARNING, queue=ended.queue, qpool_id=ended.qpool,
-                            pid_of_reader=ended.pid)
-        self._parts.engine.back.ended.clear()
-        for poisoned in self._parts.engine.poisoned:
-            self._log.event(events.MESSAGE_POISONED, ERROR, queue=poisoned.queue,
-                            qpool_id=poisoned.qpool, reason=poisoned.reason,
-                            pid_of_reader=poisoned.pid)
-        self._parts.engine.poisoned.clear()
+            f"{doubts_text(engine)}LSN {t.counters[_LAST]}{slow if self._pressure.active else ''}")
 
     # reload and stop
 
@@ -192,31 +199,25 @@ class QueueManager:
         context, parts = self._context, self._parts
         try:
             settings = load_settings(context.conf_dir)
-            queues = load_queues(context.conf_dir)
+            queues, common = load_queues(context.conf_dir), load_common(context.conf_dir)
             authority = load_authority(context.conf_dir, owner_uid=os.geteuid())
         except OmqError as error:
             self._log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))
             return
         engine = parts.engine
         engine.begin(clock.wall_ns(), clock.monotonic_ns())
-        before = dict(engine.rules)
-        known = {rules.name: number for number, rules in before.items()}
-        changed = [rules for rules in rules_from(queues, known, context.settings)
-                   if rules != before.get(rules.queue)]
         try:
-            engine.books.define_queues(changed)
-        except SpoolFull as error:
+            changes = engine.queues.reload(queues, common, settings)
+        except OmqError as error:
             engine.commit()
             self._log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))
             return
-        for rules in changed:
-            event = (events.QUEUE_DEFINED if rules.queue not in before
-                     else events.QUEUE_REMOVED if rules.name not in queues
-                     else events.QUEUE_CHANGED)
-            self._log.event(event, REPORT, queue=rules.name)
+        self._events.configure(settings)
+        self._triggers.configure(settings)
         engine.books.limit(settings.messages_total_max, settings.index_reserve_percent)
+        engine.in_doubt.limit = settings.units_in_doubt_max
         engine.commit(sync=True)
-        parts.control.renumber()
+        say_changes(self._log, changes)
         parts.sessions.new_authority(authority)
         self._log.event(events.SERVICE_RELOADED, REPORT)
 

@@ -1,15 +1,14 @@
 """One queue manager followed by pool.writer: checkpoints, and what comes behind them.
 
 Each `pool_poll_ms`: is the manager still there; is the next journal file prepared; is a checkpoint
-due; a quarter as often while the manager writes nothing. Its end wakes at once. The journal is read
-only when a checkpoint is due: what was born and finished in between then costs next to nothing.
-Behind a checkpoint comes a round of omq.services.pool.bodies.
+due (at once when a queue was cleared); a quarter as often while the manager writes nothing. Its end
+wakes at once. The journal is read only when a checkpoint is due: what was born and finished in
+between then costs next to nothing. Behind a checkpoint comes a round of omq.services.pool.bodies.
 
 Invariants: 1. nothing is written without the pool lock, which is owned here; 2. only frames up to
 the manager's durable LSN are applied; 3. when the manager is seen gone, the lock is released at
 once, for the next one waits for it, and all that was learned from its index is forgotten; 4. a full
 disk postpones a checkpoint: the journal keeps what it would have saved.
-
 In the middle of a crash: the last poolctrl slot counts; `start` finishes a checkpoint that was cut
 and redoes from there.
 Errors: DiskError. Whatever the manager refuses, and damage, are events.
@@ -33,6 +32,7 @@ from omq.format.journal import FRAME
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.damage import report_damage
+from omq.services.pool.hurry import Hurry
 from omq.services.pool.live_index import LiveIndex
 from omq.storage import durable, poolctrl
 from omq.storage.files import File
@@ -41,10 +41,8 @@ from omq.storage.journal_follower import JournalFollower
 from omq.storage.pool import PoolFiles
 
 WINDOW_BYTES: Final = 64 * MIB  # for one call of redo: most messages are born and finished in it
-QUIET_PERIODS: Final = 4
-"""Poll periods of a turn in which nothing was new."""
-STATUS_PERIOD_NS: Final = clock.NS_PER_S
-"""How often the status line is renewed: for people."""
+QUIET_PERIODS: Final = 4  # poll periods of a turn in which nothing was new
+STATUS_PERIOD_NS: Final = clock.NS_PER_S  # how often the status line is renewed: for people
 
 
 class Connection(Protocol):
@@ -91,6 +89,7 @@ class Following:
         self._status_ns = 0
         self._bytes_then = 0
         self._late = False  # the checkpoint waits for disk space
+        self._hurry = Hurry()
         self._unprepared = False
         self._prepared_for = -1  # number of the journal file whose successor is ready
         self.reload = False  # SIGHUP ended `follow`
@@ -107,6 +106,7 @@ class Following:
             return False
         redo = self._redo
         redo.queues, redo.clients = dict(control.queues), dict(control.clients)
+        redo.definitions = dict(control.definitions)
         redo.lsn, redo.next_qpool = control.lsn, control.next_qpool
         self._checkpointer.generation = control.generation
         self._follower = JournalFollower(self._paths, self._index.uuid, control.journal,
@@ -155,6 +155,8 @@ class Following:
     def _is_due(self) -> bool:
         """Is it time for a checkpoint or for another round of bodies?"""
         news = self._index.counter(Counter.DURABLE_LSN) > self._follower.last_lsn
+        if not self._late and self._hurry.is_due(self._index, pending=self._bodies.pending):
+            return True
         if clock.monotonic_ns() < self._due_ns:
             limit = self._settings.checkpoint_journal_bytes_max
             return news and not self._late and self._journal_bytes() >= limit

@@ -53,6 +53,7 @@ class ReaderProcess:
         self.state = State.STOPPED
         self.since = time.time()
         self.restarts = 0
+        self.last_code: int | None = None  # how its process ended last
         self.pidfd = -1
         self.ready_fd = -1
         self.due = 0.0  # monotonic time of the next start, while WAITING
@@ -140,6 +141,7 @@ class ReaderProcess:
         self._process.join()
         code = self._process.exitcode
         assert code is not None
+        self.last_code = code
         self._process.close()
         self._process = None
         os.close(self.pidfd)

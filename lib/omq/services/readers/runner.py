@@ -22,15 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from omq.base import event_log, events
-from omq.base.config import load_services, load_settings
-from omq.base.errors import REFUSALS, ConfigError, LeaseLost, OmqError
+from omq.base.errors import REFUSALS, LeaseLost, OmqError
 from omq.base.fault import point
 from omq.services.daemon.daemon import last_trace
 from omq.services.daemon.signals import Signals
+from omq.services.readers.reload import reload_service
 from omq.services.readers.service import (
     Defer,
     Disposition,
@@ -45,7 +44,9 @@ from omq.services.readers.service import (
 if TYPE_CHECKING:
     from omq import Outgoing
 
+_BATCH_REFUSALS: tuple[type[OmqError], ...] = (LeaseLost, *REFUSALS)
 _POLL_S = 1.0  # how late a client without `interrupt` may notice a signal
+_MS = 1000.0
 _REASON_CHARACTERS = 500  # an evidence packet holds this much; the traceback is in the event log
 
 
@@ -64,6 +65,8 @@ class Reader(Protocol):
 
     def next(self, n: int, timeout_s: float) -> Sequence[HeldMessage]: ...
     def flush(self) -> None: ...
+    def move_many(self, moves: Sequence[tuple[Any, Sequence[Outgoing]]]) -> None: ...
+    def holds(self, message: Any) -> bool: ...
 
 
 class Connection(Protocol):
@@ -122,19 +125,29 @@ class ReaderRunner:
         rested = False
         while not self._signals.stopping:
             if self._signals.take_reload():
-                self._reload()
+                reload_service(self._service)
             batch = reader.next(self._service.context.conf.batch, wait_s)
             if batch:
                 point("reader.after_next")
-                self._work(batch)
+                self._work(reader, batch)
                 rested = False
+                self._rest(len(batch))
             elif not rested and not self._signals.stopping:
                 self._service.idle()
                 rested = True
 
-    def _work(self, batch: Sequence[HeldMessage]) -> None:
+    def _rest(self, taken: int) -> None:
+        """An auxiliary is for a backlog. What it has settled the manager finds in its note."""
+        context = self._service.context
+        if not context.is_main and taken < context.conf.batch and not self._signals.stopping:
+            self._signals.wait(context.settings.reader_rest_ms / _MS)
+
+    def _work(self, reader: Reader, batch: Sequence[HeldMessage]) -> None:
         together = self._handle_many(batch)
+        moved = self._move_many(reader, batch, together)
         for number, message in enumerate(batch):
+            if number in moved:
+                continue
             if self._signals.stopping and not together:
                 message.release()
                 continue
@@ -142,6 +155,22 @@ class ReaderRunner:
             point("reader.before_done")
             self._settle(message, disposition)
             point("reader.after_done")
+
+    def _move_many(self, reader: Reader, batch: Sequence[HeldMessage],
+                   together: Sequence[Disposition]) -> frozenset[int]:
+        """Those that new messages take the place of, with one request: which of them have moved.
+        The others, after a refusal, are settled one by one, which then shows whose it is."""
+        moves = {number: (batch[number], each.new) for number, each in enumerate(together)
+                 if isinstance(each, Move) and not each.queues}
+        if len(moves) < 2:
+            return frozenset()
+        point("reader.before_done")
+        try:
+            reader.move_many(list(moves.values()))
+        except _BATCH_REFUSALS:
+            return frozenset(number for number in moves if not reader.holds(batch[number]))
+        point("reader.after_done")
+        return frozenset(moves)
 
     def _settle(self, message: HeldMessage, disposition: Disposition) -> None:
         """Tell what was decided. What the manager refuses is this message's matter alone: the
@@ -194,20 +223,6 @@ class ReaderRunner:
                 attempts=message.attempts, traceback=last_trace(),
             )  # fmt: skip
             return Fail(f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS])
-
-    def _reload(self) -> None:
-        """SIGHUP: the parent accepted the files, so a refusal here is a race with an edit."""
-        old = self._service.context
-        try:
-            settings = load_settings(old.conf_dir)
-            conf = load_services(old.conf_dir)[old.conf.name]
-            # The queue is what this reader is registered on: another one needs a restart.
-            conf = replace(conf, queue=old.conf.queue)
-            self._service.context = replace(old, settings=settings, conf=conf)
-            self._service.reload()
-        except (ConfigError, KeyError) as error:
-            self._service.context = old
-            old.log.event(events.RELOAD_REFUSED, event_log.ERROR, reason=str(error))
 
 
 def settle(message: HeldMessage, disposition: Disposition) -> None:

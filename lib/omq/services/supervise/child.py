@@ -75,6 +75,7 @@ class Child:
         return ProcessState(
             name=self.conf.name, state=self.state, since=self.since, pid=self.pid,
             start_ticks=self._start_ticks, restarts=self.restarts, text=self.text,
+            wanted=self.wanted,
         )  # fmt: skip
 
     def next_wakeup(self) -> float | None:
@@ -119,8 +120,9 @@ class Child:
         self.stop(now)
 
     def reload(self) -> None:
-        """Pass on SIGHUP."""
-        if self.state is State.STARTED:
+        """Pass on SIGHUP; not while the process is dead and its readers still end: number 0 would
+        be all processes of our own group, and of who started us."""
+        if self.state is State.STARTED and self.pid:
             os.kill(self.pid, signal.SIGHUP)
 
     def want(self) -> None:
@@ -166,7 +168,7 @@ class Child:
 
     def on_time(self, now: float) -> None:
         """Act on the time-outs that are over."""
-        if self._watchdog is not None and now >= self._watchdog:
+        if self._watchdog is not None and self.pid and now >= self._watchdog:
             self._watchdog = None
             os.kill(self.pid, signal.SIGABRT)
             self._deadline = now + self.limits.stop_s

@@ -28,7 +28,9 @@ MSGMNB: Final = 4 * 1024 * 1024
 """kernel.msgmnb as installed: room for the requests of 10,000 clients, four times over."""
 
 _FOLDERS: Final = ("sysusers.d", "tmpfiles.d", "sysctl.d", "logrotate.d")
-_TEMPLATES: Final = ("*.target", "*.service", "*.timer")
+_TEMPLATES: Final = ("*.target", "*.service", "*.socket", "*.timer")
+OUTSIDE: Final = (".timer", ".socket", "-web.service")
+"""What runs and does not stop with the target: how its units' names end."""
 _WORD: Final = re.compile(r"@([A-Z]+)@")
 _INCLUDE: Final = re.compile(r"^@([a-z-]+)@$", re.MULTILINE)
 _STARTS: Final = re.compile(r"^ExecStart=@LAUNCH@ (\S+)", re.MULTILINE)

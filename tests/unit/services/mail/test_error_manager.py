@@ -76,6 +76,14 @@ def test_the_report(manager: Any, message: Callable[..., Any],
     assert logged()[-1] == 8803
 
 
+def test_the_report_is_of_the_trace_of_its_mail(manager: Any, message: Callable[..., Any]) -> None:
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+             "tracestate": "vendor=1"}
+    new, parsed = report(manager.handle(message(BODY, PROPERTIES | trace | {"mine": "x"})))
+    assert trace.items() <= new.properties.items()
+    assert "mine" not in new.properties and "traceparent" not in parsed.as_string()
+
+
 def test_no_report_about_a_report(manager: Any, message: Callable[..., Any],
                                   logged: Callable[[], list[int]]) -> None:
     for sender in ("", "<>", "@"):

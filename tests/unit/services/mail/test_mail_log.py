@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from omq.base import side_files
-from omq.services.mail.mail_log import MailLog, arrival_ns, delay_s, delivery, mail_id
+from omq.services.mail.mail_log import (
+    MailLog,
+    accepted_lines,
+    arrival_ns,
+    delay_s,
+    delivery,
+    mail_id,
+)
 
 # What pflogsumm takes apart: month, day, time, host, name/program[pid], id, the rest.
 LINE = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d) (\S+) omq/(\w+)\[(\d+)\]: "
@@ -24,8 +31,10 @@ class FullCalls(side_files.Calls):
     """Refuses writes while `full`."""
 
     full = False
+    writes = 0
 
     def write(self, fd: int, data: bytes) -> int:
+        self.writes += 1
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return super().write(fd, data)
@@ -64,7 +73,7 @@ def test_a_line_of_a_delivery_can_be_taken_apart(log: MailLog, tmp_path: Path) -
 
 def test_strangers_cannot_write_lines(log: MailLog, tmp_path: Path) -> None:
     evil = "x\r\nNov 1 00:00:00 h omq/smtp[1]: y: \x1b[31m\u2028\x85"
-    log.accepted("id", evil, evil, evil, 1, 1)
+    log.write(accepted_lines("id", evil, evil, evil, 1, 1))
     log.refused("RCPT", evil, "550 no", evil, evil)
     text = (tmp_path / "mail.log").read_text()
     assert len(text.splitlines()) == 4
@@ -107,3 +116,17 @@ def test_properties_of_strangers_are_no_ids_and_times() -> None:
     for text in ("", "-1", "x", "9" * 30, "٣"):
         assert arrival_ns({"mail.arrival": text}, 7) == 7
     assert delay_s({"mail.arrival": "9" * 19}, 7) == 0
+
+
+def test_the_lines_of_a_batch_are_one_write(tmp_path: Path, calls: FullCalls) -> None:
+    log = MailLog(tmp_path, "mx.here.test", 1 << 20)
+    with log.together():
+        for number in range(3):
+            log.write([("smtp", f"a{number}: to=<a@b.test>")])
+        seen = [calls.writes]
+    seen.append(calls.writes)
+    assert seen == [0, 1]
+    log.write([("smtp", "b0: to=<a@b.test>")])
+    log.close()
+    told = (tmp_path / "mail.log").read_text().splitlines()
+    assert [line.split("]: ")[1][:2] for line in told] == ["a0", "a1", "a2", "b0"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from email.utils import getaddresses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,10 @@ from hypothesis import strategies as st
 from omq.services.mail import mail_message as mail
 
 SCAN = 1 << 20
+
+
+def fields(body: bytes) -> mail.Fields:
+    return list(mail.header_fields(body, SCAN))
 
 
 def test_envelope_survives_its_properties() -> None:
@@ -36,7 +42,8 @@ def test_failures_survive_and_one_reason_stands_for_all() -> None:
     (b"X-Priority: 99\r\nImportance: low", 1), (b"Priority:", 4),
 ])
 def test_priority(header: bytes, level: int) -> None:
-    assert mail.priority_of(header + b"\r\n\r\nPriority: urgent\r\n", SCAN) == level
+    body = header + b"\r\n\r\nPriority: urgent\r\n"
+    assert mail.priority_of(body, fields(body)) == level
 
 
 def test_header_ends_at_the_first_line_that_is_no_field() -> None:
@@ -48,23 +55,34 @@ def test_header_ends_at_the_first_line_that_is_no_field() -> None:
 
 def test_fields_are_removed_with_their_folds_and_nothing_else() -> None:
     body = b"A: b\r\nBCC: x,\r\n y\r\nTo: z\r\nBcc:\r\n\r\nBcc: text\r\n"
-    left = mail.without_fields(body, mail.BLIND_FIELDS, SCAN)
+    left = mail.without_fields(body, mail.BLIND_FIELDS, fields(body))
     assert left == b"A: b\r\nTo: z\r\n\r\nBcc: text\r\n"
-    assert mail.without_fields(left, mail.BLIND_FIELDS, SCAN) is left
+    assert mail.without_fields(left, mail.BLIND_FIELDS, fields(left)) is left
 
 
 def test_named_recipients() -> None:
     body = (b'To: "A, B" <A@Example.com>, group: x@y, z@y;\r\nCc: (c) q@r\r\nCc: s@t\r\n'
             b"Bcc: hidden@x\r\n\r\nTo: no@no\r\n")
-    assert mail.named_recipients(body, SCAN) == {"a@example.com", "x@y", "z@y", "q@r", "s@t"}
+    assert mail.named_recipients(body, fields(body)) == {
+        "a@example.com", "x@y", "z@y", "q@r", "s@t"}
+
+
+@given(st.lists(st.sampled_from(
+    ["a@b.c", "A.B@c", "<x@y>", "Some One <s@t>", "\"q, r\" <u@v>", "(c) w@x", "a@b c", "<a@b",
+     "a..b@c", ".a@b", "g: h@i;", "", " ", "ü@x", "a@[1.2.3.4]", "a@@b", "x <y> z@w"]), max_size=4))
+def test_plain_addresses_are_those_that_the_parser_finds(parts: list[str]) -> None:
+    value = ", ".join(parts)
+    body = f"To: {value}\r\n\r\n".encode()
+    parsed = {address.casefold() for _, address in getaddresses([value.strip()]) if address}
+    assert mail.named_recipients(body, fields(body)) == parsed
 
 
 def test_nothing_raises_on_nasty_messages(nasty: bytes) -> None:
-    mail.named_recipients(nasty, SCAN)
-    assert mail.hops(nasty, SCAN) in (0, 20)
-    assert mail.priority_of(nasty, SCAN) == 4
+    mail.named_recipients(nasty, fields(nasty))
+    assert mail.hops(fields(nasty)) in (0, 20)
+    assert mail.priority_of(nasty, fields(nasty)) == 4
     assert mail.header_end(nasty, SCAN) <= len(nasty)
-    assert mail.without_fields(nasty, mail.BLIND_FIELDS, SCAN) == nasty
+    assert mail.without_fields(nasty, mail.BLIND_FIELDS, fields(nasty)) == nasty
 
 
 @given(st.binary(max_size=300) | st.text("ABbc: \r\n\t.", max_size=80).map(str.encode))

@@ -71,6 +71,16 @@ def test_a_message_for_each_blind_recipient(routed: Callable[..., list[Any]]) ->
     assert all(each.body == HEADER + b"\r\nhello\r\n" for each in (visible, *blind))
 
 
+def test_the_trace_goes_on_with_every_message_made(routed: Callable[..., list[Any]]) -> None:
+    """To the visible, to each blind one, and to who tells the sender of a failure."""
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+             "tracestate": "vendor=1"}
+    news = routed(HEADER + b"\r\n", ["alice@example.org", "bob@example.org", "b@far.test",
+                                     "nobody@example.org"], properties=trace)
+    assert {queue for each in news for queue in each.queues} == {"LOCAL", "UNIX", "ERRMGR"}
+    assert all(trace.items() <= each.properties.items() for each in news)
+
+
 def test_nobody_has_a_message_twice(routed: Callable[..., list[Any]]) -> None:
     recipients = ["team@EXAMPLE.org", "alice@example.org", "Alice@example.org", "x@FAR.test",
                   "x@far.test", "bob@example.org"]

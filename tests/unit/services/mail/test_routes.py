@@ -155,6 +155,21 @@ def test_postmaster_and_address_literals_always_work(conf_dir: Path) -> None:
     assert not routes.accepts("bob@[x]")
 
 
+def test_the_postmaster_of_the_host_name_is_ours(conf_dir: Path) -> None:
+    """Also where the name is no domain of ours; unless the file sends it somewhere."""
+    text = "[local]\ndomains = a.test\nusers = bob\n"
+    (conf_dir / "routes.conf").write_text(text)
+    routes = load_routes(conf_dir, "MX.a.test")
+    (place,), failures = routes.resolve("Postmaster@mx.a.test")
+    assert (place.queue, place.address, failures) == ("LOCAL", "postmaster", [])
+    assert routes.accepts("postmaster@mx.a.test")
+    assert not routes.accepts("bob@mx.a.test")
+    assert routes.qualified("postmaster@mx.a.test") == routes.qualified("postmaster")
+    (conf_dir / "routes.conf").write_text(f"{text}[peers]\nmx.a.test = inner.test\n")
+    (place,), _ = load_routes(conf_dir, "mx.a.test").resolve("postmaster@mx.a.test")
+    assert place.queue == "UNIX"
+
+
 def test_users_of_a_file_and_of_the_system(conf_dir: Path, tmp_path: Path) -> None:
     listed = tmp_path / "users"
     listed.write_text("# ours\nAnna:x:1000\nben  # the other\n\n")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from omq.base.errors import ConfigError
 from omq.services.mail.mail_retry import RETRY_PROPERTIES, SINCE, TRIES, Retry
 from omq.services.mail.routes import Peer
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection, wire_text
@@ -51,6 +53,28 @@ def dead_port() -> int:
         port = server.getsockname()[1]
     assert isinstance(port, int)
     return port
+
+
+def test_a_refused_reload_changes_nothing(unix: Any, message: Any) -> None:
+    """The routes are good and the passwords are not: neither is used."""
+    service = unix({"a.test": 1}).service
+    context = service.context
+    own = service.worker("names")._own_addresses
+    (context.conf_dir / "routes.conf").write_text(
+        "[local]\nliterals = 192.0.2.9\n[peers]\na.test = 127.0.0.1:2\n")
+    mail = message(BODY, mail_to("x@a.test"), queue="UNIX")
+
+    def peers() -> list[str]:
+        return [group.peer for group in service.plan(mail).groups]
+
+    service.context = replace(context, settings=replace(
+        context.settings, unix_auth_file=str(context.conf_dir / "absent")))
+    with pytest.raises(ConfigError):
+        service.reload()
+    assert (peers(), service.worker("names")._own_addresses) == (["127.0.0.1:1"], own)
+    service.context = context
+    service.reload()
+    assert peers() == ["127.0.0.1:2"]
 
 
 def test_delivered_with_every_byte(unix: Any, sink: Any) -> None:

@@ -136,3 +136,21 @@ def test_strangers_are_not_believed(watched: Watched, tmp_path: Path) -> None:
         watched.hear(2.0)
     assert watched.state() is State.STARTING
     assert watched.child.text == "thinks"
+
+
+def test_a_dead_process_whose_readers_end_gets_no_signal(
+        watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no number then: 0 means every process of the caller's group."""
+    watched.start("ready", 100.0)
+    watched.hear(100.0)
+    assert watched.state() is State.STARTED
+    pid = watched.child.pid
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    watched.child.on_exit(-9, 101.0)  # not settled: its group may not be empty
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *to: sent.append(to))
+    watched.child.reload()
+    watched.child.stop(101.0)
+    watched.child.on_time(110.0)
+    assert sent == []

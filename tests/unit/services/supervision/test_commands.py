@@ -60,7 +60,9 @@ def test_makes_the_spool_starts_shows_and_stops(
     assert omstat.main(["-a", "--spool", spool]) == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].split("  ")[0] == "Queue Manager"
-    assert all(row[25:32] == "Started" for row in table)
+    off = [row for row in table if row.startswith(("Trigger", "AMQP", "Channel"))]
+    assert {row[25:33].strip() for row in off} == {"Disabled"}
+    assert all(row[25:32] == "Started" for row in table if row not in off)
     assert [row[43:51] for row in table[:3]] == ["NON-STOP"] * 3
 
     wrong = tmp_path / "wrong"
@@ -75,7 +77,7 @@ def test_makes_the_spool_starts_shows_and_stops(
 
     assert omstat.main(["-a", "--json", "--spool", spool]) == Exit.NO
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {record["state"] for record in records} == {"Stopped"}
+    assert {record["state"] for record in records} == {"Stopped", "Disabled"}
     assert omshut.main(["--spool", spool]) == Exit.NO
     assert "nothing runs" in capsys.readouterr().err
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.paths import SpoolPaths
+from omq.cli.look import omstat
 from omq.cli.look.omstat import listing, since_text
 from omq.cli.look.service_status import Status, Word, all_status
 from omq.services.daemon.options import Location
@@ -127,6 +128,16 @@ def test_the_supervisor_knows_better_than_an_old_file(location: Location) -> Non
     status = router(location, parent=GONE, main=GONE, auxiliary=())
     assert (status.state, status.restarts) == (Word.ABORTED, 4)
     assert all_status(location)[0].state is Word.STARTED
+
+
+def test_what_waits_for_its_turn_to_start_does_not_run(location: Location) -> None:
+    """`omstat --quiet` behind a start that is under way is no 0."""
+    for wanted, word in ((True, Word.STARTING), (False, Word.STOPPED)):
+        supervisor(location, live("qmgr"),
+                   ProcessState("router", State.STOPPED, NOON, wanted=wanted))
+        status = router(location, parent=GONE, main=GONE, auxiliary=())
+        assert status.state is word
+        assert omstat.runs(status) is not wanted
 
 
 def test_a_dead_supervisor_is_not_believed(location: Location) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from omq import Outgoing
 from omq.base import errors
 from omq.base.config import load_services
 from omq.base.errors import OmqError
@@ -79,16 +80,30 @@ class Manager:
     def flush(self) -> None:
         return None
 
+    def move_many(self, moves: Sequence[tuple[Held, Sequence[Outgoing]]]) -> None:
+        """All or nothing; a message that was taken back refuses it, too."""
+        for held, _ in moves:
+            if held.error is not None:
+                raise held.error
+        for held, _ in moves:
+            held.told.append("moved with others")
 
-def run(tmp_path: Path, batch: list[Held]) -> str:
+    def holds(self, held: Held) -> bool:
+        return not held.told
+
+
+def run(tmp_path: Path, batch: list[Held], kind: type[Service] = Mover, *, is_main: bool = True,
+        rests: list[float | None] | None = None) -> str:
     paths = SpoolPaths(tmp_path)
     paths.logs.mkdir(parents=True)
     log = EventLog("router", paths.event_log, stderr=False)
     context = ServiceContext(Settings(), paths, load_services(None)["router"], tmp_path, log,
-                             is_main=True)
+                             is_main=is_main)
     signals = Signals()
+    if rests is not None:
+        signals.wait = lambda timeout_s, also=-1: rests.append(timeout_s)  # type: ignore[method-assign]
     try:
-        ReaderRunner(Mover(context), signals,
+        ReaderRunner(kind(context), signals,
                      lambda _: nullcontext(Manager(batch, signals))).run(lambda: None)
     finally:
         log.close()
@@ -107,6 +122,39 @@ def test_a_refused_message_waits_and_the_others_go_on(tmp_path: Path, error: Omq
     assert [each.told for each in batch] == [
         ["moved to NEXT"], [f"deferred 10 {error}"], ["moved to NEXT"]]
     assert '"event": 1340' in log
+
+
+class Batcher(Mover):
+    """Works on a batch at once; what is called `done` makes nothing."""
+
+    def handle_many(self, messages: Sequence[Message]) -> Sequence[Disposition]:
+        return [Done() if getattr(each, "name", "") == "done" else Move(()) for each in messages]
+
+
+def test_a_batch_moves_at_once(tmp_path: Path) -> None:
+    batch = [Held("one"), Held("done"), Held("two")]
+    run(tmp_path, batch, Batcher)
+    assert [each.told for each in batch] == [["moved with others"], ["done"], ["moved with others"]]
+
+
+@pytest.mark.parametrize("error", [errors.QueueFull(queue="NEXT", limit=1),
+                                   errors.LeaseLost(qpool_id=1)])
+def test_a_batch_that_is_refused_is_settled_one_by_one(tmp_path: Path, error: OmqError) -> None:
+    batch = [Held("one"), Held("two", error), Held("three")]
+    run(tmp_path, batch, Batcher)
+    told = [f"deferred 10 {error}"] if isinstance(error, errors.QueueFull) else []
+    assert [each.told for each in batch] == [["moved to "], told, ["moved to "]]
+
+
+def test_an_auxiliary_rests_after_less_than_a_full_batch(tmp_path: Path) -> None:
+    """Few messages are the main reader's: it finds more of them at once."""
+    full = load_services(None)["router"].batch
+    for number, (count, is_main, rested) in enumerate((
+            (1, False, [0.05]), (full, False, []), (1, True, []))):
+        rests: list[float | None] = []
+        run(tmp_path / str(number), [Held(str(i)) for i in range(count)], is_main=is_main,
+            rests=rests)
+        assert rests == rested, (count, is_main)
 
 
 def test_the_service_may_say_what_becomes_of_it(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import argon2
 import pytest
 
 from omq import Outgoing
@@ -24,7 +25,9 @@ from omq.services.daemon.daemon import DaemonContext
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
 from omq.services.daemon.signals import Signals
+from omq.services.mail.smtp_handler import Listener
 from omq.services.mail.smtp_server import PORT_FILE, SmtpServer
+from tests.unit.services.mail.smtp.certificates import Certificates
 
 ROUTES = "[local]\ndomains = here.test\n[aliases]\nlist@other.test = a\n"
 TIMEOUT_S = 10
@@ -71,6 +74,7 @@ class Manager:
     closed: int = 0
     threads: set[int] = field(default_factory=set)
     batches: list[int] = field(default_factory=list)
+    messages: list[Outgoing] = field(default_factory=list)
     refuses: Callable[[Outgoing], bool] = lambda _: False
 
     def connect(self) -> Connection:
@@ -91,6 +95,7 @@ class Manager:
             assert each.persistent, "mail is acknowledged when it is durable"
             assert each.priority is not None
             self.puts.append((queue, each.body, each.priority, dict(each.properties)))
+            self.messages.append(each)
         ids = [each.message_id for each in messages]
         return [each.hex() if isinstance(each, bytes) else each for each in ids]
 
@@ -115,6 +120,9 @@ class Running:
     signals: FakeSignals
     thread: threading.Thread
     port: int
+
+    def port_of(self, listener: Listener) -> int:
+        return int((self.context.paths.run / listener.value).read_text().split()[1])
 
     def client(self, **more: Any) -> smtplib.SMTP:
         return smtplib.SMTP("127.0.0.1", self.port, local_hostname="client.test",
@@ -179,3 +187,32 @@ def server(context: DaemonContext) -> Iterator[Callable[..., Running]]:
 def manager() -> Manager:
     """For a server that the test starts by itself."""
     return Manager()
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
+
+
+@pytest.fixture
+def tls(certificates: Certificates, server: Callable[..., Running]) -> Callable[..., Running]:
+    """A server with a certificate for localhost."""
+    def start(**settings: Any) -> Running:
+        path = certificates.make("localhost")
+        return server(smtp_tls_certificate=str(path), **settings)
+
+    return start
+
+
+@pytest.fixture
+def users(tmp_path: Path, tls: Callable[..., Running]) -> Callable[..., Running]:
+    """One with ports for mail programs; alice's password is "secret"."""
+    def start(**settings: Any) -> Running:
+        quick = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+        path = tmp_path / "users"
+        path.write_text(f"# who may\nalice:{{ARGON2ID}}{quick.hash('secret')}\n\n"
+                        f"bob@here.test:{quick.hash('geheim')}\n")
+        path.chmod(0o600)
+        return tls(submission_users=str(path), submission_port=0, submissions_port=0, **settings)
+
+    return start

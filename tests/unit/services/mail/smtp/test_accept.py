@@ -107,7 +107,7 @@ def test_international_addresses_need_smtputf8(server: Callable[..., Any]) -> No
         "é\r\n.\r\n".encode())
     assert replies[-2].startswith(b"250 2.0.0")
     properties = running.manager.puts[0][3]
-    assert (properties["mail.from"], properties["mail.to"]) == ("é@x", "ü@far.test")
+    assert (properties["mail.from"], properties["mail.to.UNIX"]) == ("é@x", "ü@far.test")
     assert (properties["mail.smtputf8"], properties["mail.body"]) == ("1", "8BITMIME")
 
 
@@ -129,3 +129,23 @@ def test_puts_of_several_sessions_run_side_by_side(server: Callable[..., Any]) -
         sender.join(TIMEOUT_S)
     assert len(running.manager.threads) == 4
     assert running.manager.connections == 4
+
+
+def test_what_the_sender_wants_to_be_told_is_kept(server: Callable[..., Any]) -> None:
+    running = server()
+    with running.client() as client:
+        client.ehlo()
+        assert client.has_extn("dsn")
+        assert client.docmd("MAIL FROM:<s@x> RET=hdrs ENVID=a+2Bb")[0] == 250
+        assert client.docmd("RCPT TO:<a@here.test> NOTIFY=never")[0] == 250
+        assert client.docmd("RCPT TO:<b@here.test> ORCPT=rfc822;B@x NOTIFY=DELAY")[0] == 250
+        assert client.docmd("RCPT TO:<c@here.test>")[0] == 250
+        for wrong in ("NOTIFY=x", "ORCPT=rfc822;a+0D+0Ab", "ORCPT=" + "a" * 501, "X=y", "NOTIFY"):
+            assert client.docmd(f"RCPT TO:<d@here.test> {wrong}")[0] in (501, 555), wrong
+        client.data(b"A: b\r\n")
+        for wrong in ("ENVID=" + "x" * 101, "ENVID=a+0Ab", "ENVID", "RET=all"):
+            assert client.docmd(f"MAIL FROM:<s@x> {wrong}")[0] == 501, wrong
+    (_, _, _, properties), = running.manager.puts
+    assert properties["mail.ret"] == "hdrs"
+    assert properties["mail.envid"] == "a+2Bb"
+    assert properties["mail.dsn"] == "a@here.test\tNEVER\t\nb@here.test\tDELAY\trfc822;B@x"

@@ -110,17 +110,20 @@ def test_the_port_is_published(server: Callable[..., Any]) -> None:
     assert text == f"127.0.0.1 {running.port}\n"
 
 
-def test_a_port_in_use(context: DaemonContext, manager: Any) -> None:
+@pytest.mark.parametrize("key", ["smtp_listen_port", "smtp_filter_return_port"])
+def test_a_port_in_use_is_named_with_its_key(context: DaemonContext, manager: Any, key: str
+                                             ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        taken = replace(context, settings=replace(context.settings, smtp_listen_port=port))
+        taken = replace(context, settings=replace(context.settings, **{
+            "smtp_listen_port": 0, "smtp_listen_host": "127.0.0.1", key: port}))
 
         async def run() -> int:
             return await SmtpServer(taken, manager.connect).run()
 
         with pytest.raises(PortInUse) as raised:
             asyncio.run(run())
-    assert raised.value.fields["port"] == port
+    assert (raised.value.fields["port"], raised.value.fields["key"]) == (port, key)
 
 
 def test_no_manager_at_the_start(context: DaemonContext) -> None:

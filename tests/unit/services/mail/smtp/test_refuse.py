@@ -10,7 +10,7 @@ import pytest
 
 from omq.base import errors
 from omq.services.mail.smtp_address import path_of
-from omq.services.mail.smtp_intake import reply_to
+from omq.services.mail.smtp_refusals import reply_to
 
 TEXT = b"Subject: x\r\n\r\n.hello\r\n..\r\n"
 TIMEOUT_S = 10

@@ -1,0 +1,80 @@
+"""The keys of sections [tls], [submission] and [dns] of omq.conf; see omq.base.settings, whose base
+this is: how mail is encrypted on its way in and out, who has to say who he is, and where it goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from omq.base.settings_key import choice, flag, number, text
+from omq.base.settings_web import WebSettings
+
+_PATH: Final = r"(/[^\s]*)?"
+_PATH_RULE: Final = "an absolute path without spaces, or nothing"
+_OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_-]{1,255})?"
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSettings(WebSettings):
+    """One field per key."""
+
+    # fmt: off
+    smtp_tls_certificate: str = text("tls", "", _PATH, _PATH_RULE,
+        "PEM file with this host's certificate and those between it and its authority; read again "
+        "at a reload; empty: smtp.server has no TLS")
+    smtp_tls_key: str = text("tls", "", _PATH, _PATH_RULE,
+        "PEM file with the certificate's key, which others must not read; empty: it stands in the "
+        "file of the certificate")
+    smtp_starttls: str = choice("tls", "offer", ("offer", "require"),
+        "at smtp_listen_port, with a certificate: mail is taken without TLS too, or only with it "
+        "(a host that the whole Internet writes to must offer alone: RFC 3207 section 4)")
+    tls_version_min: str = choice("tls", "1.2", ("1.2", "1.3"),
+        "oldest version of TLS in and out; older ones are broken (RFC 8996)")
+    tls_handshake_timeout_s: int = number("tls", 30, 1, 600,
+        "time for all of a handshake, in and out, however it is cut into pieces")
+    unix_tls: str = choice("tls", "may", ("none", "may", "encrypt", "verify"),
+        "TLS to peers without a line in [tls] of routes.conf: never; where it is offered and works,"
+        " whatever the certificate; always; always, and with a certificate for the peer's name")
+    unix_tls_ca_file: str = text("tls", "", _PATH, _PATH_RULE,
+        "PEM file with the authorities that a peer's certificate is verified by; empty: the "
+        "system's")
+
+    submission_listen_host: str = text("submission", "", _OPTIONAL_HOST,
+        "a host name or address, or nothing",
+        "address that the two ports below listen on; empty: smtp_listen_host")
+    submission_port: int = number("submission", -1, -1, 65535,
+        "port for mail programs, 587 by RFC 6409: STARTTLS, then AUTH, before any mail; -1: none, "
+        "0: any free one (in run/, for tests)")
+    submissions_port: int = number("submission", -1, -1, 65535,
+        "the same with TLS from the first byte, 465 by RFC 8314")
+    submission_users: str = text("submission", "", _PATH, _PATH_RULE,
+        "file of those who may send there, a line 'name:hash' each (argon2; see MAIL.md), which "
+        "others must not read; needed for the two ports above; needs the extra omq[mail]")
+    submission_workers: int = number("submission", 2, 1, 100,
+        "passwords that are checked at once; each takes as much memory as its hash says, mostly "
+        "64 MiB")
+    smtp_client_logins_max: int = number("submission", 10, 1, 1_000_000,
+        "wrong passwords of one client in smtp_client_period_s; beyond it none is checked (454)")
+    unix_auth_file: str = text("submission", "", _PATH, _PATH_RULE,
+        "file of names and passwords for peers, a line 'host[:port] name:password' each, which "
+        "others must not read; such a peer is used with TLS only")
+
+    delay_warning_s: int = number("mail", 4 * 3600, 0, 30 * 86400,
+        "a sender is told once that mail for another host waits this long; 0: never")
+    pipe_timeout_s: int = number("mail", 300, 1, 86400,
+        "time that a command of [pipes] in routes.conf has for a mail; then it is killed")
+    unix_mx: bool = flag("dns",
+        "look up the hosts that take mail for a domain (MX, A, AAAA), where routes.conf names no "
+        "peer for it and there is no unix_smarthost; needs the extra omq[mail]",
+        default=False)
+    dns_servers: str = text("dns", "", r"([0-9a-fA-F.:\[\]]+( +[0-9a-fA-F.:\[\]]+)*)?",
+        "addresses like 192.0.2.53, 127.0.0.1:5353 or [2001:db8::53]:53, or nothing",
+        "name servers that are asked; empty: those of /etc/resolv.conf")
+    dns_timeout_s: int = number("dns", 10, 1, 300,
+        "time for all questions about a domain; without an answer its mail waits")
+    dns_ttl_max_s: int = number("dns", 3600, 30, 604_800,
+        "longest time for which an answer is believed, whatever it says itself")
+    unix_ip: str = choice("dns", "any", ("any", "ipv4", "ipv6"),
+        "addresses of exchangers that are used: on a host without IPv6 each try of it costs time")
+    # fmt: on

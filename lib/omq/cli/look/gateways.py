@@ -1,0 +1,74 @@
+"""The mail gateways as omstat and omtop show them: their channels, and what of their peers is down
+or held. `omq peers` has each peer.
+
+From files alone (services.channels.published, peer_states, holds); one that may not be read, or is
+none, counts as empty. While omq.conf is wrong nothing is told here: what an operator needs then is
+the state of the daemons. Errors: ConfigError (services.conf).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from omq.base import clock
+from omq.base.config import ServiceConf, load_services, load_settings
+from omq.base.errors import ConfigError
+from omq.base.names import escape
+from omq.cli.operate.flush import GATEWAY, states_of
+from omq.services.channels.holds import Holds
+from omq.services.channels.published import read_published
+from omq.services.daemon.options import Location
+
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """One of them. `channels`: as published; `next_try_s`: of the peer that is tried first."""
+
+    conf: ServiceConf
+    processes_max: int
+    channels: tuple[dict[str, Any], ...]
+    down: tuple[str, ...]
+    next_try_s: float | None
+    held: tuple[str, ...]
+
+    def text(self) -> str:
+        """In one line."""
+        told = [f"{each['name']} {each['processes']} of {self.processes_max} processes, "
+                f"{each['peers']} peers, {each['mlists']} Mlists" for each in self.channels]
+        if self.down:
+            told.append(f"down {_named(self.down)}, next try in {self.next_try_s:.0f} s")
+        if self.held:
+            told.append(f"held {_named(self.held)}")
+        return f"{self.conf.title}: {'; '.join(told)}" if told else ""
+
+
+def gateways(location: Location) -> Iterator[Gateway]:
+    """All that are configured."""
+    try:
+        most = load_settings(location.conf_dir).qmgr_maxchans
+    except ConfigError:
+        return
+    for conf in load_services(location.conf_dir).values():
+        if conf.program == GATEWAY and conf.queue:
+            down = {name: each.retry_ns for name, each in states_of(location, conf).down.items()}
+            first_ns = min(down.values(), default=0) - clock.wall_ns()
+            now = read_published(location.paths.run / f"{conf.name}.peers.now.json")
+            yield Gateway(
+                conf, most, tuple(now["channels"]),
+                tuple(sorted(down, key=down.__getitem__)),
+                max(0, first_ns) / clock.NS_PER_S if down else None,
+                tuple(sorted(Holds(location.paths.held(conf.name)).names)))
+
+
+def gateway_lines(location: Location) -> list[str]:
+    """A line for each that has something to tell."""
+    return [line for line in map(Gateway.text, gateways(location)) if line]
+
+
+def _named(names: tuple[str, ...]) -> str:
+    shown = ", ".join(map(escape, names[:_NAMED]))
+    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"

@@ -1,0 +1,1 @@
+"""What watches over an instance: its facts at one moment, metrics, alarms."""

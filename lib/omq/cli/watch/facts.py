@@ -1,0 +1,163 @@
+"""All that is known of an instance at one moment without asking anybody: the index in shared
+memory, the files in run/, the folders. Metrics, alarms and the console are made of it.
+
+Invariants: 1. an instance that does not run, whose index is another version's, or whose
+configuration is wrong gives facts too: `state` and `note` say how it is; 2. the cost of a look is
+bounded by the size of the index: its entries are walked once, in pieces.
+
+Errors: AccessDenied (who may not look).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter as Count
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from omq.base import clock
+from omq.base.errors import ConfigError, ManagerUnavailable, OmqError
+from omq.base.paths import SpoolPaths
+from omq.cli.look.gateways import Gateway, gateways
+from omq.cli.look.service_status import Status, all_status
+from omq.core.index.rows import QueueRow
+from omq.core.index.spent import Journal, Spent, of_journal, of_queues
+from omq.core.look.look import Look, Source, look
+from omq.core.look.space import Space, space
+from omq.format.index import EntryState
+from omq.services.daemon.options import Location
+from omq.storage import archiver
+from omq.storage.journal import file_name
+
+LIVE: Final = "live"
+ABSENT: Final = "absent"
+STATES: Final = (LIVE, "hung", "segment", ABSENT)
+"""Of the queue manager: it works; it does not move; it is dead and left its index; no index."""
+WAITING: Final = (EntryState.READY, EntryState.DEFERRED, EntryState.HELD, EntryState.ACTIVE)
+
+
+PARTS: Final = ("journal", "msgpool", "store", "volatile")
+_BLOCK_BYTES: Final = 512  # of st_blocks, stat(2)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """One queue. `oldest_ns`: when its oldest message was put there, 0: it has none."""
+
+    row: QueueRow
+    readers: int
+    oldest_ns: int
+    spent: Spent | None = None  # None: it has handed out nothing
+
+    def oldest_s(self, now_ns: int) -> float:
+        """The age of its oldest message."""
+        return max(0.0, (now_ns - self.oldest_ns) / clock.NS_PER_S) if self.oldest_ns else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """See the module. Without an index `counters` and `queues` are empty."""
+
+    time_ns: int
+    state: str  # of STATES
+    note: str
+    counters: dict[str, int]
+    queues: tuple[QueueFacts, ...]
+    messages_max: int  # that the index has room for
+    space: Space
+    services: tuple[Status, ...]
+    gateways: tuple[Gateway, ...]
+    archive_pending: int | None  # retired journal files that wait for omq-archive; None: unknown
+    configured: bool  # the configuration can be read
+    disk_bytes: int = 0  # size of the spool's file system; 0: unknown
+    journal: Journal | None = None  # its histograms
+    busy: frozenset[int] = frozenset()  # pids of readers with a message in their hands
+    parts: dict[str, int] = field(default_factory=dict)  # folder of the spool -> bytes on disk
+    archive_lag_s: float | None = None  # how long the first of the pending files waits
+
+    @property
+    def alive(self) -> bool:
+        """Whether a queue manager works."""
+        return self.state == LIVE
+
+    @property
+    def checkpoint_lag(self) -> int:
+        """Frames that a restart would have to replay."""
+        c = self.counters
+        return max(0, c["last_lsn"] - c["checkpoint_lsn"]) if c else 0
+
+
+def gather(location: Location) -> Facts:
+    """Look now."""
+    now_ns = clock.wall_ns()
+    services, gates, wrong = _told(location)
+    rest = (services, gates, _pending(location.paths), not wrong,
+            _disk_bytes(str(location.paths.journal)))
+    parts, lag = sizes(location.paths), _lag(location.paths, now_ns)
+    try:
+        with look(location.paths, Source.SEGMENT) as seen:
+            return Facts(now_ns, seen.origin.value, "; ".join(filter(None, (seen.note, wrong))),
+                         seen.view.counters(), _queues(seen), seen.view.message_slots, seen.space,
+                         *rest, of_journal(seen.view.copies),
+                         frozenset(each.pid for each in seen.view.readers() if each.active),
+                         parts, lag)
+    except ManagerUnavailable as error:
+        note = "; ".join(filter(None, (str(error), wrong)))
+        return Facts(now_ns, ABSENT, note, {}, (), 0, space(location.paths, None), *rest,
+                     parts=parts, archive_lag_s=lag)
+
+
+def _queues(seen: Look) -> tuple[QueueFacts, ...]:
+    readers = Count(reader.queue for reader in seen.view.readers())
+    oldest = seen.view.oldest(WAITING)
+    spent = of_queues(seen.view.copies)
+    return tuple(QueueFacts(row, readers[row.name], oldest.get(row.number, 0),
+                            spent.get(row.number))
+                 for row in seen.view.queues())
+
+
+def _told(location: Location) -> tuple[tuple[Status, ...], tuple[Gateway, ...], str]:
+    """Services and gateways, and what is wrong with the configuration that names them."""
+    try:
+        return tuple(all_status(location)), tuple(gateways(location)), ""
+    except ConfigError as error:
+        return (), (), str(error)
+
+
+def _pending(paths: SpoolPaths) -> int | None:
+    try:
+        return len(archiver.pending(paths))
+    except OmqError:
+        return None
+
+
+def _lag(paths: SpoolPaths, now_ns: int) -> float | None:
+    """Since when the first file waits; 0: none does. None: nobody knows."""
+    try:
+        waiting = archiver.pending(paths)
+        if not waiting:
+            return 0.0
+        since = os.stat(paths.archive / file_name(waiting[0])).st_mtime_ns
+    except (OmqError, OSError):
+        return None
+    return max(0.0, (now_ns - since) / clock.NS_PER_S)
+
+
+def sizes(paths: SpoolPaths) -> dict[str, int]:
+    """Bytes that the parts of the spool take on the disk, whose files are few; what may not be
+    looked at is left out."""
+    found: dict[str, int] = {}
+    for name in PARTS:
+        with suppress(OSError), os.scandir(paths.root / name) as files:
+            found[name] = sum(each.stat().st_blocks for each in files) * _BLOCK_BYTES
+    return found
+
+
+def _disk_bytes(path: str) -> int:
+    """The size of the file system, without what only root may use."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_frsize * (found.f_blocks - found.f_bfree + found.f_bavail)

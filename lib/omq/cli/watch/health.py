@@ -1,0 +1,122 @@
+"""omq health: what is wrong with an instance, by alarms.conf; --watch: raises and clears alarms.
+
+Without --watch it looks once, writes nothing, asks nobody: a line a finding. While a watcher runs
+(omq-alarms.service) findings are the alarms that it has raised, with their hold times; else
+whatever is at its threshold now. Exit code 0: nothing is wrong; 1: something is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+from omq.base import events, side_files
+from omq.base.config import load_settings
+from omq.base.errors import ConfigError, Exit
+from omq.base.event_log import ERROR, EventLog, Level
+from omq.base.names import escape
+from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.watch import alarm_file
+from omq.cli.watch.alarm_conf import Alarm, load_alarms
+from omq.cli.watch.alarm_events import AlarmEvents
+from omq.cli.watch.alarms import step
+from omq.cli.watch.conditions import Condition, Key, raised
+from omq.cli.watch.facts import Facts, gather
+from omq.cli.watch.notices import Notices
+from omq.services.daemon.notify import Notifier
+from omq.services.daemon.options import Location
+from omq.services.daemon.signals import Signals
+
+NAME: Final = "omq health"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    location = existing(options)
+    alarms = load_alarms(location.conf_dir)
+    if options.watch:
+        return _watch(location, alarms)
+    facts = gather(location)
+    found = findings(location, alarms, facts)
+    for each in found:
+        if options.json:
+            print_json(each.record())
+        elif not options.quiet:
+            sys.stdout.write(escape(each.text()) + "\n")
+    if not found and not options.json and not options.quiet:
+        sys.stdout.write("nothing is wrong\n")
+    return Exit.NO if found else Exit.OK
+
+
+def findings(location: Location, alarms: tuple[Alarm, ...], facts: Facts) -> list[Condition]:
+    """See the module."""
+    kept = alarm_file.read(location.paths)
+    if kept.living:
+        return raised(kept.conditions.values())
+    pending = step(alarms, facts, {})
+    return raised(_ripe(each) for each in pending.values())
+
+
+def _ripe(each: Condition) -> Condition:
+    return Condition(each.alarm, each.queue, each.severity, each.value, each.since_ns, raised=True)
+
+
+def _watch(location: Location, alarms: tuple[Alarm, ...]) -> int:
+    """Until SIGTERM; SIGHUP reads alarms.conf and omq.conf again."""
+    settings = load_settings(location.conf_dir)
+    log = EventLog("omq-alarms", location.paths.event_log, level=Level[settings.event_level],
+                   stderr=True, bytes_max=settings.event_log_bytes_max)
+    kept = alarm_file.read(location.paths)
+    signals, notifier, before = Signals(), Notifier(), kept.conditions
+    notices = Notices(settings, log, dict(kept.told_ns), owed=kept.owed,
+                      stopping=lambda: signals.stopping)
+    told = AlarmEvents(location.paths, settings, log)
+    signals.install()
+    notifier.ready(f"{len(alarms)} alarms")
+    while not signals.stopping:
+        if signals.take_reload():
+            try:
+                alarms, settings = load_alarms(location.conf_dir), load_settings(location.conf_dir)
+                told.configure(settings)
+                log.event(events.SERVICE_RELOADED)
+            except ConfigError as error:
+                log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))
+        before = turn(location, alarms, before, notices, told)
+        notifier.watchdog()
+        signals.wait(settings.alarms_period_s)
+    notifier.stopping()
+    alarm_file.write(location.paths, before, notices.told_ns, notices.owed)
+    side_files.retry()
+    log.close()
+    return Exit.OK
+
+
+def turn(location: Location, alarms: tuple[Alarm, ...], before: dict[Key, Condition],
+         notices: Notices, told: AlarmEvents) -> dict[Key, Condition]:
+    """One look, and what follows of it. The file is written when all have been told: a watcher that
+    dies while it tells has the next one tell again, rather than nobody."""
+    facts = gather(location)
+    now = step(alarms, facts, before)
+    notices.changed(before, now)
+    told.changed(before, now, facts.time_ns)
+    told.put(facts)
+    notices.tell(alarms, facts.time_ns)
+    alarm_file.write(location.paths, now, notices.told_ns, notices.owed)
+    side_files.retry()
+    return now
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(NAME, "Tell what is wrong with an instance, by alarms.conf.", """
+        omq health
+        omq health --quiet || echo ill
+        omq health --json
+        omq health --watch
+        """)
+    parser.add_argument("--quiet", action="store_true", help="print nothing, the exit code says it")
+    parser.add_argument("--watch", action="store_true",
+                        help="stay, raise and clear alarms (omq-alarms.service)")
+    add_json(parser)
+    return parser

@@ -1,0 +1,1 @@
+"""omq-web: the console of an instance, and its REST interface."""

@@ -1,0 +1,148 @@
+"""Pages of the console: templates, and how figures and foreign texts are written in them.
+
+Every text that somebody else chose passes Jinja's autoescape, and before that `shown`, which makes
+control, bidirectional and undecodable characters visible. Nothing is ever marked safe but what
+`spark` and `bars` draw of numbers. No page has style or script of its own: the policy forbids both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+import omq
+from omq.base import clock
+from omq.base.limits import GIB, KIB, MIB
+from omq.base.names import escape
+from omq.services.daemon.options import Location
+
+HERE: Final = Path(__file__).parent
+WIDTH, HEIGHT = 120, 28
+POINTS_MIN: Final = 30
+"""Of a line: fewer would be drawn as if they were the hour."""
+TEXT_MAX: Final = 4096
+NONE: Final = "\u2013"
+"""For what is not known, or is not."""
+
+
+class Pages:
+    """The templates of one instance."""
+
+    def __init__(self, location: Location) -> None:
+        self.instance = location.instance or "default"
+        self.spool = str(location.paths.root)
+        self._environment = made = Environment(
+            loader=FileSystemLoader(HERE / "templates"), autoescape=True, trim_blocks=True,
+            lstrip_blocks=True, undefined=StrictUndefined)
+        made.filters.update(shown=shown, number=number, rate=rate, age=age, size=size, when=when,
+                            percent=percent)
+        made.globals.update(spark=spark, bars=bars, version=omq.__version__,
+                            instance=self.instance, spool=self.spool)
+
+    def answer(self, request: web.Request, template: str, *, status: int = 200,
+               headers: dict[str, str] | None = None, **values: Any) -> web.Response:
+        """A page for who asks."""
+        from omq.cli.web.console import CALLER, SESSION  # which has the pages
+
+        caller, session = request.get(CALLER), request.get(SESSION)
+        text = self._environment.get_template(template).render(
+            caller=caller, csrf=session.csrf if session is not None else "", path=request.path,
+            proxied=session is not None and session.by_proxy, **values)
+        return web.Response(status=status, text=text, content_type="text/html", headers=headers)
+
+
+def shown(value: object, limit: int = TEXT_MAX) -> str:
+    """A text of somebody else's on one line."""
+    return escape(value if isinstance(value, bytes) else str(value), limit)
+
+
+def number(value: float | None) -> str:
+    """`1,234,567`; a dash for what is not known."""
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """A second: `12.3`, `1,234`."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def age(seconds: float | None) -> str:
+    """`4.2 s`, `12 min`, `5.1 h`, `3.0 d`; a dash for nothing."""
+    if not seconds or seconds < 0:
+        return NONE
+    for limit, unit, unit_s, digits in (
+            (10, "s", 1, 1), (120, "s", 1, 0), (7200, "min", 60, 0), (172_800, "h", 3600, 1)):
+        if seconds < limit:
+            return f"{seconds / unit_s:.{digits}f} {unit}"
+    return f"{seconds / 86400:,.1f} d"
+
+
+def size(count: float | None) -> str:
+    """`1.2 GiB`."""
+    if count is None:
+        return NONE
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if count >= unit:
+            return f"{count / unit:,.1f} {name}"
+    return f"{count:,.0f} B"
+
+
+def percent(part: float | None) -> str:
+    return NONE if part is None else f"{part:.0f} %"
+
+
+def when(wall_ns: int | None) -> str:
+    """Local time, to the second; a dash for never."""
+    return clock.iso_time(wall_ns)[:19].replace("T", " ") if wall_ns else NONE
+
+
+def spark(values: Sequence[float], label: str) -> Markup:
+    """A line of the last hour, or since the service began to look; gaps where nothing was known."""
+    began = next((at for at, each in enumerate(values) if math.isfinite(each)), len(values))
+    values = values[max(0, min(began, len(values) - POINTS_MIN)) :]
+    known = [each for each in values if math.isfinite(each)]
+    if len(known) < 2:
+        return Markup('<span class="spark none">no hour yet</span>')
+    low, high = min(0.0, *known), max(known)
+    span = high - low or 1.0
+    step = WIDTH / (len(values) - 1)
+    paths, pen = [], "M"
+    for at, value in enumerate(values):
+        if not math.isfinite(value):
+            pen = "M"
+            continue
+        y = HEIGHT - 1 - (value - low) / span * (HEIGHT - 2)
+        paths.append(f"{pen}{at * step:.1f} {y:.1f}")
+        pen = "L"
+    told = f"{label}, last hour: {rate(min(known))} to {rate(high)}"
+    return Markup(
+        '<svg class="spark" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" '
+        'aria-label="{told}"><path d="{d}"/></svg>').format(
+            w=WIDTH, h=HEIGHT, told=told, d=" ".join(paths))
+
+
+def bar_texts(counts: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """(how long the bar is, of 100; the number), each of a histogram."""
+    most = max([*counts, 1])
+    return ((f"{100 * count / most:.2f}", number(count)) for count in counts)
+
+
+def bars(counts: Sequence[int], names: Sequence[str], label: str, live: str) -> Markup:
+    """A histogram as a table that draws itself: each row has its name, its bar, its number. `live`:
+    what the keys of its live values begin with."""
+    rows = Markup("").join(
+        Markup('<tr><th scope="row">{}</th><td class="bar"><svg viewBox="0 0 100 8" '
+               'preserveAspectRatio="none" aria-hidden="true"><rect data-live="{}:bar" width="{}" '
+               'height="8"/></svg></td><td class="n" data-live="{}">{}</td></tr>').format(
+                   name, key := f"{live}{at}", width, key, text)
+        for at, (name, (width, text)) in enumerate(zip(names, bar_texts(counts), strict=True)))
+    return Markup('<table class="bars"><caption>{}</caption><tbody>{}</tbody></table>').format(
+        label, rows)

@@ -1,0 +1,248 @@
+"""Groups: messages of one group go to one reader at a time, in the order in which they came to
+their queue; those of different groups go in parallel (ADR 0053).
+
+A message of a group waits until it is the first of its group on its queue, its *front*; only the
+front stands in a chain or a return lane, so only it can be handed out, and nobody looks at the
+others, however many they are. The front stays the front whatever becomes of it: in a reader's
+hands, deferred, held by an operator. When it leaves the queue the next one takes its turn. On IDEL
+and POISON there are no groups: what is there holds up nobody.
+
+A group on a queue is a ring: `_after` and `_before` lead from entry to entry in order, the front's
+`_before` is the last one, and `fronts` has the front. Rings and keys are private to the manager,
+made when the first message with a group comes, and made anew at a start from the pool records. A
+group's key is the hash of its id: two groups with one key would be served as one, in order.
+
+*Whole groups*: members may have numbers from 1, one of them is the last. When it is there and as
+many members as its number, the group is a candidate (core.engine.candidates); whether it is whole
+is checked by a walk along its members when somebody wants one. What is not, or has a member that
+is not READY, is none any more, until a member comes or comes back: so each change of a group costs
+one such walk at most, however many candidates there are.
+
+Invariants: 1. each entry of a message with GROUPED on a queue of users is in one ring, in the order
+of e_sequence; 2. an entry that is ACTIVE was its group's front when it was handed out, or its
+whole group was handed out with it; 3. a READY one that is not the front is in no chain and no lane,
+and is counted in `waiting`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from omq.base.arrays import Vector
+from omq.core.engine.candidates import Candidates
+from omq.core.index.tables import Tables
+from omq.format.index import Counter, EntryState
+from omq.format.message import LAST_IN_GROUP
+from omq.format.pool import RecordFlag
+
+GROUPED: Final = int(RecordFlag.GROUPED)  # in m_flags
+FIRST_QUEUE: Final = 3
+WHOLE_MAX: Final = 1000
+"""Members of a group that can be had whole: as many as a hand-out has messages."""
+_READY, _WAITING = int(EntryState.READY), int(Counter.GROUP_WAITING)
+_QUEUE_BITS: Final = 64
+_NUMBER: Final = LAST_IN_GROUP - 1
+
+
+@dataclass(slots=True)
+class _Numbered:
+    """Members of a group on a queue with numbers, and the numbers of those that say they are the
+    last: a submitter may say so of several."""
+
+    members: int = 0
+    lasts: Tally[int] = field(default_factory=Tally)
+
+
+class Groups:
+    """See the module."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._t = tables
+        self.fronts: dict[int, int] = {}
+        self.waiting: dict[int, int] = {}  # queue -> READY entries that are no front
+        self.candidates: dict[int, Candidates] = {}  # by queue
+        self._numbered: dict[int, _Numbered] = {}  # groups that have members with numbers
+        self._keys: Any = memoryview(b"")  # by slot
+        self._numbers: Any = self._keys
+        self._after: Any = self._keys  # by entry
+        self._before: Any = self._keys
+
+    def _begin(self) -> None:
+        if not self.used:
+            layout = self._t.layout
+            self._keys = np.zeros(layout.messages, "<u8").data
+            self._numbers = np.zeros(layout.messages, "<u4").data
+            self._after = np.zeros(layout.entries, "<u4").data
+            self._before = np.zeros(layout.entries, "<u4").data
+
+    @property
+    def used(self) -> bool:
+        """Some message has had a group."""
+        return len(self._keys) > 0
+
+    def born(self, slot: int, key: int, number: int) -> None:
+        """A message of a group, before its entries. `number`: of the descriptor, with
+        LAST_IN_GROUP."""
+        self._begin()
+        self._keys[slot], self._numbers[slot] = key, number
+
+    def of(self, entry: int) -> int:
+        """The group of an entry on its queue; 0: it is in none."""
+        t = self._t
+        slot, queue = t.e_message[entry], t.e_queue[entry]
+        if not t.m_flags[slot] & GROUPED or queue < FIRST_QUEUE:
+            return 0
+        return int(queue << _QUEUE_BITS | self._keys[slot])
+
+    def key_of(self, slot: int) -> int:
+        """The hash of a message's group id; 0: it has none."""
+        return int(self._keys[slot]) if self._t.m_flags[slot] & GROUPED else 0
+
+    def has_turn(self, entry: int) -> bool:
+        """It is in no group, or its group's front."""
+        group = self.of(entry)
+        return not group or self.fronts[group] == entry
+
+    def waits(self, queue: int, change: int) -> None:
+        """So many more READY entries wait for their turn."""
+        count = self.waiting.get(queue, 0) + change
+        self._t.counters[_WAITING] += change
+        if count:
+            self.waiting[queue] = count
+        else:
+            del self.waiting[queue]
+
+    # rings
+
+    def arrive(self, entry: int) -> bool:
+        """It comes to its queue, as the last one. Whether it has the turn."""
+        group = self.of(entry)
+        if not group:
+            return True
+        after, before = self._after, self._before
+        front = self.fronts.setdefault(group, entry)
+        if front == entry:
+            after[entry] = before[entry] = entry
+        else:
+            last = before[front]
+            after[last] = before[front] = entry
+            before[entry], after[entry] = last, front
+        self._count(entry, group, 1)
+        return front == entry
+
+    def leave(self, entry: int) -> tuple[int, int]:
+        """It leaves its queue. The entry that has the turn now, and the front of its group if that
+        may be whole now; -1: none has the turn that had it not, it is not."""
+        group = self.of(entry)
+        if not group:
+            return -1, -1
+        following, last = int(self._after[entry]), self._before[entry]
+        was_front = self.fronts[group] == entry
+        if following == entry:
+            del self.fronts[group]
+            self._count(entry, group, -1)
+            return -1, -1
+        self._after[last], self._before[following] = following, last
+        if was_front:
+            self.fronts[group] = following
+        self._count(entry, group, -1)
+        whole = group in self.candidates.get(group >> _QUEUE_BITS, ())
+        return following if was_front else -1, self.fronts[group] if whole else -1
+
+    def members(self, group: int, most: int) -> list[int]:
+        """The entries of a group on a queue, in order; empty: there are more than `most`."""
+        first = self.fronts.get(group, -1)
+        if first < 0:
+            return []
+        out, at = [first], self._after[first]
+        while at != first:
+            if len(out) == most:
+                return []
+            out.append(at)
+            at = self._after[at]
+        return out
+
+    # whole groups
+
+    def number(self, entry: int) -> int:
+        """The number of a message in its group, 0: it has none."""
+        return int(self._numbers[self._t.e_message[entry]] & _NUMBER)
+
+    def _count(self, entry: int, group: int, change: int) -> None:
+        said = int(self._numbers[self._t.e_message[entry]])
+        if said:
+            known = self._numbered.setdefault(group, _Numbered())
+            known.members += change
+            if said & LAST_IN_GROUP:
+                number = said & _NUMBER
+                known.lasts[number] += change
+                if not known.lasts[number]:
+                    del known.lasts[number]
+            if not known.members:
+                del self._numbered[group]
+        if said or self._numbered:  # the last one with a number may have left just now
+            self.look_at(group)
+
+    def look_at(self, group: int) -> None:
+        """Something of it has changed: it may be whole now, or no more."""
+        known, queue = self._numbered.get(group), group >> _QUEUE_BITS
+        if known is not None and known.members <= WHOLE_MAX and known.lasts[known.members]:
+            self.candidates.setdefault(queue, Candidates()).add(group, known.members)
+        elif queue in self.candidates:
+            self.candidates[queue].drop(group)
+
+    def whole(self, queue: int, most: int, is_over: Callable[[int], bool]) -> list[int]:
+        """The entries of the first whole group of a queue that has `most` messages or fewer, by
+        their numbers; all READY, and none is over."""
+        t, groups = self._t, self.candidates.get(queue)
+        while groups is not None and (group := groups.first(most)) >= 0:
+            count = self._numbered[group].members
+            found = sorted(self.members(group, count), key=self.number)
+            if ([self.number(entry) for entry in found] == [*range(1, count + 1)]
+                    and all(t.e_state[entry] == _READY and not is_over(entry)
+                            for entry in found)):
+                return found
+            groups.drop(group)
+        return []
+
+    # a start
+
+    def load(self, keys: Vector, numbers: Vector) -> Vector:
+        """All messages are in the tables, in slots as these arrays have them, all entries in
+        theirs. A mask of the entries that wait for their turn."""
+        v, count = self._t.v, self._t.entries.high
+        waits = np.zeros(count, dtype=bool)
+        grouped = np.flatnonzero(keys)
+        if not len(grouped):
+            return waits
+        self._begin()
+        np.asarray(self._keys)[: len(keys)] = keys
+        np.asarray(self._numbers)[: len(numbers)] = numbers
+        v["m_flags"][grouped] |= np.uint16(GROUPED)
+        slots, queues = v["e_message"][:count], v["e_queue"][:count]
+        members = np.flatnonzero((keys[slots] != 0) & (queues >= FIRST_QUEUE))
+        order = np.lexsort((v["e_sequence"][members], keys[slots[members]], queues[members]))
+        members = members[order]
+        if not len(members):  # all of them are on POISON
+            return waits
+        ids = queues[members].astype(object) << _QUEUE_BITS | keys[slots[members]].astype(object)
+        starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))[: len(members)]
+        ends = np.append(starts[1:], len(members))
+        after, before = np.asarray(self._after), np.asarray(self._before)
+        after[members], before[members] = np.roll(members, -1), np.roll(members, 1)
+        after[members[ends - 1]], before[members[starts]] = members[starts], members[ends - 1]
+        self.fronts = dict(zip(ids[starts].tolist(), members[starts].tolist(), strict=True))
+        for at in np.flatnonzero(numbers[slots[members]]).tolist():
+            self._count(int(members[at]), ids[at], 1)
+        waits[members] = True
+        waits[members[starts]] = False
+        waits &= v["e_state"][:count] == _READY
+        for queue, many in enumerate(np.bincount(queues[waits]).tolist()):
+            if many:
+                self.waits(queue, many)
+        return waits

@@ -1,0 +1,1 @@
+"""The Python API over AMQP: what `omq.connect("amqps://host/")` gives."""

@@ -1,0 +1,86 @@
+"""What a client may name: queues and aliases; and the filters of a source.
+
+A name is resolved when a link is attached: what is put over the link goes to the queues that the
+name stood for then, for the user's rights were asked for those (ADR 0050).
+
+Errors: BadName, UnknownQueue; ValueError for a filter that is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proton import Described, ProtonException
+
+from omq.base.errors import (
+    BadName,
+    BadSelector,
+    NoAuthority,
+    QueueGone,
+    TooManyQueues,
+    UnknownQueue,
+)
+from omq.base.names import check_queue_name
+from omq.format.definition import Kind
+from omq.ipc.client import Client
+from omq.ipc.queues import QueueInfo
+
+_SELECTORS: Final = ("apache.org:selector-filter:string", 0x0000468C00000004)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`queues`: those that are named in a put. `rights`: those on which rights are asked for."""
+
+    name: str
+    queues: tuple[str, ...]
+    rights: tuple[str, ...]
+    remote: bool
+
+
+def condition(error: Exception | None) -> str:
+    """What AMQP calls the reason that a link cannot be, or go on."""
+    if isinstance(error, UnknownQueue | BadName):
+        return "amqp:not-found"
+    if isinstance(error, NoAuthority):
+        return "amqp:unauthorized-access"
+    if isinstance(error, BadSelector | ValueError):
+        return "amqp:invalid-field"
+    if isinstance(error, TooManyQueues):
+        return "amqp:resource-limit-exceeded"
+    return "amqp:resource-deleted" if isinstance(error, QueueGone) else "amqp:internal-error"
+
+
+def resolved(native: Client, name: str) -> Address:
+    """In a thread of the pool. BadName, UnknownQueue."""
+    check_queue_name(name)
+    found, remote = native.resolved(name), native.is_remote(name)
+    rights = tuple(_model(native.queues.show(each)) for each in found)
+    return Address(name, (name,) if remote else found, rights, remote)
+
+
+def _model(info: QueueInfo) -> str:
+    """On what rights are asked for: of a temporary queue those on its model (ADR 0050)."""
+    return info.keys["model"] if info.kind == Kind.TEMPORARY.value else info.name
+
+
+def selector(source: Any) -> str:
+    """The selector of JMS that a source asks for; "": none. ValueError."""
+    filters = source.filter
+    wanted = ""
+    filters.rewind()
+    if filters.next() is None and not filters.format():
+        return ""
+    try:
+        found = filters.get_object()
+    except (ProtonException, RecursionError) as error:
+        raise ValueError(f"filters cannot be read: {error}") from error
+    if not isinstance(found or {}, dict):
+        raise ValueError("filters are a map")
+    for name, value in (found or {}).items():
+        descriptor = value.descriptor if isinstance(value, Described) else None
+        if descriptor not in _SELECTORS or not isinstance(value.value, str):
+            raise ValueError(f"filter {str(name)[:64]} is not known here")
+        wanted = value.value
+    return wanted

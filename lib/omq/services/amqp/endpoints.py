@@ -1,0 +1,219 @@
+"""What the engine says happened on a connection: links and sessions come and go.
+
+Invariants: 1. what is attached is in `links` until either side ends it; 2. an attach that cannot be
+served is answered and ended, as the standard wants it (2.6.3); 3. links that we have ended and the
+client has not are counted, and so are bounded: it is for the client to end them, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Final
+
+from proton import Condition, Connection, Event, Terminus
+
+from omq.base import events
+from omq.base.event_log import WARNING
+from omq.services.amqp.coordinator import Coordinator
+from omq.services.amqp.incoming import Incoming
+from omq.services.amqp.outgoing import Outgoing
+from omq.services.amqp.transactions import Transactions
+from omq.services.channel.greeting import asks
+from omq.services.channel.receiver import ChannelLink
+
+if TYPE_CHECKING:
+    from omq.services.amqp.host import Host
+    from omq.services.amqp.policy import User
+    from omq.services.amqp.session import Session
+
+TICK_S: Final = 1.0
+_TICK_MIN_S: Final = 0.1
+"""Whatever a client wants."""
+UNAUTHORIZED: Final = "amqp:unauthorized-access"
+LIMIT: Final = "amqp:resource-limit-exceeded"
+
+
+def tick_s(remote_idle_s: float) -> float:
+    """Pause between two looks at the engine's clock. A client that ends a connection which is
+    silent for `remote_idle_s` (0: it does not) must hear of us in time. The engine sends an empty
+    frame when nothing was sent for half of it, and takes what was sent for sent at its last look:
+    with four looks there is one after three quarters at the latest."""
+    return min(TICK_S, max(_TICK_MIN_S, remote_idle_s / 4)) if remote_idle_s else TICK_S
+
+
+class Endpoints:
+    """Of one connection; Session is the other half."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.user: User | None = None
+        self.mechanism = ""
+        self.gone = False
+        self.peer = ""
+        self.links: dict[Any, Incoming | Outgoing | Coordinator | ChannelLink] = {}
+        self.transactions = Transactions(self._whole)
+        self.temporary: set[str] = set()  # queues of this connection
+        self._connection: Connection | None = None
+        self._line: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._over: list[Any] = []  # sessions, to be freed when their end is said
+        self._opened = False
+        self._ended: set[Any] = set()  # links that we ended, and the client has not
+        self.asks = asyncio.Lock()
+
+    @abstractmethod
+    def kick(self) -> None: ...
+    @abstractmethod
+    def abort(self) -> None: ...
+    @abstractmethod
+    def _tick(self) -> None: ...
+    @abstractmethod
+    def _end_of_output(self) -> None: ...
+    @abstractmethod
+    def _told_failed(self, reason: str) -> None: ...
+    @property
+    @abstractmethod
+    def _whole(self) -> Session: ...
+
+    def _happened(self, event: Event) -> None:
+        kind = event.type
+        if kind == Event.DELIVERY:
+            served = self.links.get(event.link)
+            if served is not None:
+                served.delivered(event.delivery)
+        elif kind == Event.LINK_FLOW:
+            served = self.links.get(event.link)
+            if served is not None:
+                served.flowed()
+        elif kind == Event.LINK_REMOTE_OPEN:
+            self._attached(event.link)
+        elif kind in (Event.LINK_REMOTE_CLOSE, Event.LINK_REMOTE_DETACH):
+            self._detached(event.link, closed=kind == Event.LINK_REMOTE_CLOSE)
+        elif kind == Event.SESSION_REMOTE_OPEN:
+            event.session.incoming_capacity = self.host.policy.settings.amqp_outgoing_bytes_max
+            event.session.open()
+        elif kind == Event.SESSION_REMOTE_CLOSE:
+            ours = [*self.links, *self._ended]
+            for link in [link for link in ours if link.session == event.session]:
+                self._detached(link, closed=True)
+            event.session.close()
+            self._over.append(event.session)
+        elif kind == Event.CONNECTION_REMOTE_OPEN:
+            self._open(event.connection)
+        elif kind == Event.CONNECTION_REMOTE_CLOSE:
+            self._leave(event.connection)
+        elif kind == Event.TRANSPORT_ERROR:
+            condition = event.transport.condition
+            self._told_failed(f"{condition.name}: {condition.description}" if condition else "?")
+            self._hang_up_later()
+        elif kind == Event.TRANSPORT_CLOSED:
+            self._end_of_output()
+
+    def _open(self, connection: Connection) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._opened = True
+        self._timer = asyncio.get_running_loop().call_later(
+            tick_s(connection.transport.remote_idle_timeout), self._tick)
+        connection.open()
+        if self.host.draining:
+            self.goodbye()
+
+    def _leave(self, connection: Connection) -> None:
+        for link in list(self.links):
+            self._detached(link, closed=True)
+        connection.close()
+        self._hang_up_later()
+
+    def _hang_up_later(self) -> None:
+        """Who does not read what it is told at the end holds what it has no longer than this."""
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().call_later(
+                self.host.policy.settings.amqp_close_timeout_s, self.abort)
+
+    def _attached(self, link: Any) -> None:
+        settings = self.host.policy.settings
+        if len(self.links) >= settings.amqp_links_max:
+            self._refuse(link, LIMIT, "amqp_links_max links are open")
+            return
+        if link.is_receiver:
+            if link.remote_target.type == Terminus.COORDINATOR:
+                self.links[link] = Coordinator(self._whole, link)
+            else:
+                self.links[link] = (ChannelLink if asks(link) else Incoming)(self._whole, link)
+        else:
+            self.links[link] = Outgoing(self._whole, link)
+
+    def _detached(self, link: Any, *, closed: bool) -> None:
+        served = self.links.pop(link, None)
+        if served is not None:
+            served.ended()
+        else:
+            self._ended.discard(link)
+        if closed:
+            link.close()
+        else:
+            link.detach()
+        link.free()
+
+    def drop(self, link: Any, condition: str, reason: str) -> None:
+        """Our side ends a link."""
+        served = self.links.pop(link, None)
+        if served is None or self.gone:
+            return
+        served.ended()
+        link.condition = Condition(condition, reason)
+        link.close()
+        self._count_ended(link)
+        if condition == UNAUTHORIZED:
+            self.transactions.spoil(UNAUTHORIZED, reason)
+            self.unauthorized(reason)
+
+    def _refuse(self, link: Any, condition: str, reason: str) -> None:
+        """An attach is answered, and ended, as the standard wants it (2.6.3)."""
+        link.open()
+        link.condition = Condition(condition, reason)
+        link.close()
+        self._count_ended(link)
+
+    def _count_ended(self, link: Any) -> None:
+        self._ended.add(link)
+        if len(self._ended) > self.host.policy.settings.amqp_links_max:
+            self.forced(LIMIT, "amqp_links_max links were ended here, and not by the client")
+
+    def unauthorized(self, reason: str) -> None:
+        self.host.rated.event(events.AMQP_REFUSED, WARNING, self.peer, peer=self.peer,
+                              user=self.user.name if self.user else "?", reason=reason)
+
+    def recheck(self) -> None:
+        """Users and rights have changed."""
+        if self.user is not None and not self.host.policy.knows(self.user, self.mechanism):
+            self.forced(UNAUTHORIZED, f"{self.user.name} may not come in any more")
+            self.unauthorized("its user is none any more")
+        for each in tuple(self.links.values()):
+            each.recheck()
+        self.kick()
+
+    def goodbye(self) -> None:
+        """The daemon stops: clients are told to come again."""
+        connection = self._connection
+        if connection is None or self.gone or not self._opened:
+            if self._line is not None:
+                self._line.close()
+            return
+        self.forced("amqp:connection:forced", "the server stops: come again")
+        self.kick()
+
+    def forced(self, condition: str, reason: str) -> None:
+        """Our side ends the connection; the client has a moment to do so, too."""
+        connection = self._connection
+        if connection is None or self._ending is not None:
+            return
+        for served in list(self.links.values()):
+            served.ended()
+        self.links.clear()
+        connection.condition = Condition(condition, reason)
+        connection.close()
+        self._hang_up_later()

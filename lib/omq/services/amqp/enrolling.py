@@ -1,0 +1,102 @@
+"""What a link that takes has in transactions: deliveries whose outcome happens with the discharge.
+
+A link that ends with deliveries of an open transaction keeps its reader, which holds them, until
+that is over.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from proton import Delivery
+
+from omq.base.errors import LeaseLost
+from omq.services.amqp.browser import Browser
+from omq.services.amqp.outcomes import Say, in_transaction
+from omq.services.amqp.taker import Given, Taker
+from omq.services.amqp.transactions import Taken, state_of
+from omq.services.amqp.untranslatable import Untranslatable
+
+if TYPE_CHECKING:
+    from omq.ipc.client import Client
+    from omq.ipc.reader import Reader
+    from omq.services.amqp.session import Session
+
+T = TypeVar("T")
+
+
+class Enrolling:
+    """Of one link; Outgoing is the other half."""
+
+    def __init__(self, session: Session, link: Any) -> None:
+        self._session, self._link = session, link
+        self._taker: Taker | Browser | None = None
+        self._unsettled: dict[str, Given] = {}  # by tag, in the order sent
+        self._enrolled = 0  # of open transactions
+        self._over = False
+
+    @abstractmethod
+    def flowed(self) -> None: ...
+
+    def _enrol(self, delivery: Any, given: Given) -> None:
+        """The outcome is that of a transaction, and happens with it."""
+        tag = delivery.tag
+        try:
+            name, said = state_of(delivery)
+            transaction = self._session.transactions.find(name)
+        except Untranslatable as error:
+            self._session.drop(self._link, error.condition, error.reason)
+            return
+        del self._unsettled[tag]
+        settled = bool(delivery.settled)
+        if settled:
+            delivery.settle()
+        self._enrolled += 1
+        # A settled one is let go: as long as it lives the library answers no drain of its link.
+        transaction.take(Taken(self, tag, given, None if settled else delivery,
+                               in_transaction(said)))
+        self.flowed()
+
+    async def call(self, work: Callable[[Client, Reader], T]) -> T:
+        """In the thread that has what was enrolled."""
+        assert isinstance(self._taker, Taker)
+        return await self._taker.call(work)
+
+    def committed(self, some: Sequence[Taken]) -> None:
+        """These have happened; what else than accepted was said of them is carried out now."""
+        for each in some:
+            if each.say is not None:
+                self._say(each.given, each.say)
+            if each.delivery is not None and not self._over and not self._session.gone:
+                each.delivery.update(each.delivery.local_state or Delivery.ACCEPTED)
+                each.delivery.settle()
+        self._left(len(some))
+
+    def rolled_back(self, some: Sequence[Taken], reason: str) -> None:
+        """These have not: the client's again, or failed where it has settled them."""
+        for each in some:
+            if each.delivery is None or self._over or self._session.gone:
+                self._say(each.given, lambda message: message.fail(reason))
+            else:
+                self._unsettled[each.tag] = each.given
+        self._left(len(some))
+
+    def _left(self, count: int) -> None:
+        self._enrolled -= count
+        if self._session.gone or self._over:
+            if self._over and not self._enrolled and self._taker is not None:
+                self._taker.close()
+        else:
+            self.flowed()  # there is room for others
+
+    def _say(self, given: Given, say: Say) -> None:
+        native = given.native
+        if self._taker is not None and native is not None:
+            def said() -> None:
+                with suppress(LeaseLost):  # the manager took it back: it comes again, flagged
+                    say(native)
+
+            self._taker.say(said)

@@ -1,0 +1,68 @@
+"""Ids of AMQP as those of omq, and back.
+
+Text that fits into an id of omq, or is one as `put` returns it, is that id, so that both sides mean
+the same message by it. Others are hashed, the same way for message-id and correlation-id, and kept
+in a property.
+
+Errors: ValueError and what the library raises for bytes that are no value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+from uuid import UUID
+
+from proton import Data
+
+from omq.base.limits import MESSAGE_ID_BYTES
+
+PREFIX: Final = "amqp."
+
+
+def identifier(value: Any) -> bytes | str:
+    """An id of AMQP as one of omq; b"": none."""
+    if value is None or value in ("", b""):
+        return b""
+    if isinstance(value, memoryview):
+        value = bytes(value)
+    if isinstance(value, str):
+        raw = value.encode("utf-8", "surrogatepass")
+        own = len(value) == 2 * MESSAGE_ID_BYTES and not set(value) - set("0123456789abcdef")
+        return value if own else _short(raw)
+    if isinstance(value, UUID):
+        return value.bytes
+    return _short(bytes(value) if isinstance(value, bytes) else str(int(value)).encode())
+
+
+def _short(raw: bytes) -> bytes:
+    if len(raw) <= MESSAGE_ID_BYTES and raw.rstrip(b"\0"):
+        return raw
+    return hashlib.sha256(raw).digest()[:MESSAGE_ID_BYTES]
+
+
+def kept(value: Any, name: str, properties: dict[str, str]) -> bytes | str:
+    """`identifier`; what that does not tell goes into a property."""
+    found = identifier(value)
+    if found:
+        plain = isinstance(value, str) and (found == value or found == value.encode())
+        if not (plain and str(value).isascii() and str(value).isprintable()
+                and " " not in value and not value.isdigit()):
+            data = Data()
+            data.put_object(value)
+            properties[PREFIX + name] = data.encode().hex()
+    return found
+
+
+def value_of(raw: bytes) -> Any:
+    """A value that was encoded."""
+    data = Data()
+    data.decode(raw)
+    data.next()
+    return data.get_object()
+
+
+def given(text: str, name: str, properties: dict[str, str]) -> Any:
+    """The id as it came in; it is taken out of the properties."""
+    encoded = properties.pop(PREFIX + name, "")
+    return value_of(bytes.fromhex(encoded)) if encoded else text or None

@@ -1,0 +1,289 @@
+"""A link over which a client puts: transfers come in, their dispositions go out.
+
+A transfer is accepted when its message is on the disk. What comes while a batch is being put goes
+together in the next one, so a sender with credit shares syncs. A queue that is full or inhibited
+takes nothing: what is here waits, no credit is given, and the client waits too. What was sent
+settled has nobody who could be told: it waits the same way, it is put even if its client has left
+meanwhile, and a refusal is an event.
+
+Memory is bounded by credit, which is given for as many as there is room for by the size of those
+that came; a transfer that finds no room in spite of it is read, thrown away and released: its
+client sends it again. Who sends without credit loses the link.
+
+Crash argument: a transfer is accepted after `put` returned. Before it the client knows nothing, and
+sends again what it has not heard of; that may come twice, which is AMQP's at-least-once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from omq.base.errors import OmqError
+from omq.services.amqp import putter, translation
+from omq.services.amqp.addresses import Address, condition, resolved
+from omq.services.amqp.answers import Answers
+from omq.services.amqp.arrival import PIECES_BYTES, Arrival, Arrived
+from omq.services.amqp.memory import OVERHEAD_BYTES
+from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp.translation import TRANSACTIONAL
+from omq.services.amqp.untranslatable import Untranslatable
+from omq.services.channel.names import RECORDS
+
+if TYPE_CHECKING:
+    from omq.services.amqp.session import Session
+
+
+CHUNK_BYTES: Final = 64 * 1024
+
+
+@dataclass(slots=True)
+class _Transfer:
+    """A message that is whole here."""
+    delivery: Any
+    arrived: Arrived
+    settled: bool
+
+
+class Incoming:
+    """See the module."""
+
+    def __init__(self, session: Session, link: Any) -> None:
+        self._session, self._link, self._host = session, link, session.host
+        self._address: Address | None = None
+        self._waiting: deque[_Transfer] = deque()
+        assert session.user is not None
+        self._user = session.user.name
+        self._most = session.host.policy.settings.amqp_message_bytes_max
+        self._room = session.host.room(self._user)
+        self._answers = Answers(session, self._user)
+        self._arriving = self._arrival()
+        self._credit = 0  # what the client may send
+        self._usual = 1  # bytes of a large one among the last that came
+        self._under_way = 0  # of those that wait, with the putters
+        self._over = False
+        self._task = asyncio.get_running_loop().create_task(self._serve())
+        self._stirred = asyncio.Event()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting)
+
+    def _arrival(self) -> Arrival:
+        return Arrival(self._room, self._most, self._host.context.paths.temp, self._again)
+
+    # in the event loop, from the session
+
+    def delivered(self, delivery: Any) -> None:
+        if self._link.current not in (None, delivery):
+            return  # the one before it is being written: `_again` comes to this one
+        if delivery.aborted:
+            self._forget_parts()
+            delivery.settle()
+            self._credit -= 1
+            self.flowed()
+            return
+        if self._over or not delivery.readable:
+            if delivery.settled:
+                delivery.settle()
+            return
+        if self._credit <= 0:
+            self._session.drop(self._link, "amqp:link:transfer-limit-exceeded", "it had no credit")
+            return
+        self._read(delivery)
+
+    def _read(self, delivery: Any) -> None:
+        arriving = self._arriving
+        while not arriving.busy and (chunk := self._link.recv(CHUNK_BYTES)):
+            arriving.take(chunk)
+        if arriving.busy or delivery.partial or delivery.pending or not arriving.flushed():
+            return
+        self._whole(delivery)
+
+    def _again(self) -> None:
+        """The disk has taken what was to be written. Those behind it may be here, and their events
+        over."""
+        while not (self._over or self._session.gone):
+            delivery = self._link.current
+            if delivery is None:
+                break
+            self.delivered(delivery)
+            if self._link.current == delivery:
+                break
+        if not self._session.gone:
+            self._session.kick()
+
+    def _whole(self, delivery: Any) -> None:
+        arriving, self._arriving = self._arriving, self._arrival()
+        self._link.advance()
+        self._credit -= 1
+        if arriving.too_long:
+            self._session.drop(self._link, "amqp:link:message-size-exceeded",
+                               "it has more than amqp_message_bytes_max bytes")
+            return
+        settled = bool(delivery.settled)
+        self._usual = max(min(arriving.size, PIECES_BYTES) + OVERHEAD_BYTES, self._usual // 2)
+        transaction = None
+        try:
+            if arriving.discards and arriving.error is None:
+                self._answers.no_room(delivery, settled=settled)
+                return
+            if delivery.remote_state == TRANSACTIONAL:
+                transaction = self._session.transactions.of(delivery)
+            arrived = arriving.end(translation.Terms(self._user, settled, self._host.threshold))
+        except Untranslatable as error:
+            arriving.close()
+            self._answers.rejected(delivery, error.condition, error.reason, settled=settled)
+            self.flowed()
+            return
+        arrived.size += OVERHEAD_BYTES
+        self._room.hold(OVERHEAD_BYTES)
+        if transaction is None:
+            self._waiting.append(_Transfer(delivery, arrived, settled))
+            self._stirred.set()
+        else:
+            self._give(arrived)
+            assert self._address is not None
+            transaction.put(arrived, self._address.queues)
+            self._answers.in_transaction(delivery, transaction.name)
+            self.flowed()
+
+    def _give(self, arrived: Arrived) -> None:
+        """It is no more this link's."""
+        self._room.release(arrived.size)
+        self._room.unfile(arrived.filed)
+
+    def _done_with(self, transfer: _Transfer) -> None:
+        self._give(transfer.arrived)
+        transfer.arrived.close()
+
+    def flowed(self) -> None:
+        """Give credit for what there is room for."""
+        if self._address is None or self._over or self._session.gone:
+            return
+        under_way = self._credit + len(self._waiting)
+        free = self._room.free
+        most = min(self._host.policy.settings.amqp_credit, max(1, free // self._usual))
+        if free <= 0 or under_way > most // 2:
+            return
+        more = most - under_way
+        self._credit += more
+        self._link.flow(more)
+
+    def room_again(self) -> None:
+        """Bytes went out: nothing to this link."""
+
+    def recheck(self) -> None:
+        address, user = self._address, self._session.user
+        if address is None or user is None:
+            return
+        if not self._host.allows(self._session, "put", address):
+            self._session.drop(self._link, "amqp:unauthorized-access",
+                               f"no right to put on {address.name}")
+
+    def ended(self) -> None:
+        """The link is over; what has not been put is not accepted. What was sent settled is put."""
+        if self._over:
+            return
+        self._over = True
+        self._forget_parts()
+        behind = list(self._waiting)[self._under_way :]
+        kept = [each for each in behind if each.settled]
+        for each in behind:
+            if not each.settled:
+                self._done_with(each)
+        self._waiting = deque([*list(self._waiting)[: self._under_way], *kept])
+        if not self._waiting:
+            self._task.cancel()
+        self._stirred.set()
+
+    cut = ended
+
+    # the work
+
+    async def _serve(self) -> None:
+        try:
+            await self._open()
+            while not self._over:
+                await self._stirred.wait()
+                self._stirred.clear()
+                while self._waiting:
+                    await self._put_some()
+        except Exception as error:
+            self._host.failed(self._session, error)
+
+    async def _open(self) -> None:
+        session, link = self._session, self._link
+        try:
+            name = link.remote_target.address or ""
+            if link.remote_target.dynamic:
+                name = await self._host.temporary_queue(session)
+            address = await self._host.ask(session, lambda native: resolved(native, name))
+        except (OmqError, ValueError) as error:  # an address that is no UTF-8 is among these
+            self._refused(condition(error), str(error))
+            return
+        if self._over or session.gone:
+            return
+        if not self._host.allows(session, "put", address):
+            self._refused("amqp:unauthorized-access", f"no right to put on {name}")
+            return
+        if RECORDS in (*address.queues, *address.rights):  # the right to be a channel, no more
+            self._refused("amqp:unauthorized-access", f"{name} takes channels alone")
+            return
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        if link.remote_target.dynamic:
+            link.target.dynamic = True
+            link.target.address = name
+        link.max_message_size = self._most
+        link.open()
+        self._address = address
+        self.flowed()
+        session.kick()
+
+    def _refused(self, why: str, reason: str) -> None:
+        if self._over or self._session.gone:
+            return
+        self._link.open()
+        self._session.drop(self._link, why, reason)
+        self._session.kick()
+
+    async def _put_some(self) -> None:
+        address, settings = self._address, self._host.policy.settings
+        assert address is not None
+        some = [self._waiting[i] for i in range(
+            min(len(self._waiting), settings.amqp_batch_messages_max))]
+        batch = [(each.arrived.message, each.arrived.file) for each in some]
+        self._under_way = len(some)
+        told = await self._host.put(
+            lambda native: putter.put_batch(native, address.queues, batch))
+        self._under_way = 0
+        for each, fate in zip(some, told, strict=False):
+            if fate.fate is Fate.LATER:
+                break
+            self._waiting.popleft()
+            self._done_with(each)
+            if not self._over:
+                self._answers.told(each.delivery, fate, settled=each.settled)
+        if told and told[-1].fate is Fate.LATER:
+            if self._over:
+                self._give_up(told[-1])
+                return
+            self._host.full(self._session, address.name, told[-1].error)
+            self._session.kick()
+            await asyncio.sleep(settings.amqp_retry_ms / 1000)
+            return
+        self.flowed()
+        self._session.kick()
+
+    def _give_up(self, told: Told) -> None:
+        """Nobody waits for these any more, and their queue does not take them."""
+        self._answers.refused(f"{len(self._waiting)}: their sender has gone, and {told.error}")
+        while self._waiting:
+            self._done_with(self._waiting.popleft())
+
+    def _forget_parts(self) -> None:
+        self._arriving.close()
+        self._arriving = self._arrival()

@@ -1,0 +1,279 @@
+"""A link over which a client takes or browses: messages go out, its outcomes come in.
+
+Credit is read-ahead, bounded by `amqp_unsettled_max`; nothing is taken off a queue that the client
+has not asked for, or that would only wait for a slow line. What the client says of a message is
+carried out in the order in which it is said:
+
+    accepted                done
+    released                release: back at its old place, no attempt counted
+    modified                delivery-failed: a failed attempt; else as released
+    rejected                a failed attempt with its reason; POISON or dead_letter at attempts_max
+    settled without one     release
+
+A client that ends its link or connection gives back what it holds. One whose line broke was at work
+on the first message that it had not settled: that one has failed, the others are given back.
+
+An outcome that the client wants confirmed (it settles second) is confirmed when it is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from proton import Link, Terminus
+
+from omq.base.errors import OmqError, UnknownQueue
+from omq.services.amqp.addresses import Address, condition, resolved, selector
+from omq.services.amqp.browser import Browser
+from omq.services.amqp.enrolling import Enrolling
+from omq.services.amqp.outcomes import TERMINAL, broke, done, outcome, released
+from omq.services.amqp.taker import Given, Taker
+from omq.services.amqp.translation import TRANSACTIONAL
+
+if TYPE_CHECKING:
+    from omq.services.amqp.session import Session
+
+class Outgoing(Enrolling):
+    """See the module."""
+
+    def __init__(self, session: Session, link: Any) -> None:
+        super().__init__(session, link)
+        self._host = session.host
+        assert session.user is not None
+        self._user = session.user.name
+        self._address: Address | None = None
+        self._confirming: dict[str, tuple[Any, Any]] = {}  # said, and not on the disk
+        self._pouring: Any = None  # the delivery whose pieces are being sent
+        self._tags = self._bytes = 0  # sent, since the beginning
+        self._began = self._counted = False
+        self._drains = 0  # asked for, and not told of
+        self._presettled = link.remote_snd_settle_mode == Link.SND_SETTLED
+        self._task = asyncio.get_running_loop().create_task(self._open())
+
+    # in the event loop, from the session
+
+    def delivered(self, delivery: Any) -> None:
+        if not delivery.updated:
+            return
+        known = self._unsettled.get(delivery.tag)
+        state = delivery.remote_state
+        if known is None:
+            if delivery.settled:
+                delivery.settle()
+            return
+        if state == TRANSACTIONAL:
+            self._enrol(delivery, known)
+            return
+        if state not in TERMINAL and not delivery.settled:
+            return
+        if self._pouring is not None and self._pouring.tag == delivery.tag:
+            self._break_off()
+        del self._unsettled[delivery.tag]
+        self._say(known, outcome(delivery, state))
+        if delivery.settled:
+            delivery.settle()
+        elif self._taker is not None:
+            # A thread must not hold what is the library's: it counts references without a lock, and
+            # answers no drain of a link while a delivery of it that was settled is held.
+            loop, tag = asyncio.get_running_loop(), delivery.tag
+            self._confirming[tag] = delivery, state
+            self._taker.afterwards(lambda: _told(loop, self._confirm, tag))
+        self.flowed()
+
+    def _break_off(self) -> None:
+        """The delivery under way does not come to its end."""
+        self._pouring.abort()
+        self._pouring = None
+
+    def _confirm(self, tag: str) -> None:
+        delivery, state = self._confirming.pop(tag)
+        if self._session.gone or self._over:
+            return
+        delivery.update(state)
+        delivery.settle()
+        self._session.kick()
+
+    def flowed(self) -> None:
+        """Take as much as the client wants and the line carries."""
+        if self._taker is None or not self._began or self._over:
+            return
+        settings, link = self._host.policy.settings, self._link
+        more = max(0, link.credit - link.queued)
+        held = len(self._unsettled) + self._enrolled
+        more = min(more, max(0, settings.amqp_unsettled_max - held))
+        room = max(0, settings.amqp_outgoing_bytes_max - self._session.waiting_bytes
+                   - link.session.outgoing_bytes)
+        draining = bool(link.drain_mode) and link.credit > 0 and not self._drains
+        self._drains += draining
+        self._taker.want(self._tags + more, self._bytes + room, draining=draining)
+
+    room_again = flowed
+
+    def recheck(self) -> None:
+        address = self._address
+        if address is not None and not self._host.allows(
+                self._session, self._action, address):
+            self._session.drop(self._link, "amqp:unauthorized-access",
+                               f"no right to {self._action} on {address.name}")
+
+    def ended(self) -> None:
+        """By an orderly end: what the client holds comes back untouched."""
+        self._end(failed=False)
+
+    def cut(self) -> None:
+        """The line broke."""
+        self._end(failed=True)
+
+    def _end(self, *, failed: bool) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._task.cancel()
+        if self._taker is None:
+            self._uncount()
+            return
+        pouring = None if self._pouring is None else str(self._tags)
+        for tag, given in self._unsettled.items():
+            broken = failed and tag != pouring  # nobody works on a part
+            self._say(given, broke if broken else released)
+            failed = False
+        self._unsettled.clear()
+        self._pouring = None
+        if self._enrolled and isinstance(self._taker, Taker):  # the transaction has its word first
+            self._taker.put_back()
+        else:
+            self._taker.close()
+
+    # from the taker
+
+    def began(self) -> None:
+        if self._over or self._session.gone:
+            return
+        link = self._link
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        if link.remote_source.dynamic and self._address is not None:
+            link.source.dynamic = True
+            link.source.address = self._address.name
+        if self._presettled:
+            link.snd_settle_mode = Link.SND_SETTLED
+        link.open()
+        self._began = True
+        self.flowed()
+        self._session.kick()
+
+    def took(self, messages: list[Given], *, drained: bool) -> None:
+        if self._over or self._session.gone:
+            for given in messages:
+                self._say(given, released)
+            return
+        for given in messages:
+            self._send(given)
+        if drained:
+            self._drains = 0
+            if self._link.drain_mode:
+                self._link.drained()
+        self.flowed()
+        self._session.kick()
+
+    def _send(self, given: Given) -> None:
+        link = self._link
+        if given.begins:
+            self._tags += 1
+            self._pouring = link.delivery(str(self._tags))
+            if given.native is not None and not self._presettled:
+                self._unsettled[str(self._tags)] = replace(given, data=b"")
+        self._bytes += len(given.data)
+        delivery = self._pouring
+        if delivery is None:
+            return  # it was broken off, here or by its client
+        if given.broken:
+            self._unsettled.pop(delivery.tag, None)
+            self._break_off()
+            return
+        link.stream(given.data)
+        if not given.ends:
+            return
+        self._pouring = None
+        if self._presettled or given.native is None:
+            delivery.settle()
+            if given.native is not None:
+                self._say(given, done)
+        link.advance()
+
+    def ended_by(self, error: Exception | None) -> None:
+        """The thread is over."""
+        self._uncount()
+        if self._over or self._session.gone:
+            return
+        self._unsettled.clear()  # what it held is back already, or the manager has it
+        gone = isinstance(error, UnknownQueue)
+        self._close("amqp:resource-deleted" if gone else condition(error),
+                    str(error or "the queue is read no more"))
+
+    # the work
+
+    @property
+    def _action(self) -> str:
+        return "browse" if self._browses else "get"
+
+    @property
+    def _browses(self) -> bool:
+        return bool(self._link.remote_source.distribution_mode == Terminus.DIST_MODE_COPY)
+
+    async def _open(self) -> None:
+        try:
+            await self._opened()
+        except (OmqError, ValueError) as error:
+            self._close(condition(error), str(error))
+        except Exception as error:
+            self._host.failed(self._session, error)
+
+    async def _opened(self) -> None:
+        session, source = self._session, self._link.remote_source
+        where = selector(source)
+        name = source.address or ""
+        if source.dynamic:
+            name = await self._host.temporary_queue(session)
+        address = await self._host.ask(session, lambda native: resolved(native, name))
+        if self._over or session.gone:
+            return
+        if not self._host.allows(session, self._action, address):
+            raise_no = f"no right to {self._action} on {name}"
+            self._close("amqp:unauthorized-access", raise_no)
+            return
+        if len(address.queues) > 1 or address.remote:
+            self._close("amqp:not-allowed", f"{name} is no queue that can be read")
+            return
+        if not self._host.count_receiver(self._user):
+            self._close("amqp:resource-limit-exceeded",
+                        "amqp_receivers_max or amqp_user_receivers_max links are open")
+            return
+        self._counted, self._address = True, address
+        kind = Browser if self._browses else Taker
+        self._taker = kind(self._host.connect, address.queues[0], where,
+                           self._host.policy.settings, self)
+        self._host.takers.add(self._taker)
+
+    def _close(self, why: str, reason: str) -> None:
+        if self._over or self._session.gone:
+            return
+        if not self._began:
+            self._link.open()
+        self._session.drop(self._link, why, reason)
+        self._session.kick()
+
+    def _uncount(self) -> None:
+        if self._taker is not None:
+            self._host.takers.discard(self._taker)
+        if self._counted:
+            self._counted = False
+            self._host.uncount_receiver(self._user)
+
+
+def _told(loop: asyncio.AbstractEventLoop, confirm: Callable[[str], None], tag: str) -> None:
+    """From the thread."""
+    loop.call_soon_threadsafe(confirm, tag)

@@ -1,0 +1,125 @@
+"""Who may do what at amqp.server: settings, certificate, users, and the rights of their accounts.
+
+A user is an account of this host, whoever has checked the password: authority.conf says of it what
+it says of a local program's user, and nothing is configured twice. The spool's owner and root are
+no users here: a password must not open everything.
+
+Replaced whole at a reload. Errors: ConfigError (file, line, key, reason, what is allowed).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pwd
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from omq.base.authority import Authority, load_authority
+from omq.base.settings import Settings
+from omq.services.network.password_file import Users, load_users
+from omq.services.network.secret_file import wrong
+from omq.services.network.tls import server_context
+
+PLAIN, EXTERNAL, ANONYMOUS = "PLAIN", "EXTERNAL", "ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who is connected."""
+
+    name: str
+    uid: int
+    gids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """See the module."""
+
+    settings: Settings
+    authority: Authority
+    tls: ssl.SSLContext | None
+    users: Users | None
+
+    def mechanisms(self, *, certificate: bool) -> tuple[str, ...]:
+        """What a connection is offered; `certificate`: its client has shown one that is good."""
+        return (*((EXTERNAL,) if certificate else ()), *((PLAIN,) if self.users else ()),
+                *((ANONYMOUS,) if self.settings.amqp_anonymous_user else ()))
+
+    def account(self, name: str) -> User | None:
+        """The account of a user whose name was proved; None: there is none, or it is the owner's or
+        root's. It may ask a directory: not for the event loop."""
+        try:
+            found = pwd.getpwnam(name)
+        except (KeyError, ValueError):
+            return None
+        if found.pw_uid in (0, self.authority.owner_uid):
+            return None
+        return User(name, found.pw_uid, frozenset(os.getgrouplist(name, found.pw_gid)))
+
+    def knows(self, user: User, mechanism: str) -> bool:
+        """Whether somebody who came in that way would be let in again; a certificate is asked for
+        at its handshake alone."""
+        if mechanism == PLAIN:
+            return self.users is not None and user.name in self.users.hashes
+        if mechanism == ANONYMOUS:
+            return user.name == self.settings.amqp_anonymous_user
+        return bool(self.settings.amqp_tls_ca_file)
+
+    def allows(self, user: User, action: str, queues: tuple[str, ...]) -> bool:
+        """Whether the user may do this on all of these queues."""
+        return all(self.authority.allows(action, queue, user.uid, user.gids) for queue in queues)
+
+
+def load_policy(settings: Settings, conf_dir: Path, owner_uid: int) -> Policy:
+    """Of omq.conf and authority.conf. ConfigError."""
+    plain = settings.amqp_listen_port >= 0
+    if plain and settings.amqp_plain == "loopback" and not _loopback(settings.amqp_listen_host):
+        raise wrong(conf_dir, "amqp_listen_port", "others could read what crosses it",
+                    "-1, or amqp_listen_host = 127.0.0.1, or amqp_plain = everywhere")
+    tls = _context(settings, conf_dir)
+    if settings.amqps_listen_port >= 0 and tls is None:
+        raise wrong(conf_dir, "amqps_listen_port", "TLS needs a certificate",
+                    "-1, or amqp_tls_certificate set")
+    users = (load_users(conf_dir, settings.amqp_users, "amqp_users", "omq-base[amqp]")
+             if settings.amqp_users else None)
+    policy = Policy(settings, load_authority(conf_dir, owner_uid=owner_uid), tls, users)
+    anonymous = settings.amqp_anonymous_user
+    if anonymous and policy.account(anonymous) is None:
+        raise wrong(conf_dir, "amqp_anonymous_user", f"{anonymous} is no account of this host, or "
+                    "the owner of the spool, or root", "another account, or nothing")
+    return policy
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _context(settings: Settings, conf_dir: Path) -> ssl.SSLContext | None:
+    context, authorities = server_context(settings, conf_dir, "amqp"), settings.amqp_tls_ca_file
+    if context is None or not authorities:
+        return context
+    try:
+        context.load_verify_locations(authorities)
+    except OSError as error:
+        raise wrong(conf_dir, "amqp_tls_ca_file", f"{authorities} cannot be used: {error}",
+                    "a PEM file with certificates of authorities, and their lists") from error
+    context.verify_mode = ssl.CERT_OPTIONAL
+    if context.cert_store_stats()["crl"]:
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    return context
+
+
+def common_name(certificate: object) -> str:
+    """Of what ssl tells of a verified certificate; "": none."""
+    if isinstance(certificate, dict):
+        for row in certificate.get("subject", ()):
+            for key, value in row:
+                if key == "commonName":
+                    return str(value)
+    return ""

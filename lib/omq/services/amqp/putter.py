@@ -1,0 +1,111 @@
+"""Puts what links have received: a few threads with a native connection each.
+
+A batch of one link goes to its queues in order; messages that surely fit into one request go
+together and share its sync: all of them happen, or none.
+
+Invariants: 1. what is reported as put is on the disk (or was sent settled); 2. a batch stops at the
+first message that its queue does not take now, so that order holds; 3. a batch of which nobody
+knows what became of it is reported as in doubt, never as refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Final
+
+from omq.base.errors import (
+    IndexFull,
+    ManagerHung,
+    ManagerUnavailable,
+    OmqError,
+    PutInhibited,
+    QueueFull,
+    ShuttingDown,
+    SpoolFull,
+    TimedOut,
+)
+from omq.ipc.client import Client
+from omq.ipc.ending_together import New
+
+TOGETHER_BYTES: Final = 4096
+"""A larger body gains nothing by company; below it none goes into a container."""
+HEAD_BYTES: Final = 768
+"""More than a message takes in a request beside its body and its properties."""
+_LATER: Final = (QueueFull, PutInhibited, SpoolFull, IndexFull)
+_IN_DOUBT: Final = (ManagerHung, ManagerUnavailable, TimedOut)
+
+
+class Fate(Enum):
+    """What became of a message."""
+
+    PUT = auto()
+    LATER = auto()  # not now: the same again, and those behind it
+    REFUSED = auto()
+    IN_DOUBT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The fate of one, in the order of the batch; a batch may have fewer than it was given."""
+
+    fate: Fate
+    error: OmqError | None = None
+
+
+def put_batch(native: Client, queues: tuple[str, ...], batch: Sequence[New]) -> list[Told]:
+    """In a thread of the putters."""
+    told: list[Told] = []
+    at = 0
+    while at < len(batch):
+        count = _together(native, queues, batch, at)
+        told += _put(native, queues, batch[at : at + count])
+        if told[-1].fate in (Fate.LATER, Fate.IN_DOUBT):
+            break
+        at += count
+    return told
+
+
+def _together(native: Client, queues: tuple[str, ...], batch: Sequence[New], at: int) -> int:
+    """How many from `at` on go by one request."""
+    size = count = 0
+    for each, file in batch[at:]:
+        size += HEAD_BYTES + len(each.body) + sum(
+            8 + 4 * (len(name) + len(text)) for name, text in each.properties.items())
+        alone = len(each.body) > TOGETHER_BYTES or each.delay_s or len(queues) > 1
+        if alone or file is not None or size > native.room:
+            break
+        count += 1
+    return max(1, count)
+
+
+def _put(native: Client, queues: tuple[str, ...], some: Sequence[New]) -> list[Told]:
+    message, file = some[0]
+    try:
+        if file is not None:
+            file.seek(0)
+            native.put_pieces((), file, replace(message, queues=queues))
+        elif len(some) == 1:
+            native.put((), outgoing=replace(message, queues=queues))
+        else:
+            native.put_many(queues[0], [each for each, _ in some])
+    except _LATER as error:
+        if len(some) == 1:
+            return [Told(Fate.LATER, error)]
+    except ShuttingDown as error:
+        return [Told(Fate.LATER, error)]
+    except _IN_DOUBT as error:
+        return [Told(Fate.IN_DOUBT, error)] * len(some)
+    except OmqError as error:
+        if len(some) == 1:
+            return [Told(Fate.REFUSED, error)]
+    else:
+        return [Told(Fate.PUT)] * len(some)
+    # One of them was refused, so none happened: each by itself.
+    told: list[Told] = []
+    for each in some:
+        told += _put(native, queues, [each])
+        if told[-1].fate in (Fate.LATER, Fate.IN_DOUBT):
+            break
+    return told

@@ -1,0 +1,290 @@
+"""One connection of AMQP: its bytes, who it is, and what its library says happened on it.
+
+Bytes come from asyncio; behind the door (sasl_door) Qpid Proton's engine makes events of them and
+bytes of what is answered. Links are served by Incoming (their clients put) and Outgoing (they
+take). Everything here runs in the event loop.
+
+Invariants: 1. no event is looked at before the user is known; 2. what goes out is given to the
+transport while that takes it, else it stays in the engine, where `waiting_bytes` counts it; 3. a
+mistake of ours or of the engine in one connection ends that one alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from proton import Collector, Connection, ProtonException, Transport
+
+from omq.base import events
+from omq.base.event_log import ERROR, WARNING
+from omq.services.amqp.coordinator import Coordinator
+from omq.services.amqp.endpoints import Endpoints, tick_s
+from omq.services.amqp.entrance import proved
+from omq.services.amqp.incoming import Incoming
+from omq.services.amqp.policy import ANONYMOUS, common_name
+from omq.services.amqp.sasl_door import Asked, NotAmqp, Outcome, SaslDoor, outcome
+from omq.services.channel.receiver import ChannelLink
+from omq.services.daemon.daemon import last_trace
+from omq.services.network.tls import accepted
+
+if TYPE_CHECKING:
+    from omq.services.amqp.host import Host
+
+_WRITE_BYTES: Final = 64 * 1024
+_CHANNELS_MAX: Final = 15
+
+
+class Session(Endpoints, asyncio.Protocol):
+    """See the module."""
+
+    def __init__(self, host: Host, *, secured: bool = False) -> None:
+        super().__init__(host)
+        self._secured, self._early = secured, b""
+        self._door: SaslDoor | None = None
+        self._engine: Transport | None = None
+        self._collector = Collector()
+        self._paused = self._asking = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def _whole(self) -> Session:
+        return self
+
+    # bytes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._line = transport
+        self.peer = str((transport.get_extra_info("peername") or ("?",))[0])
+        if not self.host.admit(self):
+            transport.abort()
+            return
+        wait_s = self.host.policy.settings.amqp_handshake_timeout_s
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._late)
+        if self._secured:  # counted before its handshake: that costs, and it may never end
+            transport.pause_reading()
+            self._task = asyncio.get_running_loop().create_task(self._handshake(transport, wait_s))
+        else:
+            self._greet()
+
+    async def _handshake(self, line: asyncio.Transport, wait_s: float) -> None:
+        found = await accepted(self, line, self.host.policy.tls, wait_s, wait_s)
+        if isinstance(found, Exception):
+            if not self.gone:
+                self._told_failed(f"TLS: {found}")
+            self.connection_lost(None)
+        elif self.gone:
+            found.abort()
+        else:
+            self._line = found
+            self._greet()
+            early, self._early = self._early, b""
+            if early:
+                self.data_received(early)
+
+    def _greet(self) -> None:
+        assert self._line is not None
+        shown = common_name(self._line.get_extra_info("peercert"))
+        self._door = SaslDoor(self.host.policy.mechanisms(certificate=bool(shown)))
+
+    def _late(self) -> None:
+        self._failed("it did not open within amqp_handshake_timeout_s")
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self._engine is not None:
+                self._push(data)
+            elif self._door is None:  # it came with the end of the handshake
+                self._early += data
+            elif self._asking:
+                assert self._door is not None
+                self._door.rest += data  # little: reading is paused
+            else:
+                self._at_door(data)
+        except UnicodeDecodeError as error:
+            self._failed(f"a text is no UTF-8: {error}")
+        except Exception:
+            self._bug()
+
+    def _at_door(self, data: bytes) -> None:
+        assert self._door is not None and self._line is not None
+        try:
+            answer, asked = self._door.take(data)
+        except NotAmqp as error:
+            self._line.write(error.answer)
+            self._failed(str(error))
+            return
+        if answer:
+            self._line.write(answer)
+        if asked is not None:
+            self._asking = True
+            self._line.pause_reading()
+            self._task = asyncio.get_running_loop().create_task(self._let_in(asked))
+
+    async def _let_in(self, asked: Asked) -> None:
+        assert self._line is not None and self._door is not None
+        try:
+            shown = common_name(self._line.get_extra_info("peercert"))
+            user, code = await proved(self.host, self.peer, shown, asked)
+        except Exception:
+            self._bug()
+            return
+        if self.gone:
+            return
+        if user is None or not self.host.joined(self, user):
+            if asked.mechanism:
+                self._line.write(outcome(code if user is None else Outcome.LATER))
+            self._line.close()
+            self._hang_up_later()
+            return
+        self.user, self.mechanism = user, asked.mechanism or ANONYMOUS
+        if asked.mechanism:
+            self._line.write(outcome(Outcome.ACCEPTED))
+        self._begin()
+        self._line.resume_reading()
+        rest, self._door = self._door.rest, None
+        if rest:
+            self.data_received(rest)
+
+    def _begin(self) -> None:
+        settings = self.host.policy.settings
+        self._engine = engine = Transport(Transport.SERVER)
+        engine.max_frame_size = settings.amqp_frame_bytes_max
+        engine.channel_max = _CHANNELS_MAX
+        engine.idle_timeout = settings.amqp_idle_timeout_s
+        self._connection = connection = Connection()
+        connection.collect(self._collector)
+        connection.container = f"omq-{self.host.context.location.paths.root.name}"
+        engine.bind(connection)
+
+    def _push(self, data: bytes) -> None:
+        engine = self._engine
+        assert engine is not None
+        view = memoryview(data)
+        while view:
+            room = engine.capacity()
+            if room <= 0:
+                break  # it has ended; what it says of that goes out
+            try:
+                engine.push(bytes(view[:room]))
+            except ProtonException:
+                break
+            view = view[room:]
+            self.work()
+            if self.gone:
+                return
+        self.work()
+
+    def eof_received(self) -> bool:
+        return False  # half of a connection is none
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.kick()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What this client has not taken yet."""
+        line = 0 if self._line is None else self._line.get_write_buffer_size()
+        return line + (0 if self._engine is None else max(0, self._engine.pending()))
+
+    def kick(self) -> None:
+        """Something was said to the engine: look at its events, send what it has."""
+        try:
+            self.work()
+        except Exception:
+            self._bug()
+
+    def work(self) -> None:
+        if self.gone or self._engine is None:
+            return
+        while (event := self._collector.peek()) is not None:
+            self._happened(event)
+            self._collector.pop()
+        self._flush()
+
+    def _flush(self) -> None:
+        engine, line = self._engine, self._line
+        assert engine is not None and line is not None
+        while not self._paused:
+            size = engine.pending()
+            if size < 0:
+                self._end_of_output()
+                return
+            if size == 0:
+                while self._over:
+                    self._over.pop().free()
+                break
+            data = engine.peek(min(size, _WRITE_BYTES))
+            if not data:
+                break
+            line.write(bytes(data))
+            engine.pop(len(data))
+        for each in tuple(self.links.values()):
+            each.room_again()
+
+    def _end_of_output(self) -> None:
+        assert self._line is not None
+        if not self._line.is_closing():
+            self._line.close()
+            self._hang_up_later()
+
+    def _tick(self) -> None:
+        if self.gone or self._engine is None:
+            return
+        try:
+            self._engine.tick(time.monotonic())
+            self.transactions.look()
+            self.work()
+        except Exception:
+            self._bug()
+        if self._engine is not None:
+            self._timer = asyncio.get_running_loop().call_later(
+                tick_s(self._engine.remote_idle_timeout), self._tick)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.gone:
+            return
+        self.gone = True
+        for timer in (self._timer, self._ending):
+            if timer is not None:
+                timer.cancel()
+        try:
+            for each in tuple(self.links.values()):
+                each.cut()
+        finally:  # whatever a link does: its place is free, or the server is full one day
+            self.links.clear()
+            self.host.left(self)
+            self._connection = None
+            if self._engine is not None:
+                self._engine.unbind()
+                self._engine = None
+
+    @property
+    def busy(self) -> bool:
+        """Something was received and is not on the disk."""
+        return any(isinstance(each, Incoming | Coordinator | ChannelLink) and each.busy
+                   for each in self.links.values())
+
+    def abort(self) -> None:
+        if self._line is not None:
+            self._line.abort()
+
+    def _told_failed(self, reason: str) -> None:
+        self.host.rated.event(events.AMQP_BROKE, WARNING, self.peer, peer=self.peer,
+                              user=self.user.name if self.user else "?", reason=reason[:200])
+
+    def _failed(self, reason: str) -> None:
+        self._told_failed(reason)
+        if self._line is not None:
+            self._line.close()
+            self._hang_up_later()
+
+    def _bug(self) -> None:
+        self.host.rated.event(events.BUG, ERROR, "amqp", traceback=last_trace())
+        self.abort()

@@ -1,0 +1,268 @@
+"""A thread that takes messages off one queue for one link, with a native connection of its own.
+
+The event loop says how many it wants; the thread takes no more than that, makes bytes of AMQP of
+each, and hands them over while there is room for their bytes; the rest is held as it was taken, so
+that a hundred large ones are not in memory for one slow client. Settlements go the other way, in
+the order in which they were said; a wait under way is ended for them by Reader.wake, which loses
+nothing. A large body goes in pieces, as they are read: no more of it is in memory than one.
+
+Invariants: 1. the native connection is used by its thread alone, but for wake; 2. what is taken and
+not handed over is given back by the end of the thread; 3. everything said before `close` is carried
+out before the thread ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from omq.aio.jobs import Call
+from omq.aio.waiter import Waiter
+from omq.base.errors import BodyDamaged, BodyUnavailable, ConnectionClosed, LeaseLost
+from omq.base.settings import Settings
+from omq.ipc.client import Client
+from omq.ipc.message import Message
+from omq.ipc.reader import Reader
+from omq.services.amqp import translation
+from omq.services.amqp.arrival import PIECES_BYTES
+from omq.services.amqp.untranslatable import Untranslatable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A message that was taken, or (without `native`) looked at: only the thread may use it. Or a
+    piece of one: `begins` and `ends` say which; `broken`: it does not come to its end."""
+
+    native: Message | None
+    data: bytes
+    begins: bool = True
+    ends: bool = True
+    broken: bool = False
+
+
+class Ear(Protocol):
+    """What a taker tells, in the event loop."""
+
+    def began(self) -> None: ...
+    def took(self, messages: list[Given], *, drained: bool) -> None: ...
+    def ended_by(self, error: Exception | None) -> None: ...
+
+
+class Taker:
+    """See the module. Its methods are for the event loop."""
+
+    def __init__(self, connect: Callable[[], Client], queue: str, where: str, settings: Settings,
+                 ear: Ear) -> None:
+        self.queue = queue
+        self._connect, self._where, self._ear = connect, where, ear
+        self._batch_max = settings.amqp_batch_messages_max
+        self._size_max = settings.amqp_message_bytes_max
+        self._found: deque[Message] = deque()  # taken, and not handed over
+        self._pouring: tuple[Message, Iterator[bytes]] | None = None  # in pieces
+        self._calls: deque[Call] = deque()
+        self._ended = False
+        self._loop = asyncio.get_running_loop()
+        self._changed: Final = threading.Condition()
+        self._limit = self._taken = 0  # messages, since the beginning
+        self._bytes_limit = self._bytes = 0  # of those
+        self._says: list[Callable[[], None]] = []
+        self._thens: list[Callable[[], None]] = []
+        self._draining = self._closing = self._taking = False
+        self._connection: Client | None = None
+        self._native: Reader | None = None
+        self._thread = threading.Thread(target=self._serve, name=f"omq amqp {queue}", daemon=True)
+        self._thread.start()
+
+    def want(self, limit: int, bytes_limit: int, *, draining: bool = False) -> None:
+        """So many since the beginning, those included that are on their way to the ear, and of so
+        many bytes; one may go beyond that. Where it is lowered what is being asked for may still
+        come. `draining`: those that are there now, and `took` says when that is all."""
+        with self._changed:
+            if (limit, bytes_limit) == (self._limit, self._bytes_limit) and not draining:
+                return
+            self._limit, self._draining = limit, self._draining or draining
+            self._bytes_limit = bytes_limit
+            self._stir()
+
+    def say(self, said: Callable[[], None]) -> None:
+        """A settlement, carried out by the thread."""
+        with self._changed:
+            self._says.append(said)
+            self._stir()
+
+    def afterwards(self, then: Callable[[], None]) -> None:
+        """Called by the thread when all that was said before is on the disk."""
+        with self._changed:
+            self._thens.append(then)
+            self._stir()
+
+    async def call(self, work: Callable[[Client, Reader], T]) -> T:
+        """What the thread makes of its native connection, behind what was said before. The error of
+        `work`; ConnectionClosed: the thread has ended."""
+        waiter = Waiter()
+
+        def carried(native: Client) -> T:
+            assert self._native is not None
+            return work(native, self._native)
+
+        with self._changed:
+            if self._ended:
+                raise ConnectionClosed(name=self.queue)
+            self._calls.append(Call(carried, waiter))
+            self._says.append(self._carry_out)
+            self._stir()
+        found: T = await waiter.result()
+        return found
+
+    def put_back(self) -> None:
+        """Give back what was taken and not handed over: nothing more is wanted."""
+        self.want(0, 0)
+
+        def back() -> None:
+            while self._found:
+                with suppress(LeaseLost):
+                    self._found.popleft().release()
+
+        self.say(back)
+
+    def close(self) -> None:
+        """Carry out what was said, give back the rest, end; `ended_by` is told."""
+        with self._changed:
+            self._closing = True
+            self._stir()
+
+    def join(self, timeout_s: float) -> None:
+        """At the end of the daemon."""
+        self._thread.join(timeout_s)
+
+    def _stir(self) -> None:
+        self._changed.notify()
+        if self._taking and self._native is not None:
+            self._native.wake()
+
+    @property
+    def _left(self) -> int:
+        return self._limit - self._taken - len(self._found)
+
+    @property
+    def _told(self) -> bool:
+        """There is something to do before more is taken."""
+        return bool(self._says or self._thens or self._closing)
+
+    @property
+    def _asked(self) -> bool:
+        if self._found or self._pouring:
+            return self._room
+        return self._draining or (self._left > 0 and self._room)
+
+    @property
+    def _room(self) -> bool:
+        return self._bytes < self._bytes_limit
+
+    # the thread
+
+    def _serve(self) -> None:
+        failed: Exception | None = None
+        try:
+            with self._connect() as connection:
+                self._connection = connection
+                self._native = reader = connection.reader(self.queue, where=self._where)
+                self._tell(self._ear.began)
+                self._work(reader)
+        except Exception as error:  # the link's, whatever it is
+            failed = error
+        with self._changed:
+            self._ended = True
+            calls, self._calls = self._calls, deque()
+        for call in calls:
+            call.fail(failed or ConnectionClosed(name=self.queue))
+        self._tell(lambda: self._ear.ended_by(failed))
+
+    def _carry_out(self) -> None:
+        assert self._connection is not None
+        with self._changed:
+            call = self._calls.popleft()
+        call.carry_out(self._connection)
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(what)
+
+    def _work(self, reader: Reader) -> None:
+        while True:
+            with self._changed:
+                self._taking = False
+                self._changed.wait_for(lambda: self._told or self._asked)
+                says, self._says = self._says, []
+                thens, self._thens = self._thens, []
+                closing = self._closing
+            for said in says:
+                said()
+            if thens:
+                reader.flush()
+            for then in thens:
+                then()
+            if closing:
+                reader.close()
+                return
+            with self._changed:
+                if self._told or not self._asked:
+                    continue
+                draining, left = self._draining, max(0, self._left)
+                count = 0 if self._found or self._pouring else min(left, self._batch_max)
+                self._taking = count > 0
+            if count:
+                # A wake from here on ends the wait, this one or that which is about to begin.
+                found = reader.next(count, timeout_s=0 if draining else None)
+                left -= len(found) if len(found) == count else left  # 0: there are no more now
+                self._found.extend(found)
+            self._hand_over(left, draining=draining)
+
+    def _hand_over(self, left: int, *, draining: bool) -> None:
+        given: list[Given] = []
+        while (self._pouring or self._found) and self._room:
+            each = self._piece(*self._pouring) if self._pouring else self._given(
+                self._found.popleft())
+            if each is not None:
+                given.append(each)
+                self._taken += each.begins
+                self._bytes += len(each.data)
+        drained = draining and not self._found and not self._pouring and left <= 0
+        if drained:
+            with self._changed:
+                self._draining = False
+        if given or drained:
+            self._tell(lambda: self._ear.took(given, drained=drained))
+
+    def _given(self, message: Message) -> Given | None:
+        """None: it cannot be read; that is its own failure, it comes to POISON with the reason."""
+        try:
+            if message.size > self._size_max:
+                raise Untranslatable("", f"{message.size} bytes are more than a client of AMQP is "
+                                     f"given: {self._size_max} (amqp_message_bytes_max)")
+            if message.size > PIECES_BYTES and (head := translation.encoded_head(message)):
+                self._pouring = message, message.pieces()
+                return Given(message, head, ends=False)
+            return Given(message, translation.encoded(message))
+        except (BodyUnavailable, BodyDamaged, Untranslatable) as error:
+            with suppress(LeaseLost):  # it was taken back meanwhile
+                message.fail(str(error))
+            return None
+
+    def _piece(self, message: Message, pieces: Iterator[bytes]) -> Given:
+        try:
+            data = next(pieces, None)
+        except (BodyUnavailable, BodyDamaged) as error:
+            self._pouring = None
+            with suppress(LeaseLost):
+                message.fail(str(error))
+            return Given(message, b"", begins=False, broken=True)
+        if data is None:
+            self._pouring = None
+        return Given(message, data or b"", begins=False, ends=data is None)

@@ -1,0 +1,72 @@
+"""How a link of a channel is told from others, and what both sides say at its attach.
+
+The sending side has link properties CHANNEL (its name), SPOOL (32 hexadecimal digits), MANAGER (its
+name) and PING (true: it only asks). The answer has LAST (the batch that the record knows), MARK
+(its mark), SPOOL, MANAGER, BATCH_MAX (messages of a batch) and BUNDLES (true: messages of a batch
+may come together, in one transfer; an older omq does not say it). OUT_OF_STEP is the condition of a
+link that people must look at.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proton import symbol
+
+CHANNEL: Final = symbol("omq-channel")
+SPOOL: Final = symbol("omq-spool")
+MANAGER: Final = symbol("omq-manager")
+PING: Final = symbol("omq-ping")
+LAST: Final = symbol("omq-last")
+MARK: Final = symbol("omq-mark")
+BATCH_MAX: Final = symbol("omq-batch-max")
+BUNDLES: Final = symbol("omq-bundles")
+_SPOOL: Final = re.compile(r"[0-9a-f]{32}")
+_LAST_MAX: Final = 1 << 61
+OUT_OF_STEP: Final = "omq:channel:out-of-step"
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who we are."""
+
+    manager: str
+    spool: str
+    ping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What the other side said at attach. Of a foreign one nothing is known."""
+
+    last: int = 0
+    spool: str = ""
+    manager: str = ""
+    batch_max: int = 0
+    bytes_max: int = 0
+    mark: str = ""
+    bundles: bool = False
+
+
+def asks(link: Any) -> bool:
+    """A link that is attached is one of a channel."""
+    said = link.remote_properties
+    return bool(said) and CHANNEL in said
+
+
+def answered(link: Any) -> Greeting:
+    """What the answer to our attach says. ValueError: nothing that a channel can use."""
+    said = link.remote_properties
+    if not said or LAST not in said:
+        raise ValueError("it is no omq that takes channels; peer=foreign is for others")
+    try:
+        found = Greeting(int(said[LAST]), str(said.get(SPOOL, "")), str(said.get(MANAGER, "")),
+                         int(said.get(BATCH_MAX, 0)), int(link.remote_max_message_size or 0),
+                         str(said.get(MARK, "")), said.get(BUNDLES) is True)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError("what it says of itself makes no sense") from error
+    if not _SPOOL.fullmatch(found.spool) or not 0 <= found.last < _LAST_MAX:
+        raise ValueError("what it says of itself makes no sense")
+    return found

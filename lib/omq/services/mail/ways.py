@@ -1,0 +1,111 @@
+"""Where unix.out sends mail for a recipient: a peer, a domain that is to be looked up first, or
+nowhere. What is known of names and of hosts that fail is kept here, for one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from omq.services.mail.exchangers import Exchangers
+from omq.services.mail.mail_message import split_address
+from omq.services.mail.names import Exchanger, Found, of_result
+from omq.services.mail.routes import Peer, peer_named, peer_of
+from omq.services.mail.smtp_address import literal
+from omq.services.mail.smtp_reply import Result, Verdict
+
+if TYPE_CHECKING:
+    from omq.base.settings import Settings
+    from omq.services.mail.routes import Routes
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """The hosts of this domain are not known."""
+
+    domain: str
+
+
+Way = Peer | LookUp | Result
+
+
+class Ways:
+    """Of one configuration."""
+
+    def __init__(self, settings: Settings, routes: Routes) -> None:
+        self._port, self._mx = settings.unix_port, settings.unix_mx
+        self._smarthost = peer_of(settings.unix_smarthost) if settings.unix_smarthost else None
+        self._routes = routes
+        self._exchangers = Exchangers()
+        self._chosen: dict[Peer, Exchanger] = {}
+
+    def of(self, recipient: str) -> Way:
+        """The way of mail for a recipient."""
+        domain = split_address(recipient)[1]
+        peer = self._routes.peer(domain) or self._smarthost
+        if peer is not None:
+            if peer.channel != "smtp":
+                return peer
+            rule = self._routes.tls_rule(domain, peer.host)
+            return Peer(peer.host, peer.port or self._port, rule.level if rule else "")
+        if not self._mx:
+            return _never(recipient, "5.4.4", "no host is configured for this domain")
+        if domain.startswith("["):
+            address = literal(domain)
+            return Peer(address, self._port) if address else _never(
+                recipient, "5.1.2", "its address literal is no address")
+        found = self._exchangers.of(domain)
+        if found is None:
+            return LookUp(domain)
+        if found.problem:
+            return _never(recipient, found.status, found.problem)
+        return self._exchanger(recipient, domain, found)
+
+    def _exchanger(self, recipient: str, domain: str, found: Found) -> Way:
+        # A host's name comes from the DNS: what is said of hosts alone does not bind it.
+        rule = self._routes.tls_rule(domain, domain)
+        best = self._exchangers.best(domain, found, rule)
+        if best is None:
+            return Result(recipient, Verdict.TEMPORARY, "4.7.5",
+                          f"no mail exchanger of {domain} has a name that its TLS rule allows")
+        peer = Peer(best.host, self._port, rule.level if rule else "")
+        self._chosen[peer] = best
+        return peer
+
+    def addresses(self, peers: Iterable[Peer]) -> dict[str, Sequence[str]]:
+        """Of those whose names were looked up."""
+        found: dict[str, Sequence[str]] = {
+            str(peer): self._chosen[peer].addresses for peer in peers if peer in self._chosen}
+        self._chosen.clear()
+        return found
+
+    def learn(self, rows: Iterable[dict[str, Any]]) -> None:
+        """What was looked up."""
+        for row in rows:
+            self._exchangers.learn(row["domain"], of_result(row))
+
+    def failed(self, peer: str, seconds: float) -> None:
+        """A peer was not tried, for it is down."""
+        known = peer_named(peer)
+        if known is not None:
+            self._exchangers.failed(known.host, seconds)
+
+    def unreached(self, hosts: Iterable[str], seconds: float) -> None:
+        """These were tried."""
+        for host in hosts:
+            self._exchangers.failed(host, seconds)
+
+    def with_another(self, results: Iterable[Result]) -> set[str]:
+        """Recipients that had no answer, and whose domain has a host that may give one."""
+        return {each.recipient for each in results
+                if each.verdict is Verdict.TEMPORARY and self._by_name(each.recipient)
+                and self._exchangers.another(split_address(each.recipient)[1])}
+
+    def _by_name(self, recipient: str) -> bool:
+        domain = split_address(recipient)[1]
+        return self._mx and self._smarthost is None and self._routes.peer(domain) is None
+
+
+def _never(recipient: str, status: str, text: str) -> Result:
+    return Result(recipient, Verdict.PERMANENT, status, text)

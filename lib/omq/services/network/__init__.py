@@ -1,0 +1,1 @@
+"""What servers of the network share: listening, TLS, passwords, files that hold secrets."""

@@ -1,0 +1,1 @@
+"""The trigger monitor: starts programs when queues ask for them."""

@@ -1,0 +1,97 @@
+"""Many small batches become few: `omq-spark compact`.
+
+An hourly run leaves files of each table for each hour. Batches whose state is not kept any more
+(all but the last SNAPSHOTS_KEPT) cannot be gone back to one by one: a late file makes all of them
+void, or none. So those that follow each other become one, up to ROWS_MAX messages and stays; one
+that has as many already is not written again, so a table is rewritten once, not at each call.
+
+Only where the rows lie changes: the same rows, in one file a day. Earlier versions stay readable
+for `--keep-days`, as those of a run do; then their files are removed, and what killed runs left.
+
+In the middle of a crash: the merged batch has a number of its own, and counts when current.json
+names it; then come the commits (tables.py), which the next run makes good. `audited.json` follows
+last: while it names batches that are no more, an audit judges everything once more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pyspark.sql import functions as F
+
+from omqtools.omqspark import tables
+from omqtools.omqspark.lake import AUDITED, LIVES, SNAPSHOTS_KEPT, Lake
+from omqtools.omqspark.manifest import Batch
+from omqtools.omqspark.pipeline import EXAMPLES_MAX
+
+ROWS_MAX: Final = 10_000_000
+"""Of one merged batch: 1 to 2 GB, which one task a day writes."""
+
+
+def compact(lake: Lake, keep_days: float, *, rows_max: int = ROWS_MAX) -> dict[str, Any]:
+    """Merge, and remove what no version of the last `keep_days` names; what was done."""
+    known = lake.known()
+    tables.commit(lake, known)  # of a run that was killed before it could
+    rows = dict.fromkeys((batch.number for batch in known.batches), 0)
+    for name in LIVES:
+        for each in tables.files(tables.table(lake, name)):
+            rows[int(each.values["batch"])] += each.rows
+    merged: dict[int, list[int]] = {}
+    for group in groups(known.batches[:max(0, len(known.batches) - SNAPSHOTS_KEPT)], rows,
+                        rows_max):
+        number, old = known.next_number, [batch.number for batch in group]
+        for name in LIVES:
+            _write(lake, name, old, number)
+        at = known.batches.index(group[0])
+        known.batches[at : at + len(group)] = [_one(group, number)]
+        merged[number] = old
+    if merged:
+        lake.publish(known)
+        tables.commit(lake, known, same_rows=True)
+        _audited(lake, merged)
+    return {"merged": {str(number): old for number, old in merged.items()},
+            "batches": len(known.batches),
+            "removed_files": tables.vacuum(lake, keep_days, left=True)}
+
+
+def groups(batches: Sequence[Batch], rows: dict[int, int], rows_max: int) -> list[list[Batch]]:
+    """Batches that follow each other and are to be one: two at least, not more rows than that."""
+    found: list[list[Batch]] = [[]]
+    room = rows_max
+    for batch in batches:
+        if rows[batch.number] > room:
+            found.append([])
+            room = rows_max
+        found[-1].append(batch)
+        room -= rows[batch.number]
+    return [group for group in found if len(group) > 1]
+
+
+def _write(lake: Lake, name: str, old: Iterable[int], number: int) -> None:
+    """What ended in these batches, a file a day."""
+    rows = tables.frame(lake, name).where(F.col("batch").isin(list(old))).drop("batch")
+    (rows.repartition("day").write.mode("overwrite").partitionBy("ended", "day")
+     .parquet(lake.path(name, number)))
+
+
+def _one(group: Sequence[Batch], number: int) -> Batch:
+    counts: dict[str, int] = {}
+    for batch in group:
+        for kind, count in batch.found.items():
+            counts[kind] = counts.get(kind, 0) + count
+    findings = [one for batch in group for one in batch.findings]
+    return Batch(number, [file for batch in group for file in batch.files],
+                 findings[:EXAMPLES_MAX], counts)
+
+
+def _audited(lake: Lake, merged: dict[int, list[int]]) -> None:
+    """What was judged is judged under the new numbers."""
+    told = json.loads(lake.get(AUDITED) or b"{}")
+    judged: list[int] = told.get("batches", [])
+    for number, old in merged.items():
+        if set(old) <= set(judged):
+            judged[judged.index(old[0]) : judged.index(old[-1]) + 1] = [number]
+    if judged:
+        lake.put(AUDITED, (json.dumps(told) + "\n").encode())

@@ -1,0 +1,95 @@
+"""The arguments of omq-spark."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import omq
+
+NAME = "omq-spark"
+FAIL_ON = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
+           "attempts")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog=NAME, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="The journal archive on Spark: tables, audit, time travel, what-if, report.",
+        epilog="""examples:
+  omq-spark generate --to /var/tmp/demo --messages 100000 --faults 2
+  omq-spark run --archive /var/lib/omq/archive --out /srv/tables --incremental
+  omq-spark run --archive /var/lib/omq/archive --out /srv/tables --again 42
+  omq-spark audit --archive /var/lib/omq/archive --out /srv/tables --pool /var/lib/omq
+  omq-spark refresh --archive /var/lib/omq/archive --out /srv/tables
+  omq-spark state --out /srv/tables --at 2026-01-31T12:00
+  omq-spark biography --out /srv/tables --qpool 42
+  omq-spark whatif --out /srv/tables --readers router=3
+  omq-spark advise --out /srv/tables --wait-s 5
+  omq-spark report --out /srv/tables
+  omq-spark compact --out /srv/tables --keep-days 30""")
+    top.add_argument("--version", action="version", version=f"{NAME} (omq) {omq.__version__}")
+    commands = top.add_subparsers(dest="command", required=True)
+    made = commands.add_parser("generate", help="make an archive of synthetic traffic")
+    made.add_argument("--to", type=Path, required=True, help="directory to make it in")
+    made.add_argument("--messages", type=int, default=100_000, help="(default: %(default)s)")
+    made.add_argument("--faults", type=int, default=0, help="how many of each kind to plant")
+    made.add_argument("--stories", type=int, default=1,
+                      help="how often each kind of message is told besides (default: %(default)s)")
+    made.add_argument("--seed", type=int, default=1, help="another seed, other traffic")
+    made.add_argument("--rate", type=float, default=60.0, help="messages a second, on average")
+    made.add_argument("--file-frames", type=int, default=400_000, help="frames of one file")
+    for name, text in (("run", "make or continue the tables"),
+                       ("audit", "account for all messages"),
+                       ("refresh", "run --incremental, audit and report, as from a timer"),
+                       ("tables", "which tables there are, their versions and rows"),
+                       ("state", "what was on the queues at an instant"),
+                       ("biography", "all that happened to a message"),
+                       ("whatif", "waits with other numbers of readers"),
+                       ("advise", "readers for a wished wait, by queue and hour"),
+                       ("report", "write report.html and its pictures"),
+                       ("compact", "few large files for many small ones; remove old versions")):
+        one = commands.add_parser(name, help=text)
+        one.add_argument("--out", required=True, help="directory of the tables")
+        _arguments(name, one)
+    return top
+
+
+def _arguments(name: str, one: argparse.ArgumentParser) -> None:
+    if name in ("run", "audit", "refresh"):
+        one.add_argument("--archive", required=True, help="directory of the archive files")
+    if name == "run":
+        one.add_argument("--incremental", action="store_true", help="go on after the last run")
+        one.add_argument("--again", default="", metavar="WHAT", help="read once more, after a "
+                         "repair: a file (42), a day (2026-01-31) or a batch (batch:3)")
+    elif name == "refresh":
+        one.set_defaults(incremental=True, again="")
+    if name in ("run", "refresh", "compact"):
+        one.add_argument("--keep-days", type=float, default=7.0, metavar="DAYS",
+                         help="how long earlier versions of the tables stay readable (%(default)g)")
+    if name in ("run", "refresh"):
+        one.add_argument("--files-per-batch", type=int, default=200,
+                         help="archive files that one batch reads (%(default)s)")
+    if name in ("audit", "refresh"):
+        one.add_argument("--pool", type=Path, help="spool whose pool holds what is still open")
+        one.add_argument("--attempts-max", type=int, default=3,
+                         help="attempts_max of the queues (%(default)s)")
+        one.add_argument("--fail-on", default="any", help="any, none, or kinds by comma: "
+                         f"{', '.join(FAIL_ON)}")
+    elif name == "tables":
+        one.add_argument("table", nargs="?", default="", help="one of them (default: all)")
+        one.add_argument("--version", type=int, help="as it was at this version of its own")
+    elif name == "state":
+        one.add_argument("--at", required=True, help="an LSN, or a time (ISO, UTC)")
+    elif name == "biography":
+        one.add_argument("--qpool", type=int, help="QPoolId of one message")
+        one.add_argument("--where", help="condition over the table messages")
+        one.add_argument("--json", action="store_true", help="one JSON object a line")
+    elif name == "whatif":
+        one.add_argument("--readers", nargs="+", default=[], metavar="QUEUE=NUMBER",
+                         help="how many readers a queue is to have")
+    elif name == "advise":
+        one.add_argument("--wait-s", type=float, required=True, metavar="SECONDS",
+                         help="what 95 of 100 messages shall wait at most")
+    if name in ("whatif", "advise"):
+        one.add_argument("--day", help="only messages that arrived on this day, 2026-01-31")

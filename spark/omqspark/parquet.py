@@ -1,0 +1,175 @@
+"""Parquet files of OUT in and out: by Spark where there are many rows, by the driver where few.
+
+Few rows are read and written by Arrow in the driver, and are one partition for Spark: its own
+readers and writers, its shuffles and its adaptive execution cost a JVM that has just started more
+than such rows do (ADR 0104). What an event means is said by the same Spark expressions in both
+ways, so the rows are the same; only how they come in and go out differs.
+
+    WHERE/key=value/.../part-NNNNN.parquet    partition columns stand in the path, as Spark has it
+
+In the middle of a crash: a folder that is written is one of a batch that does not count yet
+(manifest.py); it is emptied first, so a batch that is done again comes to the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import DataType, DateType, IntegerType, StructType
+
+from omqtools.omqspark import columns, plan
+
+FEW_BYTES: Final = 4 * 1024 * 1024
+"""Of files that the driver reads itself: some 300,000 events (at 12 bytes), 100 MB of its memory;
+or the sketches of 100 queues and hours."""
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null in a path
+_KINDS: Final[dict[str, DataType]] = {"day": DateType()}  # else numbers
+
+
+def schema_of(table: str) -> StructType:
+    """Of a table of columns.py."""
+    return from_arrow_schema(columns.arrow_schema(table, list(columns.TABLES[table])))
+
+
+def load(spark: SparkSession, paths: Sequence[str], schema: StructType | None = None,
+         base: str = "") -> DataFrame:
+    """The rows of the files below some folders. Without a schema that of the first file; the
+    columns of the paths behind `base` (else: behind each folder) come last."""
+    found = [(path, info) for path in paths for info in files_of(path)]
+    if not _few(info for _, info in found) or not (found or schema):
+        reader = spark.read.schema(schema) if schema else spark.read
+        return (reader.option("basePath", base) if base else reader).parquet(*paths)
+    if schema is None:
+        fs, _ = plan.filesystem(paths[0])
+        with fs.open_input_file(found[0][1].path) as file:
+            schema = from_arrow_schema(pq.read_schema(file))
+    above = {path: plan.filesystem(base or path)[1] for path in paths}
+    values = [_values(info.path, above[path]) for path, info in found]
+    apart = list(dict.fromkeys(key for each in values for key in each))
+    whole = StructType()
+    for name in [*(name for name in schema.names if name not in apart), *apart]:
+        kind = schema[name].dataType if name in schema.names else _KINDS.get(name, IntegerType())
+        whole = whole.add(name, kind)
+    arrow = to_arrow_schema(whole, timezone="UTC")
+    return local(spark, pa.concat_tables([arrow.empty_table(), *(
+        _read(path, info, each, arrow)
+        for (path, info), each in zip(found, values, strict=True))]), whole)
+
+
+def local(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """Rows of the driver, one partition."""
+    if not len(table):
+        return spark.createDataFrame([], schema)
+    return spark.createDataFrame(table, schema).coalesce(1)
+
+
+def files_of(where: str) -> Iterator[Any]:
+    """The files of rows below a folder, which need not be there."""
+    fs, path = plan.filesystem(where)
+    for info in fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True)):
+        if info.type == pafs.FileType.File and info.base_name.endswith(".parquet") and (
+                not info.base_name.startswith((".", "_"))):
+            yield info
+
+
+def are_few(paths: Sequence[str]) -> bool:
+    """Whether the driver can hold the rows of the files below some folders."""
+    return _few(info for path in paths for info in files_of(path))
+
+
+def _few(files: Iterable[Any]) -> bool:
+    total: int = sum(info.size for info in files)
+    return total <= FEW_BYTES
+
+
+def rows_in(where: str) -> int:
+    """How many rows the files below a folder have."""
+    fs, _ = plan.filesystem(where)
+    total = 0
+    for info in files_of(where):
+        with fs.open_input_file(info.path) as file:
+            total += pq.read_metadata(file).num_rows
+    return total
+
+
+def _values(path: str, above: str) -> dict[str, str | None]:
+    """What the folders between two paths say: key=value."""
+    parts = path[len(above.rstrip("/")) + 1 :].split("/")[:-1]
+    found = dict(part.split("=", 1) for part in parts if "=" in part)
+    return {key: None if text == NO_VALUE else unquote(text) for key, text in found.items()}
+
+
+def _read(where: str, info: Any, values: dict[str, str | None], arrow: pa.Schema) -> pa.Table:
+    """One file, with the columns of its path, as `arrow` says."""
+    fs, _ = plan.filesystem(where)
+    with fs.open_input_file(info.path) as opened:
+        file = pq.ParquetFile(opened)
+        there = set(file.schema_arrow.names)
+        table = file.read([name for name in arrow.names if name in there and name not in values])
+    arrays = []
+    for field in arrow:
+        if field.name in values:
+            value = pa.scalar(values[field.name], pa.string()).cast(field.type)
+            arrays.append(pa.repeat(value, len(table)))
+        elif field.name in there:
+            arrays.append(table[field.name].cast(field.type))
+        else:
+            arrays.append(pa.nulls(len(table), field.type))
+    return pa.Table.from_arrays(arrays, schema=arrow)
+
+
+def save(frame: DataFrame, where: str, apart: Sequence[str] = (), *, few: bool,
+         append: bool = False) -> pa.Table | None:
+    """Write rows below a folder in place of what is there (or beside it: `append`), apart by some
+    columns. `few`: the driver can hold them, and has them."""
+    if few:
+        table = frame.toArrow()
+        _write(table, where, apart, append=append)
+        return table
+    writer = frame.write.mode("append" if append else "overwrite")
+    (writer.partitionBy(*apart) if apart else writer).parquet(where)
+    return None
+
+
+def saved(frame: DataFrame, where: str, apart: Sequence[str], *, few: bool) -> DataFrame:
+    """Rows as they were written."""
+    table = save(frame, where, apart, few=few)
+    if table is not None:
+        return local(frame.sparkSession, table, frame.schema)
+    # With the schema that is known: asking the files is a job of its own, and there is none where
+    # there were no rows.
+    return frame.sparkSession.read.schema(frame.schema).parquet(where)
+
+
+def _write(table: pa.Table, where: str, apart: Sequence[str], *, append: bool) -> None:
+    fs, path = plan.filesystem(where)
+    fs.create_dir(path)
+    if not append:
+        fs.delete_dir_contents(path)
+    name = f"part-{int(append):05d}.parquet"
+    for values, rows in _split(table, list(apart)):
+        folder = "/".join([path, *(f"{key}={NO_VALUE if value is None else value}"
+                                   for key, value in values.items())])
+        fs.create_dir(folder)
+        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, compression="zstd")
+
+
+def _split(table: pa.Table, apart: list[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
+    """The rows of each combination of some columns, without these."""
+    if not apart:
+        yield {}, table
+        return
+    for values in table.select(apart).group_by(apart).aggregate([]).to_pylist():
+        mine = pa.scalar(True)  # noqa: FBT003
+        for key, value in values.items():
+            mine = pc.and_(mine, pc.is_null(table[key]) if value is None else pc.fill_null(
+                pc.equal(table[key], pa.scalar(value, table[key].type)), False))  # noqa: FBT003
+        yield values, table.filter(mine).drop_columns(apart)

@@ -1,0 +1,138 @@
+"""What was unusual, in words: each sentence by a rule that stands here, with the command that shows
+more. Nothing else makes a sentence; if no rule says anything, that is said.
+
+    audit       a kind of finding that is not zero; what was not judged
+    age         at the end of the data a queue's oldest message is older than AGE_S
+    poison      messages went to POISON or to a dead-letter queue
+    failing     of a queue's attempts more than FAILED_SHARE failed, and FAILED_MIN of them
+    saturation  a queue's reader was busy more than BUSY_SHARE of SPAN_S or longer
+    backlog     in the last hour a queue took in GROWTH times what left it, and is BACKLOG deep
+    waiting     a queue's worst hour (p99) is WAIT_TIMES its median hour, and longer than WAIT_S
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from omqtools.omqspark.topmost import Queues
+
+AGE_S: Final = 3600.0
+FAILED_SHARE, FAILED_MIN = 0.05, 10
+BUSY_SHARE, SPAN_S = 0.9, 600.0
+GROWTH, BACKLOG = 1.2, 100
+WAIT_TIMES, WAIT_S = 10.0, 10.0
+SENTENCES_MAX: Final = 5
+"""Of one rule: with 300 queues a page of them says nothing."""
+Tables = Mapping[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """`command` shows more; empty: nothing does."""
+
+    text: str
+    command: str = ""
+
+
+def sentences(tables: Tables, queues: Queues, verdict: dict[str, Any] | None) -> list[Sentence]:
+    """See the module."""
+    found = [*_audit(verdict)]
+    if not tables["queue_hour"].empty:
+        for rule in (_age, _poison, _failing, _saturation, _backlog, _waiting):
+            said = list(rule(tables, queues))
+            found += said[:SENTENCES_MAX]
+            if len(said) > SENTENCES_MAX:
+                found.append(Sentence(f"And {len(said) - SENTENCES_MAX} queues more of which the "
+                                      "same is to be said."))
+    return found or [Sentence("Nothing was unusual, by the rules of this summary.")]
+
+
+def seconds(value: float) -> str:
+    """For people: 42 s, 7 min, 3.5 h, 12 days."""
+    for size, word in ((172_800.0, "days"), (7200.0, "h"), (120.0, "min")):
+        if value >= size:
+            unit = {"days": 86_400.0, "h": 3600.0, "min": 60.0}[word]
+            return f"{value / unit:.3g} {word}"
+    return f"{value:.3g} s"
+
+
+def _audit(verdict: dict[str, Any] | None) -> Iterator[Sentence]:
+    if verdict is None:
+        yield Sentence("No audit was made: nobody has said whether messages are missing.",
+                       "omq-spark audit --out OUT --archive ARCHIVE --pool SPOOL")
+        return
+    for kind, count in verdict["counts"].items():
+        if count:
+            ids = [str(each["qpool"]) for each in verdict.get("findings", [])
+                   if each["kind"] == kind and "qpool" in each]
+            yield Sentence(f"The audit found {count:,} {kind.replace('_', ' ')}.",
+                           f"omqlog --message {ids[0]}" if ids else "audit.json lists them")
+
+
+def _age(tables: Tables, queues: Queues) -> Iterator[Sentence]:
+    minutes = tables["queue_minute"]
+    end = minutes["minute"].max()
+    for queue, part in minutes.groupby("queue"):
+        last = part.sort_values("minute").iloc[-1]
+        age = float(last["oldest_s"]) + (end - last["minute"]).total_seconds()
+        if last["depth"] > 0 and age > AGE_S:
+            name = queues.name(int(queue))
+            yield Sentence(f"On {name} the oldest of {int(last['depth']):,} messages has been there"
+                           f" for {seconds(age)}.", f"omqdump -e 'l {name} 1'")
+
+
+def _poison(tables: Tables, queues: Queues) -> Iterator[Sentence]:
+    rows = tables["poison"]
+    for queue, part in rows[rows["poisoned"] > 0].groupby("queue"):
+        count, worst = int(part["poisoned"].sum()), part.sort_values("poisoned").iloc[-1]
+        yield Sentence(f"{count:,} messages of {queues.name(int(queue))} failed for good, most of "
+                       f"them with the reader of pid {int(worst['reader_pid'] or 0)}.",
+                       f"omqlog --message {int(worst['example'])}")
+
+
+def _failing(tables: Tables, queues: Queues) -> Iterator[Sentence]:
+    for queue, part in tables["queue_hour"].groupby("queue"):
+        failed, tried = int(part["failed"].sum()), int(part["services"].sum())
+        share = failed / max(1, tried + failed)
+        if failed >= FAILED_MIN and share > FAILED_SHARE:
+            name = queues.name(int(queue))
+            yield Sentence(f"{share:.0%} of the attempts on {name} failed ({failed:,}).",
+                           "omq-spark biography --out OUT --where 'failed > 0'")
+
+
+def _saturation(tables: Tables, queues: Queues) -> Iterator[Sentence]:
+    rows = tables["readers"]
+    busy = rows[(rows["busy_share"] > BUSY_SHARE) & (rows["span_s"] >= SPAN_S)]
+    for queue, part in busy.groupby("queue"):
+        of = int((rows["queue"] == queue).sum())
+        name = queues.name(int(queue))
+        yield Sentence(f"{len(part)} of {of} readers of {name} had no time left "
+                       f"({part['busy_share'].max():.0%} busy).",
+                       f"omq-spark whatif --out OUT --readers {name}={of + 1}")
+
+
+def _backlog(tables: Tables, queues: Queues) -> Iterator[Sentence]:
+    minutes = tables["queue_minute"]
+    late = minutes[minutes["minute"] > minutes["minute"].max() - pd.Timedelta(hours=1)]
+    for queue, part in late.groupby("queue"):
+        came, left = int(part["arrivals"].sum()), int(part["departures"].sum())
+        deep = int(part.sort_values("minute").iloc[-1]["depth"])
+        if deep >= BACKLOG and came > GROWTH * left:
+            name = queues.name(int(queue))
+            yield Sentence(f"{name} grows: {came:,} came in the last hour, {left:,} left; {deep:,} "
+                           "wait.", "omq-spark advise --out OUT --wait-s 60")
+
+
+def _waiting(tables: Tables, queues: Queues) -> Iterator[Sentence]:
+    for queue, part in tables["queue_hour"].dropna(subset=["wait_p99_s"]).groupby("queue"):
+        worst = part.loc[part["wait_p99_s"].idxmax()]
+        usual = float(part["wait_p99_s"].median())
+        if worst["wait_p99_s"] > WAIT_S and worst["wait_p99_s"] > WAIT_TIMES * usual:
+            yield Sentence(f"At {worst['hour']:%d %b %H:%M} one of 100 messages on "
+                           f"{queues.name(int(queue))} waited {seconds(worst['wait_p99_s'])} or "
+                           f"longer, usually {seconds(usual)}.",
+                           f"omq-spark advise --out OUT --wait-s 60 --day {worst['hour']:%Y-%m-%d}")

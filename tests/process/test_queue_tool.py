@@ -1,0 +1,85 @@
+"""omq queue: the same by command; and without a manager, what the next one will find."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from omq.base.errors import Exit
+from tests.process.operator_world import Instance
+
+
+def shown(live: Instance, queue: str) -> dict[str, object]:
+    said = live.run("omq queue", "show", queue, "--json")
+    assert said.code == 0, said
+    told: dict[str, object] = json.loads(said.out)
+    return told
+
+
+def kinds(live: Instance) -> dict[str, tuple[str, str, int]]:
+    said = live.run("omq queue", "list", "--json")
+    assert said.code == 0, said
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    return {row["queue"]: (row["kind"], row["by"], row["messages"]) for row in rows}
+
+
+def test_a_queue_by_command(live: Instance) -> None:
+    assert live.run("omq queue", "define", "RUN", "max_depth=5", "--reason", "trial").code == 0
+    assert live.run("omq queue", "define", "ALSO", "--kind", "alias", "target=RUN").code == 0
+    live.put("ALSO", b"1", b"22")
+    told = shown(live, "RUN")
+    facts = told["facts"]
+    assert isinstance(facts, dict) and facts["ready"] == 2 and facts["blocks_used"] == 2
+    assert facts["last_message"] == f"{facts['last_message'][:32]}{2:016x}"
+    assert live.run("omq queue", "alter", "RUN", "max_depth=", "get=inhibited").code == 0
+    keys = shown(live, "RUN")["keys"]
+    assert isinstance(keys, dict) and (keys["max_depth"], keys["get"]) == ("0", "inhibited")
+    assert live.run("omrelease", "-q", "RUN").code == 0
+    assert live.bodies("RUN") == [b"1", b"22"]
+    live.put("RUN", b"3")
+    for do in ("clear", "rename"):
+        more = ["--to", "WAS"] if do == "rename" else []
+        code = live.run("omq queue", do, "RUN", *more).code
+        assert code == (Exit.TEMPORARY if do == "rename" else 0), "ALSO names it"
+    live.run("omq queue", "delete", "ALSO")
+    assert live.run("omq queue", "rename", "RUN", "--to", "WAS").code == 0
+    assert live.run("omq queue", "truncate", "WAS").code == 0
+    assert live.run("omq queue", "roll-over", "A", "--to", "A.OLD").code == 0
+    assert live.run("omq queue", "delete", "WAS").code == 0
+    told_by = live.run("omqlog", "--operator").out
+    assert "define RUN" in told_by and "trial" in told_by and "roll_over A" in told_by
+
+
+def test_a_queue_of_the_file_is_altered_in_the_file(live: Instance) -> None:
+    said = live.run("omq queue", "alter", "A", "max_depth=1")
+    assert said.code == 0, said
+    keys = shown(live, "A")["keys"]
+    assert isinstance(keys, dict) and keys["max_depth"] == "1"
+    assert live.run("omq queue", "alter", "A", "max_depth=x").code == Exit.USAGE
+    live.put("A", b"1")
+    live.stop()
+    live.start()
+    with pytest.raises(Exception, match="holds its maximum"):
+        live.put("A", b"2")
+
+
+def test_without_a_manager_the_files_say_it(live: Instance) -> None:
+    live.run("omq queue", "define", "RUN")
+    live.run("omq queue", "define", "ALSO", "--kind", "alias", "target=RUN A")
+    live.put("RUN", b"1")
+    for end in (live.kill, live.stop):
+        end()
+        found = kinds(live)
+        assert found["RUN"] == ("local", "run time", 1) and found["ALSO"][0] == "alias"
+        assert shown(live, "RUN")["by"] == "run time"
+        assert live.run("omq queue", "delete", "ALSO").code == Exit.UNAVAILABLE
+        live.start()
+    assert kinds(live)["RUN"] == ("local", "run time", 1)
+
+
+@pytest.mark.parametrize("words", [
+    ("define",), ("list", "A"), ("rename", "A"), ("alter", "A"), ("alter", "A", "depth"),
+    ("define", "RUN", "depth=1"), ("define", "RUN", "--kind", "cluster"), ("frobnicate", "A")])
+def test_wrong_words(live: Instance, words: tuple[str, ...]) -> None:
+    assert live.run("omq queue", *words).code == Exit.USAGE

@@ -1,0 +1,65 @@
+"""Functions for the workers of test_worker."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import omq
+
+NOT_A_FUNCTION = 1
+
+
+def line(path: str, text: object) -> None:
+    """One write, so that lines of several processes do not mix."""
+    with Path(path).open("a") as file:
+        file.write(f"{text}\n")
+
+
+def note(task: dict[str, Any]) -> None:
+    line(task["path"], task["number"])
+
+
+def note_bytes(body: bytes) -> None:
+    assert type(body) is bytes
+    line(body.decode(), "bytes")
+
+
+def answer(message: omq.Message) -> None:
+    message.reply(message.body + b" done")
+
+
+def work(task: dict[str, Any]) -> None:
+    """Begins, and is over when a pipe at `go` can be read; what it is told to do meanwhile."""
+    line(task["path"], os.getpid())
+    do = task.get("do")
+    if do == "raise":
+        raise ValueError(f"not {task['number']} \udc80")
+    if do == "exit":
+        raise SystemExit(3)
+    if do == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if do == "swallow":
+        while True:
+            with suppress(BaseException):
+                signal.pause()
+    if do == "hang":
+        hang()
+    try:
+        Path(task["go"]).read_bytes()
+    finally:
+        line(task["path"] + ".ended", task["number"])
+
+
+def hang() -> None:
+    """In C code that holds the GIL, and that no signal ends: it locks a mutex twice."""
+    libc, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+    for _ in range(2):
+        libc.pthread_mutex_lock(mutex)
+
+
+async def coroutine(task: object) -> None: ...

@@ -1,0 +1,75 @@
+"""An audit looks at what is new and says what one that looks at everything says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from omqtools.omqspark import audited
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.audited import Audited, Basis, earlier
+from omqtools.omqspark.findings import out_of_order
+from omqtools.omqspark.lake import AUDITED, Lake, all_messages
+from omqtools.omqspark.pipeline import run
+from tests.spark.conftest import generated
+
+
+def said(lake: Lake, archive: str, **how: Any) -> dict[str, Any]:
+    found = audit(lake, archive, pool=None, **how)
+    return {key: value for key, value in found.items() if key != "audited"}
+
+
+def test_what_was_judged_is_not_looked_at_again(
+        spark: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    made, _ = generated(tmp_path_factory, 300, file_frames=400)
+    archive, out = made / "archive", str(tmp_path_factory.mktemp("audited") / "tables")
+    late = sorted(archive.glob("*.oma"))[2:]
+    for path in late:
+        path.rename(made / path.name)
+    run(spark, str(archive), out, incremental=False)
+    lake = Lake(spark, out)
+    first = said(lake, str(archive))
+    for path in late:
+        (made / path.name).rename(path)
+    run(spark, str(archive), out, incremental=True, files_per_batch=1)
+    known = lake.known()
+    before = earlier(lake, known, 3)
+    assert before.batches == [0] and before.ended == first["ended"] > 0
+    looked = Basis(lake, known, before)
+    assert 0 < looked.messages.where("ended = 1").count() < all_messages(lake).count()
+    assert not looked.comes_back
+    told = said(lake, str(archive))
+    assert told["clean"] and told["messages"] == 300 and told["ended"] > first["ended"]
+    assert earlier(lake, known, 3).batches == [batch.number for batch in known.batches]
+    assert said(lake, str(archive)) == told, "and again, with nothing new"
+    assert earlier(lake, known, 4).batches == [], "another limit: from the beginning"
+    (Path(out) / AUDITED).unlink()
+    assert said(lake, str(archive)) == told
+    old = before.__class__(3, batches=[0], last_lsn=known.files[1].last_lsn, born_min=1,
+                           born_max=1 << 40)
+    assert Basis(lake, known, old).comes_back, "ids of the time that was judged"
+
+
+LINES = "qpool bigint, queue int, priority int, producer_pid bigint, arrived_lsn bigint, " \
+        "given_lsn bigint"
+
+
+def test_order_is_judged_with_what_was_handed_out_before(spark: Any) -> None:
+    """A line of two audits: 7 came before what the first one saw handed out."""
+    new: DataFrame = spark.createDataFrame(
+        [(7, 3, 4, 100, 10, 50), (8, 3, 4, 100, 30, 51), (9, 3, 4, 100, 25, 52),
+         (10, 3, 4, 200, 11, 53)], LINES)
+    turns = spark.createDataFrame([(3, 4, 100, 20)], audited._TURN)
+    assert {row["qpool"] for row in out_of_order(new).collect()} == {9}
+    assert {row["qpool"] for row in out_of_order(new, turns).collect()} == {7, 9}
+
+
+def test_findings_that_need_both_rows_are_not_kept(lake: Lake) -> None:
+    Audited(3, [0], counts={"attempts": 1}).keep(lake)
+    assert json.loads(lake.get(AUDITED) or b"")["batches"] == [0]
+    Audited(3, [0], counts={"resurrected": 1}).keep(lake)
+    assert json.loads(lake.get(AUDITED) or b"") == {}

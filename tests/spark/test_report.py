@@ -1,0 +1,164 @@
+"""The report's words and pictures on small tables made by hand: plain functions, no JVM."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from omqtools.omqspark import charts, interactive
+from omqtools.omqspark.page import page, picture
+from omqtools.omqspark.summary import seconds, sentences
+from omqtools.omqspark.topmost import GREY, OTHER, TOP, Queues
+
+START = pd.Timestamp("2026-01-01T00:00", tz="UTC")
+NAMES = {3: "ROUTER", 4: "LOCAL"}
+CLEAN: dict[str, Any] = {"clean": True, "counts": {"lost": 0}, "findings": []}
+
+
+def tables(**changes: Any) -> dict[str, pd.DataFrame]:
+    """Two hours of two queues in which nothing is unusual; `changes`: table -> column -> value, of
+    the rows of ROUTER."""
+    minute = [{"queue": queue, "minute": START + pd.Timedelta(minutes=n), "arrivals": 5,
+               "departures": 5, "depth": 0, "oldest_s": 0.0} for queue in NAMES for n in range(120)]
+    hour = [{"queue": queue, "hour": START + pd.Timedelta(hours=n), "arrivals": 300,
+             "services": 300, "failed": 0, "wait_p99_s": 1.0} for queue in NAMES for n in range(3)]
+    made = {
+        "queue_minute": pd.DataFrame(minute), "queue_hour": pd.DataFrame(hour),
+        "poison": pd.DataFrame([{"queue": 3, "failed": 1, "poisoned": 0, "reader_pid": 77,
+                                 "example": 42}]),
+        "readers": pd.DataFrame([{"queue": queue, "reader": 1, "reader_pid": 77, "span_s": 7000.0,
+                                  "busy_share": 0.4} for queue in NAMES])}
+    for table, columns in changes.items():
+        for column, value in columns.items():
+            rows = made[table]["queue"] == 3
+            if column == "wait_p99_s":
+                rows &= made[table]["hour"] == START
+            made[table].loc[rows, column] = value
+    return made
+
+
+def told(verdict: dict[str, Any] | None = CLEAN, **changes: Any) -> list[str]:
+    found = tables(**changes)
+    return [f"{each.text} | {each.command}" for each in sentences(
+        found, Queues.of(NAMES, found["queue_hour"]), verdict)]
+
+
+def test_nothing_unusual_is_said() -> None:
+    assert told() == ["Nothing was unusual, by the rules of this summary. | "]
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"queue_minute": {"depth": 2, "oldest_s": 7300.0}},
+     "On ROUTER the oldest of 2 messages has been there for 2.03 h. | omqdump -e 'l ROUTER 1'"),
+    ({"poison": {"poisoned": 3}},
+     "3 messages of ROUTER failed for good, most of them with the reader of pid 77. | "
+     "omqlog --message 42"),
+    ({"queue_hour": {"failed": 100}},
+     "25% of the attempts on ROUTER failed (300). | "
+     "omq-spark biography --out OUT --where 'failed > 0'"),
+    ({"readers": {"busy_share": 0.97}},
+     "1 of 1 readers of ROUTER had no time left (97% busy). | "
+     "omq-spark whatif --out OUT --readers ROUTER=2"),
+    ({"queue_minute": {"depth": 150, "departures": 1}},
+     "ROUTER grows: 300 came in the last hour, 60 left; 150 wait. | "
+     "omq-spark advise --out OUT --wait-s 60"),
+    ({"queue_hour": {"wait_p99_s": 900.0}},
+     "At 01 Jan 00:00 one of 100 messages on ROUTER waited 15 min or longer, usually 1 s. | "
+     "omq-spark advise --out OUT --wait-s 60 --day 2026-01-01"),
+])
+def test_each_rule_says_its_sentence_and_no_other(changes: dict[str, Any], words: str) -> None:
+    assert told(**changes) == [words]
+
+
+def test_the_audit_comes_first() -> None:
+    found = [{"kind": "lost", "qpool": 9}]
+    assert told({"counts": {"lost": 1, "gap": 0}, "findings": found}) == [
+        "The audit found 1 lost. | omqlog --message 9"]
+    assert told(None)[0].startswith("No audit was made")
+
+
+def test_seconds() -> None:
+    assert [seconds(n) for n in (0.5, 90, 600, 9000, 400_000)] == [
+        "0.5 s", "90 s", "10 min", "2.5 h", "4.63 days"]
+
+
+def test_three_hundred_queues_are_eight_and_others() -> None:
+    hour = pd.DataFrame([{"queue": n, "arrivals": n} for n in range(1, 301)])
+    queues = Queues.of({}, hour)
+    assert queues.top == list(range(300, 300 - TOP, -1))
+    assert (queues.name(OTHER), queues.colour(OTHER)) == ("292 others", GREY)
+    assert len({queues.colour(n) for n in queues.top}) == TOP
+    rows = pd.DataFrame([{"queue": n, "minute": START + pd.Timedelta(minutes=m), "arrivals": 1,
+                          "departures": 0, "depth": m + 1, "oldest_s": float(n)}
+                         for n in range(1, 301) for m in (range(3) if n % 2 else [0])])
+    few = queues.minutes(rows)
+    assert set(few["queue"]) == {*queues.top, OTHER}
+    other = few[few["queue"] == OTHER].sort_values("minute")
+    rest = rows[~rows["queue"].isin(queues.top)]
+    assert other["arrivals"].sum() == len(rest)
+    assert other["depth"].tolist() == [292, 146 + 2 * 146, 146 + 3 * 146], (
+        "who says nothing has what it had")
+    for draw in (charts.throughput, charts.depth):
+        figure = draw(few, queues)
+        (legend,) = filter(None, (axis.get_legend() for axis in figure.axes))
+        assert len(legend.get_texts()) == TOP + 1
+
+
+def test_flows_name_the_busiest_and_others() -> None:
+    queues = Queues.of(NAMES, pd.DataFrame([{"queue": n, "arrivals": n} for n in range(3, 30)]))
+    routes = pd.DataFrame([{"from_queue": 0, "to_queue": n, "messages": 5} for n in range(3, 30)]
+                          + [{"from_queue": n, "to_queue": 0, "messages": 5}
+                             for n in range(3, 30)])
+    texts = {text.get_text() for text in charts.flows(routes, queues).axes[0].texts}
+    assert {"put", "finished", "19 others"} <= texts
+
+
+def many(hours: int) -> tuple[pd.DataFrame, Queues]:
+    """Rows of queue_hour of 300 queues, every third hour without any."""
+    rows = [{"queue": n, "hour": START + pd.Timedelta(hours=h), "arrivals": n,
+             "wait_p50_s": 0.5, "wait_p99_s": 70.0}
+            for n in range(1, 301, 30 if hours > 100 else 1) for h in range(hours) if h % 3]
+    hour = pd.DataFrame(rows)
+    return hour, Queues.of({}, hour)
+
+
+@pytest.mark.parametrize(("hours", "rows"), [(2, 1), (24 * 30, 30), (24 * 730, 105)])
+def test_the_heat_map_is_bounded_and_shows_what_is_missing(hours: int, rows: int) -> None:
+    hour, queues = many(hours)
+    hour = hour[(hour["hour"] < START + pd.Timedelta(days=3))
+                | (hour["hour"] >= START + pd.Timedelta(days=5))]
+    table = charts.by_hour_of_day(hour)
+    assert table.shape == (rows, 24)
+    assert table[0].isna().sum() >= (2 if hours == 24 * 30 else 0), "two days are not archived"
+    drawn = interactive.heat(hour, queues)
+    assert drawn["height"] <= interactive.HEIGHT_MAX_PX
+    assert charts.heat(hour, queues).get_size_inches()[1] <= 9
+
+
+def test_gaps_are_gaps() -> None:
+    hour, queues = many(12)
+    (half, *_) = interactive.waits(hour, queues)["data"]
+    points = json.loads(interactive.script(half["y"]))
+    assert points[:4] == [0.5, 0.5, None, 0.5]
+    assert len(interactive.waits(hour, queues)["data"]) == 2 * TOP
+
+
+def test_a_page_needs_nothing_else_and_no_name_ends_its_script() -> None:
+    hour, _ = many(2)
+    queues = Queues.of({300: "</script><b>"}, hour)
+    text = page([picture("waits", "Waits")], {"waits": interactive.waits(hour, queues)})
+    assert text.count("<script>") == text.count("</script>") == 2
+    assert "\\u003c/script>\\u003cb>" in text
+    own = text.replace(interactive.library(), "")
+    assert "http" not in own and "<link" not in own and "Plotly.react" in own
+
+
+def test_a_rule_says_five_sentences_at_most() -> None:
+    found = tables()
+    found["poison"] = pd.DataFrame([{"queue": n, "failed": 1, "poisoned": 1, "reader_pid": 7,
+                                     "example": n} for n in range(300)])
+    said = sentences(found, Queues.of({}, found["queue_hour"]), CLEAN)
+    assert len(said) == 6 and said[-1].text.startswith("And 295 queues more")

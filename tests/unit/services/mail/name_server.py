@@ -1,0 +1,101 @@
+"""A name server on loopback, UDP and TCP on one port, that says what a test wants; two threads."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from contextlib import suppress
+from typing import Final, Self
+
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rrset
+
+WAIT_S: Final = 30
+_UDP_BYTES_MAX: Final = 1232
+
+
+class NameServer:
+    """A context manager. `records`: "name type" -> its data, a line each; "SERVFAIL" and "silence"
+    in place of data are what they say. Names that no record has do not exist."""
+
+    def __init__(self, records: dict[str, list[str]], ttl_s: int = 300) -> None:
+        self.records = {f"{key.split()[0]}. {key.split()[1]}": data
+                        for key, data in records.items()}
+        self.asked: Counter[str] = Counter()
+        self._ttl_s = ttl_s
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        while True:
+            self._udp.bind(("127.0.0.1", 0))
+            self.port = self._udp.getsockname()[1]
+            try:
+                self._tcp = socket.create_server(("127.0.0.1", self.port))
+                break
+            except OSError:  # another program has the TCP port of this number
+                self._udp.close()
+                self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._threads = [threading.Thread(target=each) for each in (self._datagrams, self._streams)]
+        for each in self._threads:
+            each.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended = True
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as poke:
+            poke.sendto(b"", ("127.0.0.1", self.port))
+        with suppress(OSError):
+            self._tcp.shutdown(socket.SHUT_RDWR)
+        self._tcp.close()
+        for each in self._threads:
+            each.join(WAIT_S)
+            assert not each.is_alive()
+        self._udp.close()
+
+    _ended = False
+
+    def _datagrams(self) -> None:
+        while not self._ended:
+            data, client = self._udp.recvfrom(65536)
+            answer = self._answer(data) if data else b""
+            if len(answer) > _UDP_BYTES_MAX:
+                short = dns.message.make_response(dns.message.from_wire(data))
+                short.flags |= dns.flags.TC
+                answer = short.to_wire()
+            if answer:
+                self._udp.sendto(answer, client)
+
+    def _streams(self) -> None:
+        with suppress(OSError):
+            while True:
+                line, _ = self._tcp.accept()
+                with line:
+                    line.settimeout(WAIT_S)
+                    size = int.from_bytes(line.recv(2), "big")
+                    answer = self._answer(line.recv(size))
+                    line.sendall(len(answer).to_bytes(2, "big") + answer)
+
+    def _answer(self, data: bytes) -> bytes:
+        query = dns.message.from_wire(data)
+        (question,) = query.question
+        name, kind = question.name.to_text().lower(), question.rdtype.name
+        self.asked[f"{name} {kind}"] += 1
+        response = dns.message.make_response(query)
+        found = self.records.get(f"{name} {kind}")
+        if found == ["silence"]:
+            return b""
+        if found == ["SERVFAIL"]:
+            response.set_rcode(dns.rcode.SERVFAIL)
+        elif found is not None:
+            response.answer.append(dns.rrset.from_text_list(
+                question.name, self._ttl_s, "IN", kind, found))
+        elif not any(each.startswith(f"{name} ") for each in self.records):
+            response.set_rcode(dns.rcode.NXDOMAIN)
+        return response.to_wire(max_size=65535)

@@ -1,0 +1,61 @@
+"""Facts of an instance that is not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omq.base.config import load_services
+from omq.cli.look.gateways import Gateway
+from omq.cli.look.service_status import Status, Word
+from omq.cli.watch.facts import Facts, QueueFacts
+from omq.core.index.rows import QueueRow
+from omq.core.index.spent import Histogram, Journal, Spent
+from omq.core.look.space import Space
+from omq.format.durations import BINS
+from omq.format.index import Counter
+
+NOW_NS = 1_700_000_000 * 10**9
+
+
+def queue(name: str, number: int = 0, *, ready: int = 0, held: int = 0, readers: int = 0,
+          age_s: float = 0.0, max_depth: int = 0xFFFFFFFF, spent: Spent | None = None
+          ) -> QueueFacts:
+    row = QueueRow(
+        number=number, name=name, messages=ready + held, active=0, ready=ready, deferred=0,
+        held=held, ever=ready, processed=0, load=(0.0, 0.0, 0.0), throughput=(0.0, 0.0, 0.0),
+        flags=1, special=name in ("IDEL", "POISON"), hour=0, last_hour=0, hour_ns=0, sampled_ns=0,
+        started_ns=0, max_depth=max_depth, max_length=0)
+    return QueueFacts(row, readers, NOW_NS - int(age_s * 1e9) if age_s else 0, spent)
+
+
+def histogram(*places: int) -> Histogram:
+    """One count in each of these places."""
+    return Histogram(tuple(places.count(place) for place in range(BINS)), 10**6 * len(places))
+
+
+SPENT = Spent(histogram(0, 14, 14, 31), histogram(0))
+
+
+def everything() -> Facts:
+    """Of an instance that has everything, readers and gateways and network clients, too."""
+    services = tuple(
+        Status(conf, Word.STARTED, Word.STARTED, 1.0, 7, 2, 2, 1,
+               {"smtp": "3 sessions", "amqp": "4 connections"}.get(conf.name, ""),
+               frozenset((10, 11, 12)), 5)
+        for conf in load_services(None).values())
+    gate = next(each.conf for each in services if each.conf.name == "unix")
+    channel = {"name": "smtp", "processes": 2, "busy": 1, "peers": 3, "mlists": 4, "held": 0}
+    found = facts(queue("A", ready=1, readers=1, spent=SPENT))
+    return replace(
+        found, services=services, gateways=(Gateway(gate, 4, (channel,), ("a",), 1.0, ()),),
+        journal=Journal(histogram(3, 4), histogram(0, 2)), busy=frozenset((11, 99)),
+        parts={"journal": 1 << 20, "msgpool": 4096, "store": 0, "volatile": 0},
+        archive_lag_s=60.0, disk_bytes=10**10)
+
+
+def facts(*queues: QueueFacts, state: str = "live", free: int | None = 10**9,
+          now_ns: int = NOW_NS, configured: bool = True, pending: int | None = 0,
+          **counters: int) -> Facts:
+    known = {each.name.lower(): 0 for each in Counter} if state != "absent" else {}
+    return Facts(now_ns, state, "", known | counters, queues, 1000,
+                 Space(low=False, free_bytes=free), (), (), pending, configured)
