@@ -125,6 +125,7 @@ def test_a_drain_that_fails_is_systemctls_own_failure(box: Box, instance: str) -
     box.wait("so is the target", lambda: box.active(f"{base}.target") == "inactive")
     assert box.active(f"{base}-drain.service") == "failed"
     box.run("systemctl", "start", f"{base}.target")
+    box.wait("its drain is up, behind it", lambda: box.active(f"{base}-drain.service") == "active")
     box.run("systemctl", "restart", f"{base}.target", code=1)
     box.sh(f"rm -r {UNITS}/{base}-drain.service.d; systemctl daemon-reload")
     box.wait("what was being restarted", lambda: box.sh("systemctl list-jobs --no-legend") == "")

@@ -133,7 +133,7 @@ def test_daemons_outlive_a_stop_of_the_manager_alone(installed: Box) -> None:
 
 
 def test_a_wrong_configuration_does_not_keep_it_from_stopping(installed: Box) -> None:
-    installed.run("systemctl", "start", "omq.target")
+    installed.run("systemctl", "start", "omq.target", "omq-drain.service")
     for name in ("omq.conf", "services.conf"):
         installed.write(f"/etc/omq/{name}", "[nonsense]\n")
     said = installed.run("omshut")

@@ -164,6 +164,7 @@ def test_a_cut_checkpoint_is_repeated(listed: list[Step], cuts: list[tuple[int, 
         for count, writes in cuts:
             pool = world.pool()
             redo = world.restart(pool)
+            assert pool.findings == []
             seen = min(len(blocks), max(seen, sum(b.header.last_lsn <= redo.lsn for b in blocks))
                        + count)
             durable.use(CutDisk(writes))

@@ -89,8 +89,8 @@ def start_units(location: Location, reason: str, *, nonstop_only: bool) -> int:
         states = systemctl.enabled(units)
         if off := [unit for unit, state in zip(units, states, strict=True) if state == "disabled"]:
             systemctl.call(["enable", *off])
-    rest = [managed.drain] if nonstop_only else [managed.target]
-    systemctl.call(["start", *rest, *(units if nonstop_only else [])])
+    # The target is up before its drain is: whoever stops it from here on shall be drained.
+    systemctl.call(["start", managed.drain, *(units if nonstop_only else [managed.target])])
     code = Exit.OK
     for each in services:
         status = state_of(location, each)
