@@ -1,7 +1,10 @@
-"""What ran in none of CI's places: `outcomes.py left|check FILE...` (pytest --outcomes FILE).
+"""What ran in none of CI's places, and what failed (pytest --outcomes FILE).
 
-left: prints the tests that ran nowhere so far, for another place. check: prints them with the
-reason, by reason; exit code 1 when one is not among those that may be left out.
+    outcomes.py left FILE...     the tests that ran nowhere so far, for another place
+    outcomes.py check FILE...    the same with the reason, by reason; exit code 1 when one is not
+                                 among those that may be left out
+    outcomes.py again FILE...    of NAME.failed: the name and a file of tests, one a line, to be run
+                                 once more; exit code 1 when there are more files than MOST_AGAIN
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ MAY_BE_LEFT_OUT = {
 }
 """A part of the reason of a skip -> why it may stand."""
 
+MOST_AGAIN = 3
+"""Files of tests that are run once more in one run of CI (ADR 0109)."""
+
 
 def nowhere(files: list[str]) -> dict[str, str]:
     """Test -> why it did not run, for those that ran in none of the places."""
@@ -36,8 +42,19 @@ def nowhere(files: list[str]) -> dict[str, str]:
     return {test: why for test, why in reasons.items() if test not in ran | modules}
 
 
+def again(files: list[str]) -> list[tuple[str, str]]:
+    """Whose outcomes it is in, and each file of tests with a failure."""
+    return list(dict.fromkeys(
+        (Path(file).name.removesuffix(".failed"), node.partition("::")[0])
+        for file in files for node in Path(file).read_text(encoding="utf-8").splitlines()))
+
+
 def main() -> int:
     what, *files = sys.argv[1:]
+    if what == "again":
+        failed = again(files)
+        print(*(f"{name} {file}" for name, file in failed), sep="\n")
+        return 1 if len(failed) > MOST_AGAIN else 0
     found = nowhere(files)
     if what == "left":
         print(*found, sep="\n")

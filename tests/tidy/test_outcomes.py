@@ -70,3 +70,29 @@ def test_a_test_that_failed_did_run(tmp_path: Path) -> None:
     found = dict(line.rsplit("::", 1)[1].split("\t") for line in said.read_text().splitlines())
     assert found == {"test_setup": "", "test_call": "", "test_skip": "no such thing",
                      "test_good": ""}
+    failed = Path(f"{said}.failed").read_text().splitlines()
+    assert [node.rsplit("::", 1)[1] for node in failed] == ["test_setup", "test_call"]
+
+
+@pytest.mark.parametrize("text", ["def test_good(): pass\n", "import no_such_module\n"])
+def test_what_is_no_failed_test_is_not_run_again(tmp_path: Path, text: str) -> None:
+    """Neither after a good run, nor when a file cannot even be imported."""
+    (tmp_path / "test_x.py").write_text(text)
+    said = tmp_path / "outcomes"
+    subprocess.run([sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider",
+                    f"--outcomes={said}", tmp_path / "test_x.py"], cwd=ROOT, check=False,
+                   capture_output=True)
+    assert said.exists() and not Path(f"{said}.failed").exists()
+
+
+@pytest.mark.parametrize(("files", "code"), [(3, 0), (4, 1)])
+def test_few_files_of_tests_are_run_again(tmp_path: Path, files: int, code: int) -> None:
+    """Each once, in the place where it failed."""
+    (tmp_path / "there.1.failed").write_text("tests/a.py::one\ntests/a.py::two[x]\n")
+    (tmp_path / "spark.failed").write_text(
+        "".join(f"tests/b{number}.py::one\n" for number in range(files - 1)))
+    done = subprocess.run([sys.executable, SCRIPT, "again", tmp_path / "there.1.failed",
+                           tmp_path / "spark.failed"], check=False, capture_output=True, text=True)
+    assert done.returncode == code
+    assert done.stdout.splitlines()[:2] == ["there.1 tests/a.py", "spark tests/b0.py"]
+    assert len(done.stdout.splitlines()) == files
