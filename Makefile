@@ -15,7 +15,7 @@
 #   make setup-peers        Redis, PostgreSQL, RabbitMQ, beanstalkd and Postfix into build/peers,
 #                           nothing into the system; what the next two need
 #   make bench-peers        omq beside them, by turns: tables, JSON, picture, PERFORMANCE.md
-#   make bench-tasks        omq, Redis and RabbitMQ as brokers of Celery: rates, and what faults lose
+#   make bench-tasks        omq, Redis and RabbitMQ as brokers of Celery and dramatiq: rates, what faults lose
 #   make bench-aims         every other aim of PERFORMANCE.md, beside its peer where it has one
 #   make bench-spark        speed of the analytics, as ratios within one run; LONG=1 for 10 M messages
 #   make wheel              dist/omq_base-*.whl and omq_suite-*.whl, to be installed together
@@ -155,6 +155,8 @@ bench-peers: setup-peers
 # Brokers of Celery; power is cut on a file system of our own: root, and FUSE.
 bench-tasks: setup-peers
 	$(BIN)/python -m tests.bench.tasks.bench_tasks --document $(PERFORMANCE) $(ARGS)
+	$(BIN)/python -m tests.bench.tasks.bench_tasks --library dramatiq \
+		--document $(PERFORMANCE) $(ARGS)
 
 bench-aims: setup-peers
 	$(BIN)/python -m tests.bench.aims.bench_aims --json build/bench-aims.json \

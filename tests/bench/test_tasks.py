@@ -1,4 +1,4 @@
-"""What the bench of Celery's brokers counts. No figure is judged."""
+"""What the bench of task brokers counts. No figure is judged."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ def test_what_cannot_be_measured_is_said_and_no_figure(monkeypatch: pytest.Monke
         pytest.importorskip(name, reason="the extra `peers` is not installed (make setup-peers)")
     from tests.bench.tasks import measures
     from tests.bench.tasks.bench_tasks import table
-    from tests.bench.tasks.brokers import BROKERS
 
     def fails(*_: object) -> None:
         raise BenchError("no port 1\nand its log")
 
     monkeypatch.setattr(measures, "rates", fails)
     monkeypatch.setattr(measures, "FAULTS", {
-        "worker": lambda _broker, _place, _size, found: found.faults.update(worker=Count(9, 0, 1)),
+        "worker": lambda _trial, _place, _size, found: found.faults.update(worker=Count(9, 0, 1)),
         "power": fails})
-    found = measures.measure(BROKERS["omq"], measures.Size(), lambda _: None)
+    found = measures.measure(measures.Trial("omq", "celery"), measures.Size(), lambda _: None)
     assert found.missing == ["omq, rates: no port 1", "omq, power: no port 1"]
     shown = table({"omq": found})
     assert shown.count("not measured") == 4 + 2 * 2 and "| 0 of 9 |" in shown

@@ -79,9 +79,9 @@ def test_what_is_no_failed_test_is_not_run_again(tmp_path: Path, text: str) -> N
     """Neither after a good run, nor when a file cannot even be imported."""
     (tmp_path / "test_x.py").write_text(text)
     said = tmp_path / "outcomes"
-    subprocess.run([sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider",
-                    f"--outcomes={said}", tmp_path / "test_x.py"], cwd=ROOT, check=False,
-                   capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider",
+         f"--outcomes={said}", tmp_path / "test_x.py"], cwd=ROOT, check=False, capture_output=True)
     assert said.exists() and not Path(f"{said}.failed").exists()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.bench.instance import BenchError
 from tests.bench.peers.peer import Peer
-from tests.bench.tasks.brokers import Broker
+from tests.bench.tasks.brokers import BROKERS
 from tests.bench.tasks.counting import Count, count, done, sent
 from tests.bench.tasks.run import BOUND_S, Program, until
 from tests.crash.daemons.world import Power
@@ -27,6 +27,18 @@ class Size:
     paced: int = 400
     rate: float = 40.0  # a second, of the paced ones
     faulted: int = 200
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A broker under a library: their names in brokers.BROKERS and brokers.LIBRARIES."""
+
+    broker: str
+    library: str
+
+    @property
+    def title(self) -> str:
+        return BROKERS[self.broker].title
 
 
 @dataclass
@@ -43,12 +55,13 @@ class Found:
 
 
 @contextmanager
-def served(broker: Broker, folder: Path, log: Path) -> Iterator[tuple[Peer, Program]]:
+def served(trial: Trial, folder: Path, log: Path) -> Iterator[tuple[Peer, Program]]:
     """The broker, and programs that use it; nothing is left of either."""
+    broker = BROKERS[trial.broker]
     peer = broker.make(folder)
     try:
         peer.start()
-        program = Program(broker, peer, log)
+        program = Program(trial.library, broker, peer, log)
         try:
             yield peer, program
         finally:
@@ -57,13 +70,13 @@ def served(broker: Broker, folder: Path, log: Path) -> Iterator[tuple[Peer, Prog
         peer.stop()
 
 
-def rates(broker: Broker, place: Path, size: Size, found: Found) -> None:
+def rates(trial: Trial, place: Path, size: Size, found: Found) -> None:
     """A backlog without workers, then the workers alone; then tasks at a pace with workers idle."""
     (folder := place / "server").mkdir()
-    with served(broker, folder, place) as (_, program):
+    with served(trial, folder, place) as (_, program):
         path = place / "backlog"
         if program.sender(path, size.backlog).wait(BOUND_S):
-            raise BenchError(f"{broker.title}: a task was refused")
+            raise BenchError(f"{trial.title}: a task was refused")
         worker = program.worker()
         until(lambda: len(done(path)) >= size.backlog, "end of the work")
         rows = done(path)
@@ -79,10 +92,10 @@ def rates(broker: Broker, place: Path, size: Size, found: Found) -> None:
         program.kill(worker)
 
 
-def worker_dies(broker: Broker, place: Path, size: Size, found: Found) -> None:
+def worker_dies(trial: Trial, place: Path, size: Size, found: Found) -> None:
     """kill -9 of a worker with its processes in the middle; another one has the rest."""
     (folder := place / "server").mkdir()
-    with served(broker, folder, place) as (_, program):
+    with served(trial, folder, place) as (_, program):
         path = place / "worker"
         program.sender(path, size.faulted).wait(BOUND_S)
         worker = program.worker()
@@ -92,10 +105,10 @@ def worker_dies(broker: Broker, place: Path, size: Size, found: Found) -> None:
         found.faults["worker"] = count(path)
 
 
-def broker_dies(broker: Broker, place: Path, size: Size, found: Found) -> None:
+def broker_dies(trial: Trial, place: Path, size: Size, found: Found) -> None:
     """kill -9 of the broker while tasks are sent; it starts again, then a worker."""
     (folder := place / "server").mkdir()
-    with served(broker, folder, place) as (peer, program):
+    with served(trial, folder, place) as (peer, program):
         path = place / "broker"
         _interrupted(program, path, size, peer.kill)
         peer.start()
@@ -103,14 +116,14 @@ def broker_dies(broker: Broker, place: Path, size: Size, found: Found) -> None:
         found.faults["broker"] = count(path)
 
 
-def power_fails(broker: Broker, place: Path, size: Size, found: Found) -> None:
+def power_fails(trial: Trial, place: Path, size: Size, found: Found) -> None:
     """What was not synced is gone, and the broker starts on what is left. Its folder is synced
     whole behind the first task, as that of one that has run since yesterday."""
     power = Power(place)
     power.on()
     try:
         (folder := power.mount / "server").mkdir()
-        with served(broker, folder, place) as (peer, program):
+        with served(trial, folder, place) as (peer, program):
             _work_once(program, place / "warm")
             _sync(power.mount)
 
@@ -129,20 +142,20 @@ def power_fails(broker: Broker, place: Path, size: Size, found: Found) -> None:
         power.off()
 
 
-FAULTS: dict[str, Callable[[Broker, Path, Size, Found], None]] = {
+FAULTS: dict[str, Callable[[Trial, Path, Size, Found], None]] = {
     "worker": worker_dies, "broker": broker_dies, "power": power_fails}
 
 
-def measure(broker: Broker, size: Size, say: Callable[[str], None]) -> Found:
+def measure(trial: Trial, size: Size, say: Callable[[str], None]) -> Found:
     """All of it, each with a server of its own. What cannot be measured does not end the others."""
     found = Found()
     for name, work in {"rates": rates, **FAULTS}.items():
-        what = f"{broker.title}, {name}"
+        what = f"{trial.title}, {name}"
         say(what)
         with tempfile.TemporaryDirectory(prefix="omq-bench-", dir=os.environ.get("OMQ_BENCH_DIR")
                                          ) as folder:
             try:
-                work(broker, Path(folder), size, found)
+                work(trial, Path(folder), size, found)
             except BenchError as error:
                 say(f"{what}: {error}")
                 found.missing.append(f"{what}: {str(error).partition(chr(10))[0]}")

@@ -1,4 +1,4 @@
-"""One broker with senders and workers of Celery as processes; what was sent, and what was done."""
+"""One broker with senders and workers of a library as processes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from typing import Final
 from tests.bench.instance import BenchError
 from tests.bench.peers.peer import Peer
 from tests.bench.peers.processes import pause
-from tests.bench.tasks.brokers import Broker
+from tests.bench.tasks.brokers import LIBRARIES, Broker
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-CONCURRENCY: Final = 2
 BOUND_S: Final = 300.0
 LOOK_S: Final = 0.05
 
@@ -27,22 +26,22 @@ LOOK_S: Final = 0.05
 class Program:
     """The processes; `path` is a file that tasks write to, for each measurement another one."""
 
-    def __init__(self, broker: Broker, peer: Peer, folder: Path) -> None:
-        self._broker, self._peer, self._folder = broker, peer, folder
+    def __init__(self, library: str, broker: Broker, peer: Peer, folder: Path) -> None:
+        self._library, self._broker, self._peer, self._folder = library, broker, peer, folder
         self._running: list[subprocess.Popen[bytes]] = []
 
     def worker(self) -> subprocess.Popen[bytes]:
-        return self._start("celery", "-A", "tests.bench.tasks.app", "worker", "-P", "prefork", "-c",
-                           str(CONCURRENCY), "--without-gossip", "--without-mingle")
+        return self._start(*LIBRARIES[self._library].worker)
 
     def sender(self, path: Path, count: int, rate: float = 0.0) -> subprocess.Popen[bytes]:
-        return self._start("tests.bench.tasks.app", str(path), str(count), str(rate))
+        return self._start(LIBRARIES[self._library].app, str(path), str(count), str(rate))
 
     def _start(self, *words: str) -> subprocess.Popen[bytes]:
         # A peer that was started anew has another port.
-        broker = {"url": self._broker.url(self._peer), "options": self._broker.options}
+        broker = {"name": self._broker.name, "url": self._broker.url(self._peer),
+                  "options": self._broker.options[self._library]}
         environment = {**os.environ, "PYTHONPATH": str(ROOT),
-                       "OMQ_BENCH_CELERY": json.dumps(broker)}
+                       "OMQ_BENCH_BROKER": json.dumps(broker)}
         with (self._folder / "program.log").open("ab") as log:
             made = subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, stdout=log,
                                     stderr=log, env=environment, start_new_session=True)
