@@ -108,6 +108,9 @@ class _Left:
     def __init__(self, area: bytes) -> None:
         self._area = area
 
+    def is_final(self) -> bool:
+        return True
+
     def read(self) -> Noted | None:
         return read(self._area)
 

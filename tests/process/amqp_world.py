@@ -12,8 +12,10 @@ from typing import Any
 import argon2
 import pytest
 
+import omq
+from omq.format.index import EntryState
 from tests.process.instance import MANAGER, QUEUES, WRITER, Instance, instance
-from tests.waiting import pause
+from tests.waiting import pause, until
 
 SERVER = "amqp.server"
 PASSWORD = "a secret"
@@ -55,7 +57,7 @@ class AmqpWorld(Instance):
 
     def await_port(self, file: str = "amqp.port") -> int:
         """Until it listens; its port."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         child = self.children[SERVER]
         path = self.paths.run / file
         while True:
@@ -65,6 +67,22 @@ class AmqpWorld(Instance):
             assert child.running, self.said() + str(self.events()[-3:])
             assert time.monotonic() < deadline
             pause()
+
+    def given_back(self, queue: str) -> None:
+        """Until nobody has any of it: what somebody had who left a moment ago comes back."""
+        with self.connect("looks") as native:
+            until(lambda: not any(row.state is EntryState.ACTIVE for row in native.browse(queue)),
+                  self.said)
+
+    def left(self, queue: str) -> list[omq.Message]:
+        """Take all off it that clients have left there."""
+        self.given_back(queue)
+        return self.drain(queue)
+
+    def clear(self, *queues: str) -> None:
+        """Nothing is on them any more."""
+        for queue in queues:
+            self.left(queue)
 
     @property
     def url(self) -> str:

@@ -31,6 +31,10 @@ needs_chromium = pytest.mark.skipif(
     PROGRAM is None, reason="no browser: apt install chromium-headless-shell")
 
 
+class Refused(AssertionError):
+    """A command had no result: nobody expects that but `until`, whose page may be on its way."""
+
+
 class _Line:
     """Commands to one end of a browser, itself or a page, and their answers."""
 
@@ -64,7 +68,8 @@ class _Line:
         while True:
             found = json.loads((await self._line.receive()).data)
             if found.get("id") == number:
-                assert "error" not in found, found
+                if "error" in found:
+                    raise Refused(found)
                 return found["result"]
             self._note(found)
 
@@ -92,16 +97,23 @@ class Page(_Line):
         """The value of an expression in the page, once it is known."""
         found = self.call("Runtime.evaluate", expression=text, returnByValue=True,
                           awaitPromise=True)
-        assert "exceptionDetails" not in found, found
+        if "exceptionDetails" in found:
+            raise Refused(found)
         return found["result"].get("value")
 
     def until(self, text: str) -> Any:
-        """The expression's value, once it is true."""
+        """The expression's value, once it is true. A page that is on its way to another has no
+        answer, and one that is half there may lack what is asked for: both are not yet."""
         ends = time.monotonic() + WAIT_S
-        while not (found := self.script(text)):
-            assert time.monotonic() < ends, (text, self.script("document.body.innerText"))
+        while True:
+            try:
+                if found := self.script(text):
+                    return found
+                why: object = self.script("document.body.innerText")
+            except Refused as refused:
+                why = refused
+            assert time.monotonic() < ends, (text, why)
             pause()
-        return found
 
     def go(self, address: str) -> None:
         """Another page, wholly there."""

@@ -23,7 +23,7 @@ QUEUES = ("A", "B", "C")
 PRIORITIES = (1, 4, 7)
 EMPTY_WAIT_S = 0.2
 DONE_SHARE = 0.9
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,13 @@ _SECTION_OF = {
 }
 
 
+def impatient(c: Client, timeout_s: float = 0.5) -> None:
+    """From now on it waits no longer. Before, a slow machine may take its time."""
+    c._link._timeout_s = timeout_s
+    if c._link._line is not None:
+        c._link._line._timeout_s = timeout_s
+
+
 @contextmanager
 def instance(root: Path, *, clean: bool = True, kind: type[Instance] = Instance
              ) -> Iterator[Instance]:

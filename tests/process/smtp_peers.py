@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Self
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def hang_up(sockets: Iterable[socket.socket], threads: Iterable[threading.Thread]) -> None:

@@ -51,21 +51,21 @@ def test_what_a_program_of_celery_does(running: Instance, tmp_path: Path) -> Non
     with worker(running, "threads", "-n", "one@test", "-E"):
         told = drive(running, f"""
 retried = {str(tmp_path / 'retried')!r}
-one = app.control.inspect(["one@test"], timeout=60)
+one = app.control.inspect(["one@test"], timeout=120)
 told = {{
-    "add": add.delay(2, 3).get(timeout=60),
-    "again": again.delay(retried).get(timeout=60),
-    "eta": add.apply_async((1, 1), countdown=0.2).get(timeout=60),
-    "chain": chain(add.s(1, 2), add.s(3))().get(timeout=60),
-    "group": group(add.s(n, n) for n in range(5))().get(timeout=60),
-    "chord": chord([add.s(n, n) for n in range(5)], total.s())().get(timeout=60),
-    "trace": trace.apply_async(headers={{"traceparent": {TRACE!r}}}).get(timeout=60),
+    "add": add.delay(2, 3).get(timeout=120),
+    "again": again.delay(retried).get(timeout=120),
+    "eta": add.apply_async((1, 1), countdown=0.2).get(timeout=120),
+    "chain": chain(add.s(1, 2), add.s(3))().get(timeout=120),
+    "group": group(add.s(n, n) for n in range(5))().get(timeout=120),
+    "chord": chord([add.s(n, n) for n in range(5)], total.s())().get(timeout=120),
+    "trace": trace.apply_async(headers={{"traceparent": {TRACE!r}}}).get(timeout=120),
     "ping": one.ping(),
 }}
 app.control.revoke("no-more")
 told["revoked"] = one.revoked()
 told["its task"] = type(add.apply_async((1, 1), task_id="no-more").get(
-    timeout=60, propagate=False)).__name__
+    timeout=120, propagate=False)).__name__
 
 def send(event):
     if sent is None:
@@ -79,7 +79,7 @@ sent = None
 with app.connection_for_read() as connection:
     receiver = app.events.Receiver(
         connection, handlers={{"worker-heartbeat": send, "task-succeeded": succeeded}})
-    receiver.capture(timeout=60)  # it has the workers say that they are there
+    receiver.capture(timeout=120)  # it has the workers say that they are there
 add.apply_async((1, 1), countdown=3600)
 told["purged"] = app.control.purge()
 json.dump(told, sys.stdout)
@@ -126,12 +126,12 @@ def test_killed_workers_lose_nothing(running: Instance, tmp_path: Path) -> None:
     with worker(running, "prefork"):
         until(lambda: len(set(lines(tmp_path / "began.ended"))) == 20, running)
         path = tmp_path / "died"
-        assert drive(running, f"json.dump(suicide.delay({str(path)!r}).get(timeout=60),"
+        assert drive(running, f"json.dump(suicide.delay({str(path)!r}).get(timeout=120),"
                      " sys.stdout)") == "survived"
         assert "NO.SUCH.QUEUE" in drive(running, """
 import omq
 try:
-    refused.delay().get(timeout=60)
+    refused.delay().get(timeout=120)
 except omq.UnknownQueue as error:
     json.dump(str(error), sys.stdout)
 """)
@@ -147,7 +147,7 @@ def test_the_manager_dies_stops_and_forgets_a_queue_under_a_worker(
     worker goes on with each manager, and declares a queue that was removed. The long form is
     tests/crash/daemons/test_task_storm.py."""
     path = tmp_path / "noted"
-    ask = "json.dump(add.delay(1, 2).get(timeout=60), sys.stdout)"
+    ask = "json.dump(add.delay(1, 2).get(timeout=120), sys.stdout)"
     with worker(running, "threads"):
         drive(running, f"""
 path = {str(path)!r}
@@ -201,8 +201,8 @@ for bad in (object(), lambda: 0):
         connection.put("CELERY", json.dumps(newer).encode() + b"\n" + text)
     with worker(running, "threads"):
         told = drive(running, """
-json.dump([add.delay(1, 2).get(timeout=60), str(app.send_task(add.name, (1, 2, 3)).get(
-    timeout=60, propagate=False)), str(unwritable.delay().get(timeout=60, propagate=False))],
+json.dump([add.delay(1, 2).get(timeout=120), str(app.send_task(add.name, (1, 2, 3)).get(
+    timeout=120, propagate=False)), str(unwritable.delay().get(timeout=120, propagate=False))],
     sys.stdout)
 """)
         assert told[0] == 3 and "takes 2 positional arguments but 3" in told[1]

@@ -118,10 +118,13 @@ def gateway(live: Instance) -> Iterator[Gateway]:
 
 
 @pytest.fixture
-def dead() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+def dead() -> Iterator[int]:
+    """A port that nobody listens on: it is bound, so that no other test is given it meanwhile. A
+    server of this one may have it."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield int(kept.getsockname()[1])
 
 
 def test_a_stuck_a_silent_and_a_dead_peer_hold_up_nobody(gateway: Gateway, dead: int) -> None:

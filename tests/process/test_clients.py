@@ -8,7 +8,7 @@ import pytest
 
 from omq.base.errors import NotRegistered, OmqError
 from omq.format.wire import SETTLE, Operation
-from tests.process.instance import Instance
+from tests.process.instance import Instance, impatient
 from tests.process.processes import WAIT_S
 
 
@@ -72,11 +72,12 @@ def test_a_message_that_always_raises_ends_on_poison(omq_instance: Instance) -> 
 def test_a_lost_manager_does_not_hide_the_exception(omq_instance: Instance) -> None:
     omq_instance.start()
     omq_instance.ready()
-    with omq_instance.connect(timeout_s=0.5) as c:
+    with omq_instance.connect() as c:
         c.put("A", b"x")
         with pytest.raises(Trouble) as caught, c.reader("A") as reader:
             for message in reader:
                 message.done()
+                impatient(c)
                 omq_instance.kill()
                 raise Trouble
         assert any("could not be sent" in note for note in caught.value.__notes__)

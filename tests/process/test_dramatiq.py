@@ -45,11 +45,11 @@ def test_what_a_program_of_dramatiq_does(running: Instance, tmp_path: Path) -> N
 path = {str(tmp_path / 'again')!r}
 again.send(path)
 told = {{
-    "add": add.send(2, 3).get_result(block=True, timeout=60_000),
-    "delay": add.send_with_options(args=(1, 1), delay=200).get_result(block=True, timeout=60_000),
+    "add": add.send(2, 3).get_result(block=True, timeout=120_000),
+    "delay": add.send_with_options(args=(1, 1), delay=200).get_result(block=True, timeout=120_000),
     "group": list(dramatiq.group([add.message(n, n) for n in range(4)]).run().get_results(
-        block=True, timeout=60_000)),
-    "pipe": (add.message(1, 2) | add.message(3)).run().get_result(block=True, timeout=60_000),
+        block=True, timeout=120_000)),
+    "pipe": (add.message(1, 2) | add.message(3)).run().get_result(block=True, timeout=120_000),
 }}
 never.send()
 add.send_with_options(args=(1, 2, 3), max_retries=0)
@@ -58,7 +58,7 @@ try:
 except TypeError:
     told["unwritable"] = True
 broker.enqueue(add.message(1, 1).copy(actor_name="unknown"))
-broker.join("default", timeout=60_000)
+broker.join("default", timeout=120_000)
 broker.declare_queue("never-used")
 broker.join("never-used")
 json.dump(told, sys.stdout)
@@ -95,7 +95,7 @@ def test_the_manager_dies_stops_and_forgets_a_queue_under_a_worker(
         running: Instance, tmp_path: Path) -> None:
     """Nothing is lost; the same worker goes on with each manager, and makes the queue anew."""
     path = tmp_path / "noted"
-    ask = "json.dump(add.send(2, 2).get_result(block=True, timeout=60_000), sys.stdout)"
+    ask = "json.dump(add.send(2, 2).get_result(block=True, timeout=120_000), sys.stdout)"
     with worker(running):
         drive(running, f"for n in range(300): noted.send({str(path)!r}, n)")
         until(lambda: len(lines(path)) > 20, running)

@@ -17,6 +17,7 @@ import omq
 import omq.aio
 from omq.cli import launch
 from tests.process.instance import MANAGER, WRITER, Instance
+from tests.process.processes import WAIT_S
 
 QUEUES = """[*]
 death_delay_s = 0
@@ -64,7 +65,7 @@ def test_keys_outlive_the_manager(keyed: Instance, end: str, *, checkpointed: bo
         assert first == "order-1" == c.put("A", b"again", unique_key="order-1")
         c.put("B", b"2", message_id="order-2")
         with c.reader("A") as reader:
-            (message,) = reader.next(timeout_s=10)
+            (message,) = reader.next(timeout_s=WAIT_S)
             message.done()
         if checkpointed:  # and what redo has is in the pool
             keyed.stop(MANAGER, WRITER)
@@ -113,14 +114,14 @@ def test_every_way_of_putting(keyed: Instance, capfd: pytest.CaptureFixture[str]
         beside = {row.body: row.message_id for row in c.browse("C")}
         assert unit.ids[2] == beside[b"beside"], "ids are those of the messages"
         with c.unit() as unit:
-            taken = unit.get("C", timeout_s=5)
+            taken = unit.get("C", timeout_s=WAIT_S)
             unit.put("B", b"b", unique_key="k0")
         assert taken is not None
         with pytest.raises(omq.DuplicateKey), c.unit() as unit:
             unit.put("B", b"b", unique_key="k0")
         c.put("C", b"moves")
         with c.reader("C") as reader:
-            (message,) = reader.next(timeout_s=5)
+            (message,) = reader.next(timeout_s=WAIT_S)
             message.move([], [omq.Outgoing(b"no", ("A",), unique_key="k4"),
                               omq.Outgoing(b"moved", ("A",), unique_key="k5")])
         assert len(bodies(c, "A")) == 7 and bodies(c, "C") == []
@@ -231,6 +232,6 @@ def test_what_is_remembered_is_shown_apart(keyed: Instance, capfd: pytest.Captur
         assert "besides 3 remembered" in said("omqshape")
         assert rows("omqadvise").get("IDEL", {"messages": 0})["messages"] == 0
         with keyed.connect("reads") as other, other.reader("A") as reader:
-            (message,) = reader.next(timeout_s=10)
+            (message,) = reader.next(timeout_s=WAIT_S)
             message.done()
         assert rows("omqdump", "-e", "s")["IDEL"]["remembered"] == 3

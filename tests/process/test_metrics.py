@@ -87,12 +87,12 @@ def test_the_service_serves_and_ends(world: Instance) -> None:
             assert child.poll() is None
             pause()
         host, port = file.read_text().split()
-        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=120) as answer:
             said = answer.read().decode()
         assert value(said, 'omq_up{omq_instance="default"}') == 1
     finally:
         child.send_signal(signal.SIGTERM)
-        assert child.wait(60) == 0
+        assert child.wait(120) == 0
     assert not file.exists()
 
 

@@ -8,7 +8,7 @@ from omq import Outgoing
 from omq.base import errors
 from omq.core.index.view import IndexView
 from omq.format.wire import NOTE, halves
-from tests.process.operator_world import QUEUES, Instance
+from tests.process.operator_world import QUEUES, WAIT_S, Instance
 
 
 def groups(live: Instance) -> int:
@@ -25,7 +25,7 @@ def test_a_batch_is_one_request_and_a_large_one_is_several(live: Instance) -> No
     live.put("A", *(b"%d" % i for i in range(20)))
     large = b"L" * 300_000
     with live.connect() as connection, connection.reader("A", batch=20) as reader:
-        messages = reader.next(20, timeout_s=10)
+        messages = reader.next(20, timeout_s=WAIT_S)
         before = groups(live)
         reader.move_many([(each, [to("B", each.body)]) for each in messages[:10]])
         assert groups(live) == before + 1
@@ -42,7 +42,7 @@ def test_a_batch_is_one_request_and_a_large_one_is_several(live: Instance) -> No
 def test_moves_may_come_from_an_iterator(live: Instance) -> None:
     live.put("A", *(b"%d" % i for i in range(5)))
     with live.connect() as connection, connection.reader("A", batch=5) as reader:
-        messages = reader.next(5, timeout_s=10)
+        messages = reader.next(5, timeout_s=WAIT_S)
         reader.move_many((each, [to("B", each.body)])  # type: ignore[arg-type]
                          for each in messages)
         assert not any(reader.holds(each) for each in messages)
@@ -55,7 +55,7 @@ def test_a_refusal_leaves_the_batch_in_hand(live: Instance) -> None:
     live.start()
     live.put("A", *(b"%d" % i for i in range(5)))
     with live.connect() as connection, connection.reader("A", batch=5) as reader:
-        messages = reader.next(5, timeout_s=10)
+        messages = reader.next(5, timeout_s=WAIT_S)
         with pytest.raises(errors.QueueFull):
             reader.move_many([(each, [to("B", each.body)]) for each in messages])
         assert all(reader.holds(each) for each in messages)
@@ -71,7 +71,7 @@ def test_a_refusal_leaves_the_batch_in_hand(live: Instance) -> None:
 def test_a_manager_that_was_killed_knows_the_batch(live: Instance) -> None:
     live.put("A", *(b"%d" % i for i in range(4)))
     with live.connect() as connection, connection.reader("A", batch=4) as reader:
-        messages = reader.next(4, timeout_s=10)
+        messages = reader.next(4, timeout_s=WAIT_S)
         live.kill()
         live.start()
         reader.move_many([(each, [to("B", each.body)]) for each in messages])
@@ -85,7 +85,7 @@ def test_what_moved_is_no_longer_noted_as_in_work(live: Instance) -> None:
     live.put("A", *(b"%d" % i for i in range(30)))
     with live.connect() as connection, connection.reader("A", batch=10) as reader:
         for _ in range(3):
-            messages = reader.next(10, timeout_s=10)
+            messages = reader.next(10, timeout_s=WAIT_S)
             assert [each.body for each in messages]
             reader.move_many([(each, []) for each in messages])
         channel = reader._link._channel

@@ -60,7 +60,7 @@ class Prometheus:
         """The data of the answer; None: not yet, or refused."""
         query = urllib.parse.urlencode(fields)
         with suppress(urllib.error.URLError, ConnectionError), urllib.request.urlopen(
-                f"http://{self._at}/api/v1/{path}?{query}", timeout=30) as answer:
+                f"http://{self._at}/api/v1/{path}?{query}", timeout=120) as answer:
             return json.load(answer)["data"]
         return None
 

@@ -10,6 +10,7 @@ import pytest
 import omq
 from omq.base import fault
 from omq.base.checksum import crc32c
+from omq.format.index import EntryState
 from omq.format.journal import FrameFlag, FrameType
 from omq.storage.journal_reader import scan_journal
 from omq.storage.spool import open_spool
@@ -18,6 +19,7 @@ from tests.process.clients import Work, submit
 from tests.process.evidence import evidence
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start
+from tests.waiting import until
 
 QUEUES = "[*]\ndeath_delay_s = {delay}\nattempts_max = 3\nlease_s = {lease}\n\n[A]\n\n[B]\n"
 
@@ -76,6 +78,7 @@ def test_a_reader_killed_with_a_batch_gives_all_of_it_back(omq_instance: Instanc
         assert held > 1
         rest = omq_instance.drain("A")
         assert [m.body for m in rest] == [b"%d" % i for i in range(held, 20)]
+        until(lambda: all(row.state is not EntryState.ACTIVE for row in c.browse("A")))
         rows = list(c.browse("A"))
         assert [(row.state.name, row.attempts) for row in rows] == [("DEFERRED", 1)] * held
         ahead_s = [(row.due_ns - row.put_time_ns) / 1e9 for row in rows]
@@ -99,6 +102,7 @@ def test_the_third_death_isevidence(omq_instance: Instance, tmp_path: Path) -> N
             assert dead.wait() == -signal.SIGKILL
             pids.append(dead.pid)
         assert [m.body for m in omq_instance.drain("A")] == [b"harmless"]
+        until(lambda: list(c.browse("POISON")))
         (row,) = c.browse("POISON")
         assert row.attempts == 3
     (event,) = omq_instance.events(1232)

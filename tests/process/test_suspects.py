@@ -32,6 +32,7 @@ def reader(instance: Instance, queue: str, seen: Path) -> Child:
 
 def test_what_kills_the_manager_goes_to_poison(omq_instance: Instance, tmp_path: Path) -> None:
     omq_instance.queues(QUEUES)
+    omq_instance.settings(reconnect_grace_s=60)  # the reader comes back to each manager
     omq_instance.start()
     with omq_instance.connect() as c:
         c.put_many("A", [b"cursed", b"near", b"last"])

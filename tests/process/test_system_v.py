@@ -13,7 +13,7 @@ import sysv_ipc
 
 from omq.base.errors import Exit, IpcLimit, ManagerUnavailable, OmqError
 from omq.storage.segment import read_ids
-from tests.process.instance import MANAGER, WRITER, Instance
+from tests.process.instance import MANAGER, WRITER, Instance, impatient
 from tests.process.processes import WAIT_S
 
 KILLS = int(os.environ.get("OMQ_KILLS", "40"))  # 100 and more where there is time
@@ -79,7 +79,7 @@ def test_a_client_without_a_channel_is_refused(omq_instance: Instance, limit: st
         used = sum(kind == "shm" for kind, _ in objects)
         omq_instance.space.limit(limit, str(used) if limit == "shmmni" else "250 32000 32 1")
         with pytest.raises(IpcLimit) as refused:
-            omq_instance.connect(timeout_s=1)
+            omq_instance.connect()
         assert refused.value.exit_code == Exit.OS
         c.put("A", b"two")
         assert omq_instance.space.objects() == objects  # nothing half made is left
@@ -91,8 +91,9 @@ def test_a_full_request_queue_makes_clients_wait(omq_instance: Instance) -> None
     omq_instance.start()
     omq_instance.ready()
     manager = omq_instance.children[MANAGER]
-    with omq_instance.connect(timeout_s=0.5) as c:
+    with omq_instance.connect() as c:
         c.put("A", b"first")
+        impatient(c)
         manager.signal(signal.SIGSTOP)
         manager.wait_stopped()
         ids = read_ids(omq_instance.paths)
@@ -134,7 +135,8 @@ def test_a_manager_that_never_comes_back_is_said(omq_instance: Instance) -> None
     omq_instance.start()
     with omq_instance.connect() as c:
         c.put("A", b"x")
-    with omq_instance.connect(timeout_s=1) as c:
+    with omq_instance.connect() as c:
+        impatient(c)
         omq_instance.kill()
         with pytest.raises(ManagerUnavailable):
             c.put("A", b"y")

@@ -56,7 +56,7 @@ def test_a_look_that_is_interrupted_gives_it_back(results: Results, monkeypatch:
         with pytest.raises(KeyboardInterrupt):
             results.get("a")
     assert taken[0].body == b"done"
-    assert results.get("a", wait_s=60.0) == b"done"
+    assert results.get("a", wait_s=120.0) == b"done"
 
 
 def test_what_another_looks_at_is_not_missing(omq_instance: Instance, results: Results,

@@ -53,8 +53,9 @@ def test_it_leaves_by_its_time_and_is_told(omq_instance: Instance,
     omq_instance.start()
     where = ["--spool", str(omq_instance.root), "--conf", str(omq_instance.conf)]
     with omq_instance.connect() as c:
+        over = time.time() + 0.2
         moved = c.put("A", b"moved", expiry_s=0.2)
-        assert depth(c, "A") == 1
+        assert depth(c, "A") == 1 or time.time() >= over
         until(lambda: depth(c, "LATE") == 1)
         assert depth(c, "A") == 0
         c.put("B", b"gone")  # the queue's limit
@@ -75,9 +76,10 @@ def test_what_expired_while_nobody_ran_is_gone_at_the_start(omq_instance: Instan
     omq_instance.queues(QUEUES)
     omq_instance.start()
     with omq_instance.connect() as c:
+        first_over = time.time() + 1
         c.put_many("B", [b"%d" % i for i in range(50)])
         over = time.time() + 1
-        assert depth(c, "B") == 50
+        assert depth(c, "B") == 50 or time.time() >= first_over
     omq_instance.kill("queue.manager")
     until(lambda: time.time() > over)
     omq_instance.start("queue.manager")

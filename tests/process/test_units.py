@@ -327,7 +327,7 @@ with omq.connect(sys.argv[1], name="transfers") as c:
     while done < int(sys.argv[2]):
         try:
             with c.unit() as unit:
-                message = unit.get("A", timeout_s=5)
+                message = unit.get("A", timeout_s=120)
                 if message is None:
                     continue
                 unit.put("B", message.body + b"." * 3000)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.process.web_world import (
     PASSWORD,
+    WAIT_S,
     Answer,
     Browser,
     Web,
@@ -193,8 +194,8 @@ def test_slow_and_many_connections_take_no_place_for_long(tmp_path: Path) -> Non
     with world(tmp_path, web_idle_timeout_s=1, web_request_timeout_s=1, web_connections_max=8,
                web_client_connections_max=5) as made:
         browser = made.browser("bin")
-        lines = [socket.create_connection((made.host, made.port), 60) for _ in range(5)]
-        refused = socket.create_connection((made.host, made.port), 60)
+        lines = [socket.create_connection((made.host, made.port), WAIT_S) for _ in range(5)]
+        refused = socket.create_connection((made.host, made.port), WAIT_S)
         assert _ends(refused), "one more of an address"
         lines[0].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
         lines[1].sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
@@ -205,7 +206,7 @@ def test_slow_and_many_connections_take_no_place_for_long(tmp_path: Path) -> Non
                 lines[0].sendall(b"x")
             except OSError:
                 break
-            assert time.monotonic() - trickled < 60
+            assert time.monotonic() - trickled < WAIT_S
             pause()
         assert all(map(_ends, lines))
         for each in (*lines, refused):
@@ -266,7 +267,7 @@ def test_a_reload_takes_the_right_away(tmp_path: Path) -> None:
             authority = made.conf / "authority.conf"
             authority.write_text("[console]\nuser:bin = look\n")
             os.kill(web.child.pid, 1)
-            ends = time.monotonic() + 60
+            ends = time.monotonic() + WAIT_S
             while browser.get("/").status == 200:
                 assert time.monotonic() < ends
                 pause()

@@ -47,7 +47,7 @@ user:daemon = admin browse
 [IDEL]
 user:daemon = admin browse
 """
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 @functools.cache

@@ -16,6 +16,7 @@ import pytest
 
 from omq.cli import launch
 from tests.process.instance import MANAGER, WRITER, Instance, instance
+from tests.process.processes import WAIT_S
 
 SPOOLS = Path(__file__).parents[1] / "golden" / "spools"
 QUEUES = "[*]\ndeath_delay_s = 0\n[A]\n[B]\n[C]\nexpiry_max_s = 99999\n"
@@ -64,7 +65,7 @@ def test_it_is_taken_over(older: Instance, capfd: pytest.CaptureFixture[str]) ->
         c.commit_unit("old-unit")
         assert [row.body for row in c.browse("C", where="size = 8")] == [b"in doubt"]
         with c.group_reader("B") as reader:
-            group = reader.next(timeout_s=10)
+            group = reader.next(timeout_s=WAIT_S)
             assert group is not None and group.body == b"g1g2g3"
             group.done()
     assert launch.run("omqcheck", ["--spool", str(older.root)]) == 0, capfd.readouterr().out

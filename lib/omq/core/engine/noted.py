@@ -14,7 +14,9 @@ which lease). A note that is none (never written, or nonsense) counts as if ever
 work. Settlements that wait too long in a note are carried out too, without a death.
 
 Of a reader that dies while there is no manager the note outlives both: the next manager keeps it by
-the reader's token, and judges it when the grace time for its messages in limbo is over.
+the reader's token, and judges it when the grace time for its messages in limbo is over. A reader
+that lives and has not come back by then (it is stopped, or gets no processor) may begin with a
+message right after that judgement: what it has not settled counts as in work.
 """
 
 from __future__ import annotations
@@ -63,6 +65,9 @@ class Noted:
 
 class OldNote(Protocol):
     """The note of a reader that the manager before this one knew."""
+
+    def is_final(self) -> bool:
+        """Whether nobody lives who could write into it; to be asked before it is read."""
 
     def read(self) -> Noted | None: ...
     def close(self) -> None: ...
@@ -153,9 +158,11 @@ class OldNotes:
         noted as settled is, the rest comes back, and is suspect."""
         spared: set[int] = set()
         for token, note in self.by_token.items():
+            final = note.is_final()
             noted = note.read()
             if noted is not None:
-                spared |= _judge(core, limbo, token, noted, poisoned)
+                not_begun = _judge(core, limbo, token, noted, poisoned)
+                spared |= not_begun if final else set()
         self.close()
         core.suspects.update(limbo)
         return [Returning(entry, lease, Reason.RETURNED if entry in spared else Reason.DIED, None,

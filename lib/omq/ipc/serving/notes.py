@@ -93,6 +93,10 @@ class LeftNote:
     segment: sysv_ipc.SharedMemory
     view: memoryview
 
+    def is_final(self) -> bool:
+        """Its reader is attached as long as it lives and has not seen that its manager is gone."""
+        return bool(self.segment.number_attached <= 1)
+
     def read(self) -> Noted | None:
         return noted.read(self.view)
 

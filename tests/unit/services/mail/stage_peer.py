@@ -16,7 +16,7 @@ REPLIES = {"4yz": b"450 4.2.1 not now\r\n", "421": b"421 4.3.2 bye\r\n",
            "5yz": b"550 5.7.1 never\r\n", "garbage": b"\x16\xff\x00 nonsense\r\n",
            "endless": b"250-and\r\n" * 20_000, "cut": b"", "silence": b"", "slow": b"2"}
 """Name -> what is sent in place of the right reply."""
-WAIT_S = 30
+WAIT_S = 120
 
 
 class StagePeer:

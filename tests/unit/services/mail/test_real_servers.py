@@ -22,7 +22,7 @@ from tests.unit.services.mail.conftest import sent_by
 from tests.unit.services.mail.real import dovecot, found, name_server, sink
 
 BODY = b"Subject: x\r\n\r\n.hello\r\n"
-WAIT_S = 30
+WAIT_S = 120
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="the server must be started as root")
 
 

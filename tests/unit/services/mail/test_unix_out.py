@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -47,12 +47,11 @@ def unix(service: Callable[..., Any], message: Callable[..., Any]) -> Callable[.
 
 
 @pytest.fixture
-def dead_port() -> int:
-    """A loopback port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    assert isinstance(port, int)
-    return port
+def dead_port() -> Iterator[int]:
+    """A loopback port that nobody listens on: it is bound, so nobody else is given it."""
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        yield int(kept.getsockname()[1])
 
 
 def test_a_refused_reload_changes_nothing(unix: Any, message: Any) -> None:

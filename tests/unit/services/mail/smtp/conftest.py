@@ -30,7 +30,7 @@ from omq.services.mail.smtp_server import PORT_FILE, SmtpServer
 from tests.unit.services.mail.smtp.certificates import Certificates
 
 ROUTES = "[local]\ndomains = here.test\n[aliases]\nlist@other.test = a\n"
-TIMEOUT_S = 10
+TIMEOUT_S = 120
 
 
 class FakeSignals(Signals):

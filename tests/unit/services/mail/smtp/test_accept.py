@@ -11,7 +11,7 @@ import pytest
 from omq.base.settings import Settings
 
 TEXT = b"Subject: x\r\n\r\n.hello\r\n..\r\n"
-TIMEOUT_S = 10
+TIMEOUT_S = 120
 
 
 def test_what_is_accepted_is_put_with_every_byte(server: Callable[..., Any]) -> None:

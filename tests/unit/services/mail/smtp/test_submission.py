@@ -18,7 +18,7 @@ from omq.services.mail.smtp_handler import Listener
 from omq.services.network.password_file import load_users
 
 TEXT = b"Subject: x\r\nBcc: c@x\r\n\r\nhello\r\n"
-TIMEOUT_S = 10
+TIMEOUT_S = 120
 
 
 def b64(text: str) -> str:

@@ -24,7 +24,7 @@ from omq.services.mail.smtp_policy import load_policy
 from omq.services.network.tls import BUFFER_BYTES, bound_buffers, secure
 
 TEXT = b"Subject: x\r\n\r\nhello\r\n"
-TIMEOUT_S = 10
+TIMEOUT_S = 120
 
 
 def test_a_mail_over_starttls_says_so(tls: Any, certificates: Any) -> None:
