@@ -145,13 +145,19 @@ def test_all_of_a_mail(live: Instance) -> None:
             message.move((), [Outgoing(message.body, queues=(target,))])
     (live.paths.logs / "mail.log").write_text(
         f"Nov 22 10:00:00 h omq/smtpd[1]: {given}: client=c\n"
-        f"Nov 22 10:00:00 h omq/smtpd[1]: {'cd' * 24}: client=c\n")
+        f"Nov 22 10:00:00 h omq/smtpd[1]: {'cd' * 24}: client=c\n"
+        f"Nov 22 10:00:00 h omq/smtpd[1]: {given}: client=sender non-delivery notification: "
+        f"{'cd' * 24}\n"
+        f"Nov 22 10:00:00 h omq/bounce[1]: {given}: sender non-delivery notification: "
+        f"{'12' * 24}, to=<c>, failed=1\n"
+        f"Nov 22 10:00:00 h omq/qmgr[1]: {'12' * 24}: from=<>, size=1, nrcpt=1 (queue active)\n")
     found = rows(live.run("omqlog", "--mail", given, "--json").out)
     assert [row.get("event") for row in found] == [
-        "put", "give", "done", "put", "give", "done", "put", None]
+        "put", "give", "done", "put", "give", "done", "put", None, None, None, None]
     assert found[3]["parent"] == found[0]["qpool_id"]
     assert found[6]["parent"] == found[3]["qpool_id"]
-    assert found[-1]["mail_log"].endswith(f"{given}: client=c")
+    assert found[7]["mail_log"].endswith(f"{given}: client=c")
+    assert f"{'12' * 24}: from=<>" in found[-1]["mail_log"], "the report that it tells of"
     assert f"(QPoolId {found[6]['qpool_id']})" in live.run("omqlog", "--mail", given).out
     assert live.run("omqlog", "--mail", "ef" * 24).code == 1
     assert live.run("omqlog", "--mail", "x" * 60).code == 64

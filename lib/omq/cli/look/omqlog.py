@@ -9,6 +9,7 @@ has of them: recipients, replies, delays.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -31,6 +32,7 @@ from omq.storage.spool import open_spool
 
 NAME = "omqlog"
 MAIL_LOG: Final = "mail.log"
+_REPORT: Final = re.compile(r"^sender non-delivery notification: ([0-9a-f]{48})\b")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -93,14 +95,15 @@ def _tell_mail(location: Location, text: str, *, as_json: bool) -> int:
 
 
 def _logged(path: Path, ids: set[str]) -> Iterator[str]:
-    """The lines of mail.log and of the one before it, with one of these ids; none where there is
-    no such file."""
+    """The lines of mail.log and of the one before it, with one of these ids or that of a report
+    that they tell of; none where there is no such file."""
     with suppress(FileNotFoundError), ExitStack() as stack:
         for file in [stack.enter_context(each) for each in opened(path)]:
             for raw in file:
                 line = raw.decode("utf-8", "replace").rstrip("\n")
-                words = line.split("]: ", 1)
-                if len(words) == 2 and words[1].partition(":")[0] in ids:
+                about, _, rest = line.partition("]: ")[2].partition(": ")
+                if about in ids:
+                    ids |= set(_REPORT.findall(rest))
                     yield escape(line, 4096)
 
 

@@ -81,6 +81,11 @@ def _action(failed: FailedMessage) -> str:
     return next((each for each in _SUBJECTS if each in actions), FAILED)
 
 
+def message_id_of(message_id: str, style: ReportStyle) -> str:
+    """The Message-ID of the report of this queue message."""
+    return f"<{message_id}.report@{style.hostname}>"
+
+
 def build_report(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
     """The report as RFC 5322 bytes with CRLF."""
     report = MIMEMultipart("report")
@@ -98,7 +103,7 @@ def _fields(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
         f"From: Mail Delivery System <MAILER-DAEMON@{style.hostname}>",
         f"To: <{one_line(failed.sender)}>",
         f"Subject: {_SUBJECTS.get(_action(failed), _SUBJECTS[FAILED])}",
-        f"Message-ID: <{failed.message_id}.report@{style.hostname}>",
+        f"Message-ID: {message_id_of(failed.message_id, style)}",
         "Auto-Submitted: auto-replied",
         "MIME-Version: 1.0",
     )
@@ -107,12 +112,21 @@ def _fields(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
 
 def _explanation(failed: FailedMessage, style: ReportStyle) -> MimePart:
     described = "\n\n".join(
-        f"<{one_line(each.recipient)}>: {each.status}\n    "
-        + (f"{each.mta} said: " if each.mta else "") + each.reason for each in failed.failures)
+        f"<{one_line(each.recipient)}>: {each.status}\n    {_by(each)}{each.reason}"
+        for each in failed.failures)
     text = (f"This is the mail system at host {style.hostname}.\n\n"
             f"{_TEXTS.get(_action(failed), _TEXTS[FAILED])}\n"
             f"For help, write to {style.postmaster} and include this report.\n\n{described}\n")
     return MIMEText(text, "plain", "us-ascii" if text.isascii() else "utf-8")
+
+
+def _said(failure: Failure) -> bool:
+    """Whether the reason is the reply of another host, and not what we make of it."""
+    return bool(failure.mta and _REPLY.match(failure.reason))
+
+
+def _by(failure: Failure) -> str:
+    return f"{failure.mta}{' said' if _said(failure) else ''}: " if failure.mta else ""
 
 
 def _status(failed: FailedMessage, style: ReportStyle) -> MimePart:
@@ -132,8 +146,8 @@ def _status(failed: FailedMessage, style: ReportStyle) -> MimePart:
         block["Status"] = failure.status
         if failure.mta:
             block["Remote-MTA"] = f"dns; {_host(failure.mta)}"
-        said = failure.mta and _REPLY.match(failure.reason)
-        block["Diagnostic-Code"] = f"{'smtp' if said else 'x-omq'}; {_ascii(failure.reason)}"
+        kind = "smtp" if _said(failure) else "x-omq"
+        block["Diagnostic-Code"] = f"{kind}; {_ascii(failure.reason)}"
         blocks.append(block)
     part = MIMENonMultipart("message", "delivery-status")
     part.set_payload(blocks)

@@ -23,17 +23,23 @@ Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnav
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final
 
 from omq import Outgoing
-from omq.base import clock, events, fault, names
+from omq.base import clock, events, fault, limits, names
 from omq.base.event_log import REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.mail import mail_message as mail
-from omq.services.mail.delivery_report import FailedMessage, ReportStyle, build_report
+from omq.services.mail.delivery_report import (
+    FailedMessage,
+    ReportStyle,
+    build_report,
+    message_id_of,
+)
 from omq.services.mail.dsn import ENVID, RET, Wish, decoded, wishes_of
 from omq.services.mail.mail_host import mail_hostname
-from omq.services.mail.mail_log import arrival_ns, mail_id, mail_log_of, shown
+from omq.services.mail.mail_log import arrival_ns, made_lines, mail_id, mail_log_of, shown
 from omq.services.mail.report_rate import ReportRate
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Done, Message, Move, Service
@@ -97,14 +103,18 @@ class ErrorManagerService(Service):
         fault.point("errmgr.before_move")
         self.context.log.event(events.ERRMGR_REPORTED, REPORT, to=envelope.sender,
                                failed=len(failures), message_id=message.message_id)
-        self.mail_log.write([("bounce", f"{about}: sender non-delivery notification: "
-                                        f"to=<{shown(envelope.sender)}>, failed={len(failures)}")])
-        return Move((), (Outgoing(report, queues=(names.ROUTER,), priority=message.priority,
-                                  properties=answer.properties() | {mail.ABOUT: about} | {
-                                      name: properties[name] for name in names.TRACE_PROPERTIES
-                                      if name in properties},
-                                  persistent=True,
-                                  correlation_id=message.correlation_id),))
+        own = _report_id(message.message_id)
+        self.mail_log.write([
+            ("bounce", f"{about}: sender non-delivery notification: {own}, "
+                       f"to=<{shown(envelope.sender)}>, failed={len(failures)}"),
+            *made_lines(own, message_id_of(message.message_id, self.style), len(report))])
+        traced = {name: properties[name] for name in names.TRACE_PROPERTIES if name in properties}
+        return Move((), (Outgoing(
+            report, queues=(names.ROUTER,), priority=message.priority,
+            properties=answer.properties() | {mail.ABOUT: about} | traced
+            | mail.tracing(own, clock.wall_ns()),
+            persistent=True, message_id=bytes.fromhex(own),
+            correlation_id=message.correlation_id),))
 
     def _tell_nobody(self, message: Message) -> None:
         about = mail_id(message.properties, message.message_id)
@@ -118,6 +128,12 @@ class ErrorManagerService(Service):
         log.event(events.ERRMGR_UNUSABLE, WARNING, queue=names.ERROR, message_id=message.message_id,
                   reason=f"the sender cannot be told: {problem}" if sender else "null sender",
                   recipients=", ".join(each.recipient for each in failures))
+
+
+def _report_id(message_id: str) -> str:
+    """The id of the report of this message: the same for one that is made twice."""
+    return blake2b(b"report " + message_id.encode("ascii"),
+                   digest_size=limits.MESSAGE_ID_BYTES).hexdigest()
 
 
 def main(argv: list[str] | None = None) -> int:

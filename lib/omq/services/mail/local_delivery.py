@@ -181,8 +181,8 @@ class LocalDeliveryService(Service):
         for message, properties, some in zip(messages, known, works, strict=True):
             first = properties.get(mail.ID) or message.message_id
             first, since = mail_id(properties, first), delay_s(properties, message.put_time_ns)
-            lines += [("local", delivery(first, each.original, "local", since, each.status,
-                                         each.kind, each.text)) for each in some]
+            lines += [("local", delivery(first, each.told[0], "local", since, each.status,
+                                         each.kind, each.text, each.told[1])) for each in some]
             self.context.log.event(events.LOCAL_DELIVERY_FINISHED, REPORT,
                                    message_id=message.message_id)
         self.mail_log.write(lines)
@@ -222,6 +222,13 @@ class _Work:
     kind: str = ""
     status: str = ""
     text: str = ""
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """(who has it, the address that led there if that is of another name) for mail.log."""
+        local = mail.split_address(self.original)[0]
+        own = not self.user or self.user.partition("@")[0] == local.lower()
+        return (self.original, "") if own else (self.user, self.original)
 
     def end(self, kind: str, status: str, text: str) -> None:
         """This became of it."""

@@ -102,6 +102,14 @@ def accepted_lines(mail_id: str, client: str, message_id: str, sender: str, size
     """A mail came in over SMTP."""
     return (
         ("smtpd", f"{mail_id}: client={shown(client)}"),
+        *made_lines(mail_id, message_id, size, sender, recipients),
+    )
+
+
+def made_lines(mail_id: str, message_id: str, size: int, sender: str = "", recipients: int = 1
+               ) -> tuple[tuple[str, str], ...]:
+    """A mail is on a queue: one that came, or a report (the null sender) made here."""
+    return (
         ("cleanup", f"{mail_id}: message-id={shown(message_id)}"),
         ("qmgr", f"{mail_id}: from=<{shown(sender)}>, size={size}, nrcpt={recipients} "
                  "(queue active)"),
@@ -115,9 +123,11 @@ def mail_log_of(context: ServiceContext) -> MailLog:
 
 
 def delivery(mail_id: str, recipient: str, relay: str, delay_s: float, dsn: str, status: str,
-             text: str) -> str:
-    """The words of what happened to a recipient; `status` is sent, deferred or bounced."""
-    return (f"{mail_id}: to=<{shown(recipient)}>, relay={shown(relay)}, delay={delay_s:.2f}, "
+             text: str, original: str = "") -> str:
+    """The words of what happened to a recipient; `status` is sent, deferred or bounced. `original`
+    is the address that led to it, where that is another one."""
+    named = f"to=<{shown(recipient)}>" + (f", orig_to=<{shown(original)}>" if original else "")
+    return (f"{mail_id}: {named}, relay={shown(relay)}, delay={delay_s:.2f}, "
             f"dsn={dsn}, status={status} ({shown(text)})")
 
 

@@ -54,7 +54,8 @@ ADDRESS_BYTES_MAX = 320  # RFC 5321 4.5.3.1: 64 for the local part, "@", 255 for
 REASON_CHARS_MAX = 500  # a reply of RFC 5321 has lines of 512 bytes; more tells a sender nothing
 
 _FIELD = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
+_JOINERS = dict.fromkeys((0x200C, 0x200D))  # words of some languages need them
 _LEVELS = {
     b"priority": {b"urgent": PRIORITY_URGENT, b"normal": PRIORITY_NORMAL,
                   b"non-urgent": PRIORITY_LOW},
@@ -189,6 +190,8 @@ def address_problem(address: str, *, smtputf8: bool) -> str | None:
         return "it has a control character or an angle bracket"
     if not smtputf8 and not address.isascii():
         return "it is not ASCII and SMTPUTF8 was not asked for"
+    if not (address.isascii() or address.translate(_JOINERS).isprintable()):
+        return "it has a character that is not seen"
     if address.startswith("@") or address.endswith("@"):
         return "its local part or domain is empty"
     return None

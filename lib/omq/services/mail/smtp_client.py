@@ -142,7 +142,7 @@ class SmtpConnection:
         text = wire_text(message.body)
         refused = _unsupported(client, message, text)
         if refused is not None:
-            results.update({each: refused.result(each) for each in message.recipients})
+            results.update({each: replace(refused, recipient=each) for each in message.recipients})
             return
         dialog = _Dialog(client, [
             *(["RSET"] if kept else []), f"MAIL {_mail_from(client, message, text)}",
@@ -266,15 +266,20 @@ def _wish(client: Line, message: Mail, recipient: str) -> str:
     return message.wishes.get(recipient, "") if client.has_extn("dsn") else ""
 
 
-def _unsupported(client: Line, message: Mail, text: bytes) -> Reply | None:
+def _unsupported(client: Line, message: Mail, text: bytes) -> Result | None:
+    """What the peer would refuse, by what it offers. In words of ours: it has not said so."""
     limit = client.esmtp_features.get("size", "")
     if limit.isascii() and limit.isdigit() and 0 < int(limit) < len(text):
-        return Reply(552, f"5.3.4 the message has {len(text)} bytes, the host takes {limit}")
+        return _never("5.3.4", f"the message has {len(text)} bytes, the host takes {limit}")
     if _needs_utf8(message) and not client.has_extn("smtputf8"):
-        return Reply(553, "5.6.7 the host does not take internationalized mail (SMTPUTF8)")
+        return _never("5.6.7", "the host does not take internationalized mail (SMTPUTF8)")
     if not text.isascii() and not client.has_extn("8bitmime"):
-        return Reply(554, "5.6.3 the host does not take 8-bit mail (8BITMIME)")
+        return _never("5.6.3", "the host does not take 8-bit mail (8BITMIME)")
     return None
+
+
+def _never(status: str, words: str) -> Result:
+    return Result("", Verdict.PERMANENT, status, words)
 
 
 def _needs_utf8(message: Mail) -> bool:

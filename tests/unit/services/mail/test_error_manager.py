@@ -144,6 +144,25 @@ def test_what_was_no_reply_is_no_smtp_diagnostic(manager: Any, message: Callable
     block = parts(parts(parsed)[1])[1]
     assert block["Diagnostic-Code"] == "x-omq; TimeoutError: timed out"
     assert block["Remote-MTA"] == "dns; [2001:db8::1]"
+    text = str(parts(parsed)[0].get_payload())
+    assert "2001:db8::1: TimeoutError" in text and "said: TimeoutError" not in text
+
+
+def test_a_report_has_an_id_and_lines_of_its_own(manager: Any, message: Callable[..., Any]) -> None:
+    given = message(BODY, PROPERTIES, queue="ERRMGR")
+    new, parsed = report(manager.handle(given))
+    own = new.properties["mail.id"]
+    assert own == new.message_id.hex() != "ab" * 24
+    assert report(manager.handle(given))[0].message_id == new.message_id, "made twice, known again"
+    other, _ = report(manager.handle(
+        message(BODY, PROPERTIES, queue="ERRMGR", message_id="c" * 48)))
+    assert other.message_id != new.message_id
+    lines = (manager.context.paths.logs / "mail.log").read_text().splitlines()
+    said = [line.split("]: ", 1)[1] for line in lines]
+    assert said[:3] == [
+        f"{'ab' * 24}: sender non-delivery notification: {own}, to=<s@far.test>, failed=2",
+        f"{own}: message-id={parsed['Message-ID']}",
+        f"{own}: from=<>, size={len(new.body)}, nrcpt=1 (queue active)"]
 
 
 def test_reports_are_limited_and_none_is_dropped(

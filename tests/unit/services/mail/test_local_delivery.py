@@ -69,6 +69,13 @@ def local(service: Callable[..., Any]) -> Any:
     return service(LocalDeliveryService, "local")
 
 
+def test_the_log_names_the_mailbox_and_the_alias(local: Any, message: Callable[..., Any]) -> None:
+    local.handle(message(BODY, TO))
+    text = (local.context.paths.logs / "mail.log").read_text()
+    assert ": to=<alice@example.org>, relay=local," in text
+    assert ": to=<bob>, orig_to=<team@example.org>, relay=local," in text
+
+
 @pytest.fixture
 def mail(tmp_path: Path) -> Callable[[str], list[bytes]]:
     def read(user: str) -> list[bytes]:

@@ -71,6 +71,13 @@ def test_a_line_of_a_delivery_can_be_taken_apart(log: MailLog, tmp_path: Path) -
     assert status.groups() == ("x@far.test", "192.0.2.1", "1.23", "4.4.1", "deferred", "450 later")
 
 
+def test_who_has_it_and_the_alias_that_led_there(log: MailLog, tmp_path: Path) -> None:
+    log.write([("local", delivery("id", "alice", "local", 0.0, "2.0.0", "sent", "delivered",
+                                  "team@here.test"))])
+    (line,) = lines(tmp_path)
+    assert "]: id: to=<alice>, orig_to=<team@here.test>, relay=local, delay=0.00," in line
+
+
 def test_strangers_cannot_write_lines(log: MailLog, tmp_path: Path) -> None:
     evil = "x\r\nNov 1 00:00:00 h omq/smtp[1]: y: \x1b[31m\u2028\x85"
     log.write(accepted_lines("id", evil, evil, evil, 1, 1))

@@ -110,6 +110,17 @@ def test_addresses_that_may_enter() -> None:
     for address in ("a@b", "postmaster", '"a b"@c', "a@[127.0.0.1]"):
         assert mail.address_problem(address, smtputf8=False) is None
     assert mail.address_problem("é@ü", smtputf8=True) is None
+    assert mail.address_problem("\u0645\u06cc\u200c\u062e\u0648@c", smtputf8=True) is None
+
+
+@pytest.mark.parametrize("hidden", ["\u202e", "\u200b", "\ufeff", "\u2066", "\u00ad", "\u00a0",
+                                    "\ue000", "\U000e0041"])
+def test_addresses_do_not_look_like_others(hidden: str) -> None:
+    assert mail.address_problem(f"a{hidden}é@c", smtputf8=True) is not None
+
+
+def test_lines_do_not_change_their_direction() -> None:
+    assert mail.one_line("a\u202eb\u2066c\u200fd") == "a b c d"
 
 
 @given(st.text(max_size=600))

@@ -219,6 +219,7 @@ def test_what_a_host_cannot_take_is_not_converted(
         status: str) -> None:
     (new,) = unix({"*": sink(**options)})(mail_to(recipient), body).new
     assert (new.queues, new.properties["error.status"]) == (("ERRMGR",), status)
+    assert not new.properties["error.reason"][0].isdigit(), "the host has not said so"
 
 
 def test_nasty_bodies_arrive(unix: Any, sink: Any, nasty: bytes) -> None:
