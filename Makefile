@@ -125,7 +125,7 @@ else
 	$(BIN)/python -m tests.model.mutants
 	$(BIN)/python -m tests.forms.mutants
 	$(BIN)/python -m tests.forms.sanitized 10000000
-	OMQ_AMQP_FRAMES=1000000 $(BIN)/python -m pytest tests/process/test_amqp_hostile.py -k mutated
+	OMQ_AMQP_FRAMES=1000000 $(BIN)/python -m pytest tests/process/test_amqp_hostile.py tests/process/test_channel_fuzz.py -k mutated
 	OMQ_CRASH_LONG=1 $(BIN)/python -m pytest -s tests/crash/daemons $(ARGS)
 endif
 

@@ -12,6 +12,7 @@ from omq.services.channel.definition import made
 from tests.process.amqp_world import SERVER, AmqpWorld
 from tests.process.instance import MANAGER, WRITER
 from tests.process.ipc_space import ipc_space
+from tests.process.processes import start_program
 from tests.waiting import until
 
 SENDER = "channel.sender"
@@ -118,6 +119,16 @@ class Side(AmqpWorld):
             for info in native.queues.list():
                 if info.kind == "transmission":
                     native.queues.alter(info.name, note="")
+
+
+def omq_channel(side: Side, *words: str, code: int = 0) -> str:
+    """`omq channel WORDS`; what it says."""
+    output = side.root.parent / "said"
+    output.write_text("")
+    child = start_program("omq", ["channel", "--spool", str(side.root), "--conf", str(side.conf),
+                                  *words], output=output)
+    assert child.wait() == code, output.read_text()
+    return output.read_text()
 
 
 @contextmanager

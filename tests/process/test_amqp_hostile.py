@@ -23,6 +23,8 @@ needs_proton()
 from proton import ConnectionException, Message, SSLDomain  # noqa: E402
 from proton.utils import BlockingConnection  # noqa: E402
 
+from tests.process.amqp_frames import mutated  # noqa: E402
+
 WAIT_S = 120
 FRAMES = int(os.environ.get("OMQ_AMQP_FRAMES", "10000"))
 LOGIN = b"AMQP\x03\x01\x00\x00"
@@ -155,23 +157,8 @@ def test_mutated_frames_harm_nobody(world: AmqpWorld, other: None) -> None:
     chosen = random.Random(20)
     sent = 0
     while sent < FRAMES:
-        stream = [bytearray(each) for each in frames]
-        for each in stream[chosen.randrange(len(stream)):]:
-            for _ in range(chosen.choice((0, 0, 0, 1, 1, 3))):
-                what, at = chosen.randrange(4), chosen.randrange(len(each))
-                if what == 0:
-                    each[at] = chosen.randrange(256)
-                elif what == 1:
-                    each[at] ^= 1 << chosen.randrange(8)
-                elif what == 2 and at > 8:  # shorter, and the size says so
-                    del each[at:]
-                    each[:4] = len(each).to_bytes(4, "big")
-                else:
-                    each[at : at + 4] = chosen.choice(
-                        (b"\xff\xff\xff\xff", bytes(4), b"\x80\0\0\0"))[: len(each) - at]
-        if chosen.random() < 0.2:
-            chosen.shuffle(stream)
-        reached(world, head + b"".join(map(bytes, stream)))
+        stream = mutated(frames, chosen)
+        reached(world, head + b"".join(stream))
         sent += len(stream)
 
 

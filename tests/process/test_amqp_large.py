@@ -20,8 +20,7 @@ from proton.utils import BlockingConnection  # noqa: E402
 
 from omq.services.amqp import sections  # noqa: E402
 from omq.services.amqp.untranslatable import Untranslatable  # noqa: E402
-from tests.process.test_amqp_hostile import taker  # noqa: E402
-from tests.process.test_amqp_limits import (  # noqa: E402
+from tests.process.amqp_frames import (  # noqa: E402
     FALSE,
     OPENED,
     TRUE,
@@ -29,6 +28,7 @@ from tests.process.test_amqp_limits import (  # noqa: E402
     attach,
     frame,
 )
+from tests.process.test_amqp_hostile import taker  # noqa: E402
 from tests.waiting import until  # noqa: E402
 
 WAIT_S = 120

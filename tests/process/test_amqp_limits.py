@@ -32,12 +32,24 @@ from proton import (  # noqa: E402
 from proton.reactor import Copy  # noqa: E402
 from proton.utils import BlockingConnection  # noqa: E402
 
+from tests.process.amqp_frames import (  # noqa: E402
+    MESSAGE,
+    NULL,
+    OPENED,
+    TRUE,
+    ZERO,
+    attach,
+    frame,
+    many,
+    text,
+    transfer,
+    u32,
+)
+
 WAIT_S = 120
 CREDIT = 20
 BUG = 1007
-HEADER = b"AMQP\x00\x01\x00\x00"
 GRANTED = b"CCR" + bytes((CREDIT,))  # of a flow: delivery-count, link-credit
-MESSAGE = bytes(Message(body=b"x", inferred=True, durable=True).encode())
 
 
 @pytest.fixture(scope="module")
@@ -55,44 +67,6 @@ def world(instance: AmqpWorld) -> Iterator[AmqpWorld]:
     yield instance
     instance.clear("A", "B")
     assert not instance.events(BUG), instance.events(BUG)
-
-
-# frames
-
-
-def u32(number: int) -> bytes:
-    return number.to_bytes(4, "big")
-
-
-def text(value: str, code: bytes = b"\xa1") -> bytes:
-    return code + bytes((len(value),)) + value.encode()
-
-
-def many(*fields: bytes) -> bytes:
-    content = b"".join(fields)
-    return b"\xd0" + u32(len(content) + 4) + u32(len(fields)) + content
-
-
-def frame(performative: int, *fields: bytes, payload: bytes = b"") -> bytes:
-    body = b"\x00\x53" + bytes((performative,)) + many(*fields) + payload
-    return u32(len(body) + 8) + b"\x02\x00\x00\x00" + body
-
-
-NULL, TRUE, FALSE, ZERO = b"\x40", b"\x41", b"\x42", b"\x43"
-OPENED = HEADER + frame(0x10, text("x")) + frame(
-    0x11, NULL, ZERO, b"\x70" + u32(1 << 20), b"\x70" + u32(1 << 20))
-
-
-def attach(handle: int, queue: str, *, takes: bool = False, more: tuple[bytes, ...] = ()) -> bytes:
-    source = b"\x00\x53\x28" + many(text(queue), *more)
-    target = b"\x00\x53\x29" + many(text(queue))
-    return frame(0x12, text(f"link{handle}"), b"\x70" + u32(handle), TRUE if takes else FALSE,
-                 NULL, NULL, source, target, NULL, NULL, ZERO)
-
-
-def transfer(number: int, payload: bytes = MESSAGE, state: bytes = NULL) -> bytes:
-    return frame(0x14, ZERO, b"\x70" + u32(number), b"\xa0\x04" + u32(number), ZERO, FALSE, FALSE,
-                 NULL, state, payload=payload)
 
 
 class Line:

@@ -17,8 +17,8 @@ from omq.base.errors import OmqError
 from omq.services.channel import records
 from omq.services.channel.names import RECORDS
 from tests.process.amqp_world import SERVER, needs_proton
-from tests.process.channel_world import SENDER, Side, sides
-from tests.process.processes import WAIT_S, start_program
+from tests.process.channel_world import SENDER, Side, omq_channel, sides
+from tests.process.processes import WAIT_S
 from tests.tidy.tree import ROOT
 
 needs_proton()
@@ -55,16 +55,6 @@ def there_and_back(a: Side, b: Side, **said: str) -> None:
         port = other.await_port() if other.children.get(SERVER) and other.children[
             SERVER].running else other.serve()
         side.channel(other.name, port, **said)
-
-
-def omq_channel(side: Side, *words: str, code: int = 0) -> str:
-    """`omq channel WORDS`; what it says."""
-    output = side.root.parent / "said"
-    output.write_text("")
-    child = start_program("omq", ["channel", "--spool", str(side.root), "--conf", str(side.conf),
-                                  *words], output=output)
-    assert child.wait() == code, output.read_text()
-    return output.read_text()
 
 
 def dead(side: Side) -> list[omq.Message]:
@@ -204,7 +194,7 @@ def test_the_commands(ways: list[Side]) -> None:
     omq_channel(west, "start", "MIDWAY")
     mid.await_depth("A", 3)
     west.until(lambda: "state = running" in omq_channel(west, "show", "MIDWAY"))
-    omq_channel(west, "resolve", "MIDWAY", "--commit", code=64)
+    omq_channel(west, "resolve", "MIDWAY", "--commit", code=75)
     assert [each["batch"] for each in said(mid) if each["channel"] == "MIDWAY"] == [1]
     omq_channel(west, "stop", "MIDWAY")
     west.until(lambda: west.of_channel(1603, "MIDWAY"))

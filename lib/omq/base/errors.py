@@ -883,6 +883,13 @@ class ChannelInDoubt(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class ChannelInUse(OmqError):
+    """channel {channel} is connected, and settles by itself what is in doubt; 'omq channel stop {channel}' first"""
+
+    status = 229
+    exit_code = Exit.TEMPORARY
+
+
 class ChannelBroken(OmqError):
     """channel {channel}: the line to {peer} is no line now: {reason}"""
 

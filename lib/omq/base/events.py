@@ -184,6 +184,7 @@ CHANNEL_RECEIVES = _event(1609, "A channel of another instance is connected")
 CHANNEL_ADOPTED = _event(1610, "A channel came again while its old line was open; that one ends")
 CHANNEL_REFUSED = _event(1611, "A channel of another instance was refused")
 CHANNEL_WAITS = _event(1612, "A batch cannot be put now; its channel waits")
+CHANNEL_RESET = _event(1625, "The number of a channel's last batch was set by people")
 CHANNEL_TWICE = _event(1613, "A peer that is not omq gets messages again that it may have")
 
 # 1560-1564: omq worker

@@ -37,6 +37,10 @@ class ChannelSettings(WatchSettings):
         "before it is a dead letter")
     channel_put_retry_ms: int = number("channel", 500, 10, 60_000,
         "pause before; the channel waits meanwhile")
+    channel_names_ms: int = number("channel", 1000, 0, 60_000,
+        "how long what a name stands for is believed, on the receiving side: a queue that was "
+        "made, altered or pointed elsewhere counts for batches that come that much later; 0: each "
+        "batch asks")
     channel_batch_messages_max: int = number("channel", 1000, 1, 5000,
         "messages of one batch that is received: they are one unit of work")
     channel_batch_bytes_max: int = number("channel", 64 * MIB, MIB, 256 * MIB,

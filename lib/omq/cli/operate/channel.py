@@ -9,12 +9,12 @@
 
 A channel has the name of its transmission queue and is a part of its definition (ADR 0078), so a
 change needs `admin` on the queue; channel.sender follows within `channel_look_ms`. `resolve` ends
-what is in doubt here; `reset` changes the record of what has come over a channel of this name, on
-its receiving side. Both are for channels that are out of step: look at both sides first.
+what is in doubt here; `reset` changes the record of what has come over a channel, from either side
+(`channel_right`). Both are for channels that are out of step: look at both sides first.
 
-In the middle of a crash: a change of a definition has happened wholly or not. `resolve` ends one
-batch after the other, `reset` is one unit of work. Errors: ChannelUnknown, BadChannel,
-ChannelInDoubt, those of a line for `ping`, of omq.ipc.queues.
+In the middle of a crash: a change of a definition has happened wholly or not. Errors:
+ChannelUnknown, BadChannel, ChannelInDoubt, ChannelInUse, those of a line for `ping`, of
+omq.ipc.queues.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Final
 
 from omq.base.config import client_settings
 from omq.base.errors import (
     BadChannel,
     BadRequest,
-    ChannelInDoubt,
-    ChannelUnknown,
     Exit,
     UnknownQueue,
 )
@@ -39,20 +37,18 @@ from omq.base.names import check_queue_name, escape
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.operate.change import connect
 from omq.cli.operate.channel_look import (
-    batches_in_doubt,
     channel_named,
     list_channels,
-    running_channels,
     show_channel,
 )
+from omq.cli.operate.channel_right import refuse_doubt, reset, resolve
 from omq.cli.operate.noting import add_reason
 from omq.format.definition import Kind
 from omq.ipc.client import Client
-from omq.ipc.operator import Operator
-from omq.services.channel import records
 from omq.services.channel.definition import (
     KEYS,
     NOTE,
+    ORDER,
     STARTED,
     STOPPED,
     altered,
@@ -77,7 +73,7 @@ def main(argv: list[str]) -> int:
     do = _COMMANDS[options.command][0]
     if (do is not list_channels) != bool(options.channel):
         parser.error(f"{options.command}: a CHANNEL, except for list")
-    if do is _resolve and options.commit == options.backout:
+    if do is resolve and options.commit == options.backout:
         parser.error("resolve: --commit or --backout")
     location = existing(options)
     with connect(location, "omq") as connection:
@@ -127,7 +123,7 @@ def _stop(native: Client, location: Location, options: argparse.Namespace) -> No
 def _delete(native: Client, location: Location, options: argparse.Namespace) -> None:
     """The queue stays: it may hold messages, and be named by others."""
     channel = channel_named(native, options)
-    _refuse_doubt(native, channel.name)
+    refuse_doubt(native, channel.name)
     native.queues.alter(channel.name, reason=options.reason, **{NOTE: None})
 
 
@@ -137,6 +133,8 @@ def _keys(options: argparse.Namespace) -> dict[str, str]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise BadRequest(reason=f"{escape(text)} is not KEY=VALUE")
+        if key.strip() == ORDER:
+            raise BadRequest(reason="omq channel reset is for that")
         out[key.strip()] = value.strip()
     return out
 
@@ -144,44 +142,8 @@ def _keys(options: argparse.Namespace) -> dict[str, str]:
 # what people set right
 
 
-def _refuse_doubt(native: Client, channel: str) -> None:
-    if found := batches_in_doubt(native, channel):
-        raise ChannelInDoubt(channel=channel,
-                             batches=", ".join(str(each.number) for each in found))
-
-
-def _resolve(native: Client, location: Location, options: argparse.Namespace) -> None:
-    channel = channel_named(native, options)
-    if running_channels(location).get(channel.name, {}).get("state") == "running":
-        raise BadRequest(reason=f"channel {channel.name} is connected, and settles by itself what "
-                         f"is in doubt; omq channel stop {channel.name} first")
-    found = batches_in_doubt(native, channel.name)
-    how = "committed" if options.commit else "backed out"
-    for each in found if options.commit else reversed(found):
-        Operator(native, f"{NAME} resolve {channel.name}").end_unit(
-            str(each), commit=options.commit, reason=options.reason)
-        sys.stdout.write(f"{channel.name}: batch {each.number} {how}\n")
-    if not found:
-        sys.stdout.write(f"{channel.name}: nothing is in doubt\n")
-
-
 def _reset(native: Client, location: Location, options: argparse.Namespace) -> None:
-    """One unit of work: the old records go, the new ones come."""
-    said, name = _keys(options), check_queue_name(options.channel)
-    batch = said.pop("batch", "0")
-    manager = said.pop("manager", "")
-    if said or not (batch.isascii() and batch.isdigit() and len(batch) < 18):
-        raise BadRequest(reason="reset CHANNEL batch=NUMBER [manager=NAME]")
-    mine = {record.key: record for _row, record in records.all_records(native)
-            if record.channel == name and manager in ("", record.manager)}
-    if not mine:
-        raise ChannelUnknown(channel=name)
-    with native.unit() as unit:
-        for record in mine.values():
-            records.take(unit, record.key)
-            records.put(unit, replace(record, batch=int(batch), mark=""))
-    for record in mine.values():
-        sys.stdout.write(f"{name} of {record.manager}: batch {record.batch}, now {batch}\n")
+    reset(native, location, options, _keys(options))
 
 
 def _ping(native: Client, location: Location, options: argparse.Namespace) -> None:
@@ -212,8 +174,8 @@ _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "show": (show_channel, "what it is and does"),
     "list": (list_channels, "all that send, all that have come in"),
     "ping": (_ping, "connect, and see who answers"),
-    "resolve": (_resolve, "end what is in doubt"),
-    "reset": (_reset, "set the number of the last batch that came in"),
+    "resolve": (resolve, "end what is in doubt"),
+    "reset": (_reset, "set the number of the last batch that is there"),
     "delete": (_delete, "take it away; its queue stays"),
 }
 
@@ -225,13 +187,14 @@ def _parser() -> argparse.ArgumentParser:
         omq channel list
         omq channel ping EAST
         omq channel resolve EAST --commit --reason 'EAST has batch 17'
-        omq channel reset WEST batch=0
+        omq channel reset EAST batch=17
+        omq channel reset WEST batch=0 side=receives
         """)
     words = ", ".join(f"{name} ({text})" for name, (_do, text) in _COMMANDS.items())
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
     parser.add_argument("channel", nargs="?", default="", metavar="CHANNEL", help="all but list")
     keys = "; ".join(f"{name}: {key.purpose} ({key.default or 'none'})"
-                     for name, key in KEYS.items())
+                     for name, key in KEYS.items() if name != ORDER)
     parser.add_argument("keys", nargs="*", metavar="KEY=VALUE", help=f"of define and alter. {keys}")
     parser.add_argument("--commit", action="store_true",
                         help="of resolve: the other side has what is in doubt")

@@ -21,6 +21,7 @@ from omq.services.channel import records
 from omq.services.channel.definition import STARTED, Channel, channel_of
 from omq.services.channel.names import BatchName, batch_name
 from omq.services.daemon.options import Location
+from omq.services.daemon.process import ProcessId
 
 FILE: Final = "channels.json"
 
@@ -100,7 +101,8 @@ def running_channels(location: Location) -> dict[str, dict[str, Any]]:
     """What channel.sender said last, if it runs."""
     try:
         told = json.loads((location.paths.run / FILE).read_bytes())
-        return {str(each["channel"]): each for each in told}
+        return {str(each["channel"]): each for each in told
+                if ProcessId(*each["sender"]).alive()}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
 

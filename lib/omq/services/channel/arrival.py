@@ -76,7 +76,7 @@ def put_batch(native: Client, asked: Record, number: int, parcels: Sequence[Parc
                 raise OutOfStep(f"batch {number} is whole, and the record says {record.batch}")
             for parcel in parcels:
                 _put(unit, parcel, ways)
-            records.put(unit, replace(asked, batch=number, mark=mark,
+            records.put(unit, replace(asked, batch=number, mark=mark, reset=record.reset,
                                       messages=record.messages + len(parcels)))
             fault.point("channel.before_put")
             unit.commit()

@@ -21,10 +21,13 @@ from omq.base.errors import BadChannel
 from omq.format.definition import Kind
 from omq.ipc.client import Client
 from omq.ipc.queues import QueueInfo
+from omq.services.channel.names import RESET, Reset, reset_said
 
 NOTE: Final = "note"
 STARTED, STOPPED, IDLE = "started", "stopped", "idle"
 OMQ, FOREIGN = "omq", "foreign"
+ORDER: Final = "reset"
+"""A key that is not for people: `omq channel reset` says it, and it goes when it is carried out."""
 _DAY_S: Final = 86_400
 _HOST: Final = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
 _USER: Final = re.compile(r"[A-Za-z0-9_.@-]{0,64}")
@@ -85,6 +88,8 @@ KEYS: Final[dict[str, Key]] = {
                             "again", least=0, most=_DAY_S),
     "long_retry": Key("120", "the same behind short_retries tries", least=1, most=_DAY_S),
     "state": Key(STARTED, "what the operator wants of it", words=(STARTED, STOPPED, IDLE)),
+    ORDER: Key("", "what waits for the next line: by `omq channel reset` alone",
+               pattern=re.compile(f"({RESET.pattern})?")),
 }
 """All of them; `host` has to be said."""
 
@@ -120,6 +125,11 @@ class Channel:
     def peer(self) -> str:
         """For people."""
         return "{} port {}".format(*self.address)
+
+    @property
+    def reset(self) -> Reset | None:
+        """What the other side is to be told first, and nothing else with it."""
+        return reset_said(self.values[ORDER])
 
     def note(self) -> str:
         """As the queue's definition has it: what is not as the defaults."""

@@ -1,9 +1,10 @@
 """How a link of a channel is told from others, and what both sides say at its attach.
 
 The sending side has link properties CHANNEL (its name), SPOOL (32 hexadecimal digits), MANAGER (its
-name) and PING (true: it only asks). The answer has LAST (the batch that the record knows), MARK
-(its mark), SPOOL, MANAGER, BATCH_MAX (messages of a batch) and BUNDLES (true: messages of a batch
-may come together, in one transfer; an older omq does not say it). OUT_OF_STEP is the condition of a
+name), PING (true: it only asks) and RESET (names.Reset as text: the record is to say that first).
+The answer has LAST (the batch that the record knows), MARK (its mark), SPOOL, MANAGER, BATCH_MAX
+(messages of a batch), BUNDLES (true: messages of a batch may come together, in one transfer; an
+older omq does not say it) and RESET (as it was said: it is done). OUT_OF_STEP is the condition of a
 link that people must look at.
 """
 
@@ -23,6 +24,7 @@ LAST: Final = symbol("omq-last")
 MARK: Final = symbol("omq-mark")
 BATCH_MAX: Final = symbol("omq-batch-max")
 BUNDLES: Final = symbol("omq-bundles")
+RESET: Final = symbol("omq-reset")
 _SPOOL: Final = re.compile(r"[0-9a-f]{32}")
 _LAST_MAX: Final = 1 << 61
 OUT_OF_STEP: Final = "omq:channel:out-of-step"
@@ -35,6 +37,12 @@ class Hello:
     manager: str
     spool: str
     ping: bool = False
+    reset: str = ""
+
+    def properties(self, channel: str) -> dict[Any, Any]:
+        """Of the attach of a channel."""
+        said = {CHANNEL: channel, SPOOL: self.spool, MANAGER: self.manager, PING: self.ping}
+        return {**said, RESET: self.reset} if self.reset else said
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,7 @@ class Greeting:
     bytes_max: int = 0
     mark: str = ""
     bundles: bool = False
+    reset: str = ""
 
 
 def asks(link: Any) -> bool:
@@ -64,7 +73,8 @@ def answered(link: Any) -> Greeting:
     try:
         found = Greeting(int(said[LAST]), str(said.get(SPOOL, "")), str(said.get(MANAGER, "")),
                          int(said.get(BATCH_MAX, 0)), int(link.remote_max_message_size or 0),
-                         str(said.get(MARK, "")), said.get(BUNDLES) is True)
+                         str(said.get(MARK, "")), said.get(BUNDLES) is True,
+                         str(said.get(RESET, "")))
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError("what it says of itself makes no sense") from error
     if not _SPOOL.fullmatch(found.spool) or not 0 <= found.last < _LAST_MAX:

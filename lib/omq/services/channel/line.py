@@ -34,15 +34,7 @@ from proton import (
 from omq.base.errors import ChannelBroken, ChannelOutOfStep, ChannelRefused
 from omq.services.channel.definition import Channel
 from omq.services.channel.ends import broken, ended, refused
-from omq.services.channel.greeting import (
-    CHANNEL,
-    MANAGER,
-    PING,
-    SPOOL,
-    Greeting,
-    Hello,
-    answered,
-)
+from omq.services.channel.greeting import Greeting, Hello, answered
 from omq.services.channel.security import Credentials
 from omq.services.network.tls import secure
 
@@ -110,8 +102,7 @@ class Line:
         link = self._session.sender(self._channel.name)
         link.target.address = "SYSTEM.CHANNELS"
         link.source.address = self._channel.name
-        link.properties = {CHANNEL: self._channel.name, SPOOL: self._hello.spool,
-                           MANAGER: self._hello.manager, PING: self._hello.ping}
+        link.properties = self._hello.properties(self._channel.name)
         self._open(link, "")
         try:
             return answered(link)

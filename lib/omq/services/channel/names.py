@@ -35,6 +35,28 @@ def own_name(settings: Settings) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Reset:
+    """An order of people: the number of the last batch that is there is `batch` from now on, and
+    what it was is forgotten. `token`, 16 hexadecimal digits by chance, tells it from others: it is
+    carried out once, however often it is said."""
+
+    batch: int
+    token: str
+
+    def __str__(self) -> str:
+        return f"{self.batch} {self.token}"
+
+
+RESET: Final = re.compile(r"([0-9]{1,17}) ([0-9a-f]{16})")
+
+
+def reset_said(text: str) -> Reset | None:
+    """What a text says; None: it is none."""
+    found = RESET.fullmatch(text)
+    return None if found is None else Reset(int(found[1]), found[2])
+
+
+@dataclass(frozen=True, slots=True)
 class BatchName:
     """The name of a unit in doubt: whose batch it is, for which spool it was made, and its mark (16
     hexadecimal digits by chance): a copy of our spool has the same numbers, and other marks."""

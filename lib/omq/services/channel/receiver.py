@@ -24,22 +24,13 @@ from omq.base import events, fault
 from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
 from omq.base.names import escape
-from omq.services.channel import arrival, records
+from omq.services.channel import arrival
 from omq.services.channel.arrival import Later
-from omq.services.channel.greeting import (
-    BATCH_MAX,
-    BUNDLES,
-    CHANNEL,
-    LAST,
-    MANAGER,
-    MARK,
-    OUT_OF_STEP,
-    PING,
-    SPOOL,
-)
+from omq.services.channel.entry import BadEntry, entry
+from omq.services.channel.greeting import OUT_OF_STEP
 from omq.services.channel.inbox import Inbox, Work
-from omq.services.channel.names import RECORDS, own_name
-from omq.services.channel.parcel import NotAParcel, is_name
+from omq.services.channel.names import RECORDS
+from omq.services.channel.parcel import NotAParcel
 from omq.services.channel.protocol import OutOfStep
 from omq.services.channel.records import Record, RecordLost
 from omq.services.channel.ways import Terms
@@ -166,16 +157,15 @@ class ChannelLink:
 
     async def _open(self) -> None:
         link, session, host = self._link, self._session, self._host
-        said = link.remote_properties
-        name, spool, manager = (str(said.get(key, "")) for key in (CHANNEL, SPOOL, MANAGER))
-        if not is_name(name) or not is_name(manager) or len(spool) != 32:
-            self._refuse("amqp:invalid-field", "a channel says its name, its spool and its manager")
+        try:
+            wanted = entry(link.remote_properties, self._user)
+        except BadEntry as error:
+            self._refuse("amqp:invalid-field", str(error))
             return
         if not self._may_in():
             self._refuse("amqp:unauthorized-access", f"no right to put on {RECORDS}")
             return
-        asked = Record(name, manager, spool, self._user)
-        ping = bool(said.get(PING))
+        asked, ping = wanted.record, wanted.ping
         if not ping:
             wait_s = host.policy.settings.channel_connect_timeout_s
             while (other := host.channels.get(asked.key)) is not None:
@@ -190,8 +180,7 @@ class ChannelLink:
             host.channels[asked.key] = self
         try:
             most = host.policy.settings.channels_max
-            record = await host.run(
-                lambda native: records.found(native, asked, most, make=not ping))
+            record = await host.run(lambda native: wanted.found(native, most))
         except (OmqError, RecordLost) as error:
             self._refuse("amqp:resource-limit-exceeded" if isinstance(error, RecordLost)
                          else "amqp:internal-error", str(error))
@@ -202,16 +191,18 @@ class ChannelLink:
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
         link.max_message_size = settings.amqp_message_bytes_max
-        link.properties = {
-            LAST: record.batch, MARK: record.mark, MANAGER: own_name(settings), BATCH_MAX: (
-                settings.channel_batch_messages_max),
-            BUNDLES: True, SPOOL: open_spool(host.context.paths.root, writer=False).uuid.hex()}
+        spool = open_spool(host.context.paths.root, writer=False).uuid.hex()
+        link.properties = wanted.answer(record, settings, spool)
         link.open()
+        if wanted.order is not None and not ping:
+            host.rated.event(events.CHANNEL_RESET, WARNING, session.peer, peer=session.peer,
+                             channel=asked.channel, batch=record.batch)
         if not ping:
             self._inbox = Inbox(record.batch)
             self.flowed()
             host.rated.event(events.CHANNEL_RECEIVES, REPORT, session.peer, peer=session.peer,
-                             user=self._user, channel=name, manager=manager, batch=record.batch)
+                             user=self._user, channel=asked.channel, manager=asked.manager,
+                             batch=record.batch)
         session.kick()
 
     async def stolen(self) -> None:

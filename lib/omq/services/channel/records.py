@@ -1,7 +1,10 @@
 """The record of a channel on its receiving side: a message on SYSTEM.CHANNELS.
 
     {"batch": 17, "messages": 803, "channel": "EAST", "manager": "WEST", "spool": "...",
-     "user": "west", "mark": "0011223344556677"}
+     "user": "west", "mark": "0011223344556677", "reset": "8899aabbccddeeff"}
+
+`reset` is the token of the last order of its sending side to set the number (names.Reset), if there
+was one: such an order may come twice, the second time from a line that was given up long ago.
 
 Its correlation id is a hash of who sends: the user that was proved, the spool that was said, the
 channel. So nobody can change the record of another user. It is got and put with the messages of a
@@ -21,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from omq.base.errors import OmqError
@@ -29,7 +32,7 @@ from omq.ipc.browsed import Browsed
 from omq.ipc.client import Client
 from omq.ipc.message import Message
 from omq.ipc.unit import Unit
-from omq.services.channel.names import RECORDS
+from omq.services.channel.names import RECORDS, Reset
 
 _SAME_MAX: Final = 8
 _TAKE_S: Final = 5.0
@@ -51,6 +54,7 @@ class Record:
     batch: int = 0
     messages: int = 0
     mark: str = ""
+    reset: str = ""
 
     @property
     def key(self) -> bytes:
@@ -59,7 +63,10 @@ class Record:
         return hashlib.sha256(told.encode()).digest()[:24]
 
     def body(self) -> bytes:
-        return json.dumps(asdict(self), sort_keys=True).encode()
+        said = asdict(self)
+        if not self.reset:  # an older omq reads what it knows
+            del said["reset"]
+        return json.dumps(said, sort_keys=True).encode()
 
 
 def read_record(body: bytes) -> Record | None:
@@ -69,7 +76,8 @@ def read_record(body: bytes) -> Record | None:
         record = Record(**told)
     except (ValueError, TypeError):
         return None
-    texts = (record.channel, record.manager, record.spool, record.user, record.mark)
+    texts = (record.channel, record.manager, record.spool, record.user, record.mark,
+             record.reset)
     numbers = (record.batch, record.messages)
     good = all(type(each) is str for each in texts) and all(
         type(each) is int and each >= 0 for each in numbers)
@@ -99,6 +107,20 @@ def found(native: Client, asked: Record, most: int, *, make: bool) -> Record:
             raise RecordLost(f"{asked.user} has {most} channels here (channels_max)")
         native.put(RECORDS, asked.body(), correlation_id=asked.key, persistent=True)
     return max(mine, key=lambda record: record.batch, default=asked)
+
+
+def reset(native: Client, asked: Record, order: Reset) -> Record:
+    """The record says from now on what its sending side was told to make of it; once. RecordLost,
+    those of a unit of work: the order stands, and is told again."""
+    with native.unit() as unit:
+        message, record = take(unit, asked.key)
+        if record.reset == order.token:
+            unit.part_with([message], done=False)
+            unit.backout()
+            return record
+        record = replace(record, batch=order.batch, mark="", reset=order.token)
+        put(unit, record)
+    return record
 
 
 def take(unit: Unit, key: bytes) -> tuple[Message, Record]:

@@ -20,6 +20,7 @@ from omq.base import events, fault
 from omq.base.errors import (
     ChannelBroken,
     ChannelOutOfStep,
+    ChannelRefused,
     OmqError,
     UnitResolved,
     UnitUnknown,
@@ -28,13 +29,14 @@ from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.limits import KIB
 from omq.base.names import escape
 from omq.ipc.client import Client
+from omq.ipc.in_doubt import UnitInDoubt
 from omq.services.channel.batch import Batch, Reach
 from omq.services.channel.courier import Courier
-from omq.services.channel.definition import Channel
+from omq.services.channel.definition import ORDER, Channel, altered, write
 from omq.services.channel.greeting import Greeting, Hello
 from omq.services.channel.intake import Intake
 from omq.services.channel.line import Line
-from omq.services.channel.names import NOBODY, batch_name, own_name
+from omq.services.channel.names import NOBODY, BatchName, batch_name, own_name
 from omq.services.channel.protocol import OutOfStep
 from omq.services.channel.security import credentials
 from omq.services.channel.shared import Place, Shared
@@ -121,11 +123,19 @@ class ChannelRun(threading.Thread):
     def _connected(self, native: Client) -> None:
         place, channel = self._place, self.channel
         settings = place.settings
-        line = Line(channel, credentials(channel, settings, place.conf_dir),
-                    Hello(own_name(settings), place.spool), settings.channel_connect_timeout_s)
+        hello = Hello(own_name(settings), place.spool)
+        if (order := channel.reset) is not None:
+            self._refuse_doubt(native)
+            hello = replace(hello, reset=str(order))
+        line = Line(channel, credentials(channel, settings, place.conf_dir), hello,
+                    settings.channel_connect_timeout_s)
         polite = False
         try:
             fault.point("channel.before_resync")
+            if self.channel.reset is not None:
+                self._reset(native, line)
+                polite = True
+                return
             self._resync(native, line)
             self._tell(state=RUNNING, tries=0, reason="")
             self._shared.event(events.CHANNEL_RUNNING, REPORT, batch=self._shared.sending.next)
@@ -136,6 +146,27 @@ class ChannelRun(threading.Thread):
             with self._shared.lock:
                 self._shared.sending.cut()
             line.close(politely=polite)
+
+    # what people want
+
+    def _refuse_doubt(self, native: Client) -> None:
+        """OutOfStep: what became of these is known by the old numbers alone."""
+        if found := sorted(each.number for unit in native.units_in_doubt()
+                           if (each := self._mine(unit)) is not None):
+            raise OutOfStep(f"batches {found} are in doubt, and a reset waits: "
+                            f"omq channel resolve {self.channel.name}")
+
+    def _reset(self, native: Client, line: Line) -> None:
+        """The other side was told; nothing else goes over this line. The definition changes, so
+        the service ends this run and begins another one."""
+        order, said = self.channel.reset, line.greeting
+        assert order is not None
+        if said.reset != str(order) and said.last != order.batch:
+            raise ChannelRefused(channel=self.channel.name, peer=self.channel.peer, reason=(
+                f"it knows no resets; 'omq channel reset {self.channel.name} batch={order.batch}' "
+                "there does the same"))
+        write(native, altered(self.channel, **{ORDER: ""}), "the reset is done")
+        self._shared.event(events.CHANNEL_RESET, REPORT, batch=said.last)
 
     # what is in doubt
 
@@ -182,21 +213,26 @@ class ChannelRun(threading.Thread):
                             "channel.sender has a copy of this spool, or one side was restored")
 
     def _in_doubt(self, native: Client, spool: str) -> dict[int, str]:
-        """Names of units by number. OutOfStep: they were for somebody else. Any user may give a
-        unit such a name: ours are of our own user and took from the transmission queue."""
+        """Names of units by number. OutOfStep: they were for somebody else."""
         found: dict[int, str] = {}
         for unit in native.units_in_doubt():
-            name = batch_name(unit.name)
-            if name is None or name.channel != self.channel.name:
-                continue
-            if unit.uid not in (None, os.geteuid()) or (not unit.missing and (
-                    not unit.queues.get(self.channel.name, (0, 0))[0])):
+            name = self._mine(unit)
+            if name is None:
                 continue
             if name.spool != spool:
                 raise OutOfStep(f"batch {name.number} is in doubt, and was for spool {name.spool}; "
                                 f"now there is {'no omq' if spool == NOBODY else spool}")
             found[name.number] = unit.name
         return found
+
+    def _mine(self, unit: UnitInDoubt) -> BatchName | None:
+        """The batch that a unit in doubt is; None: none of ours. Any user may give a unit such a
+        name: ours are of our own user and took from the transmission queue."""
+        name = batch_name(unit.name)
+        if name is None or name.channel != self.channel.name:
+            return None
+        took = unit.missing or unit.queues.get(self.channel.name, (0, 0))[0]
+        return name if took and unit.uid in (None, os.geteuid()) else None
 
     def _end(self, native: Client, number: int, name: str, *, commit: bool) -> None:
         how = "committed" if commit else "backed out"

@@ -1,7 +1,8 @@
 """channel.sender: runs the channels that are defined and started; one process, two threads each.
 
 It looks at the definitions every `channel_look_ms`: one that is new, started, stopped, changed or
-gone is followed. run/channels.json tells of those that run, for `omq channel`.
+gone is followed. run/channels.json tells of those that run, for `omq channel`, and which process
+says so: what a dead one said is nothing.
 
 SIGHUP reads the configuration again; each channel is made anew with it. SIGTERM drains: batches
 under way are settled, for at most `drain_timeout_s`; what is in doubt then stays in doubt, and the
@@ -13,8 +14,9 @@ Errors: ConfigError, ManagerUnavailable at the start.
 from __future__ import annotations
 
 import json
+import os
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from typing import Final
 
 import omq
@@ -28,6 +30,7 @@ from omq.services.channel.definition import IDLE, STARTED, Channel, altered, cha
 from omq.services.channel.run import ChannelRun
 from omq.services.channel.shared import Place
 from omq.services.daemon.daemon import DaemonContext
+from omq.services.daemon.process import identify
 from omq.storage.spool import open_spool
 
 FILE: Final = "channels.json"
@@ -48,6 +51,7 @@ class ChannelSender:
         self._runs: dict[str, ChannelRun] = {}
         self._wrong: dict[str, str] = {}
         self._written = b""
+        self._me = astuple(identify(os.getpid()))
 
     def _connect(self) -> Client:
         return omq.connect(spool=self._context.paths.root, name=self._context.program)
@@ -170,7 +174,8 @@ class ChannelSender:
         return f"{len(self._runs)} channels, {running} connected"
 
     def _publish(self) -> None:
-        told = json.dumps([asdict(run.facts) for run in self._runs.values()]).encode()
+        told = json.dumps([{**asdict(run.facts), "sender": self._me}
+                           for run in self._runs.values()]).encode()
         if told != self._written:
             self._written = told
             side_files.replace(self._context.paths.run / FILE, told)

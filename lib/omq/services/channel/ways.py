@@ -1,8 +1,8 @@
 """Where what comes over a channel goes here: asked once a batch for each address in it.
 
-What a name stands for is asked anew when that was LOOK_S ago, so a queue that was defined, altered
-or pointed elsewhere counts for the batches that come that much later; a batch is not put on queues
-that have gone (QueueGone), whatever was known of them.
+What a name stands for is asked anew when that was `channel_names_ms` ago, so a queue that was
+defined, altered or pointed elsewhere counts for the batches that come that much later; a batch is
+not put on queues that have gone (QueueGone), whatever was known of them.
 
 Errors: none of its own; what a queue manager answers is the reason of a dead letter.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 from omq.base.errors import OmqError, UnknownQueue
 from omq.base.settings import Settings
@@ -20,8 +19,6 @@ from omq.ipc.client import Client
 from omq.ipc.remote_header import REMOTE_MANAGER, REMOTE_QUEUE, REPLY_MANAGER, REPLY_QUEUE
 from omq.services.channel.names import RECORDS, own_name
 from omq.services.channel.parcel import Address, is_name
-
-LOOK_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -55,7 +52,7 @@ class Ways:
         self._own = own_name(terms.settings)
         self._found: dict[Address, Way] = {}
         self._back: dict[Address, tuple[str, dict[str, str]]] = {}
-        native.forget(LOOK_S)
+        native.forget(terms.settings.channel_names_ms / 1000)
 
     def of(self, to: Address) -> Way:
         found = self._found.get(to)
