@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import omq
+from omq.base import events
 from omq.base.errors import ManagerUnavailable
 from omq.ipc.client import Client
 from omq.storage.spool import create_spool
 from tests.process.consistency import check_index
 from tests.process.ipc_space import IpcSpace, ipc_space
 from tests.process.processes import WAIT_S, Child, start_program
+from tests.waiting import until
 
 MANAGER, WRITER = "queue.manager", "pool.writer"
 QUEUES = "[*]\ndeath_delay_s = 0\nattempts_max = 200\n\n[A]\n\n[B]\n\n[C]\n"
@@ -112,13 +114,24 @@ class Instance:
             self.children[program].kill()
 
     def stop(self, *programs: str) -> None:
-        """SIGTERM, in this order; each must end with 0 (or by it, when it has just been forked)."""
+        """SIGTERM, in this order; each must end with 0 (or by it, when it has just been forked). A
+        pool.writer that has a manager is up before: its last checkpoint is part of such an end."""
+        if not programs or {MANAGER, WRITER} <= set(programs):
+            until(self._writer_is_up, self.said)
         for program in programs or (MANAGER, WRITER):
             child = self.children.get(program)
             if child is not None and child.running:
                 child.signal(signal.SIGTERM)
                 code = child.wait()
                 assert code in (0, -signal.SIGTERM), f"{program}: {code}\n{self.said()}"
+
+    def _writer_is_up(self) -> bool:
+        """Or cannot come up."""
+        both = [self.children.get(program) for program in (MANAGER, WRITER)]
+        if not all(child is not None and child.running for child in both):
+            return True
+        return any(event["pid"] == self.children[WRITER].pid
+                   for event in self.events(events.POOL_WRITER_STARTED.number))
 
     def connect(self, name: str = "test", timeout_s: float = WAIT_S) -> Client:
         return omq.connect(self.root, name=name, timeout_s=timeout_s)

@@ -57,7 +57,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AmqpWorld]:
     with amqp_world(tmp_path_factory.mktemp("amqp"), amqp_credit=CREDIT, amqp_links_max=10,
                     amqp_memory_bytes_max=4 << 20, amqp_user_memory_bytes_max=2 << 20,
                     amqp_files_bytes_max=4 << 20, amqp_user_files_bytes_max=2 << 20,
-                    amqp_idle_timeout_s=2, amqp_close_timeout_s=1, amqp_user_temporaries_max=3,
+                    amqp_idle_timeout_s=4, amqp_close_timeout_s=1, amqp_user_temporaries_max=3,
                     amqp_user_receivers_max=5) as made:
         yield made
 

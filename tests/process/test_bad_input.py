@@ -48,7 +48,7 @@ def test_a_foreign_user_is_refused(open_instance: Instance, tmp_path: Path, acti
         os.setgid(group)
         os.setuid(NOBODY)
         try:
-            with omq.connect(open_instance.root, timeout_s=0.0) as c:
+            with omq.connect(open_instance.root) as c:
                 if action == "get":
                     c.reader("A")
                 else:

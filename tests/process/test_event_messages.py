@@ -158,7 +158,7 @@ def test_who_may_not_is_told(open_instance: Instance, tmp_path: Path) -> None:
         os.setgroups([])
         os.setgid(group)
         os.setuid(nobody)
-        with omq.connect(open_instance.root, timeout_s=0.0) as own:
+        with omq.connect(open_instance.root) as own:
             for wrong in (lambda: own.put("A", b""), lambda: own.reader("A"),
                           lambda: own.queues.delete("A")):
                 with pytest.raises(omq.NoAuthority):

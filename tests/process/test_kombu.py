@@ -148,7 +148,7 @@ def test_limits_of_a_queue_are_the_managers(running: Instance) -> None:
 
 
 def test_a_manager_that_is_away_is_a_connection_error(running: Instance) -> None:
-    with connection(running, timeout_s=0.2) as made:
+    with connection(running, timeout_s=2.0) as made:
         queue = kombu.Queue("work")
         with made.Consumer([queue], callbacks=[lambda _, message: message.ack()]):
             running.kill(MANAGER)

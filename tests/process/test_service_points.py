@@ -37,7 +37,7 @@ OF_CLIENTS = {
 """tests/process/test_readers.py."""
 OF_CHANNELS = {name for name in ELSEWHERE if name.startswith("channel.")}
 """tests/process/test_channels.py and test_channel.py."""
-END_S = 180
+END_S = 600
 
 
 def test_every_point_of_a_service_is_here() -> None:

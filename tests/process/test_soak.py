@@ -23,7 +23,7 @@ SUBMITTERS = READERS = 8
 MESSAGES = int(os.environ.get("OMQ_SOAK_MESSAGES", "960"))
 KILLS = int(os.environ.get("OMQ_SOAK_KILLS", "24"))
 KILL_PERIOD_S = 0.15
-END_S = 120.0
+END_S = 300.0
 
 
 class Soak:

@@ -277,7 +277,7 @@ def test_operators_look_and_read_no_body(trusting: TrustInstance) -> None:
         assert launch.run("omstat", ["-s", *arguments]) == 0
         assert launch.run("omqdump", ["-e", "l A", *arguments]) == 0
         with pytest.raises(AccessDenied):
-            omq.connect(trusting.root, timeout_s=0.0)
+            omq.connect(trusting.root)
         assert [path for path in paths if _opens(path)] == opened
 
     def ids_only() -> None:

@@ -79,7 +79,8 @@ class Box:
         return self.show(unit, "ActiveState")
 
     def journal(self, *words: str) -> list[dict[str, Any]]:
-        """Journal entries, oldest first."""
+        """Journal entries, oldest first: also what a unit said that has ended just now."""
+        self.run("journalctl", "--sync")
         text = self.run("journalctl", "--no-pager", "-o", "json", "--all", *words)
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 

@@ -97,7 +97,12 @@ def test_it_comes_again_after_a_death_and_tells_of_a_stopped_instance(box: Box) 
     box.kill("KILL", first)
     box.wait("another process", lambda: box.pid(SERVICE) not in (0, first))
     box.run("systemctl", "stop", "omq-queue-manager")
-    found = visit(box, "/")
-    assert found["/"][0] == 200 and ">does not run<" in found["/"][1]
+
+    def told() -> bool:
+        status, text = visit(box, "/")["/"]
+        assert status == 200, text
+        return ">does not run<" in text  # figures are a moment old
+
+    box.wait("it to be told", told)
     box.run("systemctl", "stop", SOCKET, SERVICE)
     assert box.active(SERVICE) == "inactive"

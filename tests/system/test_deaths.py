@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.system.box import Box
-from tests.system.work import CORE, MAIL, depths, pids, put, states
+from tests.system.work import CORE, MAIL, depths, pids, put, start, states
 
 ALL = (*CORE, *MAIL)
 DROP_IN = "/etc/systemd/system/{}.service.d/test.conf"
@@ -17,7 +17,7 @@ def running(installed: Box) -> Box:
     for unit in ALL:  # as shipped, but without the second of rest
         installed.write(f"/etc/systemd/system/{unit}.service.d/soon.conf",
                         "[Service]\nRestartSec=100ms\n")
-    installed.run("systemctl", "start", "omq.target")
+    start(installed)
     put(installed, 0, 20)
     return installed
 
@@ -82,7 +82,7 @@ def test_mail_flows_after_all_that(running: Box) -> None:
 
 def test_a_manager_that_hangs_is_aborted_and_says_where(running: Box) -> None:
     unit = "omq-queue-manager.service"
-    running.write(DROP_IN.format("omq-queue-manager"), "[Service]\nWatchdogSec=1\n")
+    running.write(DROP_IN.format("omq-queue-manager"), "[Service]\nWatchdogSec=5\n")
     running.run("systemctl", "daemon-reload")
     running.run("systemctl", "restart", unit)
     before = running.pid(unit)
@@ -143,7 +143,8 @@ def test_a_manager_with_a_wrong_configuration_is_told_at_once(running: Box) -> N
     conf = running.run("cat", "/etc/omq/omq.conf")
     running.write("/etc/omq/omq.conf", conf + "[mail]\nhostname = a b\n")
     running.run("systemctl", "stop", "omq.target")  # no reason not to stop in order
-    assert "pool stopped" in running.messages("-u", "omq-drain.service", "-n", "5")[-3]
+    assert any("pool stopped" in text for text in
+               running.messages("-u", "omq-drain.service", "-n", "5"))
     running.write("/etc/omq/omq.conf", conf)
     running.run("systemctl", "reset-failed", *_units(ALL))
     good = running.run("cat", "/etc/omq/queues.conf")

@@ -123,7 +123,7 @@ def test_a_drain_that_fails_is_systemctls_own_failure(box: Box, instance: str) -
     box.wait("the members are down all the same",
              lambda: set(box.show_each(_units(instance), "ActiveState")) <= {"inactive", "failed"})
     box.wait("so is the target", lambda: box.active(f"{base}.target") == "inactive")
-    assert box.active(f"{base}-drain.service") == "failed"
+    box.wait("it has failed", lambda: box.active(f"{base}-drain.service") == "failed")
     box.run("systemctl", "start", f"{base}.target")
     box.wait("its drain is up, behind it", lambda: box.active(f"{base}-drain.service") == "active")
     box.run("systemctl", "restart", f"{base}.target", code=1)

@@ -16,12 +16,13 @@ from tests.system.work import (
     pids,
     put,
     seen,
+    start,
     states,
 )
 
 
 def test_start_is_in_order_by_readiness(installed: Box) -> None:
-    installed.run("systemctl", "start", "omq.target")
+    start(installed)
     ready = [moment(installed, unit, "ActiveEnter") for unit in (*CORE, "omq-router", "omq-smtp")]
     assert ready == sorted(ready)
     assert 0 not in ready
@@ -83,7 +84,7 @@ def test_stop_drains_in_order_and_loses_nothing(installed: Box) -> None:
     assert installed.sh("ipcs -q -m | grep -w omq || true") == ""
     at_stop = seen(installed)
     assert at_stop == list(range(len(at_stop)))
-    installed.run("systemctl", "start", "omq.target")
+    start(installed)
     installed.wait("all of them", lambda: len(seen(installed)) >= 120)
     assert seen(installed) == list(range(120))
     assert installed.show("omq-drain.service", "Result") == "success"
@@ -133,7 +134,7 @@ def test_daemons_outlive_a_stop_of_the_manager_alone(installed: Box) -> None:
 
 
 def test_a_wrong_configuration_does_not_keep_it_from_stopping(installed: Box) -> None:
-    installed.run("systemctl", "start", "omq.target", "omq-drain.service")
+    start(installed)
     for name in ("omq.conf", "services.conf"):
         installed.write(f"/etc/omq/{name}", "[nonsense]\n")
     said = installed.run("omshut")

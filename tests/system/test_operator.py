@@ -10,14 +10,14 @@ import pytest
 
 from omq.base.journald import message_id
 from tests.system.box import PREFIX, Box
-from tests.system.work import CORE, MAIL, depths, pids, put, states
+from tests.system.work import CORE, MAIL, depths, pids, put, start, states
 
 STATE = "/var/lib/omq/run/router.json"
 
 
 @pytest.fixture(scope="module")
 def running(installed: Box) -> Box:
-    installed.run("systemctl", "start", "omq.target")
+    start(installed)
     return installed
 
 
@@ -175,7 +175,7 @@ def test_a_service_of_ones_own_runs_by_the_template(running: Box) -> None:
     assert "Second Router" in running.run("omstat", "-s")
     running.run("systemctl", "stop", "omq.target")
     assert running.active("omq-service@second.service") == "inactive"
-    running.run("systemctl", "start", "omq.target")
+    start(running)
     assert running.active("omq-service@second.service") == "active"
 
 

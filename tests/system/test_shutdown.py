@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.system.box import PREFIX, Box
 from tests.system.conftest import CONF, QUEUES
-from tests.system.work import READER, depths, install_reader, put, seen
+from tests.system.work import READER, SEEN, depths, install_reader, put, seen, start
 
 UID = 957  # the same on every boot
 SERVICES = "".join(
@@ -24,6 +24,9 @@ SERVICES = "".join(
 """One of each kind: the order of stopping needs no more."""
 
 
+SLOW = f"#!/bin/sh\nread -r n; echo $n >> {SEEN}; exec sleep 0.3\n"
+
+
 @contextmanager
 def _machine(state: Path, prefix: Path, spool: Path) -> Iterator[Box]:
     """A boot, and at the end a power-off in order, whatever went wrong."""
@@ -35,7 +38,7 @@ def _machine(state: Path, prefix: Path, spool: Path) -> Iterator[Box]:
         box.write("/etc/omq/omq.conf", CONF)
         box.write("/etc/omq/queues.conf", QUEUES)
         install_reader(box)
-        box.run("systemctl", "start", "omq.target")
+        start(box)
         yield box
     finally:
         box.stop()
@@ -47,6 +50,9 @@ def test_power_off_drains_and_the_next_boot_goes_on(prefix: Path, tmp_path: Path
     os.chown(spool, UID, UID)
     spool.chmod(0o750)
     with _machine(tmp_path / "first", prefix, spool) as first:
+        # However long it takes to begin with the power-off, the reader is not through by then.
+        first.write("/etc/omq/readers/ORDERS", SLOW, "755")
+        first.sh("chgrp -R omq /etc/omq/readers")
         put(first, 0, 80)
         first.run("systemctl", "enable", "--now", READER)
         first.wait("the reader at work", lambda: len(seen(first)) >= 3)
@@ -67,7 +73,7 @@ def test_power_off_drains_and_the_next_boot_goes_on(prefix: Path, tmp_path: Path
 
 
 def test_an_upgrade_keeps_what_is_in_flight(installed: Box) -> None:
-    installed.run("systemctl", "start", "omq.target")
+    start(installed)
     put(installed, 0, 60)
     install_reader(installed)
     installed.run("systemctl", "enable", "--now", READER)

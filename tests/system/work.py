@@ -47,6 +47,11 @@ def seen(box: Box) -> list[int]:
     return [int(line) for line in box.sh(f"cat {SEEN} 2>/dev/null || true").split()]
 
 
+def start(box: Box) -> None:
+    """All of it. The target is up before its drain is, which a stop or restart needs."""
+    box.run("systemctl", "start", "omq.target", "omq-drain.service")
+
+
 def pids(box: Box, units: tuple[str, ...]) -> dict[str, int]:
     found = box.show_each([f"{unit}.service" for unit in units], "MainPID")
     return dict(zip(units, map(int, found), strict=True))

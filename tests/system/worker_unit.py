@@ -29,10 +29,10 @@ def check(box: Box) -> None:
     box.sh("mkdir -p /etc/omq/workers")
     box.write("/opt/orders/tasks.py", TASKS, "644")
     box.write("/etc/omq/workers/shipping", "QUEUE=ORDERS\nFUNCTION=tasks:ship\n"
-              "OPTIONS=--path /opt/orders --time-limit 1 --kill-after 1\n", "644")
+              "OPTIONS=--path /opt/orders --time-limit 4 --kill-after 1\n", "644")
     box.sh(f"mkdir -p /etc/systemd/system/{UNIT}.d")
     box.write(f"/etc/systemd/system/{UNIT}.d/quick.conf",
-              "[Service]\nWatchdogSec=2\nRestartSec=100ms\n", "644")
+              "[Service]\nWatchdogSec=8\nRestartSec=100ms\n", "644")
     box.run("systemctl", "daemon-reload")
     box.run("systemctl", "enable", "--now", UNIT)  # returns when it is ready
     worker = box.show(UNIT, "MainPID")
@@ -53,7 +53,7 @@ def check(box: Box) -> None:
     box.wait("the next order", lambda: shipped(9))
     assert box.show(UNIT, "MainPID") == worker
     box.run("kill", "-STOP", worker)
-    box.wait("the watchdog", lambda: box.show(UNIT, "NRestarts") == "1"
+    box.wait("the watchdog", lambda: int(box.show(UNIT, "NRestarts")) > 0
              and box.active(UNIT) == "active")
     ship(10)
     box.wait("an order of the next worker", lambda: shipped(10))

@@ -212,8 +212,9 @@ def test_a_stopped_manager_is_a_time_out(tmp_path: Path) -> None:
     with running(tmp_path / "spool", tmp_path) as run:
         run.start()
         manager = run.instance.running[MANAGER]
-        with run.instance.connect(timeout_s=1.0) as c:
+        with run.instance.connect() as c:
             c.put("A", b"before")
+            c._link._timeout_s = 1.0  # before, a slow machine may take its time
             manager.send_signal(signal.SIGSTOP)
             with pytest.raises(TimedOut):
                 c.put("A", b"in doubt")

@@ -40,8 +40,11 @@ MESSAGE_BYTES_MAX: Final = 1 << 18
 ROOM: Final = "-" * 1000
 """An argument that is only room: a daemon writes its own command line over the nursery's. A longer
 one is cut, as ps does at the width of the screen."""
+_IMPORTS_S: Final = 60.0
+"""For its first answer, behind its imports: without it the daemons import themselves, each of them,
+which makes a loaded machine no faster. One that ends is given up at once."""
 _WAIT_S: Final = 10.0
-"""For its imports on a loaded machine, and for an answer. Later than this it is given up."""
+"""For an answer. Later than this it is given up."""
 
 
 class Nursery:
@@ -68,7 +71,7 @@ class Nursery:
             return
         finally:
             its.close()
-        ours.settimeout(_WAIT_S)
+        ours.settimeout(_IMPORTS_S)
         self._channel = ours
 
     def launch(self, argv: list[str], environ: dict[str, str]) -> int:
@@ -115,6 +118,7 @@ class Nursery:
             request = json.dumps({"argv": argv, "environ": environ}).encode()
             socket.send_fds(self._channel, [request], [gate])
             data = self._channel.recv(MESSAGE_BYTES_MAX)
+            self._channel.settimeout(_WAIT_S)
             reply: dict[str, Any] = json.loads(data) if data else {}
             if "pid" in reply:
                 os.write(opener, b"1")
