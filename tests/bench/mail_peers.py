@@ -137,7 +137,9 @@ def bad_peers(rounds: int) -> None:
         live.end()
 
 
-def many_peers(count: int, each: int) -> None:
+def many_peers(count: int, each: int, **more: Any) -> None:
+    """Mail to each of so many peers in turns; with `unix_connection_messages_max` a single one has
+    as many connections as many peers at best: the base that these can be measured by."""
     with ExitStack() as stack:
         live = Instance(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "spool")
         gateway = Gateway(live)
@@ -146,7 +148,7 @@ def many_peers(count: int, each: int) -> None:
         (live.conf / "routes.conf").write_text("")
         hosts = {f"d{n}.test": (f"127.{1 + n // 250}.0.{1 + n % 250}", fast.port)
                  for n in range(count)}
-        gateway.start(hosts, **PLAIN)
+        gateway.start(hosts, **PLAIN, **more)
         gateway.until("the scheduler", lambda: gateway.children(gateway.child.pid))
         with live.connect("bench") as connection:
             begun, spent = time.monotonic(), processor_s(gateway)
@@ -166,4 +168,5 @@ def many_peers(count: int, each: int) -> None:
 if __name__ == "__main__":
     bad_peers(int(sys.argv[1]) if len(sys.argv) > 1 else 3)  # 0: only the others
     many_peers(1, PEERS * EACH)
+    many_peers(1, PEERS * EACH, unix_connection_messages_max=EACH)
     many_peers(PEERS, EACH)

@@ -116,10 +116,11 @@ class SmtpConnection:
         return True
 
     def close(self) -> None:
-        """Say QUIT, if there is anybody to say it to."""
+        """Say QUIT, if there is anybody to say it to. What it says to that is not waited for: all
+        mail has its answer, and others' mail would wait for as long as it likes."""
         if self._client is not None:
             with suppress(*_NETWORK):  # the peer may be gone: closing is all that was wanted
-                self._client.docmd("QUIT")
+                self._client.putcmd("QUIT")
         self.abandon()
 
     def abandon(self) -> None:

@@ -28,6 +28,7 @@ class StagePeer:
         self.received: list[tuple[str, list[str], bytes]] = []
         self.commands: list[str] = []
         self.secured = 0
+        self.silent_to_the_end = False  # nobody came to end its silence
         self._stage, self.reply = stage, reply
         self._context, self._lmtp, self._auth = context, lmtp, auth
         self._pipelining = pipelining
@@ -73,7 +74,7 @@ class StagePeer:
         while self.reply == "slow" and not self._ended.wait(0.02):
             line.sendall(b"5")
         if self.reply == "silence":
-            self._ended.wait(WAIT_S)
+            self.silent_to_the_end = not self._ended.wait(WAIT_S)
         line.shutdown(socket.SHUT_RDWR)
         return False
 

@@ -20,6 +20,7 @@ from omq.services.readers.service import Defer, Disposition, Done, Move
 from tests.unit.services.mail.conftest import sent_by
 from tests.unit.services.mail.smtp.certificates import Certificates
 from tests.unit.services.mail.stage_peer import REPLIES, STAGES, StagePeer
+from tests.waiting import until
 
 QUICK, PATIENT = ClientLimits(0.3, 0.3, 0.3, 10), ClientLimits(9, 9, 9, 10)
 """For who says nothing, and for who answers however busy this machine is."""
@@ -153,6 +154,21 @@ def test_a_kept_connection_that_goes_wrong_is_opened_again(
                 "mail.from": "s@here.test", "mail.to.UNIX": "a@far.test"}, queue="UNIX")) == Done()
         assert [each[1] for each in peer.received] == [["a@far.test"]] * 2
         assert peer.commands.count("ehlo mx.test") == 2
+
+
+def test_the_answer_to_a_goodbye_is_not_waited_for(
+        service: Callable[..., Any], message: Callable[..., Any]) -> None:
+    """A process that closes a connection has other peers' mail to send."""
+    with StagePeer("QUIT", "silence") as peer:
+        made = service(UnixOutService, "unix", f"[peers]\n* = 127.0.0.1:{peer.port}\n")
+        made.tests_worker = worker = made.worker("smtp")
+        worker._limits = ClientLimits(300, 300, 300, 1)
+        for _ in range(2):
+            assert sent_by(made, message(BODY, {
+                "mail.from": "s@here.test", "mail.to.UNIX": "a@far.test"}, queue="UNIX")) == Done()
+        worker.close()
+        assert not peer.silent_to_the_end
+        until(lambda: peer.commands.count("QUIT") == 2, "it was said")
 
 
 def _watched(send: Any, reached: list[bool]) -> Disposition:

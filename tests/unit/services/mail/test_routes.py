@@ -155,6 +155,16 @@ def test_postmaster_and_address_literals_always_work(conf_dir: Path) -> None:
     assert not routes.accepts("bob@[x]")
 
 
+def test_a_postmaster_without_a_mailbox_is_a_mistake(conf_dir: Path) -> None:
+    text = "[local]\ndomains = a.test\nusers = bob\n[aliases]\npostmaster = "
+    (conf_dir / "routes.conf").write_text(text + "bob\n")
+    load_routes(conf_dir)
+    (conf_dir / "routes.conf").write_text(text + "nobody\n")
+    with pytest.raises(ConfigError) as raised:
+        load_routes(conf_dir)
+    assert "postmaster@a.test" in raised.value.fields["reason"]
+
+
 def test_the_postmaster_of_the_host_name_is_ours(conf_dir: Path) -> None:
     """Also where the name is no domain of ours; unless the file sends it somewhere."""
     text = "[local]\ndomains = a.test\nusers = bob\n"
