@@ -103,6 +103,48 @@ def test_a_receiver_that_dies_at_each_step(pair: list[Side], point: str, hit: in
     _crossed_once(west, east, 25)
 
 
+LONG = {"long": "x" * 400}  # two such messages are a bundle of 1 KiB
+
+
+@pytest.mark.parametrize("hit", [1, 2, 4])
+def test_a_receiver_that_dies_between_two_bundles(pair: list[Side], hit: int) -> None:
+    """Part of a batch is in its memory, the rest on the line."""
+    west, east = pair
+    connected(west, east, fault=f"channel.half_batch:kill:{hit}", batchsize="6", transferlimit="1")
+    west.put("FAR", 0, 18, properties=LONG)
+    west.start(SENDER)
+    assert east.children[SERVER].wait() == -9
+    assert [each.split()[0] for each in east.fired()] == [f"channel.half_batch:kill:{hit}"]
+    assert east.depth("A") % 6 == 0, "a batch is there or not"
+    east.serve()
+    east.await_depth("A", 18)
+    _crossed_once(west, east, 18)
+
+
+@pytest.mark.parametrize("hit", [1, 2, 5])
+def test_a_sender_that_dies_between_two_bundles(pair: list[Side], hit: int) -> None:
+    west, east = pair
+    connected(west, east, batchsize="6", transferlimit="1")
+    west.put("FAR", 0, 18, properties=LONG)
+    west.start(SENDER, fault=f"channel.in_batch:kill:{hit}")
+    assert west.children[SENDER].wait() == -9
+    west.start(SENDER)
+    east.await_depth("A", 18)
+    _crossed_once(west, east, 18)
+
+
+def test_a_batch_is_no_longer_than_a_unit_of_work_there(pair: list[Side]) -> None:
+    """3 MB of bodies that are no containers, and units of 512 KiB: several batches."""
+    west, east = pair
+    connected(west, east)
+    with west.connect() as native:
+        for number in range(15):
+            native.put("FAR", b"%d" % number + b" " * 200_000)
+    west.start(SENDER)
+    east.await_depth("A", 15)
+    _crossed_once(west, east, 15)
+
+
 @pytest.mark.parametrize("hit", [8, 21])
 @pytest.mark.parametrize("point", ["engine.before_append", "engine.after_append",
                                    "engine.after_reply"])

@@ -49,8 +49,8 @@ ELSEWHERE = {
     "smtp.after_put", "errmgr.before_move",
     "channel.before_send", "channel.after_send", "channel.split",
     "channel.before_resync", "channel.after_take", "channel.after_prepare", "channel.in_batch",
-    "channel.after_batch", "channel.before_commit", "channel.after_commit", "channel.before_put",
-    "channel.after_put", "channel.before_accept", "channel.after_accept",
+    "channel.half_batch", "channel.after_batch", "channel.before_commit", "channel.after_commit",
+    "channel.before_put", "channel.after_put", "channel.before_accept", "channel.after_accept",
 }
 """Points of clients and services: test_clients, test_readers, test_service_points, test_channels
 and test_channel."""

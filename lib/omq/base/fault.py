@@ -85,6 +85,7 @@ POINTS: Final = frozenset(
         "channel.after_take",
         "channel.after_prepare",
         "channel.in_batch",
+        "channel.half_batch",
         "channel.after_batch",
         "channel.before_put",
         "channel.after_put",

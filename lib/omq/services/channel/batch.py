@@ -78,11 +78,13 @@ def first_of(parcels: Iterable[bytes], size: int) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What the other side takes. `transfer`: bytes of messages that travel together, 0: none do."""
+    """What the other side takes. `transfer`: bytes of messages that travel together, 0: none do;
+    `batch_bytes`: of the bodies of a batch, about, 0: it does not say it."""
 
     bytes_max: int
     batch_max: int
     transfer: int = 0
+    batch_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -150,12 +152,13 @@ class Taker:
         """Whether there is something."""
         channel, most = self._channel, self._channel.number("batchsize")
         most = min(most, reach.batch_max or most)
+        limit = min(self._limit, reach.batch_bytes or self._limit)
         wait_s, ends, size = _WAIT_S, 0.0, 0
-        while (room := most - taken.count) > 0 and size < self._limit:
+        while (room := most - taken.count) > 0 and size < limit:
             found = taken.unit.next(channel.name, room, wait_s)
             if found and not ends:
                 ends = time.monotonic() + channel.number("batchint") / 1000
-            size += self._sort(taken, found, reach, self._limit - size)
+            size += self._sort(taken, found, reach, limit - size)
             wait_s = max(0.0, ends - time.monotonic())
             if not found and (not ends or not wait_s or self._stopping()):
                 break

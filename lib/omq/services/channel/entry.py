@@ -13,6 +13,7 @@ from omq.base.settings import Settings
 from omq.ipc.client import Client
 from omq.services.channel import records
 from omq.services.channel.greeting import (
+    BATCH_BYTES,
     BATCH_MAX,
     BUNDLES,
     CHANNEL,
@@ -51,7 +52,15 @@ class Entry:
         """Properties of the attach."""
         done = {} if self.order is None or self.ping else {RESET: str(self.order)}
         return {LAST: record.batch, MARK: record.mark, MANAGER: own_name(settings),
-                BATCH_MAX: settings.channel_batch_messages_max, BUNDLES: True, SPOOL: spool, **done}
+                BATCH_MAX: settings.channel_batch_messages_max, BATCH_BYTES: _bytes(settings),
+                BUNDLES: True, SPOOL: spool, **done}
+
+
+def _bytes(settings: Settings) -> int:
+    """Of the bodies of a batch. Half of what a unit of work holds here: its last message and all
+    properties come on top."""
+    return min(settings.channel_batch_bytes_max, settings.unit_bytes_max,
+               settings.journal_file_bytes // 2) // 2
 
 
 def entry(said: Mapping[Any, Any], user: str) -> Entry:

@@ -3,9 +3,10 @@
 The sending side has link properties CHANNEL (its name), SPOOL (32 hexadecimal digits), MANAGER (its
 name), PING (true: it only asks) and RESET (names.Reset as text: the record is to say that first).
 The answer has LAST (the batch that the record knows), MARK (its mark), SPOOL, MANAGER, BATCH_MAX
-(messages of a batch), BUNDLES (true: messages of a batch may come together, in one transfer; an
-older omq does not say it) and RESET (as it was said: it is done). OUT_OF_STEP is the condition of a
-link that people must look at.
+(messages of a batch), BATCH_BYTES (of their bodies: they are one unit of work there), BUNDLES
+(true: messages of a batch may come together, in one transfer) and RESET (as it was said: it is
+done); an older omq does not say the last three. OUT_OF_STEP is the
+condition of a link that people must look at.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ PING: Final = symbol("omq-ping")
 LAST: Final = symbol("omq-last")
 MARK: Final = symbol("omq-mark")
 BATCH_MAX: Final = symbol("omq-batch-max")
+BATCH_BYTES: Final = symbol("omq-batch-bytes")
 BUNDLES: Final = symbol("omq-bundles")
 RESET: Final = symbol("omq-reset")
 _SPOOL: Final = re.compile(r"[0-9a-f]{32}")
@@ -57,6 +59,7 @@ class Greeting:
     mark: str = ""
     bundles: bool = False
     reset: str = ""
+    batch_bytes: int = 0
 
 
 def asks(link: Any) -> bool:
@@ -74,7 +77,7 @@ def answered(link: Any) -> Greeting:
         found = Greeting(int(said[LAST]), str(said.get(SPOOL, "")), str(said.get(MANAGER, "")),
                          int(said.get(BATCH_MAX, 0)), int(link.remote_max_message_size or 0),
                          str(said.get(MARK, "")), said.get(BUNDLES) is True,
-                         str(said.get(RESET, "")))
+                         str(said.get(RESET, "")), int(said.get(BATCH_BYTES, 0)))
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError("what it says of itself makes no sense") from error
     if not _SPOOL.fullmatch(found.spool) or not 0 <= found.last < _LAST_MAX:

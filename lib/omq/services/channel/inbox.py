@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from omq.base import fault
 from omq.services.channel.parcel import NotAParcel, Parcel, opened
 from omq.services.channel.protocol import Receiving
 
@@ -52,6 +53,7 @@ class Inbox:
         self._coming.size += len(data)
         if not whole:
             delivery.settle()
+            fault.point("channel.half_batch")
             return
         self._coming.batch, self._coming.delivery = spot.batch, delivery
         self._coming.mark = spot.mark

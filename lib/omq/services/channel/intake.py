@@ -74,8 +74,9 @@ class Intake(threading.Thread):
     def _prepare(self, taker: Taker, taken: Taken) -> None:
         shared = self._shared
         with shared.doubt:
-            if shared.failed:
-                return
+            with shared.lock:
+                if shared.failed or not shared.sending.connected:
+                    return  # they go back: nothing is in doubt that nobody could be asked about
             number = shared.sending.next
             name = BatchName(shared.channel.name, shared.spool, number, secrets.token_hex(8))
             try:

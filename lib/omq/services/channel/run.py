@@ -191,7 +191,7 @@ class ChannelRun(threading.Thread):
             together = self.channel.number("transferlimit") * KIB if greeting.bundles else 0
             shared.reach, shared.failed = Reach(
                 greeting.bytes_max, greeting.batch_max,
-                min(together, greeting.bytes_max or together)), ""
+                min(together, greeting.bytes_max or together), greeting.batch_bytes), ""
         if self.channel.foreign and said.resend:
             shared.event(events.CHANNEL_TWICE, WARNING, batches=len(said.resend))
 

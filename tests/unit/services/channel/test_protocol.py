@@ -13,7 +13,9 @@ import pytest
 from omq.services.channel.protocol import OutOfStep, Receiving, Resync, Sending
 from tests.unit.services.channel.world import World
 
-MESSAGES, BATCH, FAULTS = 7, 2, 3
+MESSAGES, FAULTS = 7, 3
+SHAPES = ((2, 1), (3, 2))
+"""Messages of a batch, and of those that travel together: a batch is two transfers."""
 STATES_MIN = 500
 
 
@@ -37,9 +39,9 @@ def finish(world: World) -> None:
     assert world.settled and len(world.target) == MESSAGES, f"it does not end: {world}"
 
 
-def explore() -> int:
+def explore(batch: int, bundle: int) -> int:
     """How many states there are."""
-    first = World(BATCH, FAULTS, list(range(MESSAGES)))
+    first = World(batch, bundle, FAULTS, list(range(MESSAGES)))
     seen, waiting = {first.key()}, [first]
     while waiting:
         world = waiting.pop()
@@ -58,8 +60,9 @@ def explore() -> int:
     return len(seen)
 
 
-def test_exactly_once_in_order_whatever_dies_at_whatever_step() -> None:
-    assert explore() > STATES_MIN
+@pytest.mark.parametrize("shape", SHAPES)
+def test_exactly_once_in_order_whatever_dies_at_whatever_step(shape: tuple[int, int]) -> None:
+    assert explore(*shape) > STATES_MIN
 
 
 def _commits_what_was_not_put(self: Sending, last: int, in_doubt: object) -> Resync:
@@ -101,7 +104,7 @@ def test_a_mistake_in_it_is_found(mutant: Callable[..., Resync],
                                   monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sending, "resync", mutant)
     with pytest.raises((AssertionError, OutOfStep)):
-        explore()
+        explore(*SHAPES[0])
 
 
 def test_a_receiver_that_takes_any_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +116,39 @@ def test_a_receiver_that_takes_any_number_is_found(monkeypatch: pytest.MonkeyPat
 
     cut = World._lose_line
     monkeypatch.setattr(World, "_lose_line", forgets)
+    for shape in SHAPES:
+        with pytest.raises((AssertionError, OutOfStep)):
+            explore(*shape)
+
+
+def test_a_sender_that_goes_on_between_two_bundles_is_found(monkeypatch: pytest.MonkeyPatch
+                                                            ) -> None:
+    """The line broke behind a bundle: all of the batch goes again, not what was left."""
+    def leaves_out(self: World, number: int) -> None:
+        again = number in SENT
+        SENT.add(number)
+        send(self, number)
+        if again:
+            self.outbox = self.outbox[1:]
+
+    SENT = set[int]()
+    send = World._send
+    monkeypatch.setattr(World, "_send", leaves_out)
     with pytest.raises((AssertionError, OutOfStep)):
-        explore()
+        explore(*SHAPES[1])
+
+
+def test_a_receiver_that_counts_a_bundle_as_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def counts_one(self: World) -> None:
+        assert self.receiving is not None
+        batch, first, count, some = self.there.pop(0)
+        self.parts += some
+        if self.receiving.arrived(batch, first, count):
+            self.whole.append((batch, tuple(self.parts)))
+
+    monkeypatch.setattr(World, "receive", counts_one)
+    with pytest.raises((AssertionError, OutOfStep)):
+        explore(*SHAPES[1])
 
 
 @pytest.mark.parametrize(("last", "in_doubt"), [(0, [7]), (5, [7]), (9, [7, 8]), (100, [7])])

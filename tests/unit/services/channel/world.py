@@ -15,14 +15,16 @@ from dataclasses import dataclass, field
 from omq.services.channel.protocol import Receiving, Sending
 
 Message = int
-Frame = tuple[int, int, int, Message]  # batch, sequence, count, message
+Frame = tuple[int, int, int, tuple[Message, ...]]  # batch, number of the first, count, messages
 
 
 @dataclass
 class World:
-    """See the module. `faults`: deaths and cuts that may still happen."""
+    """See the module. `faults`: deaths and cuts that may still happen; `bundle`: so many messages
+    of a batch travel together."""
 
     batch_size: int
+    bundle: int
     faults: int
     # durable
     queue: list[Message]
@@ -134,7 +136,8 @@ class World:
         assert self.sending is not None
         self.sending.send(number)
         some = self.batches[number]
-        self.outbox += [(number, i, len(some), each) for i, each in enumerate(some, 1)]
+        self.outbox += [(number, at + 1, len(some), some[at : at + self.bundle])
+                        for at in range(0, len(some), self.bundle)]
 
     def send(self) -> None:
         self.there.append(self.outbox.pop(0))
@@ -155,9 +158,9 @@ class World:
 
     def receive(self) -> None:
         assert self.receiving is not None
-        batch, sequence, count, message = self.there.pop(0)
-        self.parts.append(message)
-        if self.receiving.arrived(batch, sequence, count):
+        batch, first, count, some = self.there.pop(0)
+        self.parts += some
+        if [self.receiving.arrived(batch, first + at, count) for at in range(len(some))][-1]:
             self.whole.append((batch, tuple(self.parts)))
             self.parts = []
 
