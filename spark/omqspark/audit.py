@@ -26,12 +26,13 @@ from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
 from omq.format.archive import ArchiveHeader
-from omqtools.omqspark import plan
+from omqtools.omqspark import parquet, plan
 from omqtools.omqspark.audited import Audited, Basis, earlier
 from omqtools.omqspark.findings import lost, message_findings, out_of_order
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Manifest, missing
 from omqtools.omqspark.pool import beside
+from omqtools.omqspark.session import sized
 
 KINDS: Final = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
                 "attempts")
@@ -77,10 +78,10 @@ def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = AT
     """The verdict: counts by kind, examples, what was judged, and what not."""
     known = lake.known()
     before = earlier(lake, known, attempts_max)
-    basis = Basis(lake, known, before)
+    basis = _basis(lake, known, before)
     if basis.comes_back:
         before = Audited(attempts_max)
-        basis = Basis(lake, known, before)
+        basis = _basis(lake, known, before)
     over, waiting = passed_over(known, archive)
     found, counted = file_findings(known, over)
     not_judged = _before(known)
@@ -97,7 +98,7 @@ def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = AT
             not_judged["lost"] = pool_state.unknown
         else:
             rows = rows.unionByName(lost(basis.messages, pool_state))
-    final, still = _told(rows)
+    final, still = _told(rows, few=lake.few)
     now = basis.audited(before, *final)
     counts = dict.fromkeys(KINDS, 0) | counted
     for each in (now.counts, still[0]):
@@ -114,9 +115,18 @@ def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = AT
             "not_judged": not_judged, **_span(known)}
 
 
-def _told(rows: DataFrame) -> tuple[tuple[dict[str, int], list[Finding]], ...]:
-    """How many there are of each kind, and some: of what is final, and of what may still change."""
-    rows = rows.persist()
+def _basis(lake: Lake, known: Manifest, before: Audited) -> Basis:
+    """What is looked at, by plans of its size."""
+    new = {number for batch in known.batches[len(before.batches):] for number in batch.files}
+    lake.few = sized(lake.spark, sum(known.files[number].frames for number in new)
+                     + parquet.rows_in(lake.path("open", known.current)))
+    return Basis(lake, known, before)
+
+
+def _told(rows: DataFrame, *, few: bool) -> tuple[tuple[dict[str, int], list[Finding]], ...]:
+    """How many there are of each kind, and some: of what is final, and of what may still change.
+    To keep the rows costs more than to find few of them twice, if there are any at all."""
+    rows = rows if few else rows.persist()
     counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
     for row in rows.groupBy("final", "kind").count().collect():
         counts[not row["final"]][row["kind"]] = row["count"]
@@ -124,7 +134,8 @@ def _told(rows: DataFrame) -> tuple[tuple[dict[str, int], list[Finding]], ...]:
         row.asDict() for kind in each for row in rows.where(
             (F.col("kind") == kind) & (F.col("final") == (each is counts[0]))).drop("final")
         .orderBy("lsn").limit(EXAMPLES_MAX).collect()]) for each in counts)
-    rows.unpersist()
+    if not few:
+        rows.unpersist()
     return out
 
 

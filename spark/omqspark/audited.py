@@ -26,10 +26,11 @@ from typing import Any, Final
 
 from pyspark.sql import functions as F
 
-from omqtools.omqspark import columns
+from omqtools.omqspark import columns, parquet
 from omqtools.omqspark.findings import LINE, chosen, lines
-from omqtools.omqspark.lake import AUDITED, Lake, lives
+from omqtools.omqspark.lake import Lake, lives
 from omqtools.omqspark.manifest import Manifest
+from omqtools.omqspark.out import AUDITED
 
 VERSION: Final = 1
 TURNS_MAX: Final = 100_000
@@ -93,10 +94,10 @@ class Basis:
         self._stays = lives(lake, "stays", STAYS, numbers, known.current)
         files = [number for batch in batches for number in batch.files]
         given = self._stays.where(F.col("given_lsn") > before.last_lsn)
-        told = (lake.rows("bronze", known, files) if files else self._spark.createDataFrame(
-            [], columns.ddl("events")))
+        told = (lake.rows("bronze", known, files) if files else parquet.rows(
+            self._spark, [], columns.ddl("events")))
         self.lines = lines(given, self.messages, chosen(told))
-        self.turns = self._spark.createDataFrame(before.turns, _TURN) if before.turns else None
+        self.turns = parquet.rows(self._spark, before.turns, _TURN) if before.turns else None
         ended, born = F.col("ended") == 1, F.when(F.col("born_lsn").isNotNull(), F.col("qpool"))
         again = F.col("qpool").between(before.born_min, before.born_max) & ~F.coalesce(
             F.col("born_lsn") <= before.last_lsn, F.lit(False))  # noqa: FBT003

@@ -22,8 +22,9 @@ from typing import Any, Final
 from pyspark.sql import functions as F
 
 from omqtools.omqspark import tables
-from omqtools.omqspark.lake import AUDITED, LIVES, SNAPSHOTS_KEPT, Lake
+from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Batch
+from omqtools.omqspark.out import AUDITED, LIVES, SNAPSHOTS_KEPT
 from omqtools.omqspark.pipeline import EXAMPLES_MAX
 
 ROWS_MAX: Final = 10_000_000

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN, Argument
+from omqtools.omqspark import parquet
 from omqtools.omqspark.lifecycle import is_type
 from omqtools.omqspark.pool import Beside
 
@@ -80,10 +81,8 @@ def out_of_order(lines: DataFrame, turns: DataFrame | None = None) -> DataFrame:
 
 def lost(messages: DataFrame, found: Beside) -> DataFrame:
     """Persistent, put, no end, not in the pool, and not ended behind the archive."""
-    spark = messages.sparkSession
-    there = spark.createDataFrame(
-        [(int(q),) for q in np.array(sorted(found.there | found.ended), dtype="<i8").tolist()],
-        "qpool bigint")
+    ids = np.array(sorted(found.there | found.ended), dtype="<i8").tolist()
+    there = parquet.rows(messages.sparkSession, [(qpool,) for qpool in ids], "qpool bigint")
     judged = messages if found.checkpoint is None else messages.where(
         F.col("born_lsn") <= found.checkpoint)
     return (judged.where("puts > 0 AND ends = 0 AND persistent").join(there, "qpool", "left_anti")

@@ -126,18 +126,6 @@ def _busy(works: DataFrame, _stays: DataFrame) -> DataFrame:
         "busy_ns", "first_ns", "last_ns", "last_lsn", "day_ns")
 
 
-def readers_whole(readers: DataFrame) -> DataFrame:
-    """The shown rows of all days as one a reader process."""
-    span = F.col("last").cast("double") - F.col("first").cast("double")
-    whole = readers.groupBy(*READER, "queue_name").agg(
-        *(F.sum(name).alias(name) for name in ("messages", "gives", "failed", "deaths", "busy_s",
-                                               "works")),
-        F.kll_merge_agg_bigint("work_sketch", F.lit(SKETCH_K)).alias("work_sketch"),
-        F.min("first").alias("first"), F.max("last").alias("last"))
-    return _quantiles(whole, "work").withColumns({
-        "span_s": span, "busy_share": F.when(span > 0, F.col("busy_s") / span)})
-
-
 def _failures(basis: Basis) -> DataFrame:
     """Failed attempts and poisoned messages by queue, reader, size class and sender."""
     senders = basis.messages.select("qpool", "producer_pid", "producer_uid")

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from omq.format.frame_rules import RULES, Argument, Comes, Hand, Reason, Rule, numbers
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.pool import PartState
+from omqtools.omqspark import parquet
 
 IDEL_QUEUE = 1
 NS_PER_S = 1_000_000_000
@@ -115,8 +116,8 @@ def _died(rows: DataFrame, ends: Ends, name: str, persistent: Column) -> DataFra
     or _type are filled in where they are null."""
     if not ends:
         return rows
-    over = rows.sparkSession.createDataFrame(
-        list(ends), "last_epoch bigint, over_lsn bigint, over_ns bigint")
+    over = parquet.rows(rows.sparkSession, ends,
+                        "last_epoch bigint, over_lsn bigint, over_ns bigint")
     kind = "end_type" if name == "end" else f"{name}_by"
     gone = F.col("over_lsn").isNotNull() & F.col(f"{name}_lsn").isNull() & ~persistent
     filled = {f"{name}_ns": F.greatest("over_ns", "last_ns" if name == "end" else "arrived_ns"),

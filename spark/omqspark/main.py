@@ -18,7 +18,7 @@ from omqtools.omqspark.options import FAIL_ON, NAME, parser
 
 if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
-
+    from omqtools.omqspark.out import Out
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,14 +26,21 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     if options.command == "generate":
         return _generate(options)
-    from omqtools.omqspark.classes import class_archive
     from omqtools.omqspark.failures import told
+
+    if options.command in _PLAIN:
+        from omqtools.omqspark.out import Out
+
+        with told():
+            return _PLAIN[options.command](Out(options.out), options)
+    from omqtools.omqspark.classes import class_archive
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.session import session
 
     whole = options.command == "run" and not (options.incremental or options.again)
     classes = class_archive()
-    spark = session(quick=not whole, classes=classes, keep_classes=options.command == "refresh")
+    spark = session(quick=not whole, classes=classes, keep_classes=options.command == "refresh",
+                    source=False)
     try:
         with told():
             code: int = _COMMANDS[options.command](Lake(spark, options.out), options)
@@ -64,13 +71,13 @@ def _run(lake: Lake, options: argparse.Namespace) -> int:
     with lake.alone():
         did = run(lake.spark, options.archive, options.out,
                   incremental=options.incremental or bool(options.again),
-                  files_per_batch=options.files_per_batch, again=options.again)
+                  files_per_batch=options.files_per_batch, again=options.again, say=_say)
         _print(did | {"removed_files": tables.vacuum(lake, options.keep_days)
                       if did["current"] >= 0 else 0})
     return Exit.OK
 
 
-def _tables(lake: Lake, options: argparse.Namespace) -> int:
+def _tables(lake: Out, options: argparse.Namespace) -> int:
     """What there is: a line of JSON a table."""
     from omqtools.omqspark import tables
 
@@ -86,9 +93,7 @@ def _tables(lake: Lake, options: argparse.Namespace) -> int:
 
 def _audit(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.audit import audit
-    from omqtools.omqspark.session import sized
 
-    sized(lake.spark, lake.frames())
     wanted = FAIL_ON if options.fail_on == "any" else tuple(
         word for word in options.fail_on.split(",") if word and word != "none")
     if set(wanted) - set(FAIL_ON):
@@ -103,7 +108,8 @@ def _audit(lake: Lake, options: argparse.Namespace) -> int:
 
 def _state(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.session import sized
-    from omqtools.omqspark.state import queue_names, state_at
+    from omqtools.omqspark.shown import queue_names
+    from omqtools.omqspark.state import state_at
 
     sized(lake.spark, lake.frames())
     lsn, time_ns = at_instant(options.at)
@@ -117,7 +123,8 @@ def _state(lake: Lake, options: argparse.Namespace) -> int:
 
 def _biography(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.session import sized
-    from omqtools.omqspark.state import biography, queue_names, told
+    from omqtools.omqspark.shown import queue_names
+    from omqtools.omqspark.state import biography, told
 
     sized(lake.spark, lake.frames())
     condition = f"qpool = {options.qpool}" if options.qpool is not None else options.where
@@ -136,7 +143,7 @@ def _biography(lake: Lake, options: argparse.Namespace) -> int:
 def _whatif(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.lake import all_stays
     from omqtools.omqspark.session import sized
-    from omqtools.omqspark.state import queue_names
+    from omqtools.omqspark.shown import queue_names
     from omqtools.omqspark.whatif import whatif
 
     sized(lake.spark, lake.frames())
@@ -156,7 +163,7 @@ def _advise(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.advise import advise
     from omqtools.omqspark.lake import all_stays
     from omqtools.omqspark.session import sized
-    from omqtools.omqspark.state import queue_names
+    from omqtools.omqspark.shown import queue_names
 
     sized(lake.spark, lake.frames())
     return _told(advise(all_stays(lake), options.wait_s, **_span(options.day)), queue_names(lake))
@@ -188,7 +195,7 @@ def _span(day: str | None) -> dict[str, int]:
     return {"from_ns": start * 10**9, "to_ns": (start + 86400) * 10**9}
 
 
-def _report(lake: Lake, options: argparse.Namespace) -> int:
+def _report(lake: Out, options: argparse.Namespace) -> int:
     from omqtools.omqspark import plan
     from omqtools.omqspark.report import make
 
@@ -221,9 +228,9 @@ def _refresh(lake: Lake, options: argparse.Namespace) -> int:
     return code
 
 
+_PLAIN = {"tables": _tables, "report": _report}  # no Spark is needed for them
 _COMMANDS = {"run": _run, "refresh": _refresh, "audit": _audit, "state": _state,
-             "tables": _tables, "biography": _biography, "whatif": _whatif, "advise": _advise,
-             "report": _report, "compact": _compact}
+             "biography": _biography, "whatif": _whatif, "advise": _advise, "compact": _compact}
 
 
 def at_instant(text: str) -> tuple[int | None, int | None]:
@@ -237,6 +244,11 @@ def at_instant(text: str) -> tuple[int | None, int | None]:
                          ) from error
     found = found if found.tzinfo else found.replace(tzinfo=UTC)
     return None, int(found.timestamp() * 1_000_000) * 1000
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{NAME}: {text}\n")
+    sys.stderr.flush()
 
 
 def _print(record: dict[str, Any]) -> None:

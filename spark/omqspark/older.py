@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 
 from omq.base.errors import BadRequest
 from omqtools.omqspark import columns
-from omqtools.omqspark.lake import CURRENT, Lake
+from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import VERSION, FileRecord, Manifest
+from omqtools.omqspark.out import CURRENT
 
 TOLD_ANEW: Final = (2, 3)
 

@@ -64,11 +64,38 @@ def load(spark: SparkSession, paths: Sequence[str], schema: StructType | None = 
         for (path, info), each in zip(found, values, strict=True))]), whole)
 
 
+def each_file(paths: Iterable[str], schema: StructType, names: Sequence[str]
+              ) -> Iterator[pa.Table]:
+    """Some columns of the files below some folders, one after the other, without Spark."""
+    arrow = no_rows(schema, names).schema
+    for path in paths:
+        for info in files_of(path):
+            yield _read(path, info, {}, arrow)
+
+
+def no_rows(schema: StructType, names: Sequence[str]) -> pa.Table:
+    """A table of some columns."""
+    return to_arrow_schema(StructType([schema[name] for name in names]), timezone="UTC"
+                           ).empty_table()
+
+
 def local(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
     """Rows of the driver, one partition."""
-    if not len(table):
-        return spark.createDataFrame([], schema)
-    return spark.createDataFrame(table, schema).coalesce(1)
+    frame = spark.createDataFrame(table, schema)
+    return frame.coalesce(1) if len(table) else frame
+
+
+def rows(spark: SparkSession, values: Sequence[Sequence[Any]],
+         kind: StructType | str) -> DataFrame:
+    """A few rows that the driver has made. By Arrow: of a list Spark makes a job, with a Python
+    process that hands the rows on. `kind`: their schema, or the DDL of it."""
+    schema = StructType.fromDDL(kind) if isinstance(kind, str) else kind
+    assert isinstance(schema, StructType)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    columns = zip(*values, strict=True) if values else [()] * len(arrow)
+    return spark.createDataFrame(pa.Table.from_arrays(
+        [pa.array(list(column), field.type) for column, field in zip(columns, arrow, strict=True)],
+        schema=arrow), schema)
 
 
 def files_of(where: str) -> Iterator[Any]:

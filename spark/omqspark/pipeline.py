@@ -27,7 +27,7 @@ Errors: NoArchive, MixedArchives, BadRequest (OUT is not ours; a file to be read
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -73,8 +73,10 @@ class Job:
 
 
 def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
-        files_per_batch: int = FILES_PER_BATCH, again: str = "") -> dict[str, Any]:
-    """Everything that is new; what was done. `again`: what to read once more (`chosen`)."""
+        files_per_batch: int = FILES_PER_BATCH, again: str = "",
+        say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Everything that is new; what was done. `again`: what to read once more (`chosen`); `say`: is
+    told how far it is."""
     tables.refuse(out)
     lake = Lake(spark, out)
     known = Manifest()
@@ -92,8 +94,9 @@ def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
     forced = shown.unlike(lake.index(known.current))  # of batches that are void now
     done: list[int] = []
     for at in range(0, len(job.todo), files_per_batch):
+        say(f"{at} of {len(job.todo)} files are told")
         number = _process(lake, known, job, job.todo[at : at + files_per_batch],
-                          first + len(done), forced)
+                          first + len(done), forced, say)
         forced = {}
         done.append(number)
         if before <= known.counted():
@@ -162,14 +165,16 @@ def chosen(known: Manifest, there: New, again: str) -> set[int]:
 
 
 def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: int,
-             forced: dict[str, set[str]]) -> int:
+             forced: dict[str, set[str]], say: Callable[[str], None]) -> int:
     """One batch: see the module. Repeating it gives the same."""
-    before = known.current
-    lake.few = sized(lake.spark, _frames(lake, known, job, files))
+    before, frames = known.current, _frames(lake, known, job, files)
+    lake.few = sized(lake.spark, frames)
+    say(f"batch {number}: files {files[0]} to {files[-1]}, {frames:,} events")
     reading = [job.new[file] for file in files if file in job.new]
     findings = _read(lake, job.archive, reading, number)
     for item, header in reading:
         known.take(FileRecord.of(header, item.size, number))
+    say(f"batch {number}: the events are read")
     told = lake.rows("bronze", known, files)
     good = told.where("bad IS NULL").select(*columns.EVENTS)
     events = good
@@ -183,6 +188,7 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     index = lake.index(before)
     readers = _readers(lake, index, before)
     lives = _lives(lake, events, number, readers, known.epoch_ends(counted), queues)
+    say(f"batch {number}: messages and stays are written")
     end_ns = max((known.files[file].time_max for file in counted), default=0)
     # Minutes in which nothing happened, behind the end of the batch before, have not been shown.
     since = [max(known.files[file].time_max for file in told_before)] if told_before else []

@@ -4,8 +4,8 @@ pictures as PNG files.
 For a reader who never saw the system: on top what this is about (the instance, the time, what the
 audit judged) and what was unusual (summary.py); each picture has a sentence that says what it shows
 and what would be a bad sign. A picture has the busiest queues and all others as one; minutes are
-put together before they are fetched, POINTS_MAX a queue at most, so a page of two years costs no
-more memory than one of a day.
+put together as they are read (shown.py), so a page of two years costs no more memory than one of a
+day.
 """
 
 from __future__ import annotations
@@ -18,19 +18,14 @@ from typing import Any, Final
 
 import pandas as pd
 from matplotlib.figure import Figure
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
-from omqtools.omqspark import charts, interactive
-from omqtools.omqspark.gold import MINUTE_NS, readers_whole
-from omqtools.omqspark.lake import Lake
+from omqtools.omqspark import charts, interactive, shown
 from omqtools.omqspark.manifest import Manifest
+from omqtools.omqspark.out import Out
 from omqtools.omqspark.page import page, picture
-from omqtools.omqspark.state import queue_names
 from omqtools.omqspark.summary import Sentence, sentences
 from omqtools.omqspark.topmost import Queues
-from omqtools.omqspark.words import at
 
 SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = (
     ("throughput", "Throughput", "queue_minute", charts.throughput,
@@ -52,19 +47,22 @@ SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = 
     ("flows", "Flow between queues", "routes", charts.flows,
      "From left to right: how messages went from queue to queue."),
 )
+NUMBERS: Final = ("queue", "from_queue", "to_queue")
 ROWS_MAX: Final = 20  # of a table: the busiest
 
 
-def make(lake: Lake, verdict: dict[str, Any] | None) -> dict[str, bytes]:
+def make(out: Out, verdict: dict[str, Any] | None) -> dict[str, bytes]:
     """File name -> bytes: report.html and the PNGs."""
-    tables = {table: _fetched(lake, table) for table in
+    tables = {table: shown.fetched(out, table) for table in
               {section[2] for section in SECTIONS} | {"sizes", "operators"}}
-    names = Queues.of(queue_names(lake), tables["queue_hour"])
-    said = sentences(tables, names, verdict)
+    wanted = {int(number) for rows in tables.values() for column in NUMBERS if column in rows
+              for number in rows[column].unique()} - {0}
+    names = Queues.of(shown.queue_names(out, wanted), tables["queue_hour"])
+    said = sentences(tables | {"oldest": shown.oldest(out)}, names, verdict)
     tables["queue_minute"] = names.minutes(tables["queue_minute"])
     files: dict[str, bytes] = {}
     figures: dict[str, Any] = {}
-    body = [_head(lake.known(), verdict), _verdict(verdict), _said(said),
+    body = [_head(out.known(), verdict), _verdict(verdict), _said(said),
             _summary(tables, names)]
     for key, title, table, draw, note in SECTIONS:
         body.append(f"<h2>{html.escape(title)}</h2><p class=note>{html.escape(note)}</p>")
@@ -77,29 +75,6 @@ def make(lake: Lake, verdict: dict[str, Any] | None) -> dict[str, bytes]:
     body += [_sizes(tables["sizes"], names), _orders(tables["operators"])]
     files["report.html"] = page(body, figures).encode()
     return files
-
-
-def _fetched(lake: Lake, table: str) -> pd.DataFrame:
-    frame = lake.gold(table)
-    if table == "queue_minute":
-        frame = _coarse(frame)
-    if table == "readers":
-        frame = readers_whole(frame)
-    kept = [c for c in frame.columns if not c.endswith("_sketch")]
-    return frame.select(*kept).toPandas()
-
-
-def _coarse(minutes: DataFrame) -> DataFrame:
-    """As many rows a queue as a line shows, for any span."""
-    span = minutes.agg(F.min("minute_ns"), F.max("minute_ns")).first()
-    width = (span[1] - span[0]) // MINUTE_NS + 1 if span and span[0] is not None else 1
-    step = -(-width // charts.POINTS_MAX) * MINUTE_NS
-    return (minutes.withColumn("at_ns", F.expr(f"minute_ns - minute_ns % {step}"))
-            .groupBy("queue", "at_ns").agg(
-                F.sum("arrivals").alias("arrivals"), F.sum("departures").alias("departures"),
-                F.max_by("depth", "minute_ns").alias("depth"),
-                F.max("oldest_s").alias("oldest_s"))
-            .withColumn("minute", at("at_ns")).drop("at_ns"))
 
 
 def _head(known: Manifest, verdict: dict[str, Any] | None) -> str:

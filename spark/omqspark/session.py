@@ -31,6 +31,14 @@ DEFAULTS: Final = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",  # folders: days and batches
     "spark.sql.debug.maxToStringFields": "100",
+    # What a web interface would show of the past: a session that runs for weeks keeps 1000 plans.
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "20",
+    # Where in our files each column of a plan was said: three calls of the JVM and a walk over the
+    # stack for each, thousands of times.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 is read by few others
     "spark.driver.memory": "2g",
@@ -39,6 +47,12 @@ QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognized
 """For a JVM that lives for seconds: most of its processor time would go into compiling, for later.
 Measured: see ANALYTICS, "What a refresh costs"."""
 LAUNCHER: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that makes one line of text
+ARROW: Final = ("-Darrow.enable_unsafe_memory_access=true "
+                "-Darrow.enable_null_check_for_get=false")
+"""The JVM reads what comes from Python without looking at bounds, and at nulls twice: a sixth of
+what the source costs. Spark asks for nulls itself, and no damage of an archive makes an array that
+is none (tests/spark/test_flips.py). It holds for other sources of the session, too: whoever has one
+that builds Arrow's buffers by hand sets SPARK_CONF_DIR, or options of his own."""
 SMALL_FRAMES: Final = 1_000_000
 """Of a batch below this the plans are interpreted: compiling each costs more than all its rows."""
 FEW_FRAMES: Final = 100_000
@@ -53,10 +67,12 @@ LOGGING: Final = f"-Dlog4j2.configurationFile={CONF / 'log4j2.properties'}"
 
 
 def session(extra: dict[str, str] | None = None, *, quick: bool = False,
-            classes: ClassArchive | None = None, keep_classes: bool = False) -> SparkSession:
+            classes: ClassArchive | None = None, keep_classes: bool = False,
+            source: bool = True) -> SparkSession:
     """The session of this process; `quick`: for little work, and with the JVM's classes as they
-    were kept, if they were; `keep_classes`: else it keeps them. SparkMissing without pyspark or
-    Java."""
+    were kept, if they were; `keep_classes`: else it keeps them; `source`: the data source is known
+    in it, for which Spark starts Python processes that look for others. SparkMissing without
+    pyspark or Java."""
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     if not under_submit and not os.environ.get("JAVA_HOME") and not shutil.which("java"):
         raise SparkMissing(what="java", reason="no java in PATH and no JAVA_HOME")
@@ -77,9 +93,10 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
         if not known.contains(key):
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    from omqtools.omqspark.source import OmqjSource
+    if source:
+        from omqtools.omqspark.source import OmqjSource
 
-    spark.dataSource.register(OmqjSource)
+        spark.dataSource.register(OmqjSource)
     return spark
 
 
@@ -110,7 +127,7 @@ def _environment(settings: dict[str, str], java: str) -> None:
     if "SPARK_CONF_DIR" not in os.environ:
         own = "PYSPARK_SUBMIT_ARGS" in os.environ or " " in LOGGING
         os.environ["SPARK_CONF_DIR"] = str(CONF if own else NO_CONF)
-        java = java if own else f"{LOGGING} {java}".strip()
+        java = java if own else f"{LOGGING} {ARROW} {java}".strip()
         options = f"--driver-java-options '{java}' " if java else ""
     memory = settings["spark.driver.memory"]
     quiet = "--conf spark.ui.showConsoleProgress=false"

@@ -77,13 +77,6 @@ def biography(lake: Lake, condition: str) -> DataFrame:
         "qpool", "lsn")
 
 
-def queue_names(lake: Lake) -> dict[int, str]:
-    """Queue number -> its last known name."""
-    rows = lake.read("names").where("kind = 'queue'").groupBy("key").agg(
-        F.max_by("text", "lsn").alias("text")).collect()
-    return {int(row["key"]): str(row["text"]) for row in rows}
-
-
 def told(row: Any, names: dict[int, str]) -> str:
     """One event of a biography as a line for people."""
     kind = FrameType(row["type"]).name if row["type"] in set(FrameType) else str(row["type"])

@@ -74,15 +74,15 @@ def _audit(verdict: dict[str, Any] | None) -> Iterator[Sentence]:
 
 
 def _age(tables: Tables, queues: Queues) -> Iterator[Sentence]:
-    minutes = tables["queue_minute"]
+    minutes, first = tables["queue_minute"], tables["oldest"].set_index("queue")["qpool"]
     end = minutes["minute"].max()
     for queue, part in minutes.groupby("queue"):
         last = part.sort_values("minute").iloc[-1]
         age = float(last["oldest_s"]) + (end - last["minute"]).total_seconds()
         if last["depth"] > 0 and age > AGE_S:
-            name = queues.name(int(queue))
-            yield Sentence(f"On {name} the oldest of {int(last['depth']):,} messages has been there"
-                           f" for {seconds(age)}.", f"omqdump -e 'l {name} 1'")
+            yield Sentence(
+                f"On {queues.name(int(queue))} the oldest of {int(last['depth']):,} messages has "
+                f"been there for {seconds(age)}.", f"omqlog --message {first[queue]}")
 
 
 def _poison(tables: Tables, queues: Queues) -> Iterator[Sentence]:

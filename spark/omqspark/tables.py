@@ -41,7 +41,7 @@ from omq.base.errors import BadRequest, NoArchive
 from omqtools.omqspark import parquet, plan
 from omqtools.omqspark.answers import ALWAYS, Index
 from omqtools.omqspark.gold import ANSWERS
-from omqtools.omqspark.lake import LIVES, VERSIONS
+from omqtools.omqspark.out import LIVES, VERSIONS, Out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 2
 """Of the columns; a table of another one is made anew by a run without --incremental."""
 KEEP_DAYS: Final = 7
+CHECKPOINT_COMMITS: Final = 10
+"""Commits that are read one by one, at most, to know what a table is: an hourly run reads nine."""
 PUBLISHED: Final = (*LIVES, *(answer.name for answer in ANSWERS))
 BY_LIFE: Final = ("batch", "ended", "day")
 BY_DAY: Final = ("batch", "day")
@@ -166,7 +168,9 @@ def _table(lake: Lake, name: str, index: Index, batch: str) -> DeltaTable:
     schema: pa.Schema = to_arrow_schema(found, timezone="UTC")
     return DeltaTable.create(
         where, schema, partition_by=list(partitions(name)), name=f"omq {name}",
-        configuration={"omq.schemaVersion": str(SCHEMA_VERSION)}, raise_if_key_not_exists=False)
+        configuration={"omq.schemaVersion": str(SCHEMA_VERSION),
+                       "delta.checkpointInterval": str(CHECKPOINT_COMMITS)},
+        raise_if_key_not_exists=False)
 
 
 def _written(lake: Lake, name: str, batch: int) -> Iterator[Written]:
@@ -184,7 +188,7 @@ def _written(lake: Lake, name: str, batch: int) -> Iterator[Written]:
                       {key: unquote(value) for key, value in values.items()})
 
 
-def versions(lake: Lake) -> dict[str, Any]:
+def versions(lake: Out) -> dict[str, Any]:
     """What tables.json says. NoArchive: no run has published tables there."""
     data = lake.get(VERSIONS)
     if data is None:
@@ -193,7 +197,7 @@ def versions(lake: Lake) -> dict[str, Any]:
     return found
 
 
-def table(lake: Lake, name: str, version: int | None = None) -> DeltaTable:
+def table(lake: Out, name: str, version: int | None = None) -> DeltaTable:
     """A table as of the last run, or at a version of its own. BadRequest: there is none so named.
     """
     known = versions(lake)["versions"]
@@ -212,7 +216,7 @@ def frame(lake: Lake, name: str, version: int | None = None) -> DataFrame:
     return lake.spark.read.option("basePath", lake.path(name)).parquet(*paths)
 
 
-def vacuum(lake: Lake, keep_days: float, *, left: bool = False) -> int:
+def vacuum(lake: Out, keep_days: float, *, left: bool = False) -> int:
     """Remove the files that no version of the last `keep_days` days names; how many. `left`: also
     those that no version has ever named, which killed runs have left: each folder is listed."""
     removed = 0

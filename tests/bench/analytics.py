@@ -24,6 +24,7 @@ from omq.format.findings import Finding
 from omqtools.omqspark import columns, decode, plan
 from omqtools.omqspark.generate import generate
 from omqtools.omqspark.generator import Load
+from omqtools.omqspark.session import ARROW
 from tests.bench.machine import describe
 
 HERE = Path(__file__).resolve()
@@ -84,7 +85,9 @@ def measured(where: str, scratch: str, names: list[str], *submit: str, **environ
     done = subprocess.run(
         [sys.executable, str(HERE.with_name("analytics_session.py")), where, scratch, *names],
         env=os.environ | environment | {"PYSPARK_SUBMIT_ARGS": " ".join(
-            [*submit, "--conf", "spark.ui.showConsoleProgress=false", "pyspark-shell"])},
+            [*submit, "--driver-java-options", f"'{ARROW}'", "--conf",
+             f"'spark.executor.extraJavaOptions={ARROW}'", "--conf",
+             "spark.ui.showConsoleProgress=false", "pyspark-shell"])},
         stdout=subprocess.PIPE, text=True, check=True)
     found: Figures = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -114,8 +117,9 @@ def report(found: Figures) -> list[tuple[str, str, str, str]]:
          f"{found['decode']['arrow_all']} M frames/s a core", ""),
         ("source into nothing, against tuples", "5 times", f"{tuples:.1f} times; by "
          f"processor time {two['tuples'][1] / two['source'][1]:.1f}", word(tuples >= 5)),
-        ("source into nothing, against Parquet", "0.5", f"{parquet:.2f}; by processor time "
-         f"{two['parquet'][1] / two['source'][1]:.2f}", word(parquet >= 0.5)),
+        ("source into nothing, against Parquet, by processor time", "0.6",
+         f"{two['parquet'][1] / two['source'][1]:.2f}; by the clock {parquet:.2f}",
+         word(two["parquet"][1] / two["source"][1] >= 0.6)),
         ("five columns of it, against Parquet", "", f"{few:.2f}; by processor time "
          f"{two['parquet_5'][1] / two['source_5'][1]:.2f}", ""),
         ("archive to bronze, two cores", "0.8 M events/s", rate(n, two["bronze"]),

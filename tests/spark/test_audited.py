@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
+from omqtools.omqspark import audit as audits
 from omqtools.omqspark import audited
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.audited import Audited, Basis, earlier
 from omqtools.omqspark.findings import out_of_order
-from omqtools.omqspark.lake import AUDITED, Lake, all_messages
+from omqtools.omqspark.lake import Lake, all_messages
+from omqtools.omqspark.out import AUDITED
 from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import sized
 from tests.spark.conftest import generated
 
 
@@ -24,7 +27,15 @@ def said(lake: Lake, archive: str, **how: Any) -> dict[str, Any]:
 
 
 def test_what_was_judged_is_not_looked_at_again(
-        spark: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+        spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+        ) -> None:
+    sizes: list[int] = []
+
+    def watched(session: Any, frames: int) -> bool:
+        sizes.append(frames)
+        return sized(session, frames)
+
+    monkeypatch.setattr(audits, "sized", watched)
     made, _ = generated(tmp_path_factory, 300, file_frames=400)
     archive, out = made / "archive", str(tmp_path_factory.mktemp("audited") / "tables")
     late = sorted(archive.glob("*.oma"))[2:]
@@ -44,6 +55,7 @@ def test_what_was_judged_is_not_looked_at_again(
     assert not looked.comes_back
     told = said(lake, str(archive))
     assert told["clean"] and told["messages"] == 300 and told["ended"] > first["ended"]
+    assert 0 < sizes[-1] < lake.frames(), "its plans are those of what is new"
     assert earlier(lake, known, 3).batches == [batch.number for batch in known.batches]
     assert said(lake, str(archive)) == told, "and again, with nothing new"
     assert earlier(lake, known, 4).batches == [], "another limit: from the beginning"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omqtools.omqspark.classes import ARCHIVES_KEPT, PREFIX, ClassArchive, class_archive
-from omqtools.omqspark.session import CONF, DEFAULTS, NO_CONF, _environment
+from omqtools.omqspark.session import ARROW, CONF, DEFAULTS, NO_CONF, _environment
 
 
 class Ended:
@@ -120,6 +120,7 @@ def test_options_of_ones_own_stay(monkeypatch: pytest.MonkeyPatch, own: dict[str
     said: dict[str, Any] = dict(os.environ)
     assert (expected and f"'{expected}" in said["PYSPARK_SUBMIT_ARGS"]) or not expected
     assert ("-XX:Any" in said["PYSPARK_SUBMIT_ARGS"]) is (not own)
+    assert (ARROW in said["PYSPARK_SUBMIT_ARGS"]) is (not own)
     assert said["SPARK_CONF_DIR"] == own.get("SPARK_CONF_DIR", str(
         CONF if own else NO_CONF))
     assert not NO_CONF.exists()

@@ -4,6 +4,7 @@ are not told again; small batches become one, and versions of before stay readab
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,20 @@ def many(spark: Any, archive: Path, tmp_path_factory: pytest.TempPathFactory) ->
     shutil.copy(files[1], here)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(daily, "PARTS_MAX", 1)
-        run(spark, str(here), out, incremental=True, files_per_batch=1)
+        lines: list[str] = []
+        run(spark, str(here), out, incremental=True, files_per_batch=1, say=lines.append)
+    progress(lines, len(files))
     return Lake(spark, out)
+
+
+def progress(lines: list[str], files: int) -> None:
+    """A late second file: it and all behind it are told, each as a batch of its own."""
+    whole = [line for line in lines if "files are told" in line]
+    assert whole == [f"{n} of {files - 1} files are told" for n in range(files - 1)]
+    heads = [line for line in lines if ": files " in line]
+    assert [re.sub(r".*: (files \d+ to \d+),.*", r"\1", line) for line in heads] == [
+        f"files {n} to {n}" for n in range(2, files + 1)]
+    assert len(lines) == len(whole) + 3 * len(heads)
 
 
 @pytest.mark.usefixtures("by_spark")

@@ -20,7 +20,7 @@ from omq.storage.retire import retire
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.lake import Lake, all_messages
 from omqtools.omqspark.pipeline import run
-from omqtools.omqspark.state import queue_names
+from omqtools.omqspark.shown import queue_names
 
 MAILS = 80
 END_S = 240

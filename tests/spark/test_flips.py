@@ -33,6 +33,7 @@ def read(where: Path, *, until_bad: bool = False) -> tuple[dict[str, Any], list[
         names = list(columns.TABLES[name])
         table = pa.Table.from_batches(batches(splits, names, where=str(where.parent)),
                                       columns.arrow_schema(name, names))
+        table.validate(full=True)  # the JVM reads it without looking at bounds (session.ARROW)
         bad += [text for text in table["bad"].to_pylist() if text]
         tables[name] = table
         if bad and until_bad:

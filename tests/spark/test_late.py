@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from omq.base.errors import BadRequest
 from omqtools.omqspark import tables
 from omqtools.omqspark.gold import ANSWERS
-from omqtools.omqspark.lake import CURRENT, VERSIONS, Lake, all_messages, all_stays
+from omqtools.omqspark.lake import Lake, all_messages, all_stays
 from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
-from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.out import CURRENT, VERSIONS
+from omqtools.omqspark.pipeline import chosen, run
 from tests.spark.test_spark import rows_of
 
 Made = tuple[Path, dict[str, Any]]
@@ -65,6 +67,26 @@ def known() -> Manifest:
 def test_a_late_file_goes_back_to_a_state_before_it(number: int, kept: list[int], stay: int
                                                     ) -> None:
     assert known().base(number, kept) == stay
+
+
+@pytest.mark.parametrize(("again", "files"), [
+    ("4", {4}), ("batch:1", {3, 4}), ("1970-01-02", {5, 6}), ("1970-01-01", {1, 2, 3, 4, 5})])
+def test_what_is_to_be_read_again(again: str, files: set[int]) -> None:
+    """A file, a batch, or a day: a file over midnight is of both."""
+    day_ns, made = 86_400 * 10**9, known()
+    made.files[5] = replace(made.files[5], time_max=day_ns)
+    made.files[6] = replace(made.files[6], time_min=day_ns + 1, time_max=2 * day_ns - 1)
+    there: Any = dict.fromkeys(made.files)
+    assert chosen(made, there, again) == files
+    del there[max(files)]
+    with pytest.raises(BadRequest, match=f"files {max(files)} are not in the archive"):
+        chosen(made, there, again)
+
+
+@pytest.mark.parametrize("again", ["7", "batch:9", "1971-01-01", "yesterday", "batch:", "-1"])
+def test_what_cannot_be_read_again_is_said(again: str) -> None:
+    with pytest.raises(BadRequest, match=again if again != "batch:" else "takes the number"):
+        chosen(known(), {}, again)
 
 
 def test_the_manifest_survives_its_file_and_knows_what_was_read_again() -> None:

@@ -30,7 +30,8 @@ def tables(**changes: Any) -> dict[str, pd.DataFrame]:
         "poison": pd.DataFrame([{"queue": 3, "failed": 1, "poisoned": 0, "reader_pid": 77,
                                  "example": 42}]),
         "readers": pd.DataFrame([{"queue": queue, "reader": 1, "reader_pid": 77, "span_s": 7000.0,
-                                  "busy_share": 0.4} for queue in NAMES])}
+                                  "busy_share": 0.4} for queue in NAMES]),
+        "oldest": pd.DataFrame([{"queue": queue, "qpool": 40 + queue} for queue in NAMES])}
     for table, columns in changes.items():
         for column, value in columns.items():
             rows = made[table]["queue"] == 3
@@ -52,7 +53,7 @@ def test_nothing_unusual_is_said() -> None:
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"queue_minute": {"depth": 2, "oldest_s": 7300.0}},
-     "On ROUTER the oldest of 2 messages has been there for 2.03 h. | omqdump -e 'l ROUTER 1'"),
+     "On ROUTER the oldest of 2 messages has been there for 2.03 h. | omqlog --message 43"),
     ({"poison": {"poisoned": 3}},
      "3 messages of ROUTER failed for good, most of them with the reader of pid 77. | "
      "omqlog --message 42"),

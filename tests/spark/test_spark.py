@@ -25,7 +25,8 @@ from omqtools.omqspark.lifecycle import LEAVES, STAYS, roles
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.pool import pool_messages
 from omqtools.omqspark.report import make
-from omqtools.omqspark.state import biography, queue_names, state_at
+from omqtools.omqspark.shown import queue_names
+from omqtools.omqspark.state import biography, state_at
 from omqtools.omqspark.state import told as line
 from omqtools.omqspark.stories import STORIES
 from omqtools.omqspark.truth import differences

@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 
 from omq.base.errors import BadRequest, Exit, OutBusy
 from omqtools.omqspark import main, older, options, tables
-from omqtools.omqspark.lake import CURRENT, VERSIONS, Lake, all_messages, all_stays
+from omqtools.omqspark.lake import Lake, all_messages, all_stays
+from omqtools.omqspark.out import CURRENT, VERSIONS
 from omqtools.omqspark.pipeline import run
 from tests.spark.test_spark import rows_of
 from tests.tidy.tree import ROOT

@@ -26,7 +26,8 @@ from omqtools.omqspark import tables
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.pipeline import run
-from omqtools.omqspark.state import queue_names, state_at
+from omqtools.omqspark.shown import queue_names
+from omqtools.omqspark.state import state_at
 from tests.process.operator_world import WAIT_S, Instance
 from tests.spark.recorded import Life, Stay, read_facts, told
 from tests.spark.scenes import QUEUES, RULES, SCENES, Stage, manager_dies, operated

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
-DOCS = ("SEMANTICS.md", "WALKTHROUGHS.md")
+DOCS = ("SEMANTICS.md", "WALKTHROUGHS.md", "ANALYTICS-TESTS.md")
 _TEST = re.compile(r"`(test_\w+)`")
 _PATH = re.compile(r"`(tests/[\w./]+)`")
 
@@ -35,4 +35,14 @@ def test_every_row_of_a_walk_through_has_a_test() -> None:
     assert len(rows) > 40
     wrong = [row for row in rows
              if not (_TEST.search(row.rsplit("|", 2)[1]) or _PATH.search(row.rsplit("|", 2)[1]))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_promise_of_the_analytics_has_a_test_or_says_why_not() -> None:
+    text = (ROOT / "lib/omq/docs/ANALYTICS-TESTS.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines()
+            if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) > 40
+    wrong = [row for row in rows if not _TEST.search(row.rsplit("|", 2)[1])
+             and "no test: " not in row and not row.endswith("measured |")]
     assert not wrong, "\n".join(wrong)
