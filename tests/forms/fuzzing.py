@@ -4,7 +4,8 @@
 
 Requests are made from right ones of all kinds (tests.forms.fuzz_requests) by overwriting fields;
 channels are overwritten at random, also where settlements and batches lie. Every CHECK groups the
-invariants of the index are asked.
+invariants of the index are asked. The seed says, too, how large the index is: a small one is full
+for most of the time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections import Counter
 from typing import Final
 
 from omq.core.check.invariants import check
-from omq.core.engine.state import POISON, QueueRules
+from omq.core.engine.rules import QueueRules
+from omq.core.engine.state import POISON
 from omq.format.wire import REQUEST, Operation
 from tests.bench.group_cost import Client, World
 from tests.forms.fuzz_requests import OTHER, Requests
@@ -24,6 +26,7 @@ CHECK: Final = 2_000
 SAY: Final = 50  # checks between two lines that say how far it is
 PLAIN: Final = (0.5, 0.98, 1.0)  # shares; what came back keeps its queue from the fast path a while
 PHASE: Final = 100  # groups
+MESSAGES: Final = (2_000, 20_000, 100_000)  # that the index has room for
 NAMES: Final = {int(operation): operation.name for operation in Operation}
 FIELDS: Final = [REQUEST.offset(name) for name in REQUEST.names
                  if name not in ("client", "token", "magic", "version")]
@@ -48,7 +51,8 @@ def spoilt(r: random.Random, client: Client, raw: bytes) -> bytes:
 def main(arguments: list[str]) -> int:
     """Fuzz; an exception of the server ends it. How many of each kind were carried out is said."""
     count, seed = map(int, arguments)
-    r, world, done, groups = random.Random(seed), World(8), 0, 0
+    r, done, groups = random.Random(seed), 0, 0
+    world = World(8, MESSAGES[seed % len(MESSAGES)])
     world.engine.books.define_queues([QueueRules(OTHER, "OTHER", 10**7, 10**6)])
     world.clients[-3].session.queue = OTHER
     world.clients[-1].session.queue = POISON  # else what fails again and again fills the index

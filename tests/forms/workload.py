@@ -24,7 +24,8 @@ from omq.base import clock
 from omq.base.checksum import crc32c
 from omq.core.engine import expiry
 from omq.core.engine.operate import Action, Item, Order
-from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES, QueueRules
+from omq.core.engine.rules import QueueRules
+from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES
 from omq.fast.note import Note
 from omq.format.index import Counter, EntryState
 from omq.format.message import Part, id_hash, pack_parts

@@ -16,6 +16,7 @@ from omq.core.engine.groups import GROUPED
 from omq.core.engine.noted import Noted, read
 from omq.core.engine.operate import Action, Order
 from omq.core.engine.operate import Item as Targeted
+from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import (
     CONTAINER,
     HAS_ID,
@@ -25,7 +26,6 @@ from omq.core.engine.state import (
     REMEMBERS,
     REPLAYED,
     SPECIAL_QUEUES,
-    QueueRules,
 )
 from omq.core.load.recovery import Recovered
 from omq.fast.note import Note
@@ -65,8 +65,6 @@ def rules() -> list[QueueRules]:
     special = [QueueRules(queue, name, 1 << 32, 1 << 20) for queue, name in SPECIAL_QUEUES.items()]
     narrow = QueueRules(C, "C", 8, 400, attempts_max=1, death_delay_ns=0, expiry_ns=50 * NS,
                         dead_letter=FAILED)
-    for each in special:
-        each.expires = False
     return [*special, QueueRules(A, "A", 1 << 20, 1 << 20, expired_to=LATE,
                                     retry_delay_ns=3 * NS + 7, backoff="exponential",
                                     retry_max_ns=10 * NS, dedupe_ns=40 * NS,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from omq.base import config
+from omq.base import config, services_conf
 from omq.base.authority import ACTIONS
 from omq.base.settings import KEYS
 from omq.base.settings_file import render
@@ -31,7 +31,7 @@ def test_every_key_of_omq_conf_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("file", "keys"),
-    [("queues.conf", config.QUEUE_KEYS), ("services.conf", config._SERVICE_KEYS)],
+    [("queues.conf", config.QUEUE_KEYS), ("services.conf", services_conf.SERVICE_KEYS)],
 )
 def test_every_key_of_the_tables_is_explained(file: str, keys: tuple[str, ...]) -> None:
     text = (CONF / file).read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_authority_conf_explains_every_action() -> None:
 
 
 def test_files_are_loadable_and_fit_each_other() -> None:
-    queues, services = config.load_queues(CONF), config.load_services(CONF)
+    queues, services = config.load_queues(CONF), services_conf.load_services(CONF)
     config.load_settings(CONF)
     unknown = {service.queue for service in services.values()} - set(queues) - {""}
     assert not unknown

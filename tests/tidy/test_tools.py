@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from omq.base.config import ServiceKind, load_services
+from omq.base.services_conf import ServiceKind, load_services
 from omq.cli import launch
 from omq.cli.launch import COMMANDS
 from omq.cli.programs import LAUNCHER

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import omq
 from omq.base import access, side_files
-from omq.base.config import ServiceConf, load_services, load_settings
+from omq.base.config import load_settings
 from omq.base.errors import ConfigError, SpoolMissing
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import ServiceConf, load_services
 from omq.base.settings import YEAR_S, Settings
 from omq.ipc.client import Client
 from omq.services.daemon.options import Location, add_location, locate

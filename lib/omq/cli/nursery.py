@@ -10,6 +10,9 @@ environment and the command line are its own, `random` and `uuid` are seeded ane
 2. what was imported is frozen (gc.freeze): a collection in a daemon does not write to shared pages;
 3. it ends when the supervisor closes its end or dies.
 
+A daemon is forked as soon as its own module is there, in the order of a start; the rest is imported
+while nobody asks. So the queue manager recovers beside the imports of those that wait for it.
+
 A module that cannot be imported is left out: its daemon then says itself what is wrong.
 """
 
@@ -21,8 +24,10 @@ import gc
 import importlib
 import json
 import os
+import select
 import socket
 import sys
+from collections import deque
 from typing import Any, Final
 
 from omq.cli import launch
@@ -48,20 +53,40 @@ def main() -> int:
     set_command_line([*LAUNCH[:3], __spec__.name])
     # A pool of threads of the linear algebra, which nothing here uses, must not be forked.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    import_daemons()
-    stamps = {path: _stamp(path) for path in _loaded()}
-    gc.collect()
-    gc.freeze()
-    argv = _serve(channel, supervisor, stamps)
+    argv = _serve(channel, supervisor, Imports())
     return 0 if argv is None else launch.main(argv[len(LAUNCH):])
+
+
+class Imports:
+    """What is imported so far, in the order in which daemons start. `stamps`: of its files."""
+
+    def __init__(self) -> None:
+        modules = [target.partition(":")[0] for target in launch.COMMANDS.values()]
+        daemons = [name for name in modules if name.startswith(_DAEMONS)]
+        self._pending = deque([*daemons[:1], *_LATE, *daemons[1:]])
+        self.stamps: dict[str, Stamp | None] = {}
+
+    @property
+    def complete(self) -> bool:
+        return not self._pending
+
+    def one(self) -> None:
+        """The next module."""
+        with contextlib.suppress(Exception):
+            importlib.import_module(self._pending.popleft())
+        if self.complete:
+            gc.collect()
+        self.stamps |= {path: _stamp(path) for path in _loaded() - self.stamps.keys()}
+
+    def reach(self, module: str) -> None:
+        """Until this one is there; all, if it cannot be, or is none of a daemon."""
+        while self._pending and module not in sys.modules:
+            self.one()
 
 
 def import_daemons() -> None:
     """What all daemons are made of, for those that are forked from here."""
-    modules = [target.partition(":")[0] for target in launch.COMMANDS.values()]
-    for module in [*filter(lambda name: name.startswith(_DAEMONS), modules), *_LATE]:
-        with contextlib.suppress(Exception):
-            importlib.import_module(module)
+    Imports().reach("")
 
 
 def _loaded() -> set[str]:
@@ -79,10 +104,11 @@ def _stamp(path: str) -> Stamp | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _serve(channel: socket.socket, supervisor: int, stamps: dict[str, Stamp | None]
-           ) -> list[str] | None:
+def _serve(channel: socket.socket, supervisor: int, imports: Imports) -> list[str] | None:
     """Answer requests; None at their end, and in a forked daemon its argv."""
     while True:
+        while not imports.complete and not select.select([channel], [], [], 0)[0]:
+            imports.one()
         try:
             data, gates, _flags, _address = socket.recv_fds(channel, MESSAGE_BYTES_MAX, 1)
         except ConnectionError:
@@ -90,11 +116,13 @@ def _serve(channel: socket.socket, supervisor: int, stamps: dict[str, Stamp | No
         if not data:
             return None
         request: dict[str, Any] = json.loads(data)
-        if any(_stamp(path) != stamp for path, stamp in stamps.items()):
+        imports.reach(_module(request["argv"]))
+        if any(_stamp(path) != stamp for path, stamp in imports.stamps.items()):
             reply: dict[str, object] = {"stale": True}
         elif _threads() != 1:
             return None  # never fork beside a thread: the supervisor executes daemons then
         else:
+            gc.freeze()
             try:
                 pid = _fork()
             except OSError as error:
@@ -108,6 +136,12 @@ def _serve(channel: socket.socket, supervisor: int, stamps: dict[str, Stamp | No
         for gate in gates:
             os.close(gate)
         channel.send(json.dumps(reply).encode())
+
+
+def _module(argv: list[str]) -> str:
+    """Where the daemon is that this command line starts; "": nowhere."""
+    name = argv[len(LAUNCH)] if len(argv) > len(LAUNCH) else ""
+    return launch.COMMANDS.get(name, "").partition(":")[0]
 
 
 def _threads() -> int:

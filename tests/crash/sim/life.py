@@ -32,8 +32,9 @@ from omq.core.engine.operate import Action, Item, Order, operate
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.queues import Queues
 from omq.core.engine.relocation import relocate
+from omq.core.engine.rules import QueueRules
 from omq.core.engine.settle import Verdict
-from omq.core.engine.state import IDEL, POISON, REMEMBERS, Core, Party, QueueRules
+from omq.core.engine.state import IDEL, POISON, REMEMBERS, Core, Party
 from omq.core.engine.statistics import Statistics
 from omq.core.engine.unit_facts import Facts
 from omq.core.index.tables import Tables

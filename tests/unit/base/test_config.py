@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from omq.base.config import (
-    START_ORDER,
-    STOP_ORDER,
-    QueueConf,
-    ServiceConf,
-    ServiceKind,
-    load_queues,
-    load_services,
-)
+from omq.base.config import QueueConf, load_queues
 from omq.base.errors import ConfigError
+from omq.base.services_conf import START_ORDER, STOP_ORDER, ServiceConf, ServiceKind, load_services
 from omq.cli.launch import COMMANDS
 
 NUMBERED = "number = 9\nkind = reader\nprogram = x\nqueue = A\n"

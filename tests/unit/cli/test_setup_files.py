@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from omq.base.config import load_services
 from omq.base.errors import BadRequest, ConfigError, FileInTheWay, FileNotWritten
 from omq.base.paths import shipped_conf
+from omq.base.services_conf import load_services
 from omq.cli.operate.services_edit import set_key, with_key
 from omq.cli.setup import setup_files
 from omq.cli.setup.setup_files import Found, Planned, judge, stamped

@@ -14,9 +14,10 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.operate import Action, Item, Order, Outcome, operate
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.relocation import relocate
+from omq.core.engine.rules import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.settle import fail as fail_entry
-from omq.core.engine.state import IDEL, PERSISTENT, SPECIAL_QUEUES, Core, Party, QueueRules
+from omq.core.engine.state import IDEL, PERSISTENT, SPECIAL_QUEUES, Core, Party
 from omq.core.engine.statistics import Statistics
 from omq.core.index.tables import Tables
 from omq.core.load.presence import pool_findings

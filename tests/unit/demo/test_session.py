@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from omq.base.config import load_queues, load_services, load_settings
+from omq.base.config import load_queues, load_settings
 from omq.base.paths import SpoolPaths, shipped_conf
+from omq.base.services_conf import load_services
 from omqtools.omqdemo import session
 from omqtools.omqdemo.conf import AUXILIARIES, write_conf
 from omqtools.omqdemo.instance import Instance, InstanceError, running_instance

@@ -13,8 +13,9 @@ from omq.base.errors import DiskError, LeaseLost, QueueFull, SpoolFull, UnknownQ
 from omq.core.check.invariants import check
 from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.puts import NewMessage
+from omq.core.engine.rules import QueueRules
 from omq.core.engine.settle import Verdict
-from omq.core.engine.state import IDEL, POISON, Party, QueueRules
+from omq.core.engine.state import IDEL, POISON, Party
 from omq.format.index import EntryState
 from omq.format.journal import FRAME, FrameType
 from omq.format.message import Part

@@ -11,7 +11,8 @@ from omq.base.errors import SpoolFull
 from omq.core.check.invariants import check
 from omq.core.engine import expiry
 from omq.core.engine.operate import Action, Item, Order
-from omq.core.engine.state import CONTAINER, IDEL, QueueRules
+from omq.core.engine.rules import QueueRules
+from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.wire import Settlement
 from tests.unit.engine.world import NS, A, B, World, make_world
@@ -250,3 +251,21 @@ def test_a_container_waits_for_the_deleter(world: World) -> None:
     assert on(world, A) == [] and on(world, IDEL) == [qpool]
     entry = world.core.t.entry_on(world.core.t.slot_of(qpool), IDEL)
     assert world.core.t.e_state[entry] == EntryState.READY
+
+
+@pytest.mark.parametrize("queue", [IDEL, POISON])
+def test_what_is_where_it_ends_has_no_time(world: World, queue: int) -> None:
+    """As configured or not; on IDEL it would leave for IDEL, with a frame each group."""
+    world.core.define_queue(QueueRules(queue, SPECIAL_QUEUES[queue], 1000, 1 << 20, expires=True))
+    qpool = world.put(A, expiry_ns=5 * NS)
+    world.core.t.m_flags[world.core.t.slot_of(qpool)] |= CONTAINER
+    if queue == POISON:
+        world.begin()
+        world.engine.operate(world.putter, Order(Action.MOVE, (Item(qpool, A),), b"{}", (POISON,)))
+        world.engine.commit()
+    pass_time(world, 5)
+    frames = world.core.block.lsn
+    pass_time(world, 1)
+    pass_time(world, 1)
+    assert on(world, queue) == [qpool]
+    assert world.core.block.lsn == frames

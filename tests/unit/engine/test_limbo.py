@@ -9,8 +9,9 @@ import pytest
 
 from omq.base.errors import LeaseLost
 from omq.core.engine.operate import Action, Item, Order, operate
+from omq.core.engine.rules import QueueRules
 from omq.core.engine.settle import Verdict
-from omq.core.engine.state import POISON, Party, QueueRules
+from omq.core.engine.state import POISON, Party
 from omq.format.frame_rules import Reason
 from omq.format.message import Part
 from omq.format.pool import lease_tag

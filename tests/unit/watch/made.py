@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omq.base.config import load_services
+from omq.base.services_conf import load_services
 from omq.cli.look.gateways import Gateway
 from omq.cli.look.service_status import Status, Word
 from omq.cli.watch.facts import Facts, QueueFacts

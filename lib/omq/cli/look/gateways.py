@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from omq.base import clock
-from omq.base.config import ServiceConf, load_services, load_settings
+from omq.base.config import load_settings
 from omq.base.errors import ConfigError
 from omq.base.names import escape
+from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.operate.flush import GATEWAY, states_of
 from omq.services.channels.holds import Holds
 from omq.services.channels.published import read_published

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from omq.base import clock
 from omq.base.clock import NS_PER_S
-from omq.base.config import ServiceConf, load_services
 from omq.base.errors import BadRequest, Exit
 from omq.base.limits import AUXILIARIES_MAX
 from omq.base.names import IDEL_NAME, POISON_NAME
+from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.progress import looking, reading_history
 from omq.core.history.service_times import Times, measure

@@ -21,10 +21,10 @@ from typing import Final
 
 from omq.base import clock
 from omq.base.clock import NS_PER_S, seed_time
-from omq.base.config import ServiceConf, load_services
 from omq.base.errors import BadRequest, ConfigError, Exit
 from omq.base.event_log import Level
 from omq.base.names import escape
+from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.look.event_lines import Logged, follow, from_file
 from omq.cli.look.journal_lines import from_journal, readable

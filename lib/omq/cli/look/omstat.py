@@ -22,8 +22,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from omq.base import clock
-from omq.base.config import ServiceKind
 from omq.base.errors import AccessDenied, Exit, ExtraMissing, ManagerUnavailable
+from omq.base.services_conf import ServiceKind
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.alarm_lines import alarm_lines, alarm_records
 from omq.cli.look.gateways import Gateway, gateways

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from omq.base.clock import NS_PER_S, iso_time
-from omq.base.config import load_services
 from omq.base.errors import ConfigError
 from omq.base.names import IDEL_NAME, POISON_NAME
+from omq.base.services_conf import load_services
 from omq.cli.look.service_status import Word, all_status
 from omq.core.index.rows import QueueRow, ReaderRow
 from omq.core.look.look import Look, Origin

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from omq.base import clock
-from omq.base.config import START_ORDER, ServiceConf, ServiceKind, load_services
+from omq.base.services_conf import START_ORDER, ServiceConf, ServiceKind, load_services
 from omq.services.daemon.options import Location
 from omq.services.daemon.run_state import (
     LIVE,

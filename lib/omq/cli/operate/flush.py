@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from omq.base import clock
-from omq.base.config import ServiceConf, client_settings, load_queues, load_services, load_settings
+from omq.base.config import client_settings, load_queues, load_settings
 from omq.base.errors import Exit, NothingMeant, OmqError, UnknownQueue
 from omq.base.names import escape
+from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, counted, target

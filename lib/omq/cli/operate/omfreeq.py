@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from omq.base.config import load_services
 from omq.base.errors import BadRequest, Exit
+from omq.base.services_conf import load_services
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.operate.change import connect
 from omq.cli.operate.service_control import named

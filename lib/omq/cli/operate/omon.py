@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from omq.base.config import SERVICES_FILE
 from omq.base.errors import BadRequest, Exit
+from omq.base.services_conf import SERVICES_FILE
 from omq.cli.common import locate, say, tool_parser
 from omq.cli.operate.noting import add_reason, note_command
 from omq.cli.operate.service_control import ALL, chosen, control, is_up, starting, state_of

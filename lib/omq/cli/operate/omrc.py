@@ -14,10 +14,11 @@ from contextlib import closing
 from functools import partial
 
 from omq.base import modes, side_files
-from omq.base.config import ServiceConf, load_services, load_settings
+from omq.base.config import load_settings
 from omq.base.errors import BadRequest, Exit, NeedsRepair
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import Location, locate, say, tool_parser
 from omq.cli.operate.noting import add_reason, note_command
 from omq.cli.operate.service_control import is_up, state_of

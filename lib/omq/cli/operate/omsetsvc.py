@@ -18,9 +18,10 @@ import time
 from typing import Final
 
 from omq.base import limits
-from omq.base.config import SERVICES_FILE, ServiceConf, ServiceKind, client_settings
+from omq.base.config import client_settings
 from omq.base.errors import BadRequest, Exit
 from omq.base.event_log import Level
+from omq.base.services_conf import SERVICES_FILE, ServiceConf, ServiceKind
 from omq.cli.common import Location, existing, say, tool_parser
 from omq.cli.look.omstat import since_text
 from omq.cli.look.service_status import Status, Word

@@ -13,9 +13,9 @@ import select
 import time
 from dataclasses import dataclass
 
-from omq.base.config import STOP_ORDER
 from omq.base.errors import Exit, TimedOut
 from omq.base.paths import SpoolPaths, existing_spool
+from omq.base.services_conf import STOP_ORDER
 from omq.cli.common import (
     Location,
     locate,

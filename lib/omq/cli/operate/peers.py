@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from omq.base import clock
-from omq.base.config import ServiceConf, load_services, load_settings
+from omq.base.config import load_settings
 from omq.base.errors import Exit, NothingMeant, UnknownPeer
 from omq.base.names import escape
+from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.operate.flush import GATEWAY, release_mail_of, states_of
 from omq.cli.operate.noting import add_reason

@@ -17,17 +17,11 @@ import signal
 import time
 from collections.abc import Callable
 
-from omq.base.config import (
-    QUEUE_KEYS,
-    QUEUES_FILE,
-    ServiceKind,
-    client_settings,
-    load_queues,
-    load_services,
-)
+from omq.base.config import QUEUE_KEYS, QUEUES_FILE, client_settings, load_queues
 from omq.base.defined_queue import check_keys, conf_of, keys_of, load_common
 from omq.base.errors import BadRequest, ManagerUnavailable, NoPermission, TimedOut
 from omq.base.names import IDEL_NAME, check_queue_name
+from omq.base.services_conf import ServiceKind, load_services
 from omq.cli.common import say
 from omq.cli.operate.change import connect
 from omq.cli.operate.noting import note_command

@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from omq.base.config import START_ORDER, ServiceConf, client_settings, load_services
+from omq.base.config import client_settings
 from omq.base.errors import BadRequest, ServiceUnknown, TimedOut
 from omq.base.paths import existing_spool
+from omq.base.services_conf import START_ORDER, ServiceConf, load_services
 from omq.base.settings import Settings
 from omq.cli.common import Location
 from omq.cli.look.service_status import Status, Word, all_status

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from omq.base.config import QUEUES_FILE, SERVICES_FILE, load_queues, load_services
+from omq.base.config import QUEUES_FILE, load_queues
 from omq.base.errors import BadRequest
 from omq.base.limits import CONF_FILE_BYTES_MAX
 from omq.base.paths import shipped_conf
+from omq.base.services_conf import SERVICES_FILE, load_services
 from omq.storage import durable
 from omq.storage.files import create_file, read_file
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from omq.base.config import load_authority, load_queues, load_services, load_settings
+from omq.base.config import load_authority, load_queues, load_settings
 from omq.base.errors import Exit
+from omq.base.services_conf import load_services
 from omq.cli.common import locate, tool_parser
 from omq.cli.watch.alarm_conf import load_alarms
 from omq.services.mail.names import check_names

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from omq.base.config import ServiceConf
 from omq.base.errors import Exit, NoPermission, TimedOut
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import ServiceConf
 from omq.cli.common import locate, say, services_or_shipped, settings_or_defaults, tool_parser
 from omq.services.daemon import pid_file
 from omq.services.supervise.daemon_plan import stop_stage

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from omq.base.config import load_services
 from omq.base.errors import ConfigError, ServiceUnknown
+from omq.base.services_conf import load_services
 from omq.cli import launch
 from omq.cli.common import locate, tool_parser
 

@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from omq.base.config import load_services
 from omq.base.errors import Exit, FileInTheWay, SystemctlFailed
 from omq.base.names import check_client_name
+from omq.base.services_conf import load_services
 from omq.cli.common import say, tool_parser
 from omq.cli.setup import setup_checks, setup_files, setup_groups, setup_ports
 from omq.cli.setup.setup_files import Found

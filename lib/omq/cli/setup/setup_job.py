@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from omq.base.config import load_services, load_settings
+from omq.base.config import load_settings
 from omq.base.errors import SetupUnfit
 from omq.base.paths import conf_of_instance, spool_of_instance
+from omq.base.services_conf import load_services
 from omq.base.settings import DEFAULTS
 from omq.cli.launch import COMMANDS
 from omq.cli.setup import setup_checks, setup_files

@@ -5,9 +5,10 @@ A configuration that cannot be read is its reader's business: here it counts as 
 
 from __future__ import annotations
 
-from omq.base.config import load_services, load_settings
+from omq.base.config import load_settings
 from omq.base.errors import OmqError
 from omq.base.paths import conf_of_instance
+from omq.base.services_conf import load_services
 from omq.base.settings import DEFAULTS
 from omq.services.supervise.unit_files import base_name, installed
 

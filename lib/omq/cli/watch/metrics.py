@@ -26,8 +26,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 import omq
-from omq.base.config import ServiceKind
 from omq.base.limits import QUEUES_MAX
+from omq.base.services_conf import ServiceKind
 from omq.cli.look.service_status import Word
 from omq.cli.watch import histograms
 from omq.cli.watch.facts import STATES, Facts, QueueFacts, gather

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from omq.base.errors import SpoolFull
-from omq.core.engine.state import Core, Party, QueueRules
+from omq.core.engine.rules import QueueRules
+from omq.core.engine.state import Core, Party
 from omq.format.frame_rules import Reason
 from omq.format.index import Counter, ReaderFlag
 from omq.format.journal import FrameFlag, FrameType

@@ -35,8 +35,9 @@ from omq.core.engine.limbo import adopt, given_up
 from omq.core.engine.noted import Noted, OldNotes, left
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.queues import Queues
+from omq.core.engine.rules import QueueRules
 from omq.core.engine.settle import Verdict
-from omq.core.engine.state import Core, Party, Poisoned, QueueRules
+from omq.core.engine.state import Core, Party, Poisoned
 from omq.core.engine.statistics import Statistics
 from omq.core.engine.suspects import must_wait
 from omq.core.engine.taking_back import Returning, TakingBack

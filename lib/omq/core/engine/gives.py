@@ -21,7 +21,8 @@ import numpy as np
 from omq.base import limits
 from omq.core.engine.durations import waited, waited_many
 from omq.core.engine.groups import GROUPED
-from omq.core.engine.state import IDEL, PERSISTENT, POISON, PRIORITIES, Core, Party, QueueRules
+from omq.core.engine.rules import QueueRules
+from omq.core.engine.state import IDEL, PERSISTENT, POISON, PRIORITIES, Core, Party
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import EntryState
 from omq.format.journal import FrameType

@@ -24,7 +24,8 @@ from omq.base.settings import Settings
 from omq.core.engine.books import Books
 from omq.core.engine.queue_rows import QueueRows
 from omq.core.engine.queue_rules import keepers, rules_of
-from omq.core.engine.state import SPECIAL_QUEUES, Core, QueueRules
+from omq.core.engine.rules import QueueRules
+from omq.core.engine.state import SPECIAL_QUEUES, Core
 from omq.format.definition import Definition, Kind, read_line
 from omq.format.journal import FrameFlag, FrameType
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from omq.base import clock
 from omq.base.config import ABSORBED, NONE, QueueConf
 from omq.base.settings import Settings
-from omq.core.engine.state import FIRST_QUEUE, POISON, SPECIAL_QUEUES, QueueRules
+from omq.core.engine.rules import QueueRules
+from omq.core.engine.state import FIRST_QUEUE, POISON, SPECIAL_QUEUES
 from omq.format.definition import Definition, Kind
 
 UNLIMITED = 0xFFFFFFFF

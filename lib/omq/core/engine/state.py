@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from heapq import heappush
 
 from omq.base.config import NONE
-from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.core.engine.block import Block
 from omq.core.engine.duplicates import Duplicates
 from omq.core.engine.groups import GROUPED, Groups
 from omq.core.engine.lanes import Lanes
+from omq.core.engine.rules import FIRST_QUEUE, IDEL, POISON, SPECIAL_QUEUES, QueueRules
 from omq.core.engine.stores import PoolSlots, VolatileBodies
 from omq.core.engine.times import Times
 from omq.format.index import Counter, EntryState, QueueFlag
@@ -26,9 +26,10 @@ from omq.format.journal import FrameFlag
 from omq.format.location import number_of
 from omq.format.pool import NO_RECORD, RecordFlag
 
-IDEL, POISON = 1, 2
-SPECIAL_QUEUES = {IDEL: IDEL_NAME, POISON: POISON_NAME}
-FIRST_QUEUE, PRIORITIES = 3, 10
+__all__ = ["CONTAINER", "FIRST_QUEUE", "HAS_ID", "IDEL", "PERSISTENT", "POISON", "PRIORITIES",
+           "REMEMBERS", "REPLAYED", "SPECIAL_QUEUES", "Core", "Party", "Poisoned"]
+
+PRIORITIES = 10
 PERSISTENT, CONTAINER = int(FrameFlag.PERSISTENT), int(FrameFlag.CONTAINER)
 HAS_ID, REPLAYED = int(RecordFlag.HAS_ID), int(RecordFlag.REPLAYED)  # in m_flags
 REMEMBERS = int(RecordFlag.MEMORY)
@@ -36,41 +37,6 @@ REMEMBERS = int(RecordFlag.MEMORY)
 _DONES = int(Counter.DONES)
 _READY, _ACTIVE, _DEFERRED, _HELD, _PREPARED = (int(state) for state in (
     EntryState.READY, EntryState.ACTIVE, EntryState.DEFERRED, EntryState.HELD, EntryState.PREPARED))
-
-
-@dataclass(slots=True)
-class QueueRules:
-    """What the configuration says of one queue, in the units that the engine uses."""
-
-    queue: int
-    name: str
-    max_depth: int
-    max_length: int
-    put_allowed: bool = True
-    get_allowed: bool = True
-    attempts_max: int = 3
-    death_delay_ns: int = 30_000_000_000
-    lease_ns: int = 0
-    priority: int = 4  # of a message that does not say it; asked by clients
-    persistent: bool = True  # the same
-    expiry_ns: int = 0  # that a message put here may wait at most; 0 = for ever
-    expired_to: int = 0  # where those go that did; 0 = nowhere
-    expires: bool = True  # its messages do, when their time is over
-    retry_delay_ns: int = -1  # after fail(); -1: as after a death
-    backoff: str = NONE  # how the pauses grow: base.config.BACKOFFS
-    retry_max_ns: int = 0  # to at most this
-    jitter: int = 0  # per cent by which a pause may be shorter
-    dead_letter: int = POISON  # where those go that have failed too often
-    rights: str = ""  # that authority.conf is asked about: its own name, or its model's
-    owner: int = 0  # token of the client whose temporary queue it is
-    born: int = 0  # messages with lower QPoolIds knew another queue under this number
-    drains: bool = False  # it goes when it is empty
-    dedupe_ns: int = 0  # so long it remembers the ids of what was put here; 0 = not
-    absorbs: bool = True  # a duplicate is acknowledged and not put; else refused
-    dedupe_keys_max: int = 0  # ids that it remembers at once
-    trigger: str = NONE  # when a trigger message is made: base.config.TRIGGERS
-    trigger_depth: int = 1
-    program: str = ""  # that it asks for
 
 
 @dataclass(slots=True)

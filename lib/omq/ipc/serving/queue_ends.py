@@ -15,7 +15,8 @@ from omq.base.event_log import REPORT, EventLog
 from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
 from omq.core.engine.operate import ITEMS_MAX, Action, Item, Order
-from omq.core.engine.state import Party, QueueRules
+from omq.core.engine.rules import QueueRules
+from omq.core.engine.state import Party
 from omq.core.engine.waiting import FOREVER
 from omq.ipc.serving.queue_told import messages_of
 from omq.ipc.serving.server import RequestServer

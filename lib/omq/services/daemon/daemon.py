@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import Final
 
 from omq.base import event_log, events, modes, side_files
-from omq.base.config import ServiceKind, load_services, load_settings
+from omq.base.config import load_settings
 from omq.base.errors import ConfigError, Exit, ManagerNotExpected, ManagerUnavailable, OmqError
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import ServiceKind, load_services
 from omq.base.settings import Settings
 from omq.services.daemon import last_words, pid_file
 from omq.services.daemon.lock import holder

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Protocol
 
 from omq.base import event_log, events, side_files
-from omq.base.config import ServiceConf, load_services, load_settings
+from omq.base.config import load_settings
 from omq.base.errors import ConfigError, Exit, OmqError, ServiceUnknown
+from omq.base.services_conf import ServiceConf, load_services
 from omq.services.daemon import last_words
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon
 from omq.services.daemon.process import identify

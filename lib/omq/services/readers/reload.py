@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omq.base import event_log, events
-from omq.base.config import load_services, load_settings
+from omq.base.config import load_settings
 from omq.base.errors import ConfigError
+from omq.base.services_conf import load_services
 from omq.services.readers.service import Service
 
 

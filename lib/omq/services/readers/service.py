@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from omq import Outgoing
-    from omq.base.config import ServiceConf
     from omq.base.errors import OmqError
     from omq.base.event_log import EventLog
     from omq.base.paths import SpoolPaths
+    from omq.base.services_conf import ServiceConf
     from omq.base.settings import Settings
 
 

@@ -20,10 +20,10 @@ import time
 from collections.abc import Callable
 
 from omq.base import event_log, events
-from omq.base.config import ServiceConf, ServiceKind
 from omq.base.errors import Exit
 from omq.base.event_log import Level
 from omq.base.events import Event
+from omq.base.services_conf import ServiceConf, ServiceKind
 from omq.services.daemon.exit_text import exit_text
 from omq.services.daemon.process import identify
 from omq.services.daemon.restart_backoff import Backoff

@@ -1,6 +1,6 @@
 """Which daemons run, in which order they start and stop, and how each is called.
 
-The orders are those of omq.base.config: START_ORDER and STOP_ORDER. Readers start before
+The orders are those of omq.base.services_conf: START_ORDER and STOP_ORDER. Readers start before
 submitters, so what is accepted can be worked on at once; at a stop first nothing new comes in, then
 what is in hand is finished, and pool.writer goes last because it still sees the last block of the
 manager.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from omq.base.config import START_ORDER, STOP_ORDER, ServiceConf, ServiceKind
+from omq.base.services_conf import START_ORDER, STOP_ORDER, ServiceConf, ServiceKind
 from omq.base.settings import Settings
 
 _CORE = frozenset({ServiceKind.MANAGER, ServiceKind.POOL, ServiceKind.DELETER})

@@ -25,11 +25,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from omq.base import event_log, events, side_files
-from omq.base.config import ServiceConf, ServiceKind
 from omq.base.errors import ConfigError, Exit
 from omq.base.event_log import EventLog, Level
 from omq.base.events import Event
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import ServiceConf, ServiceKind
 from omq.services.daemon.lock import LOCK_FILE
 from omq.services.daemon.process import adopt_orphans, identify
 from omq.services.daemon.run_state import SUPERVISOR_FILE, State, SupervisorState, write_state

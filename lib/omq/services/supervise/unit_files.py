@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from omq.base.config import load_services
 from omq.base.paths import shipped_conf, shipped_units
+from omq.base.services_conf import load_services
 
 UNIT_DIR: Final = Path("/etc/systemd/system")
 PACKAGE_UNIT_DIR: Final = Path("/usr/lib/systemd/system")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiosmtpd.smtp import SMTP
 
-from omq.base.config import load_services
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import load_services
 from omq.base.settings import Settings
 from omq.services.channels.service import Plan, Wait
 from omq.services.mail.unix_out import UnixOutService

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from omq.base.config import ServiceConf
+from omq.base.services_conf import ServiceConf
 from omq.cli.operate import omrc
 from omq.services.supervise.daemon_plan import Command
 

@@ -11,10 +11,10 @@ import os
 import sys
 from pathlib import Path
 
-from omq.base.config import ServiceConf, ServiceKind
 from omq.base.errors import ConfigError
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import ServiceConf, ServiceKind
 from omq.services.daemon.signals import Signals
 from omq.services.supervise.daemon_plan import Limits, start_order
 from omq.services.supervise.supervisor import Setup, Supervisor

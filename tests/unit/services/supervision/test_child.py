@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from omq.base import events
-from omq.base.config import ServiceConf, ServiceKind
+from omq.base.services_conf import ServiceConf, ServiceKind
 from omq.services.daemon.run_state import State
 from omq.services.supervise.child import Child
 from omq.services.supervise.daemon_plan import Limits

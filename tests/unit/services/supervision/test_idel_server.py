@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from omq.base.config import ServiceConf, ServiceKind
 from omq.base.event_log import TRACE, EventLog
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import ServiceConf, ServiceKind
 from omq.base.settings import DEFAULTS
 from omq.services.readers.idel_server import IdelService
 from omq.services.readers.service import Done, Message, ServiceContext

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,21 @@ from omq.services.supervise.nursery import Nursery
 HERE = Path(__file__).parent
 BOUND_S = 120.0
 EXECUTED = [sys.executable, "-P", "-m", "nursery_probe"]
+
+
+ORDER = """
+import json, sys
+from omq.cli import launch
+from omq.cli.nursery import Imports
+names = {name: target.partition(":")[0] for name, target in launch.COMMANDS.items()}
+imports, found = Imports(), []
+for program in ("queue.manager", "service.router", "nobody"):
+    imports.reach(names.get(program, ""))
+    there = [name for name, module in names.items()
+             if module.startswith("omq.services.") and module in sys.modules]
+    found.append([there, imports.complete, len(imports.stamps)])
+print(json.dumps([found, sum(name.startswith("omq.services.") for name in names.values())]))
+"""
 
 
 class World:
@@ -285,3 +301,13 @@ def test_other_programs_are_executed(world: World) -> None:
     pid = world.nursery.launch([sys.executable, "-c", "raise SystemExit(7)"], world.environ)
     assert ended(pid) == 7
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_manager_is_not_kept_waiting_for_the_imports_of_others() -> None:
+    said = subprocess.run([sys.executable, "-P", "-c", ORDER], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+    (manager, router, everything), count = json.loads(said)
+    assert manager[:2] == [["queue.manager"], False]
+    assert "service.router" in router[0] and "smtp.server" not in router[0]
+    assert everything[1] and len(everything[0]) == count
+    assert manager[2] < router[2] < everything[2], "what is imported later is looked at, too"

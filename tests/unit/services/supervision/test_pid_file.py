@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from omq.base.config import ServiceConf, ServiceKind
 from omq.base.errors import Exit, ManagerNotExpected, ManagerUnavailable, TimedOut
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import ServiceConf, ServiceKind
 from omq.cli.setup.omq_drain import drain, find, services_by_stage
 from omq.services.daemon import pid_file
 from omq.storage.spool import create_spool, lock

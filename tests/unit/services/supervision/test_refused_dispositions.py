@@ -12,10 +12,10 @@ import pytest
 
 from omq import Outgoing
 from omq.base import errors
-from omq.base.config import load_services
 from omq.base.errors import OmqError
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
+from omq.base.services_conf import load_services
 from omq.base.settings import Settings
 from omq.services.daemon.signals import Signals
 from omq.services.readers.runner import ReaderRunner

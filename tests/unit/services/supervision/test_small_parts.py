@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from omq.base.config import ServiceConf, ServiceKind
 from omq.base.errors import ManagerUnavailable, SpoolLocked
+from omq.base.services_conf import ServiceConf, ServiceKind
 from omq.services.daemon.exit_text import exit_text
 from omq.services.daemon.lock import holder
 from omq.services.daemon.notify import Notifier, forget_environment
