@@ -60,7 +60,8 @@ def test_a_reader_of_two_days_is_one() -> None:
 def test_answers_are_those_that_spark_reads(lake: Lake, table: str) -> None:
     frame = lake.gold(table)
     kept = [name for name in frame.columns if name != "day" and not name.endswith("_sketch")]
-    expected, found = frame.select(*kept).toPandas(), shown.fetched(lake, table)
+    expected: Any = frame.select(*kept).toPandas()
+    found = shown.fetched(lake, table)
     assert len(found) > 0
     keys = [name for name in kept if expected[name].map(type).ne(float).all()]
     pd.testing.assert_frame_equal(
