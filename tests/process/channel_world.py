@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -129,6 +130,13 @@ def omq_channel(side: Side, *words: str, code: int = 0) -> str:
                                   *words], output=output)
     assert child.wait() == code, output.read_text()
     return output.read_text()
+
+
+def stop_channel(side: Side, channel: str) -> None:
+    """Until it has ended; its definition says so before."""
+    omq_channel(side, "stop", channel)
+    side.until(lambda: json.loads(omq_channel(side, "show", channel, "--json"))["state"]
+               == "stopped")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from omq.services.channel.definition import ORDER, altered, channel_of, write
 from omq.services.channel.names import Reset
 from omq.storage.spool import open_spool
 from tests.process.amqp_world import SERVER, needs_proton
-from tests.process.channel_world import SENDER, Side, omq_channel, sides
+from tests.process.channel_world import SENDER, Side, omq_channel, sides, stop_channel
 
 needs_proton()
 
@@ -62,15 +62,10 @@ def has_sent(west: Side, east: Side, channel: str, count: int) -> None:
     west.until(lambda: not west.in_doubt(channel))
 
 
-def stopped(west: Side, channel: str) -> None:
-    omq_channel(west, "stop", channel)
-    west.until(lambda: "state = stopped" in omq_channel(west, "show", channel))
-
-
 def test_both_sides_count_anew_when_it_connects_next(pair: list[Side]) -> None:
     west, east = pair
     has_sent(west, east, "BOTH", 2)
-    stopped(west, "BOTH")
+    stop_channel(west, "BOTH")
     assert "batch 17" in omq_channel(west, "reset", "BOTH", "batch=17")
     assert record(east, "BOTH") == 2, "not before it connects"
     omq_channel(west, "start", "BOTH")

@@ -16,7 +16,7 @@ import pytest
 from omq.base.paths import SpoolPaths
 from omq.storage.spool import open_spool
 from tests.process.amqp_world import needs_proton
-from tests.process.channel_world import SENDER, Side, omq_channel, sides
+from tests.process.channel_world import SENDER, Side, omq_channel, sides, stop_channel
 from tests.process.instance import MANAGER, WRITER
 
 needs_proton()
@@ -74,8 +74,7 @@ def test_both_run_at_once(pair: list[Side], tmp_path: Path) -> None:
         assert not west.in_doubt()
         assert not twin.in_doubt()
         assert east.depth("A") == 2, "it sends nothing before people have looked"
-        omq_channel(west, "stop", "EAST")
-        west.until(lambda: "state = stopped" in omq_channel(west, "show", "EAST"))
+        stop_channel(west, "EAST")
         omq_channel(west, "start", "EAST")
         east.await_depth("A", 3)
         west.until(lambda: not west.in_doubt())

@@ -41,12 +41,13 @@ class Entry:
     ping: bool
     order: Reset | None
 
-    def found(self, native: Client, most: int) -> Record:
-        """What is known of it. RecordLost; those of a unit of work."""
+    def found(self, native: Client, most: int) -> tuple[Record, bool]:
+        """What is known of it, and whether it was changed for it. RecordLost; those of a unit of
+        work."""
         record = records.found(native, self.record, most, make=not self.ping)
-        if self.order is not None and not self.ping:
-            record = records.reset(native, self.record, self.order)
-        return record
+        if self.order is None or self.ping or record.reset == self.order.token:
+            return record, False
+        return records.reset(native, self.record, self.order), True
 
     def answer(self, record: Record, settings: Settings, spool: str) -> dict[Any, Any]:
         """Properties of the attach."""

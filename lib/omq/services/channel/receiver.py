@@ -180,7 +180,7 @@ class ChannelLink:
             host.channels[asked.key] = self
         try:
             most = host.policy.settings.channels_max
-            record = await host.run(lambda native: wanted.found(native, most))
+            record, anew = await host.run(lambda native: wanted.found(native, most))
         except (OmqError, RecordLost) as error:
             self._refuse("amqp:resource-limit-exceeded" if isinstance(error, RecordLost)
                          else "amqp:internal-error", str(error))
@@ -194,7 +194,7 @@ class ChannelLink:
         spool = open_spool(host.context.paths.root, writer=False).uuid.hex()
         link.properties = wanted.answer(record, settings, spool)
         link.open()
-        if wanted.order is not None and not ping:
+        if anew:
             host.rated.event(events.CHANNEL_RESET, WARNING, session.peer, peer=session.peer,
                              channel=asked.channel, batch=record.batch)
         if not ping:

@@ -32,7 +32,7 @@ from omq.ipc.client import Client
 from omq.ipc.in_doubt import UnitInDoubt
 from omq.services.channel.batch import Batch, Reach
 from omq.services.channel.courier import Courier
-from omq.services.channel.definition import ORDER, Channel, altered, write
+from omq.services.channel.definition import ORDER, Channel, altered, channel_of, write
 from omq.services.channel.greeting import Greeting, Hello
 from omq.services.channel.intake import Intake
 from omq.services.channel.line import Line
@@ -165,8 +165,9 @@ class ChannelRun(threading.Thread):
             raise ChannelRefused(channel=self.channel.name, peer=self.channel.peer, reason=(
                 f"it knows no resets; 'omq channel reset {self.channel.name} batch={order.batch}' "
                 "there does the same"))
-        write(native, altered(self.channel, **{ORDER: ""}), "the reset is done")
-        self._shared.event(events.CHANNEL_RESET, REPORT, batch=said.last)
+        if channel_of(native.queues.show(self.channel.name)) == self.channel:  # else it was altered
+            write(native, altered(self.channel, **{ORDER: ""}), "the reset is done")
+            self._shared.event(events.CHANNEL_RESET, REPORT, batch=said.last)
 
     # what is in doubt
 
