@@ -21,7 +21,7 @@
 #   make wheel              dist/omq_base-*.whl and omq_suite-*.whl, to be installed together
 #   make sdist              dist/omq_base-*.tar.gz (all of this) and omq_suite-*.tar.gz
 #   make sbom               dist/omq-VERSION.cdx.json: what is in an installation (CycloneDX)
-#   make bench-network      clients of AMQP beside native ones
+#   make bench-network      clients of AMQP beside native ones, idle ones, and at RabbitMQ
 #   make hashes             requirements.txt anew from constraints.txt, with hashes from the index
 #   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python; compiled
 #                           where make setup could
@@ -133,8 +133,10 @@ manual: setup
 	$(BIN)/python -m omq.cli.manual .
 
 # Clients of AMQP beside native ones; needs python-qpid-proton.
-bench-network: setup-dev
+bench-network: setup-peers
 	$(BIN)/python -m tests.bench.network
+	$(BIN)/python -m tests.bench.network_idle
+	$(BIN)/python -m tests.bench.network_peers
 
 bench: setup-dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)

@@ -12,53 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from proton import Message
-from proton.handlers import MessagingHandler
-from proton.reactor import Container
-
 from omq import Outgoing
 from tests.bench import network_channels
+from tests.bench.network_clients import BODY, Puts, Takes
 from tests.process.amqp_world import SERVER, AmqpWorld, amqp_world
 from tests.process.instance import MANAGER
-
-BODY = bytes(100)
-
-
-class Puts(MessagingHandler):  # type: ignore[misc]
-    """Sends all that credit allows."""
-
-    def __init__(self, url: str, count: int) -> None:
-        super().__init__()
-        self.url, self.left, self.accepted, self.count = url, count, 0, count
-
-    def on_start(self, event: Any) -> None:
-        event.container.create_sender(event.container.connect(self.url, reconnect=False), "A")
-
-    def on_sendable(self, event: Any) -> None:
-        while self.left and event.sender.credit:
-            event.sender.send(Message(body=BODY, inferred=True, durable=True))
-            self.left -= 1
-
-    def on_accepted(self, event: Any) -> None:
-        self.accepted += 1
-        if self.accepted == self.count:
-            event.connection.close()
-
-
-class Takes(MessagingHandler):  # type: ignore[misc]
-    """Takes with read-ahead of `ahead`."""
-
-    def __init__(self, url: str, count: int, ahead: int) -> None:
-        super().__init__(prefetch=ahead)
-        self.url, self.left = url, count
-
-    def on_start(self, event: Any) -> None:
-        event.container.create_receiver(event.container.connect(self.url, reconnect=False), "A")
-
-    def on_message(self, event: Any) -> None:
-        self.left -= 1
-        if not self.left:
-            event.connection.close()
 
 
 def spent(world: AmqpWorld, program: str) -> float:
@@ -81,15 +39,15 @@ def measured(world: AmqpWorld, name: str, count: int, work: Any) -> None:
 def main() -> int:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     with tempfile.TemporaryDirectory() as folder, amqp_world(Path(folder)) as world:
-        measured(world, "AMQP put", count, Container(Puts(world.url, count)).run)
+        measured(world, "AMQP put", count, Puts(world.url, "A", count).run)
         measured(world, "AMQP take, read-ahead 100", count,
-                 Container(Takes(world.url, count, 100)).run)
+                 Takes(world.url, "A", count, 100).run)
         with world.connect() as native:
             measured(world, "native put_many of 100", count, lambda: native.put_many(
                 "A", [Outgoing(BODY)] * count))
         # The client renews its credit at the half, in whole numbers: of one that is never.
         measured(world, "AMQP take, read-ahead 2", count // 10,
-                 Container(Takes(world.url, count // 10, 2)).run)
+                 Takes(world.url, "A", count // 10, 2).run)
         measured(world, "native take of 100", count - count // 10, lambda: world.drain("A"))
     network_channels.run(count, print)
     return 0

@@ -1,0 +1,113 @@
+"""The same client of AMQP 1.0 at amqp.server and at RabbitMQ with rabbitmq_amqp1_0, by turns:
+
+    python -m tests.bench.network_peers [COUNT [ROUNDS]]     (make setup-peers)
+
+A round: COUNT persistent messages of 100 bytes put with all credit there is, taken with a
+read-ahead of 100, and COUNT / 20 put one at a time. Both are set so that what is accepted is on the
+disk. Printed are medians, and the median of the ratios of the rounds; processor time is that of
+the server's processes.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.bench.network_clients import Program, Puts, Single, Takes
+from tests.bench.peers.processes import cpu_of
+from tests.bench.peers.rabbit import RabbitPeer
+from tests.process.amqp_world import SERVER, amqp_world
+from tests.process.instance import MANAGER, WRITER
+
+ROUNDS: Final = 5
+AHEAD: Final = 100
+ROWS: Final = ("put a second", "take a second", "put: us of the server", "take: us of the server",
+               "one put, median ms", "one put, p99 ms")
+FASTER: Final = 2
+"""So many of ROWS are rates, of which more is better."""
+
+
+class Rabbit(RabbitPeer):
+    """With the plugin."""
+
+    def start(self) -> None:
+        (self.folder / "plugins").write_text("[rabbitmq_amqp1_0].\n")
+        super().start()
+
+
+@dataclass
+class Place:
+    """A server: where its queue is, whose processor time counts; `found`, for each round a figure
+    for each of ROWS."""
+
+    name: str
+    url: str
+    address: str
+    pids: Callable[[], list[int]]
+    user: str = ""
+    found: list[tuple[float, ...]] = field(default_factory=list)
+
+    def round(self, count: int) -> None:
+        put = self._measured(Puts(self.url, self.address, count, self.user), count)
+        took = self._measured(Takes(self.url, self.address, count, AHEAD, self.user), count)
+        single = Single(self.url, self.address, count // 20, self.user)
+        single.run()
+        times = sorted(single.times)
+        self.found.append((put[0], took[0], put[1], took[1], statistics.median(times) * 1000,
+                           times[len(times) * 99 // 100] * 1000))
+        Takes(self.url, self.address, len(times), AHEAD, self.user).run()
+
+    def _measured(self, program: Program, count: int) -> tuple[float, float]:
+        """Messages a second, and microseconds of the server a message."""
+        before, began = cpu_of(self.pids()), time.monotonic()
+        program.run()
+        wall = time.monotonic() - began
+        return count / wall, (cpu_of(self.pids()) - before) / count * 1e6
+
+
+def told(ours: Place, theirs: Place) -> str:
+    """A table of both, and of the ratios of each round: above 1, ours is better."""
+    lines = [f"{'':24}{ours.name:>12}{theirs.name:>12}{'ratio':>8}  of the rounds"]
+    for row, title in enumerate(ROWS):
+        both = [[each[row] for each in place.found] for place in (ours, theirs)]
+        ratios = [a / b if row < FASTER else b / a for a, b in zip(*both, strict=True)]
+        lines.append(f"{title:24}{statistics.median(both[0]):12,.1f}"
+                     f"{statistics.median(both[1]):12,.1f}{statistics.median(ratios):8.2f}  "
+                     + " ".join(f"{ratio:.2f}" for ratio in ratios))
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    count = int(arguments[0]) if arguments else 5_000
+    rounds = int(arguments[1]) if len(arguments) > 1 else ROUNDS
+    load = os.getloadavg()[0]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for name in ("omq", "rabbit"):
+            (folder / name).mkdir()
+        rabbit = Rabbit(folder / "rabbit")
+        stack.callback(rabbit.stop)
+        rabbit.start()
+        world = stack.enter_context(amqp_world(folder / "omq"))
+        daemons = [world.children[each].pid for each in (SERVER, MANAGER, WRITER)]
+        ours = Place("omq", world.url, "A", lambda: daemons)
+        theirs = Place("RabbitMQ", f"127.0.0.1:{rabbit.port}", f"/amq/queue/{rabbit.name}",
+                       rabbit.pids, "guest:guest")
+        for number in range(rounds):
+            for place in ((ours, theirs), (theirs, ours))[number % 2]:
+                place.round(count)
+        print(f"{rabbit.version()}; {rounds} rounds of {count} messages by turns; load {load:.1f} "
+              f"before, {os.getloadavg()[0]:.1f} behind\n{told(ours, theirs)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
