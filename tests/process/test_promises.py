@@ -231,6 +231,33 @@ def test_a_reader_that_is_away_longer_has_all_of_it_in_work(omq_instance: Instan
     assert all(message.redelivered for message in omq_instance.drain("A"))
 
 
+def test_a_reader_that_waits_for_a_manager_may_begin_with_all_of_it(omq_instance: Instance) -> None:
+    """The same, but it has seen that its manager is gone: it is stopped while it waits for one."""
+    def work(reader: omq.Reader) -> None:
+        reader._link._absence._waiting = lambda _told: signal.raise_signal(signal.SIGSTOP)
+        for message in reader.next(timeout_s=WAIT_S):
+            if message.body == b"1":
+                signal.raise_signal(signal.SIGSTOP)
+                reader._link.control({"op": "status"})  # whatever makes it see that
+            message.done()
+        reader.flush()
+        assert reader.lost >= 9
+
+    begin_with_ten(omq_instance)
+    reader = worker(omq_instance, work)
+    reader.wait_stopped()
+    omq_instance.kill()
+    reader.signal(signal.SIGCONT)
+    reader.wait_stopped()
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        assert rows(c) == [(body, "READY", 1) for body in TEN[1:]]
+        reader.signal(signal.SIGCONT)
+        assert reader.wait() == 0, omq_instance.said()
+        assert rows(c) == [(body, "READY", 1) for body in TEN[1:]]
+    assert all(message.redelivered for message in omq_instance.drain("A"))
+
+
 def test_a_reader_that_outlives_the_manager_says_it_again(omq_instance: Instance) -> None:
     """It comes back, notes in the new channel what it had noted in the old one, and dies."""
     def work(reader: omq.Reader) -> None:

@@ -235,3 +235,4 @@ class Link(Registered):
             with contextlib.suppress(OSError, Lost, OmqError, ValueError):
                 self._line.say_bye(BYE_S)
         self._drop()
+        self._let_go()

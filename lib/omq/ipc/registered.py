@@ -63,6 +63,7 @@ class Registered:
         self.woken = False
         self._gate: Gate | None = None
         self._patience: float | None = None  # after an interrupt: until when to wait for a manager
+        self._left: sysv_ipc.SharedMemory | None = None  # see _drop
         self._absence = Absence(paths, waiting)
         self._register_until(time.monotonic() + timeout_s, 0)
 
@@ -133,10 +134,13 @@ class Registered:
         queue = self._requests.id if isinstance(self._requests, sysv_ipc.MessageQueue) else -1
         self._gate = Gate(self._semaphore, queue, self._client, self._token, self.epoch)
         watcher.add(self._gate, line.descriptor, self._timeout_s)
+        self._let_go()
         return facts
 
     def _drop(self) -> None:
-        """Let go of what belongs to one manager."""
+        """Let go of what belongs to one manager. While something is in hand its channel stays
+        attached until there is another one: the next manager sees by that that somebody lives who
+        may begin with it (core.engine.noted)."""
         if self._gate is not None:
             watcher.discard(self._gate)
             self._gate = None
@@ -148,9 +152,18 @@ class Registered:
             self.reply.release()
             self._area.release()
             self._channel.release()
-            with contextlib.suppress(*LOST):
-                self._segment.detach()
+            self._let_go()
+            self._left = self._segment
+            if not self.reader.messages():
+                self._let_go()
             self.reply = memoryview(b"")
+
+    def _let_go(self) -> None:
+        """Of the channel of the manager before."""
+        left, self._left = self._left, None
+        if left is not None:
+            with contextlib.suppress(*LOST):
+                left.detach()
 
     def _enter(self) -> None:
         """Be the one who uses the link; `_busy` is then to be released."""

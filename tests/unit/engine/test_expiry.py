@@ -257,13 +257,13 @@ def test_a_container_waits_for_the_deleter(world: World) -> None:
 def test_what_is_where_it_ends_has_no_time(world: World, queue: int) -> None:
     """As configured or not; on IDEL it would leave for IDEL, with a frame each group."""
     world.core.define_queue(QueueRules(queue, SPECIAL_QUEUES[queue], 1000, 1 << 20, expires=True))
-    qpool = world.put(A, expiry_ns=5 * NS)
+    qpool = world.put(A, expiry_ns=500 * NS)
     world.core.t.m_flags[world.core.t.slot_of(qpool)] |= CONTAINER
     if queue == POISON:
-        world.begin()
-        world.engine.operate(world.putter, Order(Action.MOVE, (Item(qpool, A),), b"{}", (POISON,)))
-        world.engine.commit()
-    pass_time(world, 5)
+        for _ in range(world.core.rules[A].attempts_max):
+            world.settle(Settlement.FAIL, *world.give(seconds=31))
+        assert on(world, POISON) == [qpool]
+    pass_time(world, 500)
     frames = world.core.block.lsn
     pass_time(world, 1)
     pass_time(world, 1)

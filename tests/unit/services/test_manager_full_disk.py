@@ -97,7 +97,7 @@ def test_a_temporary_queue_ends_when_there_is_room(tmp_path: Path,
     server = SimpleNamespace(
         sessions=SimpleNamespace(by_id={}, changed=lambda _: None, alias_changed=lambda _: None),
         engine=world.engine, stopping=False, refused=[])
-    ends = QueueEnds(server, Settings(reconnect_grace_s=0), said)  # type: ignore[arg-type]
+    ends = QueueEnds(server, said)  # type: ignore[arg-type]
     with monkeypatch.context() as patched:
         fill(world, patched)
         ends.sweep()

@@ -94,7 +94,7 @@ class LeftNote:
     view: memoryview
 
     def is_final(self) -> bool:
-        """Its reader is attached as long as it lives and has not seen that its manager is gone."""
+        """Its reader is attached while it lives, has something in hand and no other manager."""
         return bool(self.segment.number_attached <= 1)
 
     def read(self) -> Noted | None:

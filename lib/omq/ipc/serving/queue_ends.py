@@ -12,7 +12,6 @@ import json
 from omq.base import events
 from omq.base.errors import OmqError, SpoolFull
 from omq.base.event_log import REPORT, EventLog
-from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
 from omq.core.engine.operate import ITEMS_MAX, Action, Item, Order
 from omq.core.engine.rules import QueueRules
@@ -31,12 +30,15 @@ _ENDED = json.dumps({"command": "queue.manager",
 class QueueEnds:
     """See the module."""
 
-    def __init__(self, server: RequestServer, settings: Settings, log: EventLog) -> None:
+    def __init__(self, server: RequestServer, log: EventLog) -> None:
         self._server, self._sessions, self._log = server, server.sessions, log
         self._engine: Engine = server.engine
-        self._due = self._engine.mono_ns
+        self._due = self._grace_until = 0
         self._stay: set[int] = set()  # queues that could not end, which was told
-        self._grace_until = self._due + settings.reconnect_grace_s * SWEEP_NS
+
+    def begin(self, mono_ns: int, grace_ns: int) -> None:
+        """Clients can come from now on, those of an earlier manager too."""
+        self._due, self._grace_until = mono_ns, mono_ns + grace_ns
 
     def sweep(self) -> None:
         """Queues whose client is gone end, with what is on them (of an earlier manager's clients

@@ -57,7 +57,7 @@ class QueuePlane:
         self._server, self._sessions = server, server.sessions
         self._engine: Engine = server.engine
         self._settings, self._log, self._answer = settings, log, answer
-        self.ends = QueueEnds(server, settings, log)
+        self.ends = QueueEnds(server, log)
         self._doings: dict[str, Callable[[Session, str, Question], Question]] = {
             "define": self._define, "alter": self._alter, "rename": self._rename,
             "roll_over": self._roll_over, "delete": self._delete, "clear": self._clear,

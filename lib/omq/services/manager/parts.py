@@ -82,6 +82,13 @@ class Parts:
     rated: RatedLog
     epoch: int
 
+    def begin(self, mono_ns: int, grace_s: int) -> None:
+        """It can be reached from now on: the time begins in which clients of an earlier manager
+        come back. However long the start has taken, it is no fault of theirs."""
+        grace_ns = grace_s * clock.NS_PER_S
+        self.engine.limbo_until = mono_ns + grace_ns
+        self.control.queues.ends.begin(mono_ns, grace_ns)
+
     def close_in_order(self, wall_ns: int, mono_ns: int) -> bool:
         """A clean end, behind a group that is committed: everybody is told, the journal says STOP,
         the IPC objects go. False: the disk has no room for the STOP, which only history misses."""
@@ -144,7 +151,6 @@ def build(context: DaemonContext) -> Parts:
     _list_queues(paths, core)
     engine.limbo = loaded.limbo
     engine.old_notes.by_token = notes_of(old_notes, recovered.clients)
-    engine.limbo_until = core.mono_ns + settings.reconnect_grace_s * clock.NS_PER_S
     report(context, recovered, loaded, engine.books)
     parts = _wire(context, engine, core, writer, memory, authority, listed, recovered, lock,
                   info.uuid, limits, groups)

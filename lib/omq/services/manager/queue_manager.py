@@ -70,6 +70,7 @@ class QueueManager:
         point("recovery.before_serve")
         _take_precedence(context.settings.manager_nice)
         parts.doorkeeper.start()
+        parts.begin(clock.monotonic_ns(), context.settings.reconnect_grace_s)
         context.notifier.ready()
         self._say_status(clock.monotonic_ns())
         self._log.event(events.MANAGER_READY, REPORT, messages=parts.engine.index.messages.used,
