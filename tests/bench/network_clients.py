@@ -72,7 +72,8 @@ class Single(Program):
 
     def __init__(self, url: str, address: str, count: int, user: str = "") -> None:
         super().__init__(url, address, user)
-        self.left, self.sender, self.began = count, None, 0.0
+        self.left, self.began = count, 0.0
+        self.sender: Any = None
         self.times: list[float] = []
 
     def on_start(self, event: Any) -> None:
@@ -83,7 +84,6 @@ class Single(Program):
             self._send()
 
     def _send(self) -> None:
-        assert self.sender is not None
         self.began = time.monotonic()
         self.sender.send(Message(body=BODY, inferred=True, durable=True))
 

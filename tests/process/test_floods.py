@@ -41,6 +41,7 @@ from omq.storage.segment import read_ids
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start
 from tests.process.test_bad_input import reachable
+from tests.waiting import until
 
 NOBODY = 65534
 BURST = 10
@@ -317,13 +318,19 @@ def test_a_member_reads_too(served: Instance) -> None:
 def test_clients_of_one_user(open_instance: Instance) -> None:
     run(open_instance, clients_per_uid_max=3)
 
+    def comes_in() -> bool:
+        with contextlib.suppress(TooManyOfUser):
+            omq.connect(open_instance.root).close()
+            return True
+        return False
+
     def crowd() -> int:
         made = [omq.connect(open_instance.root, name=f"c{i}") for i in range(3)]
         with contextlib.suppress(TooManyOfUser):
             omq.connect(open_instance.root)
             return 1
         made.pop().close()
-        omq.connect(open_instance.root).close()
+        until(comes_in)  # its place is free when the manager has heard of its end
         return 0
 
     assert member(open_instance, crowd).wait() == 0

@@ -258,9 +258,10 @@ def test_a_stop_lets_the_task_end(running: Instance, began: Path) -> None:
     running.drain("A")
 
 
-def test_a_stop_gives_back_what_takes_too_long(running: Instance, began: Path) -> None:
-    """Interrupted, no attempt counted, no process killed."""
-    put(running, task(began))
+@pytest.mark.parametrize("do", ["", "miss"])
+def test_a_stop_gives_back_what_takes_too_long(running: Instance, began: Path, do: str) -> None:
+    """Interrupted, once more if need be; no attempt counted, no process killed."""
+    put(running, task(began, do=do))
     with worker(running, "work", "--stop-timeout", "0") as child:
         until(lambda: lines(began), running)
         child.signal(signal.SIGTERM)

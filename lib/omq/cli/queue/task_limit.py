@@ -22,6 +22,9 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+AGAIN_S: Final = 0.5
 
 
 class TaskOverdue(BaseException):
@@ -44,7 +47,8 @@ class TimeLimit:
                                           file=sys.stderr.fileno())
         signal.signal(signal.SIGALRM, lambda *_: interrupt(TaskOverdue(
             f"the function had {self.limit_s:g} s (--time-limit)")))
-        signal.setitimer(signal.ITIMER_REAL, self.limit_s)
+        # Again and again: one that comes just before a system call that blocks is seen behind it.
+        signal.setitimer(signal.ITIMER_REAL, self.limit_s, AGAIN_S)
 
     def disarm(self) -> None:
         """The function is over."""

@@ -12,6 +12,7 @@ stop the messages in work have `stop_s`, then they are given back, then what is 
 
 from __future__ import annotations
 
+import math
 import selectors
 import signal
 import time
@@ -32,6 +33,9 @@ from omq.services.readers.process import Target
 FOR_GOOD: Final = (Exit.USAGE, Exit.NO_INPUT, Exit.NO_PERMISSION, Exit.CONFIG)
 GIVE_BACK_S: Final = 5.0
 """For a function that was interrupted to leave its `finally`s, and for the message to go back."""
+AGAIN_S: Final = 0.5
+"""Meanwhile it is interrupted again and again. A signal that comes just before a system call that
+blocks is seen by Python behind it only; a function that has met one is not interrupted twice."""
 
 
 class WorkerProcesses:
@@ -45,6 +49,7 @@ class WorkerProcesses:
         self._notifier = Notifier()
         self._was_ready = False
         self._deadline: float | None = None  # of the next step of the stop
+        self._again = math.inf  # when what is interrupted is interrupted once more
         self._steps: list[Callable[[], None]] = [self._interrupt, self._group.kill]
         self._pressed = 1  # how many ^C were answered, the first by the stop itself
         self._exit = Exit.OK
@@ -71,7 +76,8 @@ class WorkerProcesses:
         self._notifier.status(self._status())
         if self._deadline is not None and not self._group.live:
             return
-        until = self._group.next_due() if self._deadline is None else self._deadline
+        until = self._group.next_due() if self._deadline is None else min(
+            self._deadline, self._again)
         waits = [] if until is None else [max(0.0, until - now)]
         if (interval_s := self._notifier.watchdog_interval_s) is not None:
             waits.append(interval_s)
@@ -84,8 +90,10 @@ class WorkerProcesses:
             impatient = self._signals.interrupts > self._pressed
             self._pressed = max(self._pressed, self._signals.interrupts)
             if (now >= self._deadline or impatient) and self._steps:
-                self._deadline = now + GIVE_BACK_S
+                self._deadline, self._again = now + GIVE_BACK_S, math.inf
                 self._steps.pop(0)()
+            elif now >= self._again:
+                self._interrupt()
         elif stop_asked(self._signals):
             self._stop(now)
         elif main.state is State.FAILED or (not self._was_ready and main.last_code in FOR_GOOD):
@@ -106,6 +114,7 @@ class WorkerProcesses:
         self._deadline = now + self._stop_s
 
     def _interrupt(self) -> None:
+        self._again = time.monotonic() + AGAIN_S
         for reader in self._group.readers:
             reader.signal(signal.SIGUSR1)
 
