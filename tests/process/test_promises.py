@@ -258,6 +258,34 @@ def test_a_reader_that_waits_for_a_manager_may_begin_with_all_of_it(omq_instance
     assert all(message.redelivered for message in omq_instance.drain("A"))
 
 
+def test_a_long_start_leaves_readers_their_time(omq_instance: Instance) -> None:
+    """The grace time begins when the manager can be reached, however long its start has taken."""
+    grace_s = 8
+
+    def work(reader: omq.Reader) -> None:
+        for message in reader.next(timeout_s=WAIT_S):
+            if message.body == b"1":
+                signal.raise_signal(signal.SIGSTOP)
+            message.done()
+        reader.flush()
+        assert reader.lost == 0
+
+    omq_instance.settings(reconnect_grace_s=grace_s)
+    begin_with_ten(omq_instance)
+    reader = worker(omq_instance, work)
+    reader.wait_stopped()
+    omq_instance.kill()
+    manager = omq_instance.start(MANAGER, fault="recovery.before_serve:stop:1")
+    manager.wait_stopped()
+    over = time.monotonic() + grace_s
+    until(lambda: time.monotonic() > over)
+    manager.signal(signal.SIGCONT)
+    omq_instance.drain("B")  # groups go by, and it has not come back
+    reader.signal(signal.SIGCONT)
+    assert reader.wait() == 0, omq_instance.said()
+    assert omq_instance.drain("A") == []
+
+
 def test_a_reader_that_outlives_the_manager_says_it_again(omq_instance: Instance) -> None:
     """It comes back, notes in the new channel what it had noted in the old one, and dies."""
     def work(reader: omq.Reader) -> None:
