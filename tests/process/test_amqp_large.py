@@ -93,7 +93,9 @@ def test_no_whole_body_is_in_memory(world: AmqpWorld) -> None:
         message = receiver.receive(timeout=WAIT_S)
         assert bytes(message.body) == bytes(60 * MIB)
         receiver.accept()
-        assert resident(world) - before < 45 * MIB  # amqp_outgoing_bytes_max, several times
+        # amqp_outgoing_bytes_max, which the library's buffers have several times: 27 to 52 MiB
+        # seen. A body that were there whole would be so twice, with what is encoded of it.
+        assert resident(world) - before < 58 * MIB
 
 
 @pytest.mark.parametrize("body", ["ä" * 400_000, b"\0\xff" * 300_000, {"k": "v" * 600_000},
