@@ -80,6 +80,7 @@ def answered(link: Any) -> Greeting:
                          str(said.get(RESET, "")), int(said.get(BATCH_BYTES, 0)))
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError("what it says of itself makes no sense") from error
-    if not _SPOOL.fullmatch(found.spool) or not 0 <= found.last < _LAST_MAX:
+    if (not _SPOOL.fullmatch(found.spool) or not 0 <= found.last < _LAST_MAX
+            or min(found.batch_max, found.batch_bytes, found.bytes_max) < 0):
         raise ValueError("what it says of itself makes no sense")
     return found
