@@ -160,13 +160,7 @@ async def act(request: web.Request) -> web.Response:
 
 
 async def _ordered(request: web.Request, words: str, reason: str, work: Any) -> web.Response:
-    console, caller = console_of(request), caller_of(request)
-    try:
-        await console.run(work)
-    except OmqError as error:
-        console.failed(caller, words, reason, str(error))
-        raise
-    console.acted(caller, words, reason, 1)
+    await console_of(request).carry_out(caller_of(request), words, reason, work)
     return web.Response(status=204)
 
 

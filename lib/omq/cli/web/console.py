@@ -17,6 +17,7 @@ from typing import Final, ParamSpec, TypeVar
 from aiohttp import web
 
 from omq.base import events
+from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING, EventLog
 from omq.base.rated_log import RatedLog
 from omq.base.settings import Settings
@@ -139,6 +140,16 @@ class Console:
         self.log.event(events.WEB_FAILED, WARNING, caller.name, user=caller.name, peer=caller.peer,
                        token=caller.token, action=what[:400], reason=reason[:400],
                        problem=problem[:400])
+
+    async def carry_out(self, caller: Caller, what: str, reason: str,
+                        work: Callable[[], object]) -> None:
+        """Do one thing in a thread, and log what came of it. OmqError: why not."""
+        try:
+            await self.run(work)
+        except OmqError as error:
+            self.failed(caller, what, reason, str(error))
+            raise
+        self.acted(caller, what, reason, 1)
 
 
 CONSOLE: Final = web.AppKey("console", Console)

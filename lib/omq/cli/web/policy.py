@@ -6,8 +6,6 @@ Replaced whole at a reload. Errors: ConfigError (file, line, key, reason, what i
 from __future__ import annotations
 
 import ipaddress
-import os
-import pwd
 import socket
 import ssl
 from collections.abc import Mapping
@@ -20,6 +18,7 @@ from omq.base.authority import Authority, load_authority
 from omq.base.settings import Settings
 from omq.cli.web.caller import Caller
 from omq.cli.web.tokens import Token, digest, load_tokens
+from omq.services.network.accounts import account_of
 from omq.services.network.password_file import Users, load_users
 from omq.services.network.secret_file import read_secret, wrong
 from omq.services.network.tls import server_context
@@ -40,16 +39,11 @@ class Policy:
     hosts: frozenset[str]
 
     def caller(self, name: str, peer: str, token: Token | None = None) -> Caller | None:
-        """The account of a user whose name was proved; None: there is none, it is the owner's or
-        root's. It may ask a directory: not for the event loop."""
-        try:
-            found = pwd.getpwnam(name)
-        except (KeyError, ValueError):
+        """Who is behind a name that was proved; None as account_of, and not for an event loop."""
+        found = account_of(name, self.authority)
+        if found is None:
             return None
-        if found.pw_uid in (0, self.authority.owner_uid):
-            return None
-        gids = frozenset(os.getgrouplist(name, found.pw_gid))
-        return Caller(name, found.pw_uid, gids, self.authority.role(found.pw_uid, gids),
+        return Caller(name, found.uid, found.gids, self.authority.role(found.uid, found.gids),
                       self.authority, peer, "" if token is None else token.name,
                       None if token is None else token.scopes)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
 
-from omq.base.errors import BadRequest, OmqError
+from omq.base.errors import BadRequest
 from omq.cli.look.gateways import Gateway
 from omq.cli.look.omqlog import what
 from omq.cli.look.omstat import advice, runs
@@ -17,7 +16,7 @@ from omq.cli.operate.channel_look import running_channels
 from omq.cli.operate.peers import PeerRow, peer_rows
 from omq.cli.web import acting, notices, reading
 from omq.cli.web.caller import ADMIN
-from omq.cli.web.console import Console, caller_of, console_of
+from omq.cli.web.console import caller_of, console_of
 from omq.cli.web.event_tail import EventTail
 from omq.ipc.in_doubt import UnitInDoubt
 from omq.services.daemon.options import Location
@@ -42,21 +41,10 @@ async def turn_service(request: web.Request) -> web.StreamResponse:
     reason, turn = acting.reason_of(str(form.get("reason", ""))), str(form.get("turn", ""))
     if turn not in ("on", "off"):
         raise BadRequest(reason="a service is turned on or off")
-    await logged(console, request, f"turn {turn} service {name}", reason,
-                 lambda: acting.turn(console.location, caller, name, reason, on=turn == "on"))
+    await console.carry_out(
+        caller, f"turn {turn} service {name}", reason,
+        lambda: acting.turn(console.location, caller, name, reason, on=turn == "on"))
     return web.Response(status=303, headers={"Location": "/services"})
-
-
-async def logged(console: Console, request: web.Request, words: str, reason: str,
-                 work: Callable[[], object]) -> None:
-    """Do it in a thread, and log what came of it."""
-    caller = caller_of(request)
-    try:
-        await console.run(work)
-    except OmqError as error:
-        console.failed(caller, words, reason, str(error))
-        raise
-    console.acted(caller, words, reason, 1)
 
 
 async def readers(request: web.Request) -> web.Response:
@@ -111,7 +99,7 @@ async def end_unit(request: web.Request) -> web.StreamResponse:
     reason, end = acting.reason_of(str(form.get("reason", ""))), str(form.get("end", ""))
     if end not in ("commit", "backout"):
         raise BadRequest(reason="a unit ends with commit or backout")
-    await logged(console, request, f"{end} unit {unit}", reason, lambda: acting.end_unit(
+    await console.carry_out(caller, f"{end} unit {unit}", reason, lambda: acting.end_unit(
         console.location, caller, unit, reason, commit=end == "commit"))
     return web.Response(status=303, headers={"Location": "/units"})
 

@@ -24,8 +24,8 @@ from omq.services.channel.receiver import ChannelLink
 
 if TYPE_CHECKING:
     from omq.services.amqp.host import Host
-    from omq.services.amqp.policy import User
     from omq.services.amqp.session import Session
+    from omq.services.network.accounts import Account
 
 TICK_S: Final = 1.0
 _TICK_MIN_S: Final = 0.1
@@ -47,7 +47,7 @@ class Endpoints:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.user: User | None = None
+        self.user: Account | None = None
         self.mechanism = ""
         self.gone = False
         self.peer = ""

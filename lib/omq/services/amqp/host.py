@@ -27,11 +27,12 @@ from omq.ipc.client import Client
 from omq.services.amqp import two_phases
 from omq.services.amqp.browser import Browser
 from omq.services.amqp.memory import Memory
-from omq.services.amqp.policy import Policy, User
+from omq.services.amqp.policy import Policy
 from omq.services.amqp.putter import Fate, Told
 from omq.services.amqp.room import Room
 from omq.services.amqp.taker import Taker
 from omq.services.channel.receiver import ChannelLink
+from omq.services.network.accounts import Account
 
 if TYPE_CHECKING:
     from omq.services.amqp.addresses import Address
@@ -99,7 +100,7 @@ class Host:
         self.sessions.add(session)
         return True
 
-    def joined(self, session: Session, user: User) -> bool:
+    def joined(self, session: Session, user: Account) -> bool:
         """Its user is known."""
         if self._users[user.name] >= self.policy.settings.amqp_user_connections_max:
             self.rated.event(events.AMQP_REFUSED, WARNING, user.name, peer=session.peer,
@@ -126,7 +127,7 @@ class Host:
             asyncio.get_running_loop().run_in_executor(None, own.close)
         self.changed.set()
 
-    async def account(self, name: str) -> User | None:
+    async def account(self, name: str) -> Account | None:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._checking, self.policy.account, name)
 

@@ -10,28 +10,18 @@ Replaced whole at a reload. Errors: ConfigError (file, line, key, reason, what i
 from __future__ import annotations
 
 import ipaddress
-import os
-import pwd
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from omq.base.authority import Authority, load_authority
 from omq.base.settings import Settings
+from omq.services.network.accounts import Account, account_of
 from omq.services.network.password_file import Users, load_users
 from omq.services.network.secret_file import wrong
 from omq.services.network.tls import server_context
 
 PLAIN, EXTERNAL, ANONYMOUS = "PLAIN", "EXTERNAL", "ANONYMOUS"
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """Somebody who is connected."""
-
-    name: str
-    uid: int
-    gids: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +38,11 @@ class Policy:
         return (*((EXTERNAL,) if certificate else ()), *((PLAIN,) if self.users else ()),
                 *((ANONYMOUS,) if self.settings.amqp_anonymous_user else ()))
 
-    def account(self, name: str) -> User | None:
-        """The account of a user whose name was proved; None: there is none, or it is the owner's or
-        root's. It may ask a directory: not for the event loop."""
-        try:
-            found = pwd.getpwnam(name)
-        except (KeyError, ValueError):
-            return None
-        if found.pw_uid in (0, self.authority.owner_uid):
-            return None
-        return User(name, found.pw_uid, frozenset(os.getgrouplist(name, found.pw_gid)))
+    def account(self, name: str) -> Account | None:
+        """See account_of."""
+        return account_of(name, self.authority)
 
-    def knows(self, user: User, mechanism: str) -> bool:
+    def knows(self, user: Account, mechanism: str) -> bool:
         """Whether somebody who came in that way would be let in again; a certificate is asked for
         at its handshake alone."""
         if mechanism == PLAIN:
@@ -68,7 +51,7 @@ class Policy:
             return user.name == self.settings.amqp_anonymous_user
         return bool(self.settings.amqp_tls_ca_file)
 
-    def allows(self, user: User, action: str, queues: tuple[str, ...]) -> bool:
+    def allows(self, user: Account, action: str, queues: tuple[str, ...]) -> bool:
         """Whether the user may do this on all of these queues."""
         return all(self.authority.allows(action, queue, user.uid, user.gids) for queue in queues)
 

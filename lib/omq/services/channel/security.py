@@ -18,8 +18,7 @@ from omq.base.errors import BadChannel
 from omq.base.settings import Settings
 from omq.services.channel.definition import Channel
 from omq.services.network.secret_file import read_secret, wrong
-
-_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+from omq.services.network.tls import client_context
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,18 +60,7 @@ def _password(channel: Channel, settings: Settings, conf_dir: Path) -> str:
 
 
 def _context(settings: Settings, conf_dir: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = _VERSIONS[settings.tls_version_min]
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    path = settings.channel_tls_ca_file
-    try:
-        if path:
-            context.load_verify_locations(path)
-        else:
-            context.load_default_certs()
-    except OSError as error:
-        raise wrong(conf_dir, "channel_tls_ca_file", f"{path} cannot be used: {error}",
-                    "a PEM file with certificates of authorities") from error
+    context = client_context(settings, conf_dir, "channel_tls_ca_file", verify=True)
     if own := settings.channel_tls_certificate:
         read_secret(conf_dir, "channel_tls_certificate", own)
         try:

@@ -32,7 +32,7 @@ def load_security(settings: Settings, conf_dir: Path, routes: Routes) -> Securit
     levels = {each.level for each in routes.tls.values()} | {settings.unix_tls}
     if logins:
         levels.add("verify")
-    contexts = {verify: client_context(settings, conf_dir, verify=verify)
+    contexts = {verify: client_context(settings, conf_dir, "unix_tls_ca_file", verify=verify)
                 for verify, names in ((False, {"may", "encrypt"}), (True, {"verify"}))
                 if levels & names}
     return Security(contexts, settings.unix_tls, logins, settings.tls_handshake_timeout_s)

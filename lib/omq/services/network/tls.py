@@ -100,8 +100,10 @@ async def accepted(protocol: asyncio.Protocol, transport: asyncio.Transport,
     return problem
 
 
-def client_context(settings: Settings, conf_dir: Path, *, verify: bool) -> ssl.SSLContext:
-    """For peers; `verify`: their certificate must be for their name. ConfigError."""
+def client_context(settings: Settings, conf_dir: Path, key: str, *, verify: bool
+                   ) -> ssl.SSLContext:
+    """For peers; `verify`: their certificate must be for their name, by an authority of the file
+    that the conf `key` names, of the system's if it names none. ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[settings.tls_version_min]
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -109,14 +111,14 @@ def client_context(settings: Settings, conf_dir: Path, *, verify: bool) -> ssl.S
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return context
-    path = settings.unix_tls_ca_file
+    path = getattr(settings, key)
     try:
         if path:
             context.load_verify_locations(path)
         else:
             context.load_default_certs()
     except OSError as error:
-        raise wrong(conf_dir, "unix_tls_ca_file", f"{path} cannot be used: {error}",
+        raise wrong(conf_dir, key, f"{path} cannot be used: {error}",
                     "a PEM file with certificates of authorities") from error
     return context
 
