@@ -5,7 +5,8 @@
 Needed: Cython 3.1, a C compiler and Python's headers (Debian: gcc, python3-dev). Without them omq
 runs the same modules interpreted; that is said, and is no error unless `--required`. The build goes
 to `compiled/DIGEST.ABI` in the library (omq.base.form) by one rename; older ones for this Python
-are removed. `--sanitize`: with gcc's address and undefined-behaviour sanitizers, for the fuzzer.
+are removed. Another library with the same sources gets a copy of this tree's build. `--sanitize`:
+with gcc's address and undefined-behaviour sanitizers, for the fuzzer.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def build(library: Path, work: Path, *, sanitize: bool) -> Path:
         command = distribution.get_command_obj("build_ext")
         command.build_lib = str(work / "out")
         command.build_temp = str(work / "temporary")
+        command.parallel = True  # as many as there are processors
         command.ensure_finalized()
         command.run()
     except (BaseError, CompileError, LinkError, OSError, SourceError,
@@ -122,7 +124,11 @@ def main(argv: list[str] | None = None) -> int:
     target.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as folder:
         try:
-            made = build(library, Path(folder), sanitize=options.sanitize)
+            own = None if options.sanitize else form.build(HERE / "lib" / "omq")
+            if own is not None and own.name == target.name:
+                made = Path(shutil.copytree(own, Path(folder, "copy")))
+            else:
+                made = build(library, Path(folder), sanitize=options.sanitize)
         except Missing as missing:
             print(f"omq's fast path: interpreted, for it cannot be compiled here: {missing}\n"
                   f"  ({NEEDED})", file=sys.stderr)
