@@ -17,6 +17,8 @@ import itertools
 import struct
 import warnings
 from collections.abc import Callable, Iterable
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -35,7 +37,17 @@ PURE_PYTHON = "crcmod pure Python"
 
 
 def _from_crc32c() -> tuple[str, CrcFunction]:
-    function: CrcFunction = importlib.import_module("crc32c").crc32c
+    """The extension alone where it can be found: the package looks up its own version when it is
+    imported, which takes as long as half of a small command's other imports."""
+    package = find_spec("crc32c")
+    places = package.submodule_search_locations if package is not None else None
+    extension = PathFinder.find_spec("crc32c._crc32c", places) if places else None
+    if extension is not None and extension.loader is not None:
+        module = module_from_spec(extension)
+        extension.loader.exec_module(module)
+    else:
+        module = importlib.import_module("crc32c")
+    function: CrcFunction = module.crc32c
     return HARDWARE, function
 
 

@@ -4,11 +4,10 @@ AMQP 1.0, who they are and what they may take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, GIB, KIB, MIB
-from omq.base.settings_key import choice, number, text
+from omq.base.settings_key import choice, number, part, text
 from omq.base.settings_qmgr import QmgrSettings
 
 _PATH: Final = r"(/[^\s]*)?"
@@ -17,7 +16,7 @@ _HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
 _USER: Final = r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?"
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class AmqpSettings(QmgrSettings):
     """One field per key."""
 

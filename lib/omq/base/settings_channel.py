@@ -4,11 +4,10 @@ omq.base.settings, whose base this is. What is said of one channel is in its def
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from omq.base.limits import MIB
-from omq.base.settings_key import number, text
+from omq.base.settings_key import number, part, text
 from omq.base.settings_watch import WatchSettings
 
 _PATH: Final = r"(/[^\s]*)?"
@@ -17,7 +16,7 @@ _NAME: Final = r"([A-Z0-9_.]{1,16})?"
 _NAME_RULE: Final = "a name as of a queue, or nothing"
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class ChannelSettings(WatchSettings):
     """One field per key of [channel]."""
 

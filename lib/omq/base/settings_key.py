@@ -7,10 +7,11 @@ fields stand in omq.base.settings and omq.base.settings_mail.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar, dataclass_transform
 
 YEAR_S: Final = 366 * 86400
 METADATA: Final = "omq"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,13 @@ class Key:
     choices: tuple[str, ...] = ()
     pattern: str = ""
     rule: str = ""  # `pattern` in words
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def part(cls: type[_T], /) -> type[_T]:
+    """A class of keys that omq.base.settings is made of. Its methods are made there, once: each of
+    nine classes would make them for all keys so far, and every command would wait for that."""
+    return dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)(cls)
 
 
 def number(section: str, default: int, low: int, high: int, reason: str) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, GIB, KIB, MIB
-from omq.base.settings_key import YEAR_S, choice, flag, number, text
+from omq.base.settings_key import YEAR_S, choice, flag, number, part, text
 from omq.base.settings_transport import TransportSettings
 
 _HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
@@ -17,7 +16,7 @@ _NAME: Final = r"([A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*)?"
 _OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_\[\]-]{1,255})?"
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class MailSettings(TransportSettings):
     """One field per key of [mail]."""
 

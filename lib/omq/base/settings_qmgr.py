@@ -3,13 +3,11 @@ are the second seed's, under its names; see omq.base.settings, whose base this i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from omq.base.settings_key import number
+from omq.base.settings_key import number, part
 from omq.base.settings_trigger import TriggerSettings
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class QmgrSettings(TriggerSettings):
     """One field per key of [qmgr]."""
 

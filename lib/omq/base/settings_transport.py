@@ -4,10 +4,9 @@ this is: how mail is encrypted on its way in and out, who has to say who he is, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from omq.base.settings_key import choice, flag, number, text
+from omq.base.settings_key import choice, flag, number, part, text
 from omq.base.settings_web import WebSettings
 
 _PATH: Final = r"(/[^\s]*)?"
@@ -15,7 +14,7 @@ _PATH_RULE: Final = "an absolute path without spaces, or nothing"
 _OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_-]{1,255})?"
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class TransportSettings(WebSettings):
     """One field per key."""
 

@@ -3,13 +3,11 @@ omq.base.settings, whose base this is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omq.base.settings_channel import ChannelSettings
-from omq.base.settings_key import number
+from omq.base.settings_key import number, part
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class TriggerSettings(ChannelSettings):
     """One field per key of [trigger]."""
 

@@ -4,16 +4,15 @@ this is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from omq.base.settings_key import number, text
+from omq.base.settings_key import number, part, text
 
 _HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
 _HOST_RULE: Final = "a host name or address"
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class WatchSettings:
     """One field per key."""
 

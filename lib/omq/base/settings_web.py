@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from omq.base.limits import KIB, MIB
 from omq.base.settings_amqp import AmqpSettings
-from omq.base.settings_key import choice, number, text
+from omq.base.settings_key import choice, number, part, text
 
 _PATH: Final = r"(/[^\s]*)?"
 _PATH_RULE: Final = "an absolute path without spaces, or nothing"
@@ -17,7 +16,7 @@ _HEADER: Final = r"([A-Za-z0-9-]{1,64})?"
 _LINK: Final = r"(https?://[!-~]{1,500}|/[!-~]{0,500})?"
 
 
-@dataclass(frozen=True, slots=True)
+@part
 class WebSettings(AmqpSettings):
     """One field per key."""
 

@@ -11,7 +11,7 @@ import json
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import omq
 from omq.base import access, side_files
@@ -20,8 +20,10 @@ from omq.base.errors import ConfigError, SpoolMissing
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf, load_services
 from omq.base.settings import YEAR_S, Settings
-from omq.ipc.client import Client
 from omq.services.daemon.options import Location, add_location, locate
+
+if TYPE_CHECKING:
+    from omq.ipc.client import Client
 
 __all__ = ["Location", "add_json", "add_url", "existing", "locate", "print_json", "remote", "say",
            "seconds", "services_or_shipped", "settings_or_defaults", "tool_parser"]

@@ -17,11 +17,12 @@ from omq.base.config import load_settings
 from omq.base.errors import ConfigError
 from omq.base.names import escape
 from omq.base.services_conf import ServiceConf, load_services
-from omq.cli.operate.flush import GATEWAY, states_of
 from omq.services.channels.holds import Holds
+from omq.services.channels.peer_states import PeerStates
 from omq.services.channels.published import read_published
 from omq.services.daemon.options import Location
 
+GATEWAY: Final = "unix.out"
 _NAMED: Final = 3
 
 
@@ -63,6 +64,13 @@ def gateways(location: Location) -> Iterator[Gateway]:
                 tuple(sorted(down, key=down.__getitem__)),
                 max(0, first_ns) / clock.NS_PER_S if down else None,
                 tuple(sorted(Holds(location.paths.held(conf.name)).names)))
+
+
+def states_of(location: Location, conf: ServiceConf) -> PeerStates:
+    """Which peers of a gateway could not be reached, as its processes know it."""
+    settings = load_settings(location.conf_dir)
+    return PeerStates(location.paths.run / f"{conf.name}.peers.json", settings.unix_retry_step_s,
+                      settings.unix_retry_max_s, settings.unix_connect_timeout_s)
 
 
 def gateway_lines(location: Location) -> list[str]:

@@ -21,8 +21,9 @@ from omq.base import clock
 from omq.base.config import client_settings, load_queues, load_settings
 from omq.base.errors import Exit, NothingMeant, OmqError, UnknownQueue
 from omq.base.names import escape
-from omq.base.services_conf import ServiceConf, load_services
+from omq.base.services_conf import load_services
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.look.gateways import GATEWAY, states_of
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, counted, target
 from omq.cli.operate.noting import add_reason
@@ -30,7 +31,6 @@ from omq.cli.progress import looking
 from omq.core.index.rows import EntryRow
 from omq.core.look.selection import parse
 from omq.core.look.stored import StoredMessages
-from omq.services.channels.peer_states import PeerStates
 from omq.services.daemon.options import Location
 from omq.services.mail import mail_message as mail
 from omq.services.mail.routes import Peer, peer_of
@@ -38,7 +38,6 @@ from omq.services.mail.routes_file import load_routes
 from omq.storage.spool import open_spool
 
 NAME: Final = "omq flush"
-GATEWAY: Final = "unix.out"
 Meant = Callable[[dict[str, str], str], bool]  # (properties, queue)
 IsPeer = Callable[[Peer | None], bool]
 
@@ -123,13 +122,6 @@ def _for_peer(location: Location, wanted: str) -> tuple[Meant, IsPeer]:
         return is_it(peer) or (peer is not None and own is not None and own.host == peer.host)
 
     return meant, is_meant
-
-
-def states_of(location: Location, conf: ServiceConf) -> PeerStates:
-    """Which peers of a gateway could not be reached, as its processes know it."""
-    settings = load_settings(location.conf_dir)
-    return PeerStates(location.paths.run / f"{conf.name}.peers.json", settings.unix_retry_step_s,
-                      settings.unix_retry_max_s, settings.unix_connect_timeout_s)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -25,7 +25,7 @@ from omq.base.errors import Exit, NothingMeant, UnknownPeer
 from omq.base.names import escape
 from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
-from omq.cli.operate.flush import GATEWAY, release_mail_of, states_of
+from omq.cli.look.gateways import GATEWAY, states_of
 from omq.cli.operate.noting import add_reason
 from omq.services.channels.holds import Holds
 from omq.services.channels.published import read_published
@@ -83,6 +83,8 @@ def main(argv: list[str]) -> int:
 def _ready(location: Location, options: argparse.Namespace, name: str, conf: ServiceConf, *,
            whole: bool) -> None:
     """What waits there is tried now; that nothing waits is no error."""
+    from omq.cli.operate.flush import release_mail_of  # numpy: not for who only looks
+
     try:
         release_mail_of(location, conf.queue if whole else name, f"{NAME} {name}", options)
     except NothingMeant:

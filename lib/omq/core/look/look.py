@@ -15,16 +15,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from omq.base import clock
 from omq.base.errors import ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.core.index.view import IndexView
-from omq.core.load.offline_index import OfflineIndex, Told, read_files
 from omq.core.look.space import UNKNOWN, Space, space
 from omq.format.findings import Finding
 from omq.format.index import IndexFlag
+
+if TYPE_CHECKING:
+    from omq.core.load.offline_index import OfflineIndex, Told
 
 HUNG_AFTER_S: Final = 20
 """A manager with nothing to do still takes a load sample every few seconds, and says so."""
@@ -102,6 +104,8 @@ def _segment(paths: SpoolPaths, view: IndexView) -> Look:
 
 
 def _files(paths: SpoolPaths, progress: Told) -> Look:
+    from omq.core.load.offline_index import read_files  # a living index needs none of it
+
     found = read_files(paths, clock.wall_ns(), progress)
     note = f"read from the files, up to LSN {found.lsn}; there is no segment to look at"
     if found.moved:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from omq.base import event_log, events
 from omq.base.errors import REFUSALS, LeaseLost, OmqError
 from omq.base.fault import point
-from omq.services.channels.mlist import Mlist
-from omq.services.channels.service import Plan, Wait
+from omq.services.channels.mlist import Mlist, Wait
+from omq.services.channels.service import Plan
 from omq.services.daemon.daemon import last_trace
 from omq.services.readers.runner import settle
 from omq.services.readers.service import Defer, Disposition, Fail

@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from omq.services.channels.service import Wait
+from omq.services.channels.mlist import Wait
 from omq.storage import durable
 from omq.storage.files import create_file
 

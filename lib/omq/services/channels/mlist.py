@@ -35,6 +35,15 @@ class Mlist:
     since: float = 0.0  # monotonic
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why an Mlist was not tried, and for how long; `down`: its peer was not reached lately."""
+
+    seconds: float
+    reason: str
+    down: bool = False
+
+
 @dataclass(eq=False, slots=True)
 class Peer:
     """Who takes mail over one channel. `active`: processes that serve it now; `mean_s`: time that

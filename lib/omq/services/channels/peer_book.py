@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 from omq.base import clock, events
 from omq.base.event_log import WARNING
 from omq.base.limits import PRIORITY_URGENT
-from omq.services.channels.mlist import Mlist
+from omq.services.channels.mlist import Mlist, Wait
 from omq.services.channels.peer_states import Down, PeerStates
-from omq.services.channels.service import Wait
 
 if TYPE_CHECKING:
     from omq.services.channels.scheduler import Scheduler

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omq.base.errors import OmqError
-from omq.services.channels.mlist import Mlist
+from omq.services.channels.mlist import Mlist, Wait
 from omq.services.channels.worker import Worker
 from omq.services.readers.service import Disposition, Message, Service
 
@@ -32,15 +32,6 @@ class Plan:
     groups: tuple[Group, ...]
     results: tuple[Any, ...]
     head: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Why an Mlist was not tried, and for how long; `down`: its peer was not reached lately."""
-
-    seconds: float
-    reason: str
-    down: bool = False
 
 
 class ChannelService(Service):

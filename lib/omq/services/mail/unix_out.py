@@ -43,8 +43,8 @@ from omq.base import clock, events, fault, names
 from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
 from omq.services.channels.dispatcher import Dispatcher
-from omq.services.channels.mlist import Mlist
-from omq.services.channels.service import ChannelService, Group, Plan, Wait
+from omq.services.channels.mlist import Mlist, Wait
+from omq.services.channels.service import ChannelService, Group, Plan
 from omq.services.channels.worker import Worker
 from omq.services.mail import mail_message as mail
 from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
