@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from omq.base.arrays import Rows
+from omq.base.arrays import Rows, distinct
 from omq.base.checksum import crc32c
 from omq.format import archive
 from omq.format.archive import BLOCK_BYTES, ROW_LAYOUTS, ArchiveHeader, Section, rows_per_block
@@ -65,7 +65,7 @@ def _turned(rows: Rows) -> Rows:
 
 
 def _bits(values: Rows, mask: int) -> int:
-    found = np.unique(values & mask).tolist()
+    found = distinct(values & mask).tolist()
     return sum(1 << value for value in found)
 
 

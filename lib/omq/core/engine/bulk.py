@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from omq.base import limits
-from omq.base.arrays import Vector
+from omq.base.arrays import Vector, distinct
 from omq.base.errors import BadPriority, BadRequest, MessageTooLong, SpoolFull
 from omq.core.engine import puts
 from omq.core.engine.duplicates import watching
@@ -174,7 +174,7 @@ def _new_entries(core: Core, slots: Vector, queue: int, priorities: Vector, lsns
     t.q_ever[queue] += count
     t.q_depth[queue] += count
     t.q_ready[queue] += count
-    levels = np.unique(priorities)
+    levels = distinct(priorities)
     for priority in levels.tolist():
         chosen = entries if len(levels) == 1 else entries[priorities == priority]
         t.link_many(chosen, queue * PRIORITIES + priority)
@@ -200,7 +200,7 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
              & (v["m_qpool"][slots] == asked["qpool"]) & (v["e_lease"][entries] == asked["lease"])
              & (v["m_parts"][slots] == 1) & (v["m_flags"][slots] & (CONTAINER | GROUPED) == 0)
              & (v["m_flags"][slots] & PERSISTENT != 0) & (v["e_queue"][entries] == queue))
-    if queue == IDEL or not plain.all() or len(np.unique(entries)) != count or core.runs:
+    if queue == IDEL or not plain.all() or len(distinct(entries)) != count or core.runs:
         return False
     core.block.reserve(count, 0)
     _done_frames(core, party, entries, slots, queue, sequence)

@@ -25,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from omq.base.arrays import Vector
+from omq.base.arrays import Vector, distinct
 from omq.base.errors import SpoolFull
 from omq.core.engine.freeing import free_many
 from omq.core.engine.gives import MANY, next_ready
@@ -139,7 +139,7 @@ def discard_many(core: Core, slots: list[int]) -> list[int]:
     """Those that only go away: persistent, READY on one queue that discards, in its chain. The
     others are left, and all if it is not worth it. SpoolFull."""
     t, v = core.t, core.t.v
-    rows = np.unique(np.array(slots))
+    rows = distinct(np.array(slots))
     entries = v["m_first"][rows].astype(np.int64) - 1  # -1: the slot is free, and not over
     queues = v["e_queue"][entries].astype(np.int64)
     chains = queues * PRIORITIES + v["e_priority"][entries]

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from omq.base.arrays import Vector
+from omq.base.arrays import Vector, distinct
 from omq.base.names import escape, message_id_text
 from omq.base.paths import SpoolPaths
 from omq.core.engine.state import SPECIAL_QUEUES
@@ -277,7 +277,7 @@ def _carried_out(block: Block, frame: tuple[Any, ...]) -> int | None:
     if frame[At.UNIT] != frame[At.LSN]:
         return None
     mine = (block.frames["unit"] == frame[At.LSN]) & (block.frames["qpool"] != 0)
-    return len(np.unique(block.frames["qpool"][mine]))
+    return len(distinct(block.frames["qpool"][mine]))
 
 
 def _group(rule: Rule, frame: tuple[Any, ...], raw: bytes) -> tuple[bytes, int]:

@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from omq.base.arrays import Vector
+from omq.base.arrays import Vector, distinct
 from omq.base.errors import IndexFull
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
@@ -193,7 +193,7 @@ def _private(messages: int, entries: int) -> Tables:
 
 def _name_queues(t: Tables, queues: dict[int, str]) -> None:
     high = t.counters[Counter.ENTRIES_HIGH]
-    used = np.unique(t.v["e_queue"][:high][t.v["e_state"][:high] != 0]).tolist()
+    used = distinct(t.v["e_queue"][:high][t.v["e_state"][:high] != 0]).tolist()
     unnamed = {number: f"#{number}" for number in used}  # whose name is lost with its journal file
     for number, name in (unnamed | queues | SPECIAL_QUEUES).items():
         if number >= t.layout.queues:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from omq.base.arrays import Vector
+from omq.base.arrays import Vector, distinct
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import IndexFull
 from omq.core.engine.state import HAS_ID, IDEL, POISON, PRIORITIES, REMEMBERS, REPLAYED, Core
@@ -157,7 +157,7 @@ def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
     for name, kind in (("q_ready", EntryState.READY), ("q_active", EntryState.ACTIVE),
                        ("q_deferred", EntryState.DEFERRED), ("q_held", EntryState.HELD)):
         v[name][:high] = np.bincount(parts["queue"][state == kind], minlength=high)[:high]
-    core.runnable.update(np.unique(parts["queue"]).tolist())
+    core.runnable.update(distinct(parts["queue"]).tolist())
     core.active = int(np.count_nonzero(active))
     loaded.prepared = np.flatnonzero(prepared).tolist()
     loaded.limbo = {e: t.e_lease[e] for e in np.flatnonzero(active).tolist()}

@@ -22,7 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
-from omq.base.arrays import Rows, picked
+from omq.base.arrays import Rows, distinct, picked
 from omq.core.redo import births
 from omq.core.redo.held_records import HeldRecords
 from omq.format.double_write import COUNT_MAX, FREE, Images
@@ -63,8 +63,8 @@ def batches(changed: Changed, limit: int = COUNT_MAX) -> Iterator[Images]:
     for group in _packed(groups, limit):
         yield _images(group)
     yield from born.merged(_images(singles), limit)
-    free = np.setdiff1d(_places(changed.clears), written)
-    free = free[~np.isin(free, born.slots)]
+    free = distinct(_places(changed.clears))
+    free = free[~np.isin(free, written) & ~np.isin(free, born.slots)]
     for first in range(0, len(free), limit):
         slots = free[first : first + limit]
         yield Images(slots, np.zeros((len(slots), RECORD_BYTES), dtype="u1"))

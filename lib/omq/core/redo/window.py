@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from omq.base import limits
-from omq.base.arrays import Rows, picked
+from omq.base.arrays import Rows, distinct, picked
 from omq.base.checksum import crc32c_each
 from omq.core.redo.changes import Unusable, checked, targets
 from omq.format.frame_rules import About, mask
@@ -156,7 +156,7 @@ class Window:
     def slots_of(self, qpools: Rows) -> list[tuple[int, int]]:
         """Pool (file, record) that frames name for these messages, each once."""
         rows = self.frames[np.isin(self.frames["qpool"], qpools)]
-        places = np.unique(rows["file"].astype(np.int64) << 32 | rows["record"])
+        places = distinct(rows["file"].astype(np.int64) << 32 | rows["record"])
         return [(place >> 32, place & 0xFFFFFFFF) for place in places.tolist()]
 
 
