@@ -21,7 +21,7 @@ from omq.ipc.unit_parts import part_bytes
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
-    from omq.ipc.reader import Reader
+    from omq.ipc.settling import Settling
 
 Moves = Sequence[tuple[Message, Sequence[Outgoing]]]
 
@@ -30,7 +30,7 @@ _HEAD_BYTES: Final = limits.KIB
 """Room for rows, heads and descriptors of a message that is only estimated."""
 
 
-def move_many(reader: Reader, wire: Wire, held: dict[int, Message], moves: Moves) -> None:
+def move_many(reader: Settling, wire: Wire, held: dict[int, Message], moves: Moves) -> None:
     """As Reader.move_many, which calls it."""
     moves = _checked(moves)
     for message, _ in moves:

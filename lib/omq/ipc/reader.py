@@ -29,29 +29,24 @@ whatever the reader does outside, exactly once for what happens on queues.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from omq.base import limits
 from omq.base.errors import (
     BadRequest,
-    LeaseLost,
     ManagerUnavailable,
-    MessageTooLong,
     OmqError,
     ReaderClosed,
     ShuttingDown,
     TimedOut,
 )
 from omq.fast.handed import Rows
-from omq.format.message import Part, pack_parts
-from omq.format.wire import SETTLE, Operation, Settlement
+from omq.format.wire import Operation, Settlement
 from omq.ipc import arguments
 from omq.ipc.message import Message
-from omq.ipc.moving_many import move_many
-from omq.ipc.outgoing import Encoded, Outgoing
-from omq.ipc.settling import Settling
+from omq.ipc.moving import Moving
 from omq.ipc.wish import Wish, certain, under, wish
 
 if TYPE_CHECKING:
@@ -65,7 +60,7 @@ _NEXT, _GET, _LOOK = int(Operation.NEXT), int(Operation.GET), int(Operation.LOOK
 NOBODYS_FAULT: Final = (ManagerUnavailable, TimedOut, ShuttingDown)
 
 
-class Reader(Settling):
+class Reader(Moving):
     """A registered reader of one queue: a context manager and an iterator over messages.
 
         with connection.reader("ORDERS", batch=10) as reader:
@@ -79,10 +74,8 @@ class Reader(Settling):
                  where: str = "") -> None:
         if ack not in (PROMPT, BATCH):
             raise arguments.wrong("ack", ack, f"it is {PROMPT!r} or {BATCH!r}")
-        super().__init__(wire.link, wire.link.reader.note if ack == PROMPT else None)
-        self.queue = queue
+        super().__init__(wire, queue, wire.link.reader.note if ack == PROMPT else None)
         self.batch = arguments.whole(batch, "batch", 1, limits.BATCH_MAX)
-        self._wire = wire
         self.where = where
         self._selected: Selected | None = None
         if where:
@@ -213,33 +206,6 @@ class Reader(Settling):
             if not batch and (self._link.interrupted or self._ended):
                 return
             ahead.extend(batch)
-
-    def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]) -> None:
-        """See Message.move."""
-        if message.qpool_id not in self._held:
-            raise LeaseLost(qpool_id=message.qpool_id)
-        numbers = [self._wire.queue_number(name) for name in queues]
-        parts = pack_parts([Part(number, message.priority) for number in numbers])
-        self._wire.with_bodies(
-            new, (), lambda encoded: self._moved(message, len(numbers), parts, encoded))
-        self._held.pop(message.qpool_id, None)
-
-    def move_many(self, moves: Sequence[tuple[Message, Sequence[Outgoing]]]) -> None:
-        """Finish each of these messages and put the new ones that take its place, at once: as
-        `Message.move` to no queue, in as few requests as they fit into, each all or nothing. After
-        an error the reader still holds what has not moved."""
-        move_many(self, self._wire, self._held, moves)
-
-    def _moved(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded]) -> None:
-        heads, at = [], 0
-        for item in encoded:
-            heads.append(item.head(at))
-            at += len(item.payload)
-        head = SETTLE.pack(0, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
-        data = b"".join((head, parts, *heads, *(item.payload for item in encoded)))
-        if len(data) > self._link.room:
-            raise MessageTooLong(size=len(data), queue=self.queue, limit=self._link.room)
-        self._link.request(Operation.MOVE, data, count=len(encoded), parts=queues, length=at)
 
     # the end
 

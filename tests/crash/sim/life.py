@@ -44,7 +44,7 @@ from omq.core.load.recovery import Recovered, recover
 from omq.fast.columns import Columns
 from omq.fast.journal import Journal
 from omq.format.findings import Finding, Kind
-from omq.format.index import EntryState, IndexHeader, IndexLayout, write_header
+from omq.format.index import Counter, EntryState, IndexHeader, IndexLayout, write_header
 from omq.format.journal import FRAME, FrameFlag, FrameType
 from omq.format.message import DESCRIPTOR, Descriptor, Part, encode, id_hash, memory_of
 from omq.format.wire import SETTLE, PutFlag, Settlement
@@ -781,7 +781,7 @@ class Life:
     def checkpoint(self, *, bodies: bool = True) -> None:
         """What pool.writer does when a checkpoint is due."""
         following = self.follower()
-        following._prepare_journal()
+        following._next_file.prepare(following._index.counter(Counter.JOURNAL_FILE))
         following._checkpoint()
         if bodies:
             following._round()

@@ -34,9 +34,10 @@ from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.damage import report_damage
 from omq.services.pool.hurry import Hurry
 from omq.services.pool.live_index import LiveIndex
+from omq.services.pool.next_file import NextFile
 from omq.storage import durable, poolctrl
 from omq.storage.files import File
-from omq.storage.journal import numbers_in, prepare_next
+from omq.storage.journal import numbers_in
 from omq.storage.journal_follower import JournalFollower
 from omq.storage.pool import PoolFiles
 
@@ -90,8 +91,7 @@ class Following:
         self._bytes_then = 0
         self._late = False  # the checkpoint waits for disk space
         self._hurry = Hurry()
-        self._unprepared = False
-        self._prepared_for = -1  # number of the journal file whose successor is ready
+        self._next_file = NextFile(paths, settings, context.log)
         self.reload = False  # SIGHUP ended `follow`
 
     def start(self) -> bool:
@@ -124,7 +124,7 @@ class Following:
             if signals.take_reload():
                 self.reload = True
                 break
-            self._prepare_journal()
+            self._next_file.prepare(self._index.counter(Counter.JOURNAL_FILE))
             if self._is_due():
                 self._checkpoint()
                 self._round()
@@ -266,20 +266,6 @@ class Following:
             level = event_log.REPORT  # it is going away, or we see soon that it is not
         self._context.log.event(events.FAILED, level, at=what, reason=str(error))
         self._disconnect()
-
-    def _prepare_journal(self) -> None:
-        """The manager should find the next journal file ready; it makes one itself if not."""
-        number = self._index.counter(Counter.JOURNAL_FILE)
-        if number == self._prepared_for:
-            return
-        try:
-            prepare_next(self._paths, self._settings)
-            self._unprepared = False
-            self._prepared_for = number
-        except SpoolFull as error:
-            if not self._unprepared:
-                self._context.log.event(events.JOURNAL_LATE, event_log.WARNING, reason=str(error))
-            self._unprepared = True
 
     # end
 
