@@ -88,12 +88,13 @@ class Box:
         return [str(entry.get("MESSAGE")) for entry in self.journal(*words)]
 
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
-        """Until the condition holds; each look takes the time of a process or more."""
+        """Until the condition holds. Each look takes the time of a process or more, and the
+        processor is left to what is waited for twice as long."""
         deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
+        while (begin := time.monotonic()) < deadline:
             if condition():
                 return
-            select.select([], [], [], 0.05)  # leave the processor to what is waited for
+            select.select([], [], [], 2 * (time.monotonic() - begin))
         pytest.fail(f"waited in vain for: {what}\n" + self.run(
             "sh", "-c", "systemctl --no-pager --all list-units 'omq*'; journalctl -n 60 --no-pager",
             code=None))
