@@ -196,6 +196,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def ended_cpu_seconds(pid: int) -> float:
+    """The same of its children that have ended and were collected, and of theirs."""
+    fields = _stat(pid)
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
 def memory(pid: int) -> dict[str, int]:
     """Resident bytes of a process: all, its own, and shared memory that it has touched."""
     wanted = {"VmRSS": "resident", "RssAnon": "own", "RssShmem": "shared"}

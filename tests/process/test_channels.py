@@ -343,7 +343,10 @@ def test_a_peer_and_a_channel_are_held_and_released(gateway: Gateway) -> None:
         two.until(1)
         gateway.until("the other to wait", lambda: [each.state.name for each in gateway.rows()]
                       == ["DEFERRED"])
-        assert f"{one.name}" in gateway.live.run("omq peers").out
+        told = gateway.live.run("omq peers").out
+        assert [each.split()[:3] for each in told.splitlines() if each.startswith(one.name)] == [
+            [one.name, "held", "-"]]
+        assert "waits on UNIX, deferred" in told
         for tool in (("omstat", "-a"), ("omtop", "--once", "--interval", "0.2")):
             assert f"held {one.name}" in " ".join(gateway.live.run(*tool).out.split())
         for file in gateway.live.paths.run.iterdir():  # as a reboot leaves run/

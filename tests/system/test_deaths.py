@@ -74,10 +74,11 @@ def test_daemons_survive_a_manager_that_is_late(running: Box) -> None:
 
 
 def test_mail_flows_after_all_that(running: Box) -> None:
-    running.sh("printf 'Subject: x\\n\\nbody\\n' | omsend -t --from a@localhost alice@localhost"
-               " || printf 'To: alice@localhost\\nSubject: x\\n\\nbody\\n' | omsend -t")
-    running.wait("a Maildir", lambda: running.sh(
-        "ls /var/lib/omq/mail/*/new 2>/dev/null | grep -c . || true").strip() == "1")
+    running.sh("printf 'Subject: x\\n\\nafter all that\\n' | omsend -t -f a@localhost "
+               "alice@localhost")
+    running.wait("the mail in its Maildir", lambda: running.sh(
+        "grep -l 'after all that' /var/lib/omq/mail/alice/new/* 2>/dev/null | grep -c . || true"
+        ).strip() == "1")
 
 
 def test_a_manager_that_hangs_is_aborted_and_says_where(running: Box) -> None:

@@ -38,6 +38,8 @@ _SYS_OPENAT2: Final = 437  # the same number on every architecture but alpha
 _KEEP_SIZE: Final = 0x01  # of fallocate(2)
 _PUNCH_HOLE: Final = 0x02
 _LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
+_BEGIN_WRITE: Final = getattr(_LIBRARY, "sync_file_range", None)  # of Linux and glibc alone
+_WRITE: Final = 2  # SYNC_FILE_RANGE_WRITE
 _FALLOCATE: Final = getattr(_LIBRARY, "fallocate64", None) or _LIBRARY.fallocate  # 64-bit offsets
 _RESOLVE: Final = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 _NO_OPENAT2: Final = (errno.ENOSYS, errno.EPERM)
@@ -88,6 +90,13 @@ class Disk:
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)
+
+    def begin_write(self, fd: int) -> None:
+        """Have the system begin to write what the file has, and wait for nothing: a sync that
+        follows finds most of it done. No sync itself, and says nothing: an error is the sync's to
+        tell (sync_file_range(2); where it is missing, nothing is begun)."""
+        if _BEGIN_WRITE is not None:
+            _BEGIN_WRITE(fd, ctypes.c_int64(0), ctypes.c_int64(0), ctypes.c_uint(_WRITE))
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import time
@@ -63,13 +64,15 @@ class Switch:
 
 
 def bench(setting: Setting) -> list[Finding]:
+    apart(setting.root)
     home, sink_port = setting.folder("mail"), free_port()
     count = MESSAGES_QUICK if setting.quick else MESSAGES
     with ExitStack() as stack:
         instance = stack.enter_context(running_instance(
             home / "spool", home / "output", sink_port, configure))
         sink = stack.enter_context(_running_sink(home, sink_port))
-        postfix = Postfix(setting.folder("postfix"), sink_port)
+        apart(other := setting.folder("postfix"))
+        postfix = Postfix(other, sink_port)
         stack.callback(postfix.stop)
         postfix.start()
         switches = [_omq(instance), Switch(postfix.version(), postfix.port, postfix.server.pids,
@@ -96,6 +99,15 @@ def bench(setting: Setting) -> list[Finding]:
                              for kind, what in kinds),
             *(_cost(what, {name: (spent[kind, name], made[kind, name])
                            for name in (ours, theirs)}) for kind, what in kinds)]
+
+
+def apart(folder: Path) -> None:
+    """What is made in it lies apart on the disk. For a new file ext4 passes over each inode of a
+    group that was freed in the last minutes: a switch that removes queue files would hold up, by
+    half a millisecond a file, the other one, and its own mailboxes. No error where there is no
+    chattr(1), or no ext4."""
+    if shutil.which("chattr"):
+        subprocess.run(["chattr", "+T", folder], stderr=subprocess.DEVNULL, check=False)
 
 
 def _cost(what: str, costs: dict[str, tuple[list[float], float]]) -> Finding:

@@ -283,6 +283,9 @@ class SimDisk(Disk):
         self._log(Write(node.number, offset, data))
         return len(data)
 
+    def begin_write(self, fd: int) -> None:
+        """What is written may be lost until a sync, whatever was begun."""
+
     def fsync(self, fd: int) -> None:
         self._sync(fd, "fsync")
 

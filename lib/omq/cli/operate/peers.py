@@ -5,6 +5,9 @@
     omq peers --hold mx.example.org    nothing is sent there until it is released
     omq peers --hold smtp              the same for a channel
 
+Of a peer that is down or held no Mlists are told: its mail is in nobody's hand, it waits on the
+queue, deferred, and only a look at the queue could count it.
+
 A NAME is a peer as it is listed (host:port), its host, or a channel. What is shown is what the
 scheduler published (run/SERVICE.peers.now.json, once a second), what is down and held what it knows
 (run/SERVICE.peers.json, SERVICE.held.json of the spool); nothing is asked of it. Errors:
@@ -33,11 +36,13 @@ from omq.services.daemon.options import Location
 
 NAME: Final = "omq peers"
 _SHOWN: Final = 1000
+_ASIDE: Final = frozenset(("down", "held"))
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """A peer: `state` is up, probing, down or held; times in seconds, `retry_s` from now."""
+    """A peer: `state` is up, probing, down or held; `mlists`: in the scheduler's hands; times in
+    seconds, `retry_s` from now."""
 
     service: str
     channel: str
@@ -146,14 +151,19 @@ def _show(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
               f"{each['mlists']:>7}{'  held' if each['held'] else ''}\n")
     write(f"\n{'peer':<32} {'state':<8} {'mlists':>7} {'active':>6} {'mean s':>7} "
           f"{'next try':>9}\n")
+    waits = False
     for number, row in enumerate(peer_rows(location, conf)):
         if number == _SHOWN:
             write("...\n")
             break
         due = f"{row.retry_s:.0f} s" if row.state == "down" else ""
         why = f"  {escape(row.reason)} ({row.failures})" if row.reason else ""
-        write(f"{escape(row.peer):<32} {row.state:<8} {row.mlists:>7} {row.active:>6} "
-              f"{row.mean_s:>7.3f} {due:>9}{why}\n")
+        aside = row.state in _ASIDE and not row.mlists
+        waits |= aside
+        write(f"{escape(row.peer):<32} {row.state:<8} {'-' if aside else row.mlists:>7} "
+              f"{row.active:>6} {row.mean_s:>7.3f} {due:>9}{why}\n")
+    if waits:
+        write(f"\n-: what there is waits on {conf.queue}, deferred\n")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -50,6 +50,7 @@ class LocalDeliveryService(Service):
     """One reader process of Local Delivery."""
 
     title = "Local Delivery"
+    _seen: set[str]  # mailboxes that were there for an earlier message of the batch
 
     def open(self) -> None:
         self.mail_log = mail_log_of(self.context)
@@ -85,6 +86,7 @@ class LocalDeliveryService(Service):
 
     def _deliver(self, messages: Sequence[Message]) -> list[Disposition]:
         log, works = self.context.log, list[list[_Work]]()
+        self._seen = set[str]()
         known = [message.properties for message in messages]
         for message, properties in zip(messages, known, strict=True):
             sender = mail.one_line(properties.get(mail.FROM, ""))
@@ -118,12 +120,13 @@ class LocalDeliveryService(Service):
         maildir = Maildir(self.root, name, rule.owner)
         parts = (delivery_fields(sender, work.original), message.body)
         with acting_as(rule.owner):
-            there = maildir.exists()
+            there = name in self._seen or maildir.exists()
         if not there:
             problem = self.mailboxes.problem(name)
             if problem:
                 raise _NoMailbox(problem)
             maildir.create()
+        self._seen.add(name)
         again = message.redelivered or message.attempts > 0 or message.defers > 0
         first_id, first_ns = _first(message, work.properties)
         with acting_as(rule.owner):

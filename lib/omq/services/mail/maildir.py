@@ -170,14 +170,18 @@ def _made(disk: Disk, folder: Path) -> None:
 def publish(disk: Disk, files: Sequence[NewFile]) -> list[OSError | None]:
     """Write, sync, rename, and sync each folder once; what went wrong with each file.
 
-    All are written before the first is synced, so that a journaling file system syncs them together
-    (the later calls find little to do). After an error of a file neither of its names is left."""
+    All are written before the first is synced, and their writing is begun, so that a journaling
+    file system syncs them together (the later calls find little to do). After an error of a file
+    neither of its names is left."""
     errors: list[OSError | None] = [None] * len(files)
     opened: dict[int, int] = {}
     try:
         for number, file in enumerate(files):
             errors[number] = _attempt(disk, file.temporary,
                                       partial(_open_written, disk, file, opened, number))
+        if len(opened) > 1:
+            for descriptor in opened.values():
+                disk.begin_write(descriptor)
         for number, descriptor in opened.items():
             errors[number] = _attempt(disk, files[number].temporary,
                                       partial(disk.fsync, descriptor))
@@ -219,9 +223,12 @@ def _remove(disk: Disk, path: str) -> None:
 
 def _open_written(disk: Disk, new: NewFile, opened: dict[int, int], number: int) -> None:
     """Put the descriptor of a new file that has its bytes, not synced, into `opened`."""
-    with suppress(FileNotFoundError):
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        file = disk.open(new.temporary, flags, FILE_MODE)
+    except FileExistsError:
         disk.unlink(new.temporary)  # of an earlier process with this pid
-    file = disk.open(new.temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        file = disk.open(new.temporary, flags, FILE_MODE)
     try:
         offset = 0
         for part in new.parts:

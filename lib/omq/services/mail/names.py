@@ -100,7 +100,6 @@ class NamesWorker:
         self._kinds = {"any": ("AAAA", "A"), "ipv6": ("AAAA",), "ipv4": ("A",)}[settings.unix_ip]
         self._ours = mail_hostname(settings).lower()
         self._own_addresses = routes.literals
-        self._local = any(map(_within_host, routes.literals))
         self._deadline = 0.0
 
     def send(self, head: dict[str, Any], body: bytes) -> Report:
@@ -189,10 +188,16 @@ class NamesWorker:
         return list(rrset), min(max(float(rrset.ttl), TTL_MIN_S), self._ttl_max_s)
 
     def _is_ours(self, host: Exchanger) -> bool:
-        """Anybody may give his exchanger an address that leads back here: all of 127.0.0.0/8, not
-        those alone that are named as this host's, and the one that means none."""
-        return (host.host == self._ours or not self._own_addresses.isdisjoint(host.addresses)
-                or (self._local and any(map(_within_host, host.addresses))))
+        return host.host == self._ours or leads_here(host.addresses, self._own_addresses)
+
+
+def leads_here(addresses: Iterable[str], own: frozenset[str]) -> bool:
+    """Whether one of them is this host, of which `own` are addresses. Anybody may give his
+    exchanger an address that leads back here: all of 127.0.0.0/8, not those alone that are named
+    as this host's, and the one that means none."""
+    listed = tuple(addresses)
+    return not own.isdisjoint(listed) or (
+        any(map(_within_host, own)) and any(map(_within_host, listed)))
 
 
 def _within_host(text: str) -> bool:

@@ -72,11 +72,11 @@ class PipeChannel:
                           "an address that begins with '-' would be an option of the command")
         try:
             code, said = run(words, pipe.user, body, self._timeout_s)
-        except (OSError, subprocess.SubprocessError) as error:
-            return Result(recipient, Verdict.TEMPORARY, "4.3.5", one_line(f"{words[0]}: {error}"))
-        except TimeoutError:
+        except TimeoutError:  # an OSError, too
             return Result(recipient, Verdict.TEMPORARY, "4.3.0",
                           f"{words[0]} did not end in {self._timeout_s:.0f} s")
+        except (OSError, subprocess.SubprocessError) as error:
+            return Result(recipient, Verdict.TEMPORARY, "4.3.5", one_line(f"{words[0]}: {error}"))
         return outcome(recipient, code, said)
 
 
@@ -112,8 +112,9 @@ def run(words: Sequence[str], user: str, body: bytes, timeout_s: float) -> tuple
         os.close(text)
     with child:
         try:
-            said = _said(child, time.monotonic() + timeout_s)
-            return child.wait(timeout=max(0.1, timeout_s)), said
+            deadline = time.monotonic() + timeout_s
+            said = _said(child, deadline)
+            return child.wait(timeout=max(0.1, deadline - time.monotonic())), said
         except subprocess.TimeoutExpired as error:
             raise TimeoutError from error
         finally:

@@ -74,7 +74,7 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
     routes = Routes(
         pipes=pipes,
         mailboxes=rules_of(sections.get("mailboxes", empty).entries.values(), domains),
-        relayed=frozenset(_words(local, "relayed", ())),
+        relayed=_relayed(local, domains),
         delimiter=_delimiter(local),
         domains=domains,
         literals=_literals(local, default.literals),
@@ -98,6 +98,17 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
     name = hostname.lower()
     elsewhere = name in {*routes.domains, *routes.queues, *routes.peers, *routes.relayed}
     return routes if elsewhere else replace(routes, hostname=name)
+
+
+def _relayed(local: Section, domains: tuple[str, ...]) -> frozenset[str]:
+    """Domains of others that mail is taken for. One that is local, too, would never be relayed."""
+    found = frozenset(_words(local, "relayed", ()))
+    both = sorted(found.intersection(domains))
+    if both:
+        raise local.entries["relayed"].error(
+            f"{names.escape(both[0])} is in domains, too: its mail stays here",
+            "domains of other hosts")
+    return found
 
 
 def _check_postmaster(routes: Routes, local: Section, aliases: Section) -> None:

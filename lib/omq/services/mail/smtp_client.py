@@ -13,7 +13,9 @@ Rules (RFC 5321 unless said otherwise):
 3. The text goes out as it is, dots at line starts doubled. The one exception: a bare CR or LF,
    which a client must not send (2.3.8) and by which a text could fake the end of data at a lax
    peer (SMTP smuggling), goes out as CRLF; and a last line without end gets one.
-4. 421 and a broken connection are temporary for all recipients that have no answer of their own
+4. Delivered is what was sent behind 354 and answered with 250 after that. The connection of a peer
+   that says one reply too many is used no more.
+5. 421 and a broken connection are temporary for all recipients that have no answer of their own
    yet. 552 to RCPT is "too many recipients" of old servers: temporary (4.5.3.1.10).
 
 Crash argument: a connection that breaks between the final dot and its answer leaves the peer with
@@ -37,7 +39,8 @@ from omq.services.mail.smtp_reply import Reply, Result, Verdict
 
 _BARE = re.compile(rb"\r\n|\r|\n")
 _LINE_DOT = re.compile(rb"^\.", re.MULTILINE)
-_NETWORK = (OSError, smtplib.SMTPException, UnicodeError)  # the last: no name for the resolver
+_NETWORK = (OSError, smtplib.SMTPException, ValueError)  # the last: words that mean nothing
+_SIZE_DIGITS_MAX = 20  # RFC 1870 section 3; what is longer is no limit that a text could meet
 
 
 class _DeadError(Exception):
@@ -140,6 +143,8 @@ class SmtpConnection:
     def _transact(self, client: Line, message: Mail, results: dict[str, Result], *,
                   kept: bool) -> None:
         self._sent += 1
+        if kept and client.has_surplus():
+            raise _DeadError
         text = wire_text(message.body)
         refused = _unsupported(client, message, text)
         if refused is not None:
@@ -184,6 +189,8 @@ class SmtpConnection:
     def _data(self, client: Line, text: bytes, reply: Reply, accepted: Sequence[str],
               results: dict[str, Result]) -> None:
         taken = reply.code == 354
+        if client.has_surplus() if taken else 200 <= reply.code < 400:
+            raise smtplib.SMTPException(f"out of step: {reply.code} {reply.text}")
         if taken:
             client.patience(self._limits.data_timeout_s)
             fault.point("unix.before_send")
@@ -270,7 +277,8 @@ def _wish(client: Line, message: Mail, recipient: str) -> str:
 def _unsupported(client: Line, message: Mail, text: bytes) -> Result | None:
     """What the peer would refuse, by what it offers. In words of ours: it has not said so."""
     limit = client.esmtp_features.get("size", "")
-    if limit.isascii() and limit.isdigit() and 0 < int(limit) < len(text):
+    known = limit.isascii() and limit.isdigit() and len(limit) <= _SIZE_DIGITS_MAX
+    if known and 0 < int(limit) < len(text):
         return _never("5.3.4", f"the message has {len(text)} bytes, the host takes {limit}")
     if _needs_utf8(message) and not client.has_extn("smtputf8"):
         return _never("5.6.7", "the host does not take internationalized mail (SMTPUTF8)")

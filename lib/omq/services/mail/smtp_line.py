@@ -17,6 +17,7 @@ Errors: OSError and smtplib.SMTPException of the network and the peer; NotSecure
 
 from __future__ import annotations
 
+import select
 import smtplib
 import socket
 import ssl
@@ -32,6 +33,7 @@ from omq.services.network.tls import Secured, secure, secured
 REPLY_BYTES_MAX: Final = 64 * 1024
 """RFC 5321 4.5.3.1.5: 512 for a line; an EHLO has a dozen of them."""
 _NO_CODE: Final = -1
+_SHARE_S_MIN: Final = 0.05
 
 
 class NotSecureError(Exception):
@@ -156,6 +158,17 @@ class Line(smtplib.SMTP):
         line, self._came = self._came[:end], self._came[end:]
         return line
 
+    def has_surplus(self) -> bool:
+        """Whether something came that nobody asked for, or the end, while no reply is due. Over
+        TLS what is not decrypted yet may be the library's own, and is not looked at."""
+        if self._came or self.sock is None:
+            return True
+        if isinstance(self.sock, ssl.SSLSocket):
+            return self.sock.pending() > 0
+        looking = select.poll()
+        looking.register(self.sock, select.POLLIN)
+        return bool(looking.poll(0))
+
     def patience(self, seconds: float) -> None:
         """How long sending, and from now on a reply, may take."""
         self.reply_timeout_s = seconds
@@ -262,10 +275,15 @@ def _connected(peer: Peer, addresses: Sequence[str], timeout_s: float) -> socket
             raise
         return local
     problem: OSError = ConnectionError("it has no address")
-    for host in addresses or (peer.host,):
+    hosts = addresses or (peer.host,)
+    deadline = time.monotonic() + timeout_s
+    for left, host in zip(range(len(hosts), 0, -1), hosts, strict=True):
+        # They share the time: a host may have many, and one that is silent must not hold a process
+        # for each. Who refuses at once leaves his part to the others.
+        share_s = max(_SHARE_S_MIN, (deadline - time.monotonic()) / left)
         with suppress(UnicodeError):  # no name for the resolver
             try:
-                return socket.create_connection((host, peer.port), timeout_s)
+                return socket.create_connection((host, peer.port), share_s)
             except OSError as error:
                 problem = error
     raise problem

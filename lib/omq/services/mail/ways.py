@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from omq.services.mail.exchangers import Exchangers
 from omq.services.mail.mail_message import split_address
-from omq.services.mail.names import Exchanger, Found, of_result
+from omq.services.mail.names import Exchanger, Found, leads_here, of_result
 from omq.services.mail.routes import Peer, peer_named, peer_of
 from omq.services.mail.smtp_address import literal
 from omq.services.mail.smtp_reply import Result, Verdict
@@ -53,8 +53,11 @@ class Ways:
             return _never(recipient, "5.4.4", "no host is configured for this domain")
         if domain.startswith("["):
             address = literal(domain)
-            return Peer(address, self._port) if address else _never(
-                recipient, "5.1.2", "its address literal is no address")
+            if not address:
+                return _never(recipient, "5.1.2", "its address literal is no address")
+            if leads_here((address,), self._routes.literals):
+                return _never(recipient, "5.4.6", f"mail for {domain} comes back to this host")
+            return Peer(address, self._port)
         found = self._exchangers.of(domain)
         if found is None:
             return LookUp(domain)

@@ -15,11 +15,14 @@ import dns.rrset
 
 WAIT_S: Final = 30
 _UDP_BYTES_MAX: Final = 1232
+RCODES: Final = ("SERVFAIL", "REFUSED")
+NAMES_MAX: Final = 50
 
 
 class NameServer:
-    """A context manager. `records`: "name type" -> its data, a line each; "SERVFAIL" and "silence"
-    in place of data are what they say. Names that no record has do not exist."""
+    """A context manager. `records`: "name type" -> its data, a line each; names of RCODES,
+    "silence", "garbage" and "another" (question) in place of data are what they say. A CNAME is
+    followed for NAMES_MAX steps. Names that no record has do not exist."""
 
     def __init__(self, records: dict[str, list[str]], ttl_s: int = 300) -> None:
         self.records = {f"{key.split()[0]}. {key.split()[1]}": data
@@ -88,14 +91,24 @@ class NameServer:
         name, kind = question.name.to_text().lower(), question.rdtype.name
         self.asked[f"{name} {kind}"] += 1
         response = dns.message.make_response(query)
-        found = self.records.get(f"{name} {kind}")
+        for _ in range(NAMES_MAX):
+            alias = self.records.get(f"{name} CNAME")
+            if alias is None:
+                break
+            response.answer.append(
+                dns.rrset.from_text_list(name, self._ttl_s, "IN", "CNAME", alias))
+            name = alias[0].lower()
+        found = self.records.get(f"{name} {kind}", [])
         if found == ["silence"]:
             return b""
-        if found == ["SERVFAIL"]:
-            response.set_rcode(dns.rcode.SERVFAIL)
-        elif found is not None:
-            response.answer.append(dns.rrset.from_text_list(
-                question.name, self._ttl_s, "IN", kind, found))
+        if found == ["garbage"]:
+            return data[:2] + b"\x80\x00\xff" * 9
+        if found == ["another"]:
+            return dns.message.make_response(dns.message.make_query("x.invalid.", kind)).to_wire()
+        if found and found[0] in RCODES:
+            response.set_rcode(dns.rcode.from_text(found[0]))
+        elif found:
+            response.answer.append(dns.rrset.from_text_list(name, self._ttl_s, "IN", kind, found))
         elif not any(each.startswith(f"{name} ") for each in self.records):
             response.set_rcode(dns.rcode.NXDOMAIN)
         return response.to_wire(max_size=65535)

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self
 
 from tests.process.smtp_peers import hang_up
 
@@ -144,3 +144,15 @@ class StagePeer:
             offered.append("AUTH PLAIN")
         *first, last = offered
         return "".join(f"250-{each}\r\n" for each in first) + f"250 {last}\r\n"
+
+
+class Saying(StagePeer):
+    """Says what `said` has for a stage, one after the other, then what is right."""
+
+    def __init__(self, said: dict[str, list[str]], **more: Any) -> None:
+        self.said = said
+        super().__init__(**more)
+
+    def _right(self, line: socket.socket, stage: str, reply: str) -> bool:
+        waiting = self.said.get(stage)
+        return super()._right(line, stage, waiting.pop(0) if waiting else reply)

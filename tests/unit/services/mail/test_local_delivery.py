@@ -255,10 +255,14 @@ def test_a_mailbox_name_is_one_safe_path_component(user: str) -> None:
 
 
 class CountingDisk(Disk):
-    """Counts syncs."""
+    """Counts syncs, and files whose writing was begun when the first of them was synced."""
 
     def __init__(self) -> None:
-        self.files = self.folders = 0
+        self.files = self.folders = self.begun = 0
+
+    def begin_write(self, fd: int) -> None:
+        self.begun += not self.files
+        super().begin_write(fd)
 
     def fsync(self, fd: int) -> None:
         self.files += 1
@@ -277,8 +281,20 @@ def test_a_batch_syncs_each_folder_once(
     disk(counting)
     batch = [make(message, message_id=f"{n:048x}") for n in range(8)]
     assert local.handle_many(batch) == [Done()] * 8
-    assert (counting.files, counting.folders) == (16, 2)
+    assert (counting.begun, counting.files, counting.folders) == (16, 16, 2)
     assert (len(mail("alice")), len(mail("bob"))) == (9, 9)
+
+
+def test_what_a_process_with_this_pid_left_is_written_anew(
+        local: Any, message: Callable[..., Any], tmp_path: Path,
+        mail: Callable[[str], list[bytes]]) -> None:
+    local.handle(make(message))
+    new, root = make(message, message_id="7" * 48), tmp_path / "spool" / "mail"
+    name = file_name("7" * 48, "alice", new.put_time_ns)
+    (root / "alice" / "tmp" / f"{name}.{os.getpid()}").write_bytes(b"half of another")
+    assert local.handle(new) == Done()
+    assert all(each.endswith(BODY) for each in mail("alice"))
+    assert not os.listdir(root / "alice" / "tmp")
 
 
 def test_one_bad_message_of_a_batch_is_its_own_matter(

@@ -31,7 +31,7 @@ def names() -> Iterator[Callable[..., Any]]:
         server = NameServer(records)
         servers.append(server)
         made = NamesWorker(Settings(hostname="mx.test", dns_servers=server.address,
-                                    **{"dns_timeout_s": 5} | settings), Routes())
+                                    **{"dns_timeout_s": 60} | settings), Routes())
         made.server = server  # type: ignore[attr-defined]
         return made
 

@@ -131,6 +131,7 @@ def test_the_shipped_file_is_right() -> None:
     ("[local]\nusers = file:relative\n", 2),
     ("[local]\nusers = ldap:x\n", 2),
     ("[aliases]\npostmaster = nobody-here@localhost\n[local]\nusers = a\n", 1),
+    ("[local]\ndomains = a.test, b.test\nrelayed = c.test, B.test\n", 3),
     ("domains = x\n", 1),
 ])
 def test_mistakes_are_told_with_their_line(conf_dir: Path, text: str, line: int) -> None:

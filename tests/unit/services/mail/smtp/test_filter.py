@@ -18,6 +18,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from omq.services.mail.smtp_handler import Listener
 from tests.unit.services.mail.smtp.conftest import TIMEOUT_S, Running
+from tests.unit.services.mail.stage_peer import Saying
 
 TEXT = b"Subject: s\r\n\r\nhello\r\n"
 
@@ -204,6 +205,29 @@ def test_a_silent_filter_is_cut(server: Start) -> None:
         assert (code, words[:5]) == (451, b"4.3.0")
         assert not running.manager.puts
         running.stop()
+
+
+def test_a_filter_that_asks_for_no_text_has_not_taken_it(server: Start) -> None:
+    """250 in place of 354: to take that for an answer would lose the mail."""
+    with Saying({"DATA": ["250 2.0.0 fine\r\n"]}) as peer:
+        running = server(smtp_filter=f"127.0.0.1:{peer.port}", smtp_filter_return_port=0)
+        code, words = sent(running)
+        assert (code, words[:5]) == (451, b"4.3.0")
+        assert not running.manager.puts
+        running.stop()
+
+
+def test_an_older_filter_without_extensions(server: Start) -> None:
+    """Plain mail goes through it; what it cannot take waits with its client, and is told of."""
+    with Saying({"EHLO": ["500 5.5.1 what?\r\n"] * 2}) as peer:
+        running = server(smtp_filter=f"127.0.0.1:{peer.port}", smtp_filter_return_port=0)
+        assert sent(running)[0] == 250
+        code, words = sent(running, b"Subject: s\r\n\r\n\xe4\r\n", "BODY=8BITMIME")
+        assert (code, words[:5]) == (451, b"4.3.0")
+        running.stop()
+    assert [each[2] for each in peer.received] == [peer.received[0][2]]
+    assert peer.received[0][2].endswith(TEXT)
+    assert "8BITMIME" in running.context.paths.event_log.read_text()
 
 
 def test_a_slow_filter_holds_up_others_not(filtered: Start, checked: Filter) -> None:
