@@ -8,9 +8,6 @@ way (netem's shape without its need of a kernel module).
 
 from __future__ import annotations
 
-import heapq
-import select
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,79 +17,23 @@ from pathlib import Path
 from omq import Outgoing
 from tests.bench.peers.processes import pause
 from tests.process.amqp_world import SERVER
+from tests.process.bad_line import Weather, bad_line
 from tests.process.channel_world import SENDER, Side, sides
 from tests.process.instance import MANAGER
-from tests.process.processes import start
 
 BODY = bytes(100)
 SIZES = (1, 10, 50, 500)
 DELAYS_MS = (0, 20)
 
 
-def carry(listening: socket.socket, port: int, delay_s: float) -> int:
-    """Between every line that comes and the port, for ever."""
-    pairs: dict[socket.socket, socket.socket] = {}
-    due: list[tuple[float, int, socket.socket, bytes]] = []
-    number = 0
-    while True:
-        now = time.monotonic()
-        while due and due[0][0] <= now:
-            _, _, line, data = heapq.heappop(due)
-            if line.fileno() >= 0:
-                _send(line, data, pairs)
-        wait_s = max(0.0, due[0][0] - now) if due else None
-        ready, _, _ = select.select([listening, *pairs], [], [], wait_s)
-        for line in ready:
-            if line is listening:
-                one, _ = listening.accept()
-                other = socket.create_connection(("127.0.0.1", port))
-                for each in (one, other):
-                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                pairs[one], pairs[other] = other, one
-            elif line in pairs:
-                number += 1
-                _take(line, pairs, due, number, time.monotonic() + delay_s / 2)
-
-
-def _take(line: socket.socket, pairs: dict[socket.socket, socket.socket],
-          due: list[tuple[float, int, socket.socket, bytes]], number: int, at: float) -> None:
-    try:
-        data = line.recv(1 << 16)
-    except OSError:
-        data = b""
-    if data:
-        heapq.heappush(due, (at, number, pairs[line], data))
-    else:
-        _end(line, pairs)
-
-
-def _send(line: socket.socket, data: bytes, pairs: dict[socket.socket, socket.socket]) -> None:
-    try:
-        line.sendall(data)
-    except OSError:
-        _end(line, pairs)
-
-
-def _end(line: socket.socket, pairs: dict[socket.socket, socket.socket]) -> None:
-    other = pairs.pop(line, None)
-    line.close()
-    if other is not None:
-        pairs.pop(other, None)
-        other.close()
-
-
 @contextmanager
-def delayed(port: int, delay_s: float) -> Iterator[int]:
+def delayed(port: int, delay_s: float, log: Path) -> Iterator[int]:
     """A port that leads to this one, later."""
     if not delay_s:
         yield port
         return
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        child = start("delay", lambda: carry(listening, port, delay_s))
-        try:
-            yield int(listening.getsockname()[1])
-        finally:
-            child.kill()
+    with bad_line(port, Weather(delay_s=delay_s), log) as through:
+        yield through.port
 
 
 def run(count: int, tell: Callable[[str], object]) -> None:
@@ -107,7 +48,7 @@ def run(count: int, tell: Callable[[str], object]) -> None:
         tell(f"native put_many of 100: {native_rate:.0f}/s")
         west.drain("A")
         for delay_ms in DELAYS_MS:
-            with delayed(port, delay_ms / 1000) as through:
+            with delayed(port, delay_ms / 1000, Path(folder) / "line") as through:
                 for size in SIZES:
                     few = min(count, max(100, 40 * size))
                     _measured(west, east, through, size, few, delay_ms, native_rate, tell)

@@ -20,7 +20,9 @@ from pathlib import Path
 from omq.base import fault
 from omq.cli import launch, nursery
 from omq.ipc import watcher
+from omq.services.daemon import pid_file
 from omqtools.omqtest import child
+from tests.waiting import until
 
 WAIT_S = 120.0
 nursery.import_daemons()
@@ -112,6 +114,19 @@ def start_program(program: str, arguments: list[str], *, output: Path,
     """A command or daemon by its name, as its launcher in bin/ runs it."""
     return start(program, lambda: launch.run(program, arguments), output=output,
                  environment=environment)
+
+
+def claimant(path: Path) -> Child:
+    """A process that has this pid file and does nothing, until it is killed."""
+
+    def live() -> int:
+        pid_file.claim(path)
+        signal.pause()
+        return 0
+
+    child = start("claimant", live)
+    until(lambda: pid_file.running(path) == child.pid)
+    return child
 
 
 def popen(program: str, arguments: list[str], *, output: Path = Path(os.devnull),

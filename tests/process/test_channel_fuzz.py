@@ -1,4 +1,5 @@
-"""Mutated frames of channels: their links, batches, bundles, fast messages. OMQ_AMQP_FRAMES: more.
+"""Mutated frames of channels: their links, batches, bundles, fast messages. OMQ_AMQP_FRAMES: more;
+OMQ_AMQP_SEED: others.
 
 A stream waits for its credit and takes the number that its record has, so what is mutated comes to
 where a batch is put.
@@ -28,6 +29,7 @@ from tests.process.amqp_frames import OPENED, attach, mutated, transfer  # noqa:
 
 WAIT_S = 60
 FRAMES = int(os.environ.get("OMQ_AMQP_FRAMES", "2000"))
+SEED = int(os.environ.get("OMQ_AMQP_SEED", "2020"))
 BUNDLE, COUNT, MARK = 3, 20, "0123456789abcdef"
 FLOW, DETACH, ACCEPTED = b"\x00\x53\x13", b"\x00\x53\x16", b"\x00\x53\x24"
 LAST = b"omq-last"
@@ -115,7 +117,7 @@ def crosses(world: AmqpWorld) -> None:
 
 def test_mutated_frames_of_channels_harm_nobody(world: AmqpWorld) -> None:
     crosses(world)
-    chosen, sent, streams, put = random.Random(2020), 0, 0, 0
+    chosen, sent, streams, put = random.Random(SEED), 0, 0, 0
     while sent < FRAMES:
         if chosen.random() < 0.1:
             frames = mutated([ATTACH, *transfers(1)], chosen)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import astuple
 from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
 
-from omq.services.daemon.process import identify
 from tests.process.operator_world import Instance
+from tests.process.processes import claimant
 from tests.process.web_world import Web, configure, console, follows, world
 
 
@@ -89,17 +88,19 @@ def test_a_message_is_shown_to_who_may_browse_its_queue(web: Web) -> None:
 
 def test_channels_are_shown_as_their_sender_says(web: Web) -> None:
     browser, file = web.browser("bin"), web.instance.paths.run / "channels.json"
+    sender = claimant(web.instance.paths.pid_file("channels"))
     assert "None runs" in browser.get("/peers").text
     told = {"channel": "EAST", "state": "retrying", "peer": "<b>east</b>:5672", "batch": 7,
             "messages": 42, "bytes": 1, "in_doubt": 1, "tries": 3, "reason": "\x1b[31mno answer",
-            "sender": astuple(identify(os.getpid()))}
-    ended = {"channel": "ENDED", "sender": (os.getpid(), 1)}  # its pid is another's now
-    file.write_text(json.dumps([told, {"channel": "OLD", "sender": told["sender"]}, ended]))
+            "service": "channels", "pid": sender.pid}
+    ended = told | {"channel": "ENDED", "pid": os.getpid()}  # another one runs now
+    file.write_text(json.dumps([told, told | {"channel": "OTHER"}, ended]))
     text = browser.get("/peers").text
     file.write_text("{")  # half of it
     assert "None runs" in browser.get("/peers").text
     file.unlink()
-    assert all(each in text for each in ("EAST", ">retrying<", "&lt;b&gt;east", ">42<", "OLD"))
+    sender.kill()
+    assert all(each in text for each in ("EAST", ">retrying<", "&lt;b&gt;east", ">42<", "OTHER"))
     assert "\x1b" not in text and "ENDED" not in text
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
-DOCS = ("SEMANTICS.md", "WALKTHROUGHS.md", "ANALYTICS-TESTS.md",
-        "MAIL-TESTS.md")
+DOCS = ("SEMANTICS.md", "WALKTHROUGHS.md", "ANALYTICS-TESTS.md", "MAIL-TESTS.md",
+        "NETWORK.md")
 _TEST = re.compile(r"`(test_\w+)`")
 _PATH = re.compile(r"`(tests/[\w./]+)`")
 
@@ -39,12 +39,15 @@ def test_every_row_of_a_walk_through_has_a_test() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", ["ANALYTICS-TESTS.md", "MAIL-TESTS.md"])
-def test_every_promise_has_a_test_or_says_why_not(name: str) -> None:
+@pytest.mark.parametrize(("name", "behind", "least"), [
+    ("ANALYTICS-TESTS.md", "", 41), ("MAIL-TESTS.md", "", 41),
+    ("NETWORK.md", "## What was promised", 30)])
+def test_every_promise_has_a_test_or_says_why_not(name: str, behind: str, least: int) -> None:
     text = (ROOT / "lib/omq/docs" / name).read_text(encoding="utf-8")
+    text = text[text.index(behind):]
     rows = [line for line in text.splitlines()
             if line.startswith("| ") and not line.startswith("| promise")]
-    assert len(rows) > 40
+    assert len(rows) >= least
     wrong = [row for row in rows if not _TEST.search(row.rsplit("|", 2)[1])
              and "no test: " not in row and not row.endswith("measured |")]
     assert not wrong, "\n".join(wrong)

@@ -28,6 +28,7 @@ class Held:
     auxiliary: bool = False
     prompt: bool = False  # it keeps a note
     unit: bool = False  # a unit of work is open: it ends with the manager
+    took: Callable[[], list[tuple[int, int]]] = field(default=list)  # for it, (QPoolId, lease)
     messages: Callable[[], list[tuple[int, int]]] = field(default=list)
     note: Note = field(default_factory=Note)
     say_again: Callable[[], None] = field(default=lambda: None)  # into the note of a new channel

@@ -107,6 +107,7 @@ class Registered:
             "queue": self.reader.queue, "number": self.reader.number,
             "auxiliary": self.reader.auxiliary,
             "prompt": self.reader.prompt, "unit": self.reader.unit,
+            "took": self.reader.took() if self._token and self.reader.unit else [],
             "opened": list(self.opened.items())},
             lambda: self._absence.tell(began, "it does not answer"))
         self._token = bytes.fromhex(facts["token"])

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
 
 _OPEN: Final = ""
+_TOLD_MAX: Final = 4000
+"""So many fit into a line of the control connection, with all else."""
 
 
 class Taking(ABC):
@@ -169,6 +171,7 @@ class Taking(ABC):
         if nothing:
             self._manager = link.registrations
         link.reader.unit = self._unsure = True
+        link.reader.took = self._leases
         try:
             if link.registrations != self._manager:
                 raise UnitBackedOut
@@ -181,6 +184,10 @@ class Taking(ABC):
         if nothing:
             self._manager = link.registrations
         return answer
+
+    def _leases(self) -> list[tuple[int, int]]:
+        """What a new manager is told; of more it has to find the rest."""
+        return [(each.qpool_id, each.lease) for each in self._taken[:_TOLD_MAX]]
 
     def _check_open(self) -> None:
         if not self.open:

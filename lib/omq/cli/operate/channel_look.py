@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from omq.base.errors import BadChannel, ChannelUnknown, UnknownQueue
-from omq.base.names import check_queue_name, escape
+from omq.base.errors import BadChannel, BadName, ChannelUnknown, UnknownQueue
+from omq.base.names import check_queue_name, check_service_name, escape
 from omq.cli.common import print_json
 from omq.ipc.client import Client
 from omq.services.channel import records
 from omq.services.channel.definition import STARTED, Channel, channel_of
 from omq.services.channel.names import BatchName, batch_name
+from omq.services.daemon import pid_file
 from omq.services.daemon.options import Location
-from omq.services.daemon.process import ProcessId
 
 FILE: Final = "channels.json"
 
@@ -98,13 +98,20 @@ def _sending(native: Client, location: Location, channel: Channel) -> dict[str, 
 
 
 def running_channels(location: Location) -> dict[str, dict[str, Any]]:
-    """What channel.sender said last, if it runs."""
+    """What channel.sender said last, if it runs: the lock of its pid file says so to anybody,
+    where /proc may hide its process (hidepid). An older one did not say where to look."""
     try:
         told = json.loads((location.paths.run / FILE).read_bytes())
-        return {str(each["channel"]): each for each in told
-                if ProcessId(*each["sender"]).alive()}
-    except (OSError, ValueError, TypeError, KeyError):
+        return {str(each["channel"]): each for each in told if _runs(location, each)}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, BadName):
         return {}
+
+
+def _runs(location: Location, said: Mapping[str, Any]) -> bool:
+    if "service" not in said:
+        return False
+    service = check_service_name(str(said["service"]))
+    return bool(pid_file.running(location.paths.pid_file(service)) == said["pid"] != 0)
 
 
 def _receiving(native: Client) -> list[dict[str, Any]]:

@@ -289,10 +289,11 @@ class Engine:
         return len(back)
 
     def adopt(self, party: Party, queue: int, held: Sequence[tuple[int, int]],
-              given: tuple[int, int], *, unit: bool = False) -> int:
+              given: tuple[int, int], *, unit: bool = False,
+              took: Sequence[tuple[int, int]] = ()) -> int:
         """A client has outlived its manager; see core.engine.limbo. How many messages it keeps."""
         self.parties[party.slot] = party
         self.old_notes.drop(party.token)
         kept = adopt(self.core, self.limbo, party, queue, held, given, self.poisoned.append)
-        self.back.take(given_up(self.core, self.limbo, party) if unit else ())
+        self.back.take(given_up(self.core, self.limbo, party, took) if unit else ())
         return kept

@@ -11,7 +11,8 @@ Invariant: a claim counts only with the token that the message was handed out to
 claimed, nobody can settle a message in limbo, whatever lease he names.
 
 A client that had a unit of work open (core.engine.units) claims nothing: the unit ended with its
-manager, and what it took comes back as soon as the client says so.
+manager, and what it took comes back as soon as the client says so, with what it took: what is
+behind it must not overtake it.
 """
 
 from __future__ import annotations
@@ -61,10 +62,15 @@ def adopt(core: Core, limbo: dict[int, int], party: Party, queue: int,
     return kept
 
 
-def given_up(core: Core, limbo: dict[int, int], party: Party) -> list[Returning]:
+def given_up(core: Core, limbo: dict[int, int], party: Party, took: Sequence[tuple[int, int]]
+             ) -> list[Returning]:
     """The messages in limbo that were handed to this client for a unit of work, on their way back;
-    they are in limbo no more."""
-    t = core.t
-    mine = [entry for entry, tag in limbo.items()
-            if lease_tag(tag, party.token) == t.m_lsn[t.e_message[entry]] & 0xFFFFFFFF]
+    they are in limbo no more. `took`: (QPoolId, lease) of those that it knows of, for the LSN of a
+    message whose body was moved meanwhile is not that of its hand-out any more."""
+    t, told = core.t, {(qpool, lease & 0xFFFFFFFF) for qpool, lease in took}
+    mine = []
+    for entry, tag in limbo.items():
+        slot, low = t.e_message[entry], lease_tag(tag, party.token)
+        if low == t.m_lsn[slot] & 0xFFFFFFFF or (t.m_qpool[slot], low) in told:
+            mine.append(entry)
     return [Returning(entry, limbo.pop(entry), Reason.BACKED_OUT) for entry in mine]

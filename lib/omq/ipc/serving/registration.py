@@ -1,6 +1,7 @@
 """Registration: a caller becomes a client with a session, a channel, and a token.
 
     register  {"version", "name", "token", "in_doubt", "queue", "auxiliary", "held", "unit",
+               "took": [[QPoolId, lease], ...] of that unit,
                "opened": [[number, queue], ...], as an earlier manager had told it}
               -> its number and token, the ids of its channel, and what became of its request under
                  way; `requests`: the request queue, or null for users who send their requests over
@@ -123,12 +124,17 @@ class Registrar:
     def _resume(self, session: Session, question: Question, known: Answered | None) -> None:
         """A reader that outlived the manager takes up its messages again."""
         queue = str(question.get("queue", ""))
-        held = [(int(qpool), int(lease)) for qpool, lease in question.get("held", [])]
+        held = _leases(question, "held")
         if queue:
             self.reader(session, question)
         self._engine.adopt(session.party, session.queue, held,
                            (known.given, known.given_last) if known else (0, 0),
-                           unit=bool(question.get("unit")))
+                           unit=bool(question.get("unit")), took=_leases(question, "took"))
+
+
+def _leases(question: Question, key: str) -> list[tuple[int, int]]:
+    """(QPoolId, lease) of each message."""
+    return [(int(qpool), int(lease)) for qpool, lease in question.get(key, [])]
 
 
 def _no_reader(session: Session, question: Question) -> object:

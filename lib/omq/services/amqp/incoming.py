@@ -58,6 +58,7 @@ class Incoming:
         self._user = session.user.name
         self._most = session.host.policy.settings.amqp_message_bytes_max
         self._room = session.host.room(self._user)
+        self._folder = session.host.context.paths.temp
         self._answers = Answers(session, self._user)
         self._arriving = self._arrival()
         self._credit = 0  # what the client may send
@@ -72,7 +73,7 @@ class Incoming:
         return bool(self._waiting)
 
     def _arrival(self) -> Arrival:
-        return Arrival(self._room, self._most, self._host.context.paths.temp, self._again)
+        return Arrival(self._room, self._most, self._folder, self._again)
 
     # in the event loop, from the session
 

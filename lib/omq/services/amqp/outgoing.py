@@ -56,9 +56,11 @@ class Outgoing(Enrolling):
     # in the event loop, from the session
 
     def delivered(self, delivery: Any) -> None:
+        """`room_again` comes behind the last one of those that came together."""
         if not delivery.updated:
             return
-        known = self._unsettled.get(delivery.tag)
+        tag = delivery.tag
+        known = self._unsettled.get(tag)
         state = delivery.remote_state
         if known is None:
             if delivery.settled:
@@ -69,19 +71,18 @@ class Outgoing(Enrolling):
             return
         if state not in TERMINAL and not delivery.settled:
             return
-        if self._pouring is not None and self._pouring.tag == delivery.tag:
+        if self._pouring is not None and self._pouring.tag == tag:
             self._break_off()
-        del self._unsettled[delivery.tag]
+        del self._unsettled[tag]
         self._say(known, outcome(delivery, state))
         if delivery.settled:
             delivery.settle()
         elif self._taker is not None:
             # A thread must not hold what is the library's: it counts references without a lock, and
             # answers no drain of a link while a delivery of it that was settled is held.
-            loop, tag = asyncio.get_running_loop(), delivery.tag
+            loop = asyncio.get_running_loop()
             self._confirming[tag] = delivery, state
             self._taker.afterwards(lambda: _told(loop, self._confirm, tag))
-        self.flowed()
 
     def _break_off(self) -> None:
         """The delivery under way does not come to its end."""

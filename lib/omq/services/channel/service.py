@@ -1,8 +1,8 @@
 """channel.sender: runs the channels that are defined and started; one process, two threads each.
 
 It looks at the definitions every `channel_look_ms`: one that is new, started, stopped, changed or
-gone is followed. run/channels.json tells of those that run, for `omq channel`, and which process
-says so: what a dead one said is nothing.
+gone is followed. run/channels.json tells of those that run, for `omq channel`, and which daemon
+says so, by the lock of its pid file: what a dead one said is nothing.
 
 SIGHUP reads the configuration again; each channel is made anew with it. SIGTERM drains: batches
 under way are settled, for at most `drain_timeout_s`; what is in doubt then stays in doubt, and the
@@ -16,11 +16,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, replace
 from typing import Final
 
 import omq
-from omq.base import events, side_files
+from omq.base import events, modes, side_files
 from omq.base.config import load_settings
 from omq.base.errors import BadChannel, ConfigError, OmqError
 from omq.base.event_log import ERROR, REPORT, WARNING
@@ -30,7 +30,6 @@ from omq.services.channel.definition import IDLE, STARTED, Channel, altered, cha
 from omq.services.channel.run import ChannelRun
 from omq.services.channel.shared import Place
 from omq.services.daemon.daemon import DaemonContext
-from omq.services.daemon.process import identify
 from omq.storage.spool import open_spool
 
 FILE: Final = "channels.json"
@@ -51,7 +50,7 @@ class ChannelSender:
         self._runs: dict[str, ChannelRun] = {}
         self._wrong: dict[str, str] = {}
         self._written = b""
-        self._me = astuple(identify(os.getpid()))
+        self._me = {"service": context.service, "pid": os.getpid()}
 
     def _connect(self) -> Client:
         return omq.connect(spool=self._context.paths.root, name=self._context.program)
@@ -174,11 +173,11 @@ class ChannelSender:
         return f"{len(self._runs)} channels, {running} connected"
 
     def _publish(self) -> None:
-        told = json.dumps([{**asdict(run.facts), "sender": self._me}
+        told = json.dumps([asdict(run.facts) | self._me
                            for run in self._runs.values()]).encode()
         if told != self._written:
             self._written = told
-            side_files.replace(self._context.paths.run / FILE, told)
+            side_files.replace(self._context.paths.run / FILE, told, modes.PUBLIC)
 
 
 def serve(context: DaemonContext) -> int:

@@ -8,8 +8,9 @@ Invariants: 1. the file appears by rename with its lock held and its pid written
 takes a dead daemon's pid for a live one; 2. children do not inherit a record lock; 3. a daemon that
 ends as it meant to (stopped, or with a wrong configuration) takes its file away, one that is killed
 leaves it behind. Closing any descriptor of the file drops the lock, so a daemon never opens its
-own; 4. a run directory that cannot be written stops no daemon: the file comes when it can
-(base.side_files).
+own; 4. anybody may ask, and nobody can pretend: a reader's lock is a shared one, which tells
+`running` nothing; 5. a run directory that cannot be written stops no daemon: the file comes when it
+can (base.side_files).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from omq.base import side_files
+from omq.base import modes, side_files
 
 _BYTES_MAX: Final = 20
 
@@ -34,6 +35,7 @@ def _claim(path: Path) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     fd = side_files.calls.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
+        side_files.calls.fchmod(fd, modes.PUBLIC)
         side_files.write_all(fd, f"{os.getpid()}\n".encode("ascii"))
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         side_files.calls.rename(str(temporary), str(path))

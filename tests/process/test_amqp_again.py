@@ -1,0 +1,109 @@
+"""Clients that come again: a server that stops and starts, and a link that would be resumed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.amqp_world import SERVER, AmqpWorld, amqp_world, needs_proton
+from tests.process.processes import Child, start
+from tests.waiting import until
+
+needs_proton()
+
+from proton.handlers import MessagingHandler  # noqa: E402
+from proton.reactor import Container  # noqa: E402
+
+from tests.process.amqp_frames import (  # noqa: E402
+    FALSE,
+    NULL,
+    OPENED,
+    ZERO,
+    frame,
+    many,
+    text,
+    transfer,
+    u32,
+)
+
+WAIT_S = 120
+ATTACH, FLOW, DETACH = b"\x00\x53\x12", b"\x00\x53\x13", b"\x00\x53\x16"
+ACCEPTED = b"\x00\x53\x24"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[AmqpWorld]:
+    with amqp_world(tmp_path) as made:
+        yield made
+
+
+class Taker(MessagingHandler):  # type: ignore[misc]
+    """As its makers' examples have it: nothing in it knows of a line that ends."""
+
+    def __init__(self, url: str, count: int, noted: Path) -> None:
+        super().__init__()
+        self._url, self._left, self._noted = url, count, noted
+
+    def on_start(self, event: Any) -> None:
+        connection = event.container.connect(self._url, heartbeat=2)
+        event.container.create_receiver(connection, "A")
+
+    def on_message(self, event: Any) -> None:
+        with self._noted.open("a") as file:
+            file.write(bytes(event.message.body).decode() + "\n")
+        self._left -= 1
+        if not self._left:
+            event.connection.close()
+
+
+def taker(world: AmqpWorld, noted: Path, count: int) -> Child:
+    url = world.url
+
+    def run() -> int:
+        Container(Taker(url, count, noted)).run()
+        return 0
+
+    return start("taker", run, output=world.output)
+
+
+def test_a_client_comes_again_behind_a_stop(world: AmqpWorld, tmp_path: Path) -> None:
+    """amqp:connection:forced is what Proton takes as a line that broke: it connects again, and to
+    the next server, without a word of the program."""
+    noted = tmp_path / "noted"
+    noted.touch()
+    client = taker(world, noted, 10)
+    with world.connect() as native:
+        for number in range(5):
+            native.put("A", b"%d" % number)
+        until(lambda: len(noted.read_text().split()) == 5, world.said)
+        world.configure(amqp_listen_port=world.await_port())
+        world.stop(SERVER)
+        for number in range(5, 10):
+            native.put("A", b"%d" % number)
+        world.start(SERVER)
+    assert client.wait() == 0
+    assert noted.read_text().split() == [str(number) for number in range(10)]
+
+
+def test_a_link_that_would_be_resumed_is_a_new_one(world: AmqpWorld) -> None:
+    """Its client says what it had not settled; nothing of that is known here (ADR 0091), so it
+    sends it again, and it is put."""
+    unsettled = b"\xc1\x05\x02\xa0\x01\x07\x40"
+    wants = frame(0x12, text("old"), b"\x70" + u32(0), FALSE, NULL, NULL,
+                  b"\x00\x53\x28" + many(text("A")), b"\x00\x53\x29" + many(text("A")),
+                  unsettled, NULL, ZERO)
+    heard = b""
+    with socket.create_connection(("127.0.0.1", world.await_port()), WAIT_S) as line:
+        line.sendall(OPENED + wants)
+        while FLOW not in heard.partition(ATTACH)[2]:  # the link's credit
+            heard += line.recv(65536)
+        line.sendall(transfer(0))
+        while not (ACCEPTED in heard or DETACH in heard):
+            heard += line.recv(65536)
+    assert ACCEPTED in heard, heard
+    assert unsettled not in heard
+    assert len(world.left("A")) == 1
