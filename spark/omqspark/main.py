@@ -11,6 +11,8 @@ import json
 import re
 import sys
 from datetime import UTC, datetime
+from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from omq.base.errors import BadRequest, Exit
@@ -19,6 +21,7 @@ from omqtools.omqspark.options import FAIL_ON, NAME, parser
 if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.out import Out
+    from omqtools.omqspark.report import Drawn
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,6 +41,8 @@ def main(argv: list[str] | None = None) -> int:
     from omqtools.omqspark.session import session
 
     whole = options.command == "run" and not (options.incremental or options.again)
+    if options.command == "refresh":  # while the JVM starts, its other half is read
+        Thread(target=import_module, args=["omqtools.omqspark.report"], daemon=True).start()
     classes = class_archive()
     spark = session(quick=not whole, classes=classes, keep_classes=options.command == "refresh",
                     source=False)
@@ -195,7 +200,7 @@ def _span(day: str | None) -> dict[str, int]:
     return {"from_ns": start * 10**9, "to_ns": (start + 86400) * 10**9}
 
 
-def _report(lake: Out, options: argparse.Namespace) -> int:
+def _report(lake: Out, options: argparse.Namespace, ready: Drawn | None = None) -> int:
     from omqtools.omqspark import plan
     from omqtools.omqspark.report import make
 
@@ -206,7 +211,7 @@ def _report(lake: Out, options: argparse.Namespace) -> int:
             verdict = json.loads(stream.read())
     directory, path = plan.filesystem(lake.path("report"))
     directory.create_dir(path)
-    for name, data in make(lake, verdict).items():
+    for name, data in make(lake, verdict, ready).items():
         lake.put(f"report/{name}", data)
     sys.stdout.write(f"{lake.path('report')}/report.html\n")
     return Exit.OK
@@ -221,10 +226,17 @@ def _compact(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _refresh(lake: Lake, options: argparse.Namespace) -> int:
-    """What a timer does each hour: new files, the audit, the report."""
+    """What a timer does each hour: new files; then the audit, by the JVM, while Python draws."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from omqtools.omqspark.out import Out
+    from omqtools.omqspark.report import drawn
+
     _run(lake, options)
-    code = _audit(lake, options)
-    _report(lake, options)
+    with ThreadPoolExecutor(1) as beside:
+        pictures = beside.submit(drawn, Out(options.out))
+        code = _audit(lake, options)
+        _report(lake, options, pictures.result())
     return code
 
 

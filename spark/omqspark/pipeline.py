@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -240,15 +241,20 @@ def _readers(lake: Lake, index: Index, before: int) -> DataFrame | None:
 def _lives(lake: Lake, events: DataFrame, number: int, readers: DataFrame | None, ends: Ends,
            queues: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Stays and messages, apart by whether the message has ended, as they are written; and the
-    events of the open ones."""
-    messages = parquet.saved(lived(lifecycle(events, ends), "messages", queues).withColumn(
-        "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number), APART,
-        few=lake.few)
-    still = messages.where("ended = 0").select("qpool")
-    parquet.save(events.join(still, "qpool", "left_semi").select(*columns.EVENTS),
-                 lake.path("open", number), few=lake.few)
-    marked = lived(with_work(stays(events, ends), readers), "stays", queues).join(
-        still.withColumn("open", F.expr("true")), "qpool", "left")
+    events of the open ones. Few stays are made beside the messages, on another core: which of them
+    are open is said behind that."""
+    told = lived(with_work(stays(events, ends), readers), "stays", queues)
+    with ThreadPoolExecutor(1) as beside:
+        rows = beside.submit(told.toArrow) if lake.few else None
+        messages = parquet.saved(lived(lifecycle(events, ends), "messages", queues).withColumn(
+            "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number),
+            APART, few=lake.few)
+        still = messages.where("ended = 0").select("qpool")
+        parquet.save(events.join(still, "qpool", "left_semi").select(*columns.EVENTS),
+                     lake.path("open", number), few=lake.few)
+        if rows is not None:
+            told = parquet.local(lake.spark, rows.result(), told.schema)
+    marked = told.join(still.withColumn("open", F.expr("true")), "qpool", "left")
     spans = parquet.saved(marked.withColumn("ended", F.col("open").isNull().cast("int")).drop(
         "open"), lake.path("stays", number), APART, few=lake.few)
     return spans, messages

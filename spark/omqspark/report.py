@@ -13,6 +13,7 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -51,30 +52,45 @@ NUMBERS: Final = ("queue", "from_queue", "to_queue")
 ROWS_MAX: Final = 20  # of a table: the busiest
 
 
-def make(out: Out, verdict: dict[str, Any] | None) -> dict[str, bytes]:
-    """File name -> bytes: report.html and the PNGs."""
-    tables = {table: shown.fetched(out, table) for table in
-              {section[2] for section in SECTIONS} | {"sizes", "operators"}}
-    wanted = {int(number) for rows in tables.values() for column in NUMBERS if column in rows
-              for number in rows[column].unique()} - {0}
-    names = Queues.of(shown.queue_names(out, wanted), tables["queue_hour"])
-    said = sentences(tables | {"oldest": shown.oldest(out)}, names, verdict)
-    tables["queue_minute"] = names.minutes(tables["queue_minute"])
-    files: dict[str, bytes] = {}
-    figures: dict[str, Any] = {}
-    body = [_head(out.known(), verdict), _verdict(verdict), _said(said),
-            _summary(tables, names)]
-    for key, title, table, draw, note in SECTIONS:
+@dataclass(frozen=True)
+class Drawn:
+    """What of a report does not hang on the audit. `rows`: of each table; `sections`: key -> a PNG
+    and the figure of the page."""
+
+    rows: dict[str, pd.DataFrame]
+    names: Queues
+    oldest: pd.DataFrame
+    sections: dict[str, tuple[bytes, Any]]
+
+
+def drawn(out: Out) -> Drawn:
+    """Read what is to be shown, and draw it: most of what a report costs."""
+    rows = {table: shown.fetched(out, table) for table in
+            {section[2] for section in SECTIONS} | {"sizes", "operators"}}
+    wanted = {int(number) for each in rows.values() for column in NUMBERS if column in each
+              for number in each[column].unique()} - {0}
+    names = Queues.of(shown.queue_names(out, wanted), rows["queue_hour"])
+    told = rows | {"queue_minute": names.minutes(rows["queue_minute"])}
+    return Drawn(rows, names, shown.oldest(out), {
+        key: (_png(draw(told[table], names)), interactive.FIGURES[key](told[table], names))
+        for key, _, table, draw, _ in SECTIONS if not told[table].empty})
+
+
+def make(out: Out, verdict: dict[str, Any] | None, ready: Drawn | None = None) -> dict[str, bytes]:
+    """File name -> bytes: report.html and the PNGs. `ready`: what was drawn while the audit was
+    made."""
+    ready = ready or drawn(out)
+    rows, names = ready.rows, ready.names
+    said = sentences(rows | {"oldest": ready.oldest}, names, verdict)
+    body = [_head(out.known(), verdict), _verdict(verdict), _said(said), _summary(rows, names)]
+    for key, title, _, _, note in SECTIONS:
         body.append(f"<h2>{html.escape(title)}</h2><p class=note>{html.escape(note)}</p>")
-        if tables[table].empty:
-            body.append("<p>Nothing of this kind is in the archive.</p>")
-            continue
-        files[f"{key}.png"] = _png(draw(tables[table], names))
-        figures[key] = interactive.FIGURES[key](tables[table], names)
-        body.append(picture(key, title))
-    body += [_sizes(tables["sizes"], names), _orders(tables["operators"])]
-    files["report.html"] = page(body, figures).encode()
-    return files
+        body.append(picture(key, title) if key in ready.sections else
+                    "<p>Nothing of this kind is in the archive.</p>")
+    body += [_sizes(rows["sizes"], names), _orders(rows["operators"])]
+    figures = {key: figure for key, (_, figure) in ready.sections.items()}
+    return {f"{key}.png": png for key, (png, _) in ready.sections.items()} | {
+        "report.html": page(body, figures).encode()}
 
 
 def _head(known: Manifest, verdict: dict[str, Any] | None) -> str:

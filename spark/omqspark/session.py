@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ui.explainMode": "simple",  # each plan is written down for it
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -43,7 +44,8 @@ DEFAULTS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 is read by few others
     "spark.driver.memory": "2g",
 }
-QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions"
+QUICK: Final = ("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions "
+                "-XX:MetaspaceSize=400m -Xms")
 """For a JVM that lives for seconds: most of its processor time would go into compiling, for later.
 Measured: see ANALYTICS, "What a refresh costs"."""
 LAUNCHER: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that makes one line of text
@@ -83,8 +85,10 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
     settings = DEFAULTS | (extra or {})
     if not under_submit:
         kept = classes.java(make=keep_classes) if quick and classes else ""
-        _environment(settings, f"{QUICK} {kept}" if quick else "")
+        _environment(settings, f"{QUICK}{settings['spark.driver.memory']} {kept}" if quick else "")
     from pyspark import SparkConf, SparkContext
+
+    from omqtools.omqspark.remembered import remember
 
     SparkContext._ensure_initialized()
     known = SparkConf()
@@ -93,6 +97,7 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
         if not known.contains(key):
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    remember(spark.sparkContext._jvm)
     if source:
         from omqtools.omqspark.source import OmqjSource
 

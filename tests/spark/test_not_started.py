@@ -1,14 +1,21 @@
-"""What a refresh need not start (ADR 0098)."""
+"""What a refresh need not start, nor ask, nor wait for (ADR 0098, ADR 0099)."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors.utils import is_debugging_enabled
+from pyspark.sql import functions as F
 
 from omq.base.errors import SparkMissing
 from omqtools.omqspark import columns, main, parquet, session
+from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.options import parser
+from omqtools.omqspark.report import SECTIONS
 
 
 @pytest.mark.parametrize("command", ["refresh", "run", "audit"])
@@ -40,3 +47,38 @@ def test_rows_of_the_driver_need_no_job(spark: Any, rows: list[Any], kind: Any) 
     assert plan.startswith("LocalRelation"), plan
     nothing = made.where("false").join(spark.range(3).toDF("id"))
     assert "<empty>" in str(nothing._jdf.queryExecution().optimizedPlan())
+
+
+def test_names_of_the_jvm_are_looked_up_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan() -> Any:
+        return spark.range(1).select(F.sum(F.when(F.col("id") > 1, F.lit(1))).alias("a")).groupBy(
+            "a").count()
+
+    plan()
+    client = spark.sparkContext._gateway._gateway_client
+    told, send = [], client.send_command
+
+    def watched(command: str, *args: Any, **named: Any) -> Any:
+        told.append(command)
+        return send(command, *args, **named)
+
+    monkeypatch.setattr(client, "send_command", watched)
+    assert plan().schema.names == ["a", "count"]
+    assert [command for command in told if command.startswith("c\n")], "nothing was seen"
+    assert [command for command in told if command.startswith("r\n")] == []
+    with pytest.raises(Py4JError, match="no_such_function"):
+        spark.sparkContext._jvm.functions.no_such_function  # noqa: B018
+
+
+def test_a_refresh_draws_beside_the_audit(spark: Any, lake: Lake, made: tuple[Path, dict[str, Any]],
+                                          tmp_path: Path) -> None:
+    """The pictures are of the tables as they were published, the verdict is this audit's."""
+    out = tmp_path / "tables"
+    shutil.copytree(lake.out, out)
+    told = parser().parse_args(
+        ["refresh", "--archive", str(made[0] / "archive"), "--out", str(out)])
+    assert main._refresh(Lake(spark, str(out)), told) == 1, "faults were planted"
+    page = (out / "report" / "report.html").read_text(encoding="utf-8")
+    assert "Audit: <b>" in page
+    assert "out of order" in page
+    assert {path.stem for path in (out / "report").glob("*.png")} == {key for key, *_ in SECTIONS}
