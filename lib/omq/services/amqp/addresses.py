@@ -8,6 +8,7 @@ Errors: BadName, UnknownQueue; ValueError for a filter that is not known.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from omq.format.definition import Kind
 from omq.ipc.client import Client
 from omq.ipc.queues import QueueInfo
 
+_SERVER: Final = re.compile(r"\Aamqps?://[^/?#]*/", re.IGNORECASE)
 _SELECTORS: Final = ("apache.org:selector-filter:string", 0x0000468C00000004)
 
 
@@ -52,9 +54,10 @@ def condition(error: Exception | None) -> str:
     return "amqp:resource-deleted" if isinstance(error, QueueGone) else "amqp:internal-error"
 
 
-def resolved(native: Client, name: str) -> Address:
-    """In a thread of the pool. BadName, UnknownQueue."""
-    check_queue_name(name)
+def resolved(native: Client, address: str) -> Address:
+    """In a thread of the pool. Some clients (Azure's) put the whole URL of a queue there: which
+    server it is the connection has said. BadName, UnknownQueue."""
+    name = check_queue_name(_SERVER.sub("", address, count=1))
     found, remote = native.resolved(name), native.is_remote(name)
     rights = tuple(_model(native.queues.show(each)) for each in found)
     return Address(name, (name,) if remote else found, rights, remote)
