@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 def test_a_million_messages(tmp_path: Path) -> None:
     seed = int(time.time())
     size = Size(messages=COUNT, batch=500, window=8000, kills=70, cut_bytes=2_000_000,
-                stall_bytes=3_000_000, stall_s=0.3, dark_bytes=60_000_000, dark_s=150.0,
+                stall_bytes=3_000_000, stall_s=0.3, dark_bytes=200_000_000, dark_s=150.0,
                 heartbeat_s=30)
     told = storm(tmp_path, size, seed)
     print(f"seed {seed}: {COUNT} messages in {told.seconds:.0f} s, {told.kills} kills "
