@@ -42,6 +42,7 @@ TABLE: Final[dict[str, int]] = {
     "instance.json": PUBLIC,
     "run/qmgr.sock": SOCKET,
     "run/*.json": PUBLIC,
+    "run/*.pid": PUBLIC,
 }
 """Paths in the spool that are not FILE or DIRECTORY; the first that fits counts."""
 
