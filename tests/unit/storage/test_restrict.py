@@ -31,15 +31,16 @@ def test_a_new_spool_has_nothing_to_close(paths: SpoolPaths) -> None:
 def test_what_is_open_is_closed_and_counted_once(paths: SpoolPaths) -> None:
     inner = paths.data / "abcdefg"
     inner.mkdir()
-    for path in (paths.journal / "x", inner / "y", paths.run / "z.pid"):
+    for path in (paths.journal / "x", inner / "y", paths.run / "z.lock", paths.run / "z.pid"):
         path.write_bytes(b"kept")
         path.chmod(0o664)
     for path in (paths.journal, paths.data, inner):
         path.chmod(0o2755)
     done = restrict(paths)
-    assert (done.files, done.directories) == (3, 3)
+    assert (done.files, done.directories) == (4, 3)
     assert mode(paths.journal / "x") == mode(inner / "y") == 0o600
-    assert mode(paths.run / "z.pid") == 0o600
+    assert mode(paths.run / "z.lock") == 0o600
+    assert mode(paths.run / "z.pid") == 0o644, "who looks asks its lock"
     assert mode(inner) == mode(paths.data) == 0o2700
     assert (inner / "y").read_bytes() == b"kept"
     assert restrict(paths).files == 0
