@@ -200,7 +200,7 @@ def test_a_manager_that_dies_is_told_and_comes_back_by_itself(web: Web, page: Pa
     assert page.script("window.kept") is True, "nobody loaded it anew"
     web.instance.kill()
     page.go(f"{base}/")
-    assert "is dead" in page.script(f"{NOTE}.textContent")
+    page.until(f"{NOTE}.textContent.includes('is dead')")  # the last look may be a moment old
     look(page, "dead-overview")
     web.instance.start()
     page.until(f"{NOTE}.hidden")
