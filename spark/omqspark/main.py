@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from threading import Thread
@@ -42,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
 
     whole = options.command == "run" and not (options.incremental or options.again)
     if options.command == "refresh":  # while the JVM starts, its other half is read
-        Thread(target=import_module, args=["omqtools.omqspark.report"], daemon=True).start()
+        Thread(target=_read_ahead, daemon=True).start()
     classes = class_archive()
     spark = session(quick=not whole, classes=classes, keep_classes=options.command == "refresh",
                     source=False)
@@ -190,6 +191,11 @@ def _told(rows: Any, names: dict[int, str]) -> int:
         sys.stderr.write(f"{NAME}: {queue}: no answer, as the replay of what happened is "
                          f"{share:.0%} off\n")
     return Exit.NO if refused else Exit.OK
+
+
+def _read_ahead() -> None:
+    with suppress(ImportError):  # whoever needs it is told what is missing
+        import_module("omqtools.omqspark.report")
 
 
 def _span(day: str | None) -> dict[str, int]:

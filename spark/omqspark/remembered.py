@@ -23,6 +23,10 @@ class Remembered:
     def __init__(self, java: JavaClass) -> None:
         self._java = java
 
+    def __call__(self, *arguments: Any) -> Any:
+        """A new object: pyspark makes a session so where none is left."""
+        return self._java(*arguments)
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._java, name)
         if isinstance(found, JavaMember):  # a field could change

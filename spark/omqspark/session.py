@@ -45,7 +45,7 @@ DEFAULTS: Final = {
     "spark.driver.memory": "2g",
 }
 QUICK: Final = ("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions "
-                "-XX:MetaspaceSize=400m -Xms")
+                "-XX:MetaspaceSize=400m")
 """For a JVM that lives for seconds: most of its processor time would go into compiling, for later.
 Measured: see ANALYTICS, "What a refresh costs"."""
 LAUNCHER: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that makes one line of text
@@ -85,7 +85,8 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
     settings = DEFAULTS | (extra or {})
     if not under_submit:
         kept = classes.java(make=keep_classes) if quick and classes else ""
-        _environment(settings, f"{QUICK}{settings['spark.driver.memory']} {kept}" if quick else "")
+        heap = f"-Xms{settings['spark.driver.memory']}"  # all of it from the beginning (ADR 0099)
+        _environment(settings, f"{QUICK} {heap} {kept}" if quick else "")
     from pyspark import SparkConf, SparkContext
 
     from omqtools.omqspark.remembered import remember

@@ -70,6 +70,23 @@ def test_names_of_the_jvm_are_looked_up_once(spark: Any, monkeypatch: pytest.Mon
         spark.sparkContext._jvm.functions.no_such_function  # noqa: B018
 
 
+def test_a_remembered_class_still_makes_objects(spark: Any) -> None:
+    """As pyspark does where a program has stopped its session and makes another."""
+    context = spark.sparkContext
+    kind = getattr(context._jvm, "org.apache.spark.sql.classic.SparkSession")
+    assert kind(context._jsc.sc(), {}).version() == spark.version
+
+
+def test_what_is_read_ahead_and_missing_is_told_later(
+        monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(main, "import_module", missing)
+    main._read_ahead()
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_refresh_draws_beside_the_audit(spark: Any, lake: Lake, made: tuple[Path, dict[str, Any]],
                                           tmp_path: Path) -> None:
     """The pictures are of the tables as they were published, the verdict is this audit's."""
