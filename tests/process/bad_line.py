@@ -128,7 +128,8 @@ class _Carrier:
             dark = now < self._dark_until
             wait_s = max(0.0, self._due[0][0] - now) if self._due else None
             if dark:
-                wait_s = min(wait_s or self._dark_until - now, self._dark_until - now)
+                left_s = self._dark_until - now
+                wait_s = left_s if wait_s is None else min(wait_s, left_s)
             lines = [each.line for each in self._ends.values() if each.held < _HELD_MAX]
             ready, _, _ = select.select([*lines, *([] if dark else [self._listening])],
                                         [], [], wait_s)

@@ -207,15 +207,20 @@ def test_a_note_outlives_the_manager(omq_instance: Instance) -> None:
         assert rows(c) == [(b"5", "READY", 1), *((b"%d" % i, "READY", 0) for i in range(6, 10))]
 
 
+def stopped_at_the_second(reader: omq.Reader) -> None:
+    """Settles all that it has; on its way its process is stopped from outside."""
+    for message in reader.next(timeout_s=WAIT_S):
+        if message.body == b"1":
+            signal.raise_signal(signal.SIGSTOP)
+        message.done()
+    reader.flush()
+
+
 def test_a_reader_that_is_away_longer_has_all_of_it_in_work(omq_instance: Instance) -> None:
     """The manager dies, and its reader lives but is stopped until its messages have come back. It
     then begins with those that it had not looked at, so they must not come again unflagged."""
     def work(reader: omq.Reader) -> None:
-        for message in reader.next(timeout_s=WAIT_S):
-            if message.body == b"1":
-                signal.raise_signal(signal.SIGSTOP)
-            message.done()
-        reader.flush()
+        stopped_at_the_second(reader)
         assert reader.lost >= 9  # what its note had settled may count, too
 
     begin_with_ten(omq_instance)
@@ -263,11 +268,7 @@ def test_a_long_start_leaves_readers_their_time(omq_instance: Instance) -> None:
     grace_s = 8
 
     def work(reader: omq.Reader) -> None:
-        for message in reader.next(timeout_s=WAIT_S):
-            if message.body == b"1":
-                signal.raise_signal(signal.SIGSTOP)
-            message.done()
-        reader.flush()
+        stopped_at_the_second(reader)
         assert reader.lost == 0
 
     omq_instance.settings(reconnect_grace_s=grace_s)

@@ -10,7 +10,8 @@ ends as it meant to (stopped, or with a wrong configuration) takes its file away
 leaves it behind. Closing any descriptor of the file drops the lock, so a daemon never opens its
 own; 4. anybody may ask, and nobody can pretend: a reader's lock is a shared one, which tells
 `running` nothing; 5. a run directory that cannot be written stops no daemon: the file comes when it
-can (base.side_files).
+can (base.side_files); 6. its mode is that of the table (base.modes): what closes a spool at a start
+opens each file whose mode is another, and the manager's own would lose its lock by that.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ def claim(path: Path) -> None:
 
 def _claim(path: Path) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    mode = modes.wanted(f"{path.parent.name}/{path.name}", directory=False)
     fd = side_files.calls.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        side_files.calls.fchmod(fd, modes.PUBLIC)
+        side_files.calls.fchmod(fd, mode)
         side_files.write_all(fd, f"{os.getpid()}\n".encode("ascii"))
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         side_files.calls.rename(str(temporary), str(path))
