@@ -5,8 +5,9 @@
 
 By turns, as `bench-aims --only mail` does it; beside it so many loops that take a processor each
 (nice 0, as the switches). Of each round: messages a second, ms of processor a message, with that of
-children that have ended, and how often a process gave the processor up by itself, a message (each
-is a wake-up). With `--parts` the same of each kind of process, median of the rounds.
+children that ended in it, and how often a process gave the processor up by itself, a message (each
+is a wake-up; those of the ended are not known). With `--parts` the same of each kind of process,
+median of the rounds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import statistics
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import multiprocess
@@ -43,6 +45,7 @@ from tests.bench.peers.processes import Server, free_port, freeze_all, thaw_all
 _fork = multiprocess.get_context("fork")
 Parts = dict[str, tuple[float, float, int]]
 """By process name: ms of processor, switches that it wanted, processes."""
+ENDED = "(ended)"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -92,11 +95,11 @@ def _measure(switches: list[Switch], sink: Server, options: argparse.Namespace, 
         for _ in range(options.rounds):
             for switch in switches:
                 thaw_all(switch.pids())
-                before = _parts(switch)
+                before = _used(switch)
                 passed = _sent_through(switch, kinds[what], options.messages, sink)
                 rates.setdefault(switch.title, []).append(options.messages / passed)
                 spent.setdefault(switch.title, []).append(
-                    _difference(before, _parts(switch), options.messages))
+                    _difference(before, _used(switch), options.messages))
                 freeze_all(switch.pids())
         _tell(what, busy, rates, spent, parts=options.parts)
     for switch in switches:
@@ -122,13 +125,22 @@ def _tell(what: str, busy: int, rates: dict[str, list[float]], spent: dict[str, 
         said(f"  ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})\n")
 
 
-def _parts(switch: Switch) -> dict[int, tuple[str, float, int]]:
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """By a process so far: seconds of processor, those of its ended children, switches."""
+
+    name: str
+    spent: float
+    ended: float
+    switches: int
+
+
+def _used(switch: Switch) -> dict[int, _Used]:
     found = {}
     for pid in switch.pids():
         with suppress(FileNotFoundError, ProcessLookupError):
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
-            spent = cpu_seconds(pid) + ended_cpu_seconds(pid)
-            found[pid] = name, spent, _switches_of(pid)
+            found[pid] = _Used(Path(f"/proc/{pid}/comm").read_text().strip(), cpu_seconds(pid),
+                               ended_cpu_seconds(pid), _switches_of(pid))
     return found
 
 
@@ -143,15 +155,19 @@ def _switches_of(pid: int) -> int:
     return total
 
 
-def _difference(before: dict[int, tuple[str, float, int]],
-                after: dict[int, tuple[str, float, int]], count: int) -> Parts:
-    """A message; of processes that have ended nothing is known."""
+def _difference(before: dict[int, _Used], after: dict[int, _Used], count: int) -> Parts:
+    """A message. What a process had used before is no part of it, also where it has ended and its
+    parent has all of its time."""
     found: Parts = {}
-    for pid, (name, spent, switches) in after.items():
-        _, first, first_switches = before.get(pid, (name, 0.0, 0))
-        ms, wakes, processes = found.get(name, (0.0, 0.0, 0))
-        found[name] = (ms + (spent - first) * 1000 / count,
-                       wakes + (switches - first_switches) / count, processes + 1)
+    ended = 0.0
+    for pid, now in after.items():
+        then = before.get(pid, _Used(now.name, 0.0, 0.0, 0))
+        ms, wakes, processes = found.get(now.name, (0.0, 0.0, 0))
+        found[now.name] = (ms + (now.spent - then.spent) * 1000 / count,
+                           wakes + (now.switches - then.switches) / count, processes + 1)
+        ended += now.ended - then.ended
+    ended -= sum(then.spent + then.ended for pid, then in before.items() if pid not in after)
+    found[ENDED] = ended * 1000 / count, 0.0, 0
     return {name: each for name, each in found.items() if each[1] or each[0]}
 
 
