@@ -45,7 +45,8 @@ class Gives:
     def plain(self, r: Request, session: Any, batch_max: cython.Py_ssize_t) -> cython.bint:
         """Can the wait of this NEXT be taken by `wait`?"""
         return bool(session.queue and r.want and r.argument <= _TIMEOUT_MS_MAX and batch_max > 0
-                    and session.waiter is None and len(session.reply) >= _HEAD + _ROW)
+                    and session.waiter is None and session.cancelled != r.sequence
+                    and len(session.reply) >= _HEAD + _ROW)
 
     def wait(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t) -> None:
         """As Engine.wait, of a request that is `plain`."""

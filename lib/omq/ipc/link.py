@@ -103,7 +103,8 @@ class Link(Registered):
             self._sequence = sequence = self._sequence + 1
             back_by = 0.0  # until when a lost manager may come back
             said, gate = UNSENT, self._gate
-            if gate is not None and gate.sends and len(data) <= self.room and not armed():
+            if (gate is not None and gate.sends and len(data) <= self.room and not armed()
+                    and not (wait_s is not None and (self.woken or self.interrupted))):
                 said = gate.ask(self._area, self.reply, data, sequence, operation, priority, flags,
                                 queue, count, length, size, crc, correlation, want, argument, parts,
                                 expiry)
@@ -127,7 +128,9 @@ class Link(Registered):
                         except sysv_ipc.BusyError:
                             self._send_later(head)
                         point("client.after_request")
-                    if said != ANSWERED and (said == WOKEN or not gate.wait()):
+                    # What ended the wait may have come to the gate of another manager.
+                    ended = wait_s is not None and (self.interrupted or self.woken)
+                    if said != ANSWERED and (said == WOKEN or ended or not gate.wait()):
                         self._await(gate, wait_s)
                     while True:
                         (magic, status, lost, answered, number, text, qpool, lsn, epoch, _
@@ -189,7 +192,7 @@ class Link(Registered):
         while True:
             if waiting and (self.interrupted or self.woken):
                 waiting = False
-                line.ask({"op": "cancel"})
+                line.ask({"op": "cancel", "sequence": self._sequence})
             line.check_alive()
             if time.monotonic() >= deadline:
                 self._drop()

@@ -241,6 +241,7 @@ class ControlPlane:
         return {}
 
     def _cancel(self, session: Session, question: Question) -> Question:
+        session.cancelled = int(question.get("sequence", 0))  # it may lie on the request queue yet
         if session.waiter is not None:
             self._engine.cancel(session.waiter)
         return {}

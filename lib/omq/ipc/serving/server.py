@@ -41,7 +41,7 @@ from omq.ipc.serving.turns import Turns
 from omq.ipc.serving.units import UnitLimits, UnitPlane
 from omq.storage.payloads import PayloadReader
 
-_PUT_FLAGS, _MS = int(sum(PutFlag)), 1_000_000
+_PUT_FLAGS = int(sum(PutFlag))
 _KEYS = (Key.CORRELATION, Key.MESSAGE_ID, Key.CURSOR, Key.GROUP)
 _PUT_AT = tuple(map(FRAME.names.index, (
     "queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument", "parts",
@@ -176,12 +176,12 @@ class RequestServer(Turns):
         self._wait(session, r, int(Key.ARRIVAL), 0)
 
     def _wait(self, session: Session, r: Request, by: int, key: int) -> None:
-        timeout = r.argument * _MS if r.argument >= 0 else -1
         want = min(r.want, self.batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
         if session.waiter is not None and session.waiter.waiting:  # given up: one at a time
             self.engine.drop(session.waiter)
-        session.waiter = self.engine.wait(session.party, session.queue, want, r.sequence, timeout,
-                                          auxiliary=session.auxiliary, by=by, key=key)
+        session.waiter = self.engine.wait(session.party, session.queue, want, r.sequence,
+                                          session.timeout_ns(r), auxiliary=session.auxiliary,
+                                          by=by, key=key)
 
     def _move(self, session: Session, r: Request) -> None:
         area = session.request

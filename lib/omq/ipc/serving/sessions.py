@@ -33,11 +33,13 @@ from omq.core.redo.answers import fair_share
 from omq.format.poolctrl import Answered
 from omq.format.wire import ENDED, REPLY, REQUEST_MAGIC, halves
 from omq.ipc.errnos import Outcome, outcome
+from omq.ipc.serving.asked import Request
 from omq.ipc.serving.doors import Door
 from omq.ipc.serving.transport import Transport
 
 _SO_PEERGROUPS = 59
 _GROUPS_MAX = 65536
+_MS = 1_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +65,7 @@ class Session:
     look_ns: int = 0  # when the manager looks at it, 0 = it does not
     noted: set[tuple[int, int]] = field(default_factory=set)  # carried out by a look
     waiter: Waiter | None = None
+    cancelled: int = 0  # the request that is not to wait
     rights: dict[tuple[str, int], bool] = field(default_factory=dict)
     opened: dict[int, str] = field(default_factory=dict)  # numbers of queues, as it knows them
     aliases: dict[str, tuple[int, ...]] = field(default_factory=dict)  # that stand for these
@@ -79,6 +82,12 @@ class Session:
     def __post_init__(self) -> None:
         self.semaphore = self.channel.semaphore_id
         self._release = self.channel.wake
+
+    def timeout_ns(self, r: Request) -> int:
+        """How long this request waits for messages; -1: for ever."""
+        if r.sequence == self.cancelled:
+            return 0
+        return r.argument * _MS if r.argument >= 0 else -1
 
     def answer(self, sequence: int, *, status: int = 0, count: int = 0, length: int = 0,
                qpool: int = 0, lsn: int = 0) -> None:

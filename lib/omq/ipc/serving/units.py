@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from omq.ipc.serving.asked import Request
     from omq.ipc.serving.server import RequestServer
 
-_MS = 1_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class UnitLimits:
@@ -190,12 +188,12 @@ class UnitPlane:
         want = min(r.want, left, server.batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
         if want <= 0:
             raise BadRequest(reason="nothing is wanted")
-        timeout = r.argument * _MS if r.argument >= 0 else -1
         if r.flags not in (0, Key.CORRELATION, Key.MESSAGE_ID) or bool(r.flags) != bool(
                 r.correlation):
             raise BadRequest(reason="a message id or a correlation id is asked for, or nothing")
-        session.waiter = engine.wait(session.party, r.queue, want, r.sequence, timeout,
-                                     auxiliary=False, by=r.flags, key=r.correlation)
+        session.waiter = engine.wait(session.party, r.queue, want, r.sequence,
+                                     session.timeout_ns(r), auxiliary=False, by=r.flags,
+                                     key=r.correlation)
 
     def _read(self, session: Session, r: Request) -> Staged:
         """Take in a part of a unit."""

@@ -1,0 +1,93 @@
+"""A wait for messages that somebody ends before the manager has heard of it, or while there is no
+manager. Processes wait: a test that fails finds them waiting still, and ends them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+import omq
+from omq.ipc import registered, watcher
+from omq.ipc.client import Client
+from tests.process.instance import MANAGER, Instance
+from tests.process.processes import WAIT_S, Child, start
+
+Wait = Callable[[], list[omq.Message]]
+ENDED, FOUND = 0, 1
+
+
+def wait_of(c: Client, way: str) -> Wait:
+    """A wait without end, which is the next request of the connection."""
+    if way == "unit":
+        unit = c.unit()
+        assert unit.next("A", timeout_s=0) == []
+        return lambda: unit.next("A")
+    reader = c.reader("A", where="size > 7" if way == "where" else "")
+    assert reader.next(timeout_s=0) == []
+    if way == "id":
+        return lambda: reader.next(correlation="of nobody")
+    return reader.next
+
+
+def waiter(instance: Instance, way: str, before: Callable[[Client], None]) -> Child:
+    """A process that is about to wait, behind `before`, and tells what its wait ended with."""
+    told, tell = os.pipe()
+
+    def run() -> int:
+        patch = pytest.MonkeyPatch()  # until the process ends
+        for period in ("PERIOD_MIN_S", "PERIOD_MAX_S"):  # it looks when something happens alone
+            patch.setattr(watcher, period, 3600.0)
+        patch.setattr(registered, "INTERRUPTED_S", WAIT_S)  # it waits for the next manager
+        with omq.connect(instance.root, name="waits", timeout_s=WAIT_S) as c:
+            wait = wait_of(c, way)
+            before(c)
+            os.write(tell, b"x")
+            return FOUND if wait() else ENDED
+
+    child = start("waits", run, output=instance.output)
+    os.close(tell)
+    with os.fdopen(told, "rb") as comes:
+        assert comes.read(1) == b"x", "it has not come so far"
+    return child
+
+
+@pytest.mark.parametrize("way", ["next", "id", "unit"])
+def test_an_end_overtakes_the_request(omq_instance: Instance, way: str) -> None:
+    """It comes over the socket, while the request lies on its queue until the manager's next group.
+    Only this request does not wait."""
+    omq_instance.start()
+
+    def cancel(c: Client, ahead: int = 1) -> None:
+        c._link.control({"op": "cancel", "sequence": c._link._sequence + ahead})
+
+    assert waiter(omq_instance, way, cancel).wait() == ENDED
+    other = waiter(omq_instance, way, lambda c: cancel(c, 2))
+    with omq_instance.connect() as c:
+        c.put("A", b"x", correlation_id="of nobody")
+    assert other.wait() == FOUND
+
+
+@pytest.mark.parametrize("way", ["next", "id", "unit", "where"])
+@pytest.mark.parametrize("end", ["wake", "interrupt"])
+def test_an_end_while_there_is_no_manager(omq_instance: Instance, way: str, end: str) -> None:
+    """The next manager is asked for what was asked for, and does not wait either."""
+    omq_instance.start()
+    omq_instance.ready()
+
+    def later(c: Client) -> None:
+        link = c._link
+        register = link._register_until
+
+        def ended(deadline: float, in_doubt: int) -> dict[str, object]:
+            assert link._gate is None
+            getattr(link, end)()
+            return register(deadline, in_doubt)
+
+        pytest.MonkeyPatch().setattr(link, "_register_until", ended)
+
+    waiting = waiter(omq_instance, way, later)
+    omq_instance.kill(MANAGER)
+    omq_instance.start()
+    assert waiting.wait() == ENDED
