@@ -1,6 +1,7 @@
 """Three instances, channels from WEST to EAST directly and over MID, on bad lines that delay,
-stall, cut and go dark, while whatever there is dies by kill -9: each message is there once, in
-order per producer and priority. The short one is in test_channel_lines.py; a million messages:
+stall, cut and go dark, while whatever there is dies by kill -9: each message is there once, as it
+was put and in order per producer and priority; of those that are not persistent each at most once,
+in order as well. The short one is in test_channel_lines.py; a million messages:
 
     OMQ_CRASH_LONG=1 python -m pytest -s tests/crash/daemons/test_channel_storm.py
 
@@ -15,10 +16,11 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from omq import Outgoing
+from omq import Connection, Outgoing
 from tests.process.amqp_world import SERVER
 from tests.process.bad_line import Weather, bad_line
 from tests.process.channel_world import SENDER, Side, sides
@@ -28,6 +30,12 @@ from tests.waiting import WAIT_S
 ROUTES = {"NEAR": "A", "FAR": "B"}  # remote queues of WEST, and the queues of EAST
 PRODUCERS, PRIORITIES = 4, (1, 4, 8)
 _READ = 500
+PLAIN, TOLD, UNIT, LARGE, FAST = KINDS = ("plain", "told", "unit", "large", "fast")
+"""Small; with all that a message may say of itself; put in a unit of work; in a container; not
+persistent."""
+_WEIGHTS = (80, 8, 6, 1, 5)
+LARGE_BYTES, CONTAINED_BYTES = 20_000, 16_384
+_Key = tuple[int, int, bool]  # producer, priority, persistent
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,20 @@ class Told:
     again: int = 0
     seconds: float = 0.0
     victims: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)  # that came, by kind
+
+
+def _outgoing(producer: int, priority: int, kind: str, number: int) -> Outgoing:
+    """The message, of which all is known by these."""
+    body = f"{producer}:{priority}:{kind}:{number}:".encode()
+    if kind == LARGE:
+        body = body.ljust(LARGE_BYTES + number % 1000, b"%d" % (number % 10))
+    if kind != TOLD:
+        return Outgoing(body, priority=priority, persistent=kind != FAST)
+    return Outgoing(body, priority=priority, persistent=True, expiry_s=86400.0,
+                    properties={"number": str(number), "ä": "ö\n" * (number % 50)},
+                    correlation_id=b"c%d" % number, group_id=f"g{producer}.{priority}.{number}",
+                    group_sequence=1, last_in_group=True)
 
 
 class _Route:
@@ -65,39 +87,51 @@ class _Route:
 
     def __init__(self, remote: str, count: int, chance: random.Random) -> None:
         self.remote, self.queue, self._count = remote, ROUTES[remote], count
-        self.put = self.got = self.again = 0
+        self.put = self.got = self.again = 0  # of persistent ones
         self._chance = chance
-        self._next_put: Counter[tuple[int, int]] = Counter()
-        self._next_got: Counter[tuple[int, int]] = Counter()
+        self._next_put: Counter[_Key] = Counter()
+        self._next_got: Counter[_Key] = Counter()
+        self.came_of: Counter[str] = Counter()  # by kind
 
     @property
     def whole(self) -> bool:
         return self.got == self._count
 
-    def some(self, most: int) -> list[Outgoing]:
-        """The next ones."""
-        out = []
-        for _ in range(min(most, self._count - self.put)):
-            key = self._chance.randrange(PRODUCERS), self._chance.choice(PRIORITIES)
-            body = "{}:{}:{}".format(*key, self._next_put[key]).encode()
+    def some(self, most: int) -> list[tuple[str, Outgoing]]:
+        """The next ones, with their kinds."""
+        out: list[tuple[str, Outgoing]] = []
+        end = min(self.put + most, self._count)
+        while self.put < end:
+            (kind,) = self._chance.choices(KINDS, _WEIGHTS)
+            key = self._chance.randrange(PRODUCERS), self._chance.choice(PRIORITIES), kind != FAST
+            out.append((kind, _outgoing(*key[:2], kind, self._next_put[key])))
             self._next_put[key] += 1
-            self.put += 1
-            out.append(Outgoing(body, priority=key[1], persistent=True))
+            self.put += kind != FAST
         return out
 
     def came(self, message: Any) -> None:
         """It is the next one of its producer and priority, or was taken before by a reader whose
-        manager died."""
-        producer, priority, number = map(int, message.body.split(b":"))
-        key, said = (producer, priority), f"{self.remote}: {message.body!r}"
-        assert message.priority == priority, said
+        manager died; of those that are not persistent some may be missing."""
+        words = message.body.split(b":", 4)
+        producer, priority, number = int(words[0]), int(words[1]), int(words[3])
+        kind = words[2].decode()
+        put, said = _outgoing(producer, priority, kind, number), f"{self.remote}: {words[:4]!r}"
+        assert message.body == put.body and message.priority == priority, said
+        assert message.persistent == put.persistent, said
+        if kind == TOLD:
+            assert {name: message.properties[name] for name in put.properties} == put.properties
+            found = (message.correlation_id, message.group_id, message.group_sequence)
+            assert found == (put.correlation_id, put.group_id, 1), (said, found)
+        key = producer, priority, kind != FAST
         wanted = self._next_got[key]
         if message.redelivered and number < wanted:
             self.again += 1
             return
-        assert number == wanted, f"{said} where {wanted} was to come"
-        self._next_got[key] += 1
-        self.got += 1
+        assert number >= wanted if kind == FAST else number == wanted, (
+            f"{said} where {wanted} was to come")
+        self._next_got[key] = number + 1
+        self.got += kind != FAST
+        self.came_of[kind] += 1
 
 
 class _Storm:
@@ -137,8 +171,8 @@ class _Storm:
             while not all(each.whole for each in self._routes):
                 for route, reader in zip(self._routes, readers, strict=True):
                     room = size.window - (route.put - route.got)
-                    if room >= min(size.window // 4, _READ) and (some := route.some(room)):
-                        puts.put_many(route.remote, some)
+                    if room >= min(size.window // 4, _READ):
+                        _put(puts, route.remote, route.some(room))
                     if self._read(reader, route):
                         moved = time.monotonic()
                 assert time.monotonic() < moved + size.dark_s + WAIT_S, self._said()
@@ -188,15 +222,33 @@ class _Storm:
         """Nothing is left that could come again, and nothing came that was not put."""
         for side in self._sides:
             def quiet(side: Side = side) -> bool:
+                for route in self._routes if side.name == "EAST" else ():  # fast ones come last
+                    with side.connect("takes") as c, c.reader(route.queue, batch=_READ) as reader:
+                        self._read(reader, route)
                 return not side.in_doubt() and not any(
                     side.depth(queue) for queue in ("A", "B", "SYSTEM.DEAD"))
 
             side.until(quiet)
+        for route in self._routes:
+            self.told.kinds += route.came_of
+
+
+def _put(puts: Connection, remote: str, some: list[tuple[str, Outgoing]]) -> None:
+    """In their order; what is of a unit goes with its neighbours of that kind."""
+    for of_unit, run in groupby(some, lambda each: each[0] == UNIT):
+        messages = [each for _, each in run]
+        if not of_unit:
+            puts.put_many(remote, messages)
+            continue
+        with puts.unit() as unit:
+            for each in messages:
+                unit.put(remote, outgoing=each)
 
 
 def storm(root: Path, size: Size, seed: int) -> Told:
     """AssertionError: something was lost, doubled, or out of its order."""
-    with sides(root, "WEST", "MID", "EAST") as found, ExitStack() as stack:
+    contained = {"container_threshold_bytes": CONTAINED_BYTES}
+    with sides(root, "WEST", "MID", "EAST", core=contained) as found, ExitStack() as stack:
         made = _Storm(root, size, seed, found)
         made.lines(stack, seed)
         made.blow()

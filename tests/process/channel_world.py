@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -140,14 +140,17 @@ def stop_channel(side: Side, channel: str) -> None:
 
 
 @contextmanager
-def sides(root: Path, *names: str, clean: bool = True, **settings: Any) -> Iterator[list[Side]]:
-    """Instances with these names, each with its manager and pool.writer; checked at the end."""
+def sides(root: Path, *names: str, clean: bool = True, core: Mapping[str, object] | None = None,
+          **settings: Any) -> Iterator[list[Side]]:
+    """Instances with these names, each with its manager and pool.writer; checked at the end.
+    `core`: settings as of Instance.settings, `settings`: of channels."""
     with ipc_space() as space:
         found = []
         for name in names:
             (root / name.lower()).mkdir()
             side = Side(root / name.lower(), space)
             side.name = name
+            side.settings(**(core or {}))
             found.append(side)
         try:
             for side in found:

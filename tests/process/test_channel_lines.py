@@ -12,7 +12,7 @@ from tests.waiting import until
 
 needs_proton()
 
-from tests.process.channel_storm import Size, storm  # noqa: E402
+from tests.process.channel_storm import KINDS, Size, storm  # noqa: E402
 
 MECHANISMS, INIT, OUTCOME = 0x40, 0x41, 0x44
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION = range(0x10, 0x16)
@@ -60,3 +60,4 @@ def test_a_storm_over_three_instances(tmp_path: Path) -> None:
         messages=1400, batch=20, window=400, kills=7, cut_bytes=30_000, stall_bytes=40_000,
         stall_s=0.2, dark_bytes=200_000, dark_s=3.0, heartbeat_s=1), seed=1)
     assert told.kills == 7 and told.cuts > 3, told
+    assert all(told.kinds[kind] for kind in KINDS), told

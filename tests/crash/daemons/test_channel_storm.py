@@ -31,5 +31,6 @@ def test_a_million_messages(tmp_path: Path) -> None:
     told = storm(tmp_path, size, seed)
     print(f"seed {seed}: {COUNT} messages in {told.seconds:.0f} s, {told.kills} kills "
           f"({dict(told.victims)}), lines cut {told.cuts} times, dark for {size.dark_s:.0f} s "
-          f"{told.dark} times; each once and in order; EAST's reader got {told.again} again")
+          f"{told.dark} times; {dict(told.kinds)} came, the "
+          f"persistent ones once and in order; EAST's reader got {told.again} again")
     assert told.kills == 70 and told.cuts >= COUNT // 20_000
