@@ -52,19 +52,31 @@ class Puts(Program):
 
 
 class Takes(Program):
-    """Takes with read-ahead of `ahead`."""
+    """Takes with read-ahead of `ahead`; 1 is none: a message is asked for when the one before it
+    is settled."""
 
     def __init__(self, url: str, address: str, count: int, ahead: int, user: str = "") -> None:
-        super().__init__(url, address, user, prefetch=ahead)
-        self.left = count
+        # The library renews credit at the half, in whole numbers: of one that is never.
+        super().__init__(url, address, user, prefetch=ahead if ahead > 1 else 0,
+                         auto_accept=False)
+        self.left, self._single = count, ahead == 1
 
     def on_start(self, event: Any) -> None:
         event.container.create_receiver(self.connect(event), self.address)
 
+    def on_link_opened(self, event: Any) -> None:
+        if self._single:
+            event.receiver.flow(1)
+
     def on_message(self, event: Any) -> None:
+        if not self.left:
+            return  # it came by the read-ahead, and goes back
+        self.accept(event.delivery)
         self.left -= 1
         if not self.left:
             event.connection.close()
+        elif self._single:
+            event.receiver.flow(1)
 
 
 class Single(Program):
