@@ -168,10 +168,16 @@ def _between(writing: int) -> bool:
     """In the middle process, which does not return; True in the daemon."""
     pid = -1
     try:
+        there, leads = os.pipe()
         pid = os.fork()
         if pid:
-            os.setpgid(pid, pid)
+            os.close(leads)
+            os.read(there, 1)  # its end: it leads a session, and so a group, of its own
             os.write(writing, b"%d" % pid)
+        else:
+            os.setsid()
+            os.close(there)
+            os.close(leads)
     except OSError as error:
         os.write(writing, b"%d" % -(error.errno or errno.EAGAIN))
     finally:

@@ -4,9 +4,9 @@ With `routes` (setting smtp_straight) a mail that comes out as one message goes 
 queue of who delivers it; all else, and what that queue refuses, goes to ROUTER (mail.routing).
 
 A connection to the queue manager belongs to one thread, so a small pool of threads has one each.
-What arrives while a put is under way goes together in the next one: many sessions cost few requests
-and few wake-ups. The client library itself reaches over a restart of the manager and repeats what
-is in doubt under the same sequence number, once only.
+What one turn of the loop brings goes together, and so does what arrives while puts are under way:
+many sessions cost few requests and few wake-ups. The client library itself reaches over a restart
+of the manager and repeats what is in doubt under the same sequence number, once only.
 
 Invariants: 1. `put` returns after the durable put was acknowledged, never before; 2. every error
 has a reply (smtp_refusals), temporary unless the message itself is at fault: then the client keeps
@@ -103,6 +103,8 @@ class Intake:
         self._guard = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
         self._idle = workers  # workers that nobody has called for
+        self._calling = False  # one is called for at the end of this turn of the loop
+        self._closed = False
 
     async def put(self, submission: Submission) -> Stored:
         """Once the message is durable, or refused. OmqError as the client library raises it."""
@@ -110,11 +112,23 @@ class Intake:
         waiting = _Waiting(submission, loop.create_future())
         with self._guard:
             self._waiting.append(waiting)
-            call = self._idle > 0
-            self._idle -= call
-        if call:
-            self._pool.submit(self._work, loop)
+        if not self._calling:
+            self._calling = True
+            loop.call_soon(self._turn_over, loop)
         return await waiting.answer
+
+    def _turn_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        """All that came with the first that waits is there. A worker that had begun with that one
+        alone would want the interpreter, too, and make a request of its own for it."""
+        self._calling = False
+        self._call(loop)
+
+    def _call(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have a worker that rests take what waits."""
+        with self._guard:
+            if self._waiting and self._idle and not self._closed:
+                self._idle -= 1
+                self._pool.submit(self._work, loop)
 
     def check(self) -> None:
         """Open the first connection: a wrong configuration shows at the start. OmqError."""
@@ -122,6 +136,8 @@ class Intake:
 
     def close(self) -> None:
         """Wait for the puts that run, then close the connections."""
+        with self._guard:
+            self._closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
         while self._open:
             _close(self._open.pop())
@@ -129,6 +145,7 @@ class Intake:
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """A worker's turn: until nothing waits. The loop is woken once for a batch."""
         while batch := self._take():
+            self._call(loop)  # for what does not fit into this request
             outcomes: list[_Outcome] = [_prepared(each.submission) for each in batch]
             ready = [(number, each) for number, each in enumerate(outcomes)
                      if isinstance(each, _Prepared)]

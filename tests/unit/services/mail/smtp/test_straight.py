@@ -3,6 +3,8 @@ it was to go, stops there. What is delivered is the same either way."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +26,7 @@ from omq.services.mail.smtp_intake import (
 from tests.unit.services.mail.smtp.conftest import Manager
 
 ID = "ab" * 24
+TIMEOUT_S = 120
 ROUTES = Routes(domains=("here.test",), users=("u*",), aliases={"list": ("u1", "u2", "x@far.test")},
                 queues={DEFAULT: "UNIX", "fax.test": "FAX"}, hops_max=3)
 TO = b"To: u1@here.test, x@far.test\r\nCc: n@fax.test\r\n"
@@ -124,3 +127,54 @@ def test_a_batch_is_put_queue_by_queue_and_each_answer_is_its_own() -> None:
     assert [each[0] for each in manager.puts] == ["LOCAL", "LOCAL", "ROUTER"]
     assert [isinstance(each, Exception) for each in outcomes] == [False, True, False, False]
     intake.close()
+
+
+def submission(number: int, size: int = 1) -> Submission:
+    properties = mail.Envelope("s@far.test", ("u1@here.test",)).properties()
+    return Submission(b"A: b\r\n\r\n" + b"x" * size, f"{number + 1:048x}",
+                      properties | mail.tracing(ID, 5))
+
+
+def test_what_one_turn_of_the_loop_brings_is_one_request() -> None:
+    manager = Manager()
+
+    async def run() -> None:
+        for _ in range(20):  # a worker that was at it before may look in the middle of a turn
+            intake = Intake(manager.connect, 4, 50, 1 << 20)
+            await asyncio.gather(*(intake.put(submission(number)) for number in range(5)))
+            intake.close()
+
+    asyncio.run(run())
+    assert manager.batches == [5] * 20
+
+
+def test_what_does_not_fit_into_a_request_is_another_workers() -> None:
+    manager = Manager(gate=threading.Event())
+    intake = Intake(manager.connect, 3, 2, 1 << 20)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        puts = asyncio.gather(*(intake.put(submission(number)) for number in range(5)))
+        for _ in range(3):  # all three are at it while none has an answer
+            assert await loop.run_in_executor(
+                None, lambda: manager.entered.acquire(timeout=TIMEOUT_S))
+        assert manager.gate is not None
+        manager.gate.set()
+        await puts
+
+    asyncio.run(run())
+    assert sorted(manager.batches) == [1, 2, 2]
+    intake.close()
+
+
+def test_what_comes_behind_the_end_calls_nobody() -> None:
+    intake = Intake(Manager().connect, 1)
+    intake.close()
+
+    async def run() -> None:
+        put = asyncio.ensure_future(intake.put(submission(1)))
+        await asyncio.wait([put], timeout=0)
+        assert not put.done()
+        put.cancel()
+
+    asyncio.run(run(), debug=True)
