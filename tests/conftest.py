@@ -7,6 +7,7 @@ import pytest
 
 from tests.descriptors import Descriptors
 from tests.not_run import NotRun
+from tests.share import MARK, Share
 
 # A machine may be as slow as it likes; no example is timed, nor how long it takes to make it.
 hypothesis.settings.register_profile(
@@ -24,5 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARK)
+    config.pluginmanager.register(Share())
     config.pluginmanager.register(Descriptors())
     config.pluginmanager.register(NotRun(config.getoption("--outcomes")))

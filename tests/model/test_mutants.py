@@ -27,6 +27,7 @@ FIRST_OF_EACH_MODULE = {mutant.file: mutant for mutant in reversed(MUTANTS)
                         if mutant.name in kept()}
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("mutant", FIRST_OF_EACH_MODULE.values(), ids=lambda mutant: mutant.name)
 def test_its_life_shows_it(mutant: Mutant) -> None:
     """One in each module; `make crash` runs all, and searches as well."""
@@ -34,6 +35,7 @@ def test_its_life_shows_it(mutant: Mutant) -> None:
     assert outcome.startswith(SHOWN), f"{outcome}: python -m tests.model.lives --record NAME"
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("name", kept())
 def test_omq_itself_lives_it(name: str) -> None:
     play(Machine, kept()[name])

@@ -71,6 +71,7 @@ def _crossed_once(west: Side, east: Side, count: int) -> None:
     assert east.numbers("A") == list(range(count))
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("hit", [1, 2, 3])
 @pytest.mark.parametrize("point", SENDS)
 def test_a_sender_that_dies_at_each_step(pair: list[Side], point: str, hit: int) -> None:
@@ -89,6 +90,7 @@ def test_a_sender_that_dies_at_each_step(pair: list[Side], point: str, hit: int)
     _crossed_once(west, east, 25)
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("hit", [1, 2, 3])
 @pytest.mark.parametrize("point", RECEIVES)
 def test_a_receiver_that_dies_at_each_step(pair: list[Side], point: str, hit: int) -> None:
@@ -145,6 +147,7 @@ def test_a_batch_is_no_longer_than_a_unit_of_work_there(pair: list[Side]) -> Non
     _crossed_once(west, east, 15)
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("hit", [8, 21])
 @pytest.mark.parametrize("point", ["engine.before_append", "engine.after_append",
                                    "engine.after_reply"])

@@ -76,6 +76,7 @@ def _finish(instance: Instance, load: Load, fault: str) -> None:
     assert verdict.acknowledged >= load.messages
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("point", SERVING)
 def test_the_manager_dies_serving(omq_instance: Instance, tmp_path: Path, point: str) -> None:
     _busy(omq_instance)
@@ -90,6 +91,7 @@ def test_the_manager_dies_serving(omq_instance: Instance, tmp_path: Path, point:
     _finish(omq_instance, load, fault)
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("point", STARTING)
 def test_the_manager_dies_starting(omq_instance: Instance, tmp_path: Path, point: str) -> None:
     """A manager was killed; its successor is killed as well while it recovers."""
@@ -106,6 +108,7 @@ def test_the_manager_dies_starting(omq_instance: Instance, tmp_path: Path, point
     _finish(omq_instance, load, fault)
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("point", WRITING)
 def test_the_pool_writer_dies(omq_instance: Instance, tmp_path: Path, point: str) -> None:
     """The manager goes on; afterwards it dies as well, so that what the writer left is read."""

@@ -362,6 +362,7 @@ def told(program: subprocess.Popen[str]) -> list[str]:
     return out.split()
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("point", POINTS)
 def test_the_manager_dies(omq_instance: Instance, point: str) -> None:
     """Each message of A becomes one of B and one of B and C, exactly once."""

@@ -197,6 +197,7 @@ def phases(root: Path) -> int:
                 continue
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("visit", [5, 20, 41, 42, 43, 44])
 @pytest.mark.parametrize("point", ["journal.after_write", "journal.after_sync",
                                    "engine.before_append", "engine.before_reply"])

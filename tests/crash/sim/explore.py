@@ -207,14 +207,16 @@ def _no_collector() -> Iterator[None]:
 
 class Explorer:
     """Goes through one recording. `thin`: nothing and everything are judged at each cut, and of
-    the other states every so manieth, others at the next cut."""
+    the other states every so manieth, others at the next cut. `part` of `parts`: of the cuts only
+    every so manieth."""
 
     def __init__(self, recording: Recording, *, second: float = 0.05, nested: float = 0.005,
-                 extra: int = 8, thin: int = 1,
+                 extra: int = 8, thin: int = 1, part: int = 0, parts: int = 1,
                  until: Callable[[Violation], bool] = lambda found: True) -> None:
         self.recording = recording
         self.count = Count(lives=1, events=len(recording.log))
         self._second, self._nested, self._extra, self._thin = second, nested, extra, thin
+        self._part, self._parts = part, parts
         self._until = until
         self._outcomes: dict[int, Outcome] = {}
         self._judged: dict[tuple[int, int], bool] = {}
@@ -232,7 +234,7 @@ class Explorer:
                         continue
                 if cut % 16 == 0:
                     gc.collect()
-                if only is None or only[0] == cut:
+                if only[0] == cut if only else cut % self._parts == self._part:
                     self._cut(cut, platter, history, only[1] if only else None)
                 if self._ended():
                     break

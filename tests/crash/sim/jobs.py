@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from itertools import count
 from random import Random
 from typing import Final
 
@@ -21,7 +22,7 @@ PROCESSES: Final = min(2, os.cpu_count() or 1)
 @dataclass(frozen=True, slots=True)
 class Job:
     """One life to go through; `second`, `nested`: the share of images that go
-    further; `thin`: see Explorer."""
+    further; `thin`, `part`, `parts`: see Explorer."""
 
     workload: str
     seed: int
@@ -29,13 +30,16 @@ class Job:
     nested: float = 0.002
     extra: int = 8
     thin: int = 1
+    part: int = 0
+    parts: int = 1
 
 
 def explorer(job: Job) -> Explorer:
     """The life of a job, recorded. Odd seeds write pages of 512 bytes, even ones of 4096."""
     settings = SMALL_PAGES if job.seed % 2 else SETTINGS
     return Explorer(record(job.workload, WORKLOADS[job.workload], job.seed, settings),
-                    second=job.second, nested=job.nested, extra=job.extra, thin=job.thin)
+                    second=job.second, nested=job.nested, extra=job.extra, thin=job.thin,
+                    part=job.part, parts=job.parts)
 
 
 def work(job: Job) -> Count:
@@ -53,8 +57,9 @@ def carry_out(jobs: Iterable[Job]) -> Iterator[Count]:
 
 @dataclass(frozen=True, slots=True)
 class FaultJob:
-    """The calls `part`, `part` + `parts`, ... fail, one in each life; behind each so manieth
-    (`again`) the manager lives on on the same machine."""
+    """Calls fail, one in each life: in runs of `again` calls, which are neighbours and share what
+    starts came to, the runs `part`, `part` + `parts`, ... Behind the last of each the manager lives
+    on on the same machine."""
 
     fault: Fault
     part: int
@@ -75,9 +80,10 @@ class Failed:
 def fail(job: FaultJob) -> Failed:
     """One life for each call, until one ends unfaulted."""
     begin, done, starts = beginning(), Failed(), Starts()
-    number = 1 + job.part
     with fixed(7):
-        while True:
+        for number in count(1):
+            if (number - 1) // job.again % job.parts != job.part:
+                continue
             run = live(begin, job.fault, number)
             if not run.fired:
                 done.ended = True
@@ -88,7 +94,7 @@ def fail(job: FaultJob) -> Failed:
             if wrong:
                 done.wrong.append(f"{job.fault} at call {number}, {run.fired}: {wrong[0]}")
                 return done
-            number += job.parts
+    raise AssertionError("a life without end")
 
 
 def fail_each(jobs: Iterable[FaultJob]) -> Iterator[tuple[FaultJob, Failed]]:

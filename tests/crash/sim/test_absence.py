@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
@@ -10,6 +11,7 @@ from omq.storage import durable
 from omq.storage.disk import Disk
 from tests.crash.sim.absence import LIVES, Tally, try_all
 from tests.crash.sim.absence_mutants import MUTANTS
+from tests.share import of_cases, share
 
 SEED = 20
 
@@ -21,16 +23,16 @@ def _real_disk_again() -> Iterator[None]:
 
 
 def test_what_is_missing_or_not_what_it_was_is_served_or_named() -> None:
-    total = Tally()
-    for name in LIVES:
-        for stopped in (True, False):
-            total.add(try_all(name, SEED, stopped=stopped))
+    total, (_, parts) = Tally(), share()
+    for name, stopped in of_cases(list(product(LIVES, (True, False)))):
+        total.add(try_all(name, SEED, stopped=stopped))
     print(f"L6: {total.tried} faults: {total}")  # pytest -s: the counts of CRASH-SAFETY.md
     assert not total.silent, total.silent[0]
-    assert total.tried > 1_500
-    assert min(total.served, total.refused, total.reported, total.bodies) > 50
+    assert total.tried > 1_500 // parts
+    assert min(total.served, total.refused, total.reported, total.bodies) > 50 // parts
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_start_that_leaves_out_a_check_is_found(name: str) -> None:
     mutant = MUTANTS[name]

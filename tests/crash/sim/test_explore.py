@@ -13,6 +13,7 @@ from tests.crash.sim.explore import Count, Explorer, record
 from tests.crash.sim.jobs import Job, carry_out
 from tests.crash.sim.report import describe
 from tests.crash.sim.workloads import WORKLOADS, plain
+from tests.share import share
 
 SEED = 20
 
@@ -25,8 +26,11 @@ def _real_disk_again() -> Iterator[None]:
 
 def test_no_state_of_any_short_life_breaks_the_promise() -> None:
     """A twelfth of the states of the lives; `make crash` judges all of many more lives. Of the
-    planted bugs this finds as many as a sixth does; with a twenty-fourth three are missed."""
-    jobs = [Job(name, SEED + i, second=0.015, nested=0.001, extra=4, thin=12)
+    planted bugs this finds as many as a sixth does; with a twenty-fourth three are missed. A run
+    of CI takes its share of the cuts (tests.share)."""
+    part, parts = share()
+    jobs = [Job(name, SEED + i, second=0.015, nested=0.001, extra=4, thin=12, part=part,
+                parts=parts)
             for i, name in enumerate(WORKLOADS)]
     total = Count()
     for count in carry_out(jobs):
@@ -34,8 +38,8 @@ def test_no_state_of_any_short_life_breaks_the_promise() -> None:
         total.add(count)
     print(f"L1: {total}")  # shown by pytest -s: the counts of CRASH-SAFETY.md
     assert total.lives == len(WORKLOADS)
-    assert total.states > 12_000
-    assert total.second > 0 and total.nested > 0
+    assert total.states > 12_000 // parts
+    assert total.second > 0 and (total.nested > 0 or parts > 1)  # some five of a share
 
 
 def test_a_life_is_the_same_each_time_so_that_a_failure_can_be_replayed() -> None:

@@ -1,7 +1,8 @@
 """L2: long lives by Hypothesis. Everything that clients, pool.writer, the disk, the clock and the
 power company do, in any order; after each start the model judges what is there.
 
-`make crash` runs it with fresh seeds (OMQ_CRASH_EXAMPLES says how many lives); CI always the same.
+`make crash` runs it with fresh seeds (OMQ_CRASH_EXAMPLES says how many lives); CI always the
+first of the same ones (tests.share).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tests.crash.sim.faulted import EIO, FULL, SHORT, UNREADABLE, Fault, Injecto
 from tests.crash.sim.life import SETTINGS, A, B, C, Life, fixed, make_spool
 from tests.crash.sim.model import Known
 from tests.crash.sim.platter import Platter, image_of
+from tests.share import part
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = int(os.environ.get("OMQ_CRASH_EXAMPLES", "0"))
@@ -252,7 +254,7 @@ class Lives(RuleBasedStateMachine):
 def live() -> None:
     """All examples, in this process."""
     settings = hypothesis.settings(
-        max_examples=EXAMPLES or 60, stateful_step_count=STEPS, deadline=None, database=None,
+        max_examples=EXAMPLES or part(60), stateful_step_count=STEPS, deadline=None, database=None,
         derandomize=not EXAMPLES, print_blob=True,
         suppress_health_check=list(hypothesis.HealthCheck))
     run_state_machine_as_test(Lives, settings=settings)

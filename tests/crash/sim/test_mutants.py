@@ -22,6 +22,7 @@ def _real_disk_again() -> Iterator[None]:
     durable.use(Disk())
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("name", ALL)
 def test_the_harness_finds(name: str) -> None:
     mutant = ALL[name]
