@@ -190,7 +190,7 @@ class Instance:
         self.ready()
         check_index(self.paths)
         self.stop()
-        if has(os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]):
+        if has(os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]):
             self.start()
             self.ready()
             check_index(self.paths)

@@ -89,9 +89,8 @@ class Link(Registered):
                 expiry: int = 0, wait_s: float | None = None, *,
                 once: bool = False) -> Answer:
         """Send one request and wait for its reply; `wait_s`: how long the manager itself may wait
-        (negative: for ever), which `interrupt` ends. `once`: a manager that comes
-        back and has not carried it out is not asked again (UnitBackedOut). The error of a refusal;
-        TimedOut; ManagerUnavailable.
+        (negative: for ever), which `interrupt` ends. `once`: a manager that comes back and has not
+        carried it out is not asked again (UnitBackedOut). A refusal; TimedOut; ManagerUnavailable.
 
         One function down to the two system calls: clients that take turns on a processor run this
         with cold caches, where what a function touches costs ten times its instructions."""
@@ -104,7 +103,7 @@ class Link(Registered):
             back_by = 0.0  # until when a lost manager may come back
             said, gate = UNSENT, self._gate
             if (gate is not None and gate.sends and len(data) <= self.room and not armed()
-                    and not (wait_s is not None and (self.woken or self.interrupted))):
+                    and (wait_s is None or not (self.woken or self.interrupted))):
                 said = gate.ask(self._area, self.reply, data, sequence, operation, priority, flags,
                                 queue, count, length, size, crc, correlation, want, argument, parts,
                                 expiry)
@@ -128,9 +127,7 @@ class Link(Registered):
                         except sysv_ipc.BusyError:
                             self._send_later(head)
                         point("client.after_request")
-                    # What ended the wait may have come to the gate of another manager.
-                    ended = wait_s is not None and (self.interrupted or self.woken)
-                    if said != ANSWERED and (said == WOKEN or ended or not gate.wait()):
+                    if said == WOKEN or (said != ANSWERED and not self._heard(gate, wait_s)):
                         self._await(gate, wait_s)
                     while True:
                         (magic, status, lost, answered, number, text, qpool, lsn, epoch, _
@@ -156,6 +153,10 @@ class Link(Registered):
                         raise UnitBackedOut from None
         finally:
             self._busy.release()
+
+    def _heard(self, gate: Gate, wait_s: float | None) -> bool:
+        """Wait; whether there is a reply. Somebody may have ended the wait, at another gate."""
+        return (wait_s is None or not (self.interrupted or self.woken)) and gate.wait()
 
     def _put_down(self, data: bytes) -> None:
         """Into the request half of the channel."""
