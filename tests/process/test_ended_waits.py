@@ -91,3 +91,25 @@ def test_an_end_while_there_is_no_manager(omq_instance: Instance, way: str, end:
     omq_instance.kill(MANAGER)
     omq_instance.start()
     assert waiting.wait() == ENDED
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("way", ["next", "unit"])
+def test_what_was_to_end_a_reader_ends_nothing_behind_it(omq_instance: Instance, *, way: str,
+                                                         late: bool) -> None:
+    """It is closed before or behind it: who waits next on this connection waits."""
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        reader = c.reader("A")
+        if not late:
+            reader.interrupt()
+        reader.close()
+        if late:
+            reader.interrupt()
+        c.put("A", b"x", delay_s=0.2)
+        if way == "unit":
+            with c.unit() as unit:
+                assert unit.next("A"), "it did not wait"
+        else:
+            with c.reader("A") as second:
+                assert second.next(), "it did not wait"

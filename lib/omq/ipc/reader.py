@@ -216,14 +216,16 @@ class Reader(Moving):
 
     def interrupt(self) -> None:
         """Callable from a signal handler and from another thread: the wait under way ends, and the
-        next call of `next` returns at once; an iteration ends."""
-        self._link.interrupt()
+        next call of `next` returns at once; an iteration ends. Nothing where it is closed."""
+        if not self._closed:
+            self._link.interrupt()
 
     def wake(self) -> None:
         """As `interrupt`, for a program that has other work to look after: the wait under way ends,
         with what is there, an iteration goes on, and a manager that is away is still waited
         for."""
-        self._link.wake()
+        if not self._closed:
+            self._link.wake()
 
     def close(self) -> None:
         """Send what is recorded and give back what is held. A closed reader is closed for ever; the
@@ -237,6 +239,7 @@ class Reader(Moving):
             self._selected.close()
         self._link.take_leave({"op": "unread"})
         self._closed = True
+        self._link.forget_ends()
         held = self._link.reader
         held.messages, held.queue, held.prompt, held.say_again = list, "", False, _nothing
 

@@ -209,3 +209,8 @@ class Registered:
         self._patience = time.monotonic() + INTERRUPTED_S
         if (gate := self._gate) is not None:
             gate.open()
+
+    def forget_ends(self) -> None:
+        """What was to end a wait was meant for a reader that is closed."""
+        self.interrupted = self.woken = False
+        self._patience = None
