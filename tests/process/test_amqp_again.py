@@ -80,6 +80,7 @@ def test_a_client_comes_again_behind_a_stop(world: AmqpWorld, tmp_path: Path) ->
         for number in range(5):
             native.put("A", b"%d" % number)
         until(lambda: len(noted.read_text().split()) == 5, world.said)
+        until(lambda: not native.queues.show("A").messages, world.said)  # they are accepted
         world.configure(amqp_listen_port=world.await_port())
         world.stop(SERVER)
         for number in range(5, 10):

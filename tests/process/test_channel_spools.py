@@ -69,8 +69,9 @@ def test_both_run_at_once(pair: list[Side], tmp_path: Path) -> None:
         west.until(lambda: west.of_channel(1605, "EAST"))
         assert "copy of this spool" in west.of_channel(1605, "EAST")[0]["reason"]
         west.put("FAR", 3, 1)
+        twin.until(lambda: not twin.in_doubt())  # it has heard that its batch is there
         twin.stop(SENDER)
-        assert "out of step" in omq_channel(west, "show", "EAST")
+        west.until(lambda: "out of step" in omq_channel(west, "show", "EAST"))
         assert not west.in_doubt()
         assert not twin.in_doubt()
         assert east.depth("A") == 2, "it sends nothing before people have looked"
