@@ -87,9 +87,12 @@ class Taker:
         with self._changed:
             if (limit, bytes_limit) == (self._limit, self._bytes_limit) and not draining:
                 return
-            self._limit, self._draining = limit, self._draining or draining
-            self._bytes_limit = bytes_limit
-            self._stir()
+            lowered, self._limit = limit < self._limit, limit
+            self._bytes_limit, self._draining = bytes_limit, self._draining or draining
+            if lowered or draining:
+                self._stir()
+            elif self._asked:  # a wait for messages under way goes on: the first one ends it
+                self._changed.notify()
 
     def say(self, said: Callable[[], None]) -> None:
         """A settlement, carried out by the thread."""
