@@ -85,9 +85,7 @@ class Endpoints:
                 served.delivered(event.delivery)
         elif kind == Event.LINK_FLOW:
             served = self.links.get(event.link)
-            # One over which a client takes looks when all that came together is said (room_again):
-            # its thread would take more, and be called back for what the client has settled.
-            if served is not None and not isinstance(served, Outgoing):
+            if served is not None:
                 served.flowed()
         elif kind == Event.LINK_REMOTE_OPEN:
             self._attached(event.link)

@@ -39,7 +39,7 @@ class Enrolling:
         self._over = False
 
     @abstractmethod
-    def flowed(self) -> None: ...
+    def room_again(self) -> None: ...
 
     def _enrol(self, delivery: Any, given: Given) -> None:
         """The outcome is that of a transaction, and happens with it."""
@@ -58,7 +58,6 @@ class Enrolling:
         # A settled one is let go: as long as it lives the library answers no drain of its link.
         transaction.take(Taken(self, tag, given, None if settled else delivery,
                                in_transaction(said)))
-        self.flowed()
 
     async def call(self, work: Callable[[Client, Reader], T]) -> T:
         """In the thread that has what was enrolled."""
@@ -90,7 +89,7 @@ class Enrolling:
             if self._over and not self._enrolled and self._taker is not None:
                 self._taker.close()
         else:
-            self.flowed()  # there is room for others
+            self.room_again()  # there is room for others
 
     def _say(self, given: Given, say: Say) -> None:
         native = given.native

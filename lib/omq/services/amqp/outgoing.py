@@ -98,6 +98,10 @@ class Outgoing(Enrolling):
         self._session.kick()
 
     def flowed(self) -> None:
+        """`room_again` looks, behind all that came together: what the client has settled is heard
+        before more is taken for it. Else the thread would wait for more, and be called back."""
+
+    def room_again(self) -> None:
         """Take as much as the client wants and the line carries."""
         if self._taker is None or not self._began or self._over:
             return
@@ -110,8 +114,6 @@ class Outgoing(Enrolling):
         draining = bool(link.drain_mode) and link.credit > 0 and not self._drains
         self._drains += draining
         self._taker.want(self._tags + more, self._bytes + room, draining=draining)
-
-    room_again = flowed
 
     def recheck(self) -> None:
         address = self._address
@@ -163,7 +165,7 @@ class Outgoing(Enrolling):
             link.snd_settle_mode = Link.SND_SETTLED
         link.open()
         self._began = True
-        self.flowed()
+        self.room_again()
         self._session.kick()
 
     def took(self, messages: list[Given], *, drained: bool) -> None:
@@ -177,7 +179,7 @@ class Outgoing(Enrolling):
             self._drains = 0
             if self._link.drain_mode:
                 self._link.drained()
-        self.flowed()
+        self.room_again()
         self._session.kick()
 
     def _send(self, given: Given) -> None:
