@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
-from omqtools.omqspark.whatif import ERROR_SHARE_MAX, Past, replayable
+from omqtools.omqspark.replay import ERROR_SHARE_MAX
+from omqtools.omqspark.whatif import Past, replayable
 
 HOUR_NS: Final = 3600 * NS_PER_S
 DAY_NS: Final = 24 * HOUR_NS

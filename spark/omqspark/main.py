@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from omq.base.errors import BadRequest, Exit
+from omqtools.omqspark.instants import at_instant, span
 from omqtools.omqspark.options import FAIL_ON, NAME, parser
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     if options.command == "generate":
         return _generate(options)
+    if options.command == "whatif" and not options.out:
+        return _whatif_sends(options)
     from omqtools.omqspark.failures import told
 
     if options.command in _PLAIN:
@@ -162,7 +164,29 @@ def _whatif(lake: Lake, options: argparse.Namespace) -> int:
             raise BadRequest(reason=f"{word!r}: --readers takes QUEUE=NUMBER; queues: "
                                     f"{', '.join(sorted(numbers))}")
         readers[numbers[queue.lower()]] = int(count)
-    return _told(whatif(all_stays(lake), readers, **_span(options.day)), names)
+    return _told(whatif(all_stays(lake), readers, **span(options.day)), names)
+
+
+def _whatif_sends(options: argparse.Namespace) -> int:
+    """Of the mail scheduler; no Spark: what it noted is bounded."""
+    from omqtools.omqspark import sends, sends_replay
+
+    if not options.sends:
+        raise BadRequest(reason="whatif needs --out TABLES (readers of queues) or --sends FILE "
+                                "(rules of the mail scheduler)")
+    changed = sends_replay.keys(options.rules)
+    record = sends.read(options.sends, **span(options.day))
+    for count, what in ((record.unreadable, "lines are none of a record"),
+                        (record.missing, "sends could not be noted")):
+        if count:
+            _say(f"{count} {what}: left out")
+    refused = False
+    for row in sends_replay.rows(record, changed):
+        refused |= row["refused"]
+        _print(_rounded(row))
+    if refused:
+        _say("no answer where the replay of what happened is over 20 % off (error_share)")
+    return Exit.NO if refused else Exit.OK
 
 
 def _advise(lake: Lake, options: argparse.Namespace) -> int:
@@ -172,7 +196,7 @@ def _advise(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.shown import queue_names
 
     sized(lake.spark, lake.frames())
-    return _told(advise(all_stays(lake), options.wait_s, **_span(options.day)), queue_names(lake))
+    return _told(advise(all_stays(lake), options.wait_s, **span(options.day)), queue_names(lake))
 
 
 def _told(rows: Any, names: dict[int, str]) -> int:
@@ -185,25 +209,21 @@ def _told(rows: Any, names: dict[int, str]) -> int:
             record = {"queue": record["queue"], "hour": at.isoformat()} | record
         if record["refused"]:
             refused.add((record["queue"], record["error_share"]))
-        _print({key: round(value, 6) if isinstance(value, float) else value
-                for key, value in record.items()})
+        _print(_rounded(record))
     for queue, share in sorted(refused):
         sys.stderr.write(f"{NAME}: {queue}: no answer, as the replay of what happened is "
                          f"{share:.0%} off\n")
     return Exit.NO if refused else Exit.OK
 
 
+def _rounded(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: round(value, 6) if isinstance(value, float) else value
+            for key, value in record.items()}
+
+
 def _read_ahead() -> None:
     with suppress(ImportError):  # whoever needs it is told what is missing
         import_module("omqtools.omqspark.report")
-
-
-def _span(day: str | None) -> dict[str, int]:
-    """Of a day (UTC); everything without one."""
-    if not day:
-        return {}
-    start = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp())
-    return {"from_ns": start * 10**9, "to_ns": (start + 86400) * 10**9}
 
 
 def _report(lake: Out, options: argparse.Namespace, ready: Drawn | None = None) -> int:
@@ -249,19 +269,6 @@ def _refresh(lake: Lake, options: argparse.Namespace) -> int:
 _PLAIN = {"tables": _tables, "report": _report}  # no Spark is needed for them
 _COMMANDS = {"run": _run, "refresh": _refresh, "audit": _audit, "state": _state,
              "biography": _biography, "whatif": _whatif, "advise": _advise, "compact": _compact}
-
-
-def at_instant(text: str) -> tuple[int | None, int | None]:
-    """(lsn, time in ns) of "--at": a number is an LSN, else an ISO time; UTC without a zone."""
-    if re.fullmatch(r"[0-9]+", text):
-        return int(text), None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadRequest(reason=f"--at takes an LSN or a time like 2026-01-31T12:00, not {text!r}"
-                         ) from error
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
-    return None, int(found.timestamp() * 1_000_000) * 1000
 
 
 def _say(text: str) -> None:

@@ -25,6 +25,7 @@ def parser() -> argparse.ArgumentParser:
   omq-spark state --out /srv/tables --at 2026-01-31T12:00
   omq-spark biography --out /srv/tables --qpool 42
   omq-spark whatif --out /srv/tables --readers router=3
+  omq-spark whatif --sends /var/spool/omq/logs/unix.sends.jsonl --rules qmgr_peer_concurrency=8
   omq-spark advise --out /srv/tables --wait-s 5
   omq-spark report --out /srv/tables
   omq-spark compact --out /srv/tables --keep-days 30""")
@@ -45,12 +46,12 @@ def parser() -> argparse.ArgumentParser:
                        ("tables", "which tables there are, their versions and rows"),
                        ("state", "what was on the queues at an instant"),
                        ("biography", "all that happened to a message"),
-                       ("whatif", "waits with other numbers of readers"),
+                       ("whatif", "waits with other numbers of readers, or other rules"),
                        ("advise", "readers for a wished wait, by queue and hour"),
                        ("report", "write report.html and its pictures"),
                        ("compact", "few large files for many small ones; remove old versions")):
         one = commands.add_parser(name, help=text)
-        one.add_argument("--out", required=True, help="directory of the tables")
+        one.add_argument("--out", required=name != "whatif", help="directory of the tables")
         _arguments(name, one)
     return top
 
@@ -88,6 +89,10 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
     elif name == "whatif":
         one.add_argument("--readers", nargs="+", default=[], metavar="QUEUE=NUMBER",
                          help="how many readers a queue is to have")
+        one.add_argument("--sends", nargs="+", type=Path, default=[], metavar="FILE",
+                         help="instead of --out: what the mail scheduler noted of its sends")
+        one.add_argument("--rules", nargs="+", default=[], metavar="KEY=NUMBER",
+                         help="with --sends: other values of keys of [qmgr] in omq.conf")
     elif name == "advise":
         one.add_argument("--wait-s", type=float, required=True, metavar="SECONDS",
                          help="what 95 of 100 messages shall wait at most")

@@ -17,6 +17,9 @@ import numpy as np
 
 from omq.base.arrays import Vector
 
+ERROR_SHARE_MAX = 0.2
+"""What cannot tell the past is not asked about the future."""
+
 
 @dataclass(frozen=True, slots=True)
 class Replayed:

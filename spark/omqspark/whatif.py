@@ -33,7 +33,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
-from omqtools.omqspark.replay import percentiles, replay
+from omqtools.omqspark.replay import ERROR_SHARE_MAX, percentiles, replay
 
 COLUMNS = ("queue int, readers int, batch int, at_once int, kind string, messages bigint, "
            "p50_s double, p90_s double, p99_s double, mean_s double, busy double, error_s double, "
@@ -41,8 +41,6 @@ COLUMNS = ("queue int, readers int, batch int, at_once int, kind string, message
 
 _NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 KINDS = ("real", "replayed", "asked")
-ERROR_SHARE_MAX = 0.2
-"""What cannot tell the past is not asked about the future."""
 OUT_OF_TURN_MIN = 0.02
 """Who does one after another may end a few in another order: an attempt that was given back. Of a
 mail service's messages, whose peers are of different speed, a good part is out of turn."""

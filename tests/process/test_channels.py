@@ -19,6 +19,7 @@ from omq import Outgoing
 from omq.core.index.view import IndexView
 from omq.services.channels.peer_states import PeerStates
 from omq.services.daemon.run_state import State, read_service
+from omqtools.omqspark import main
 from tests.process.operator_world import Instance
 from tests.process.processes import popen
 from tests.process.smtp_peers import WAIT_S, SmtpPeer
@@ -433,6 +434,41 @@ def test_a_reload_takes_new_routes_and_rules_and_tries_every_peer(
         assert [each for each, _ in two.received] == ["b@one.test"]
         assert [each for each, _ in one.received] == ["a@one.test"], "it was on its way"
 
+
+
+def test_what_was_sent_is_noted_and_can_be_asked(
+        gateway: Gateway, dead: int, capsys: pytest.CaptureFixture[str]) -> None:
+    noted = gateway.live.paths.logs / "unix.sends.jsonl"
+    with SmtpPeer("MAIL") as slow, SmtpPeer() as fast:
+        gateway.start({"slow.test": slow, "dead.test": dead, "fast.test": fast})
+        for _ in range(5):
+            gateway.put("r@slow.test")
+        slow.until(2, "MAIL")
+        gateway.put("u@fast.test", priority=7)
+        gateway.put("r@dead.test")
+        fast.until(1)
+        slow.unshut("MAIL")
+        slow.until(5)
+        gateway.until("the dead peer to be known", lambda: PeerStates(
+            gateway.live.paths.run / "unix.peers.json", 1, 1, 1.0).down)
+        gateway.until("only the dead peer's mail to be left", lambda: len(gateway.rows()) == 1)
+        gateway.stop()
+    head, *sends = map(json.loads, noted.read_text().splitlines())
+    assert (head["begins"], head["rules"]["maxchans"]) == (True, 6)
+    peers = Counter((each["peer"], each["reached"], each["priority"]) for each in sends)
+    assert peers.pop((f"127.0.0.1:{dead}", False, 4)) >= 1
+    assert peers == {(slow.name, True, 4): 5, (fast.name, True, 7): 1}
+    waited = sorted(each["wait_s"] for each in sends if each["peer"] == slow.name)
+    held = [each["spent_s"] for each in sends if each["peer"] == slow.name]
+    assert waited[2] > waited[1], "at most two are for mail that is not urgent"
+    assert waited[2] > min(held) / 2, "the third waited for one of them"
+    main.main(["whatif", "--sends", str(noted), "--rules", "qmgr_peer_concurrency=6"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    by = {(each["name"], each["kind"]): each for each in rows}
+    assert by[f"smtp {slow.name}", "real"]["sends"] == 5
+    assert by[f"smtp {slow.name}", "replayed"]["p99_s"] > 0.0
+    asked = by[f"smtp {slow.name}", "asked"]
+    assert asked["refused"] or asked["p99_s"] == 0.0, "a process for each of them"
 
 def test_a_run_that_its_line_does_not_hold_goes_in_pieces(gateway: Gateway) -> None:
     with SmtpPeer() as peer:

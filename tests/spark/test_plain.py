@@ -39,7 +39,7 @@ from omqtools.omqspark.audit import file_findings
 from omqtools.omqspark.decode import Filter
 from omqtools.omqspark.generate import generate
 from omqtools.omqspark.generator import Load, Traffic
-from omqtools.omqspark.main import at_instant
+from omqtools.omqspark.instants import at_instant
 from omqtools.omqspark.manifest import FileRecord, Manifest
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.replay import percentiles, replay

@@ -26,13 +26,15 @@ from omq.base import side_files
 
 
 class LogFile:
-    """One process's way to a log. `bytes_max` 0: no bound."""
+    """One process's way to a log. `bytes_max` 0: no bound. `files`: how many it has opened; who has
+    a head for each writes it when this changes."""
 
     def __init__(self, path: Path, bytes_max: int, refused: Callable[[str], None]) -> None:
         self.path = path
         self._bytes_max = bytes_max
         self._refused = refused
         self._descriptor = -1
+        self.files = 0
 
     def reopen(self) -> None:
         """Open it again, after a fork into another service or a rotation."""
@@ -40,6 +42,7 @@ class LogFile:
         try:
             self._descriptor = side_files.calls.open(
                 str(self.path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            self.files += 1
         except OSError as error:
             self._refused(f"cannot be opened: {error.strerror}")
 

@@ -3,6 +3,7 @@ are the second seed's, under its names; see omq.base.settings, whose base this i
 
 from __future__ import annotations
 
+from omq.base.limits import GIB, MIB
 from omq.base.settings_key import number, part
 from omq.base.settings_trigger import TriggerSettings
 
@@ -42,4 +43,7 @@ class QmgrSettings(TriggerSettings):
     qmgr_put_off_s_max: int = number("qmgr", 300, 1, 86_400,
         "what is beyond a peer's share is looked at again when the peer could be through with it, "
         "after this at the latest")
+    qmgr_sends_bytes_max: int = number("qmgr", 16 * MIB, 0, 1024 * GIB,
+        "logs/SERVICE.sends.jsonl (what was sent where, how long it waited and took: `omq-spark "
+        "whatif --sends`) is renamed to .1 at this size; 0: nothing is noted")
     # fmt: on

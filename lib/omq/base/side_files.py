@@ -1,7 +1,8 @@
 """Side files: what a process writes for people and tools beside the data, and may go without.
 
     run/SERVICE.json  run/supervisor.json  run/*.pid  run/ids.json  run/ipc.list  run/smtp.port
-    run/unix.peers.json  logs/events.log  logs/mail.log  logs/qmgr.tomb
+    run/unix.peers.json  logs/events.log  logs/mail.log  logs/unix.sends.jsonl
+    logs/qmgr.tomb
     the text in a lock file  standard error
 
 A disk that is full, broken or read-only refuses these writes; the work goes on. A refused write is

@@ -39,6 +39,7 @@ from omq.services.channels.peer_book import PeerBook
 from omq.services.channels.published import Publisher
 from omq.services.channels.rules import Rules
 from omq.services.channels.scheduler import Give, Process, Scheduler, Start
+from omq.services.channels.sends import Sends
 from omq.services.channels.service import ChannelService, Plan
 from omq.services.channels.worker import Report
 from omq.services.daemon.signals import Signals
@@ -90,6 +91,7 @@ class Dispatcher:
             context.log.event(events.FAILED, event_log.WARNING, at="stop", reason=str(error))
         finally:
             self._crew.kill()
+            self._sends.close()
             self._publisher.close()
             self._service.close()
 
@@ -100,6 +102,9 @@ class Dispatcher:
         self._book = PeerBook(context, self._scheduler)
         self._holds = Holds(context.paths.held(context.conf.name))
         self._publisher = Publisher(context.paths.run / f"{context.conf.name}.peers.now.json")
+        self._sends = Sends(context.paths.logs, context.conf.name,
+                            context.settings.qmgr_sends_bytes_max)
+        self._sends.has(self._rules, begins=True)
 
     def _serve(self) -> None:
         while not self._signals.stopping:
@@ -231,6 +236,7 @@ class Dispatcher:
                     self._reported(process, mlist, report, now)
                 if not there:
                     self._gone(process)
+        self._sends.write()
 
     def _hold(self) -> None:
         """What an operator holds waits no longer here."""
@@ -245,6 +251,7 @@ class Dispatcher:
 
     def _reported(self, process: Process, mlist: Mlist, report: Report, now: float) -> None:
         work: Work = mlist.work
+        self._sends.sent(mlist, report, work.message.message_id, now)
         work.results += report.results
         rest: list[Mlist] = []
         if report.reached:
@@ -287,5 +294,6 @@ class Dispatcher:
             return
         self._rules = self._scheduler.rules = Rules.of(self._service.context.settings)
         self._scheduler.give_up_all()
+        self._sends.has(self._rules)
         self._book.forget(self._service.context)
 

@@ -88,7 +88,7 @@ class ChannelProcess:
             serial, mlist = self.sent.popleft()
             assert head[worker.SERIAL] == serial
             found.append((mlist, Report(head["results"], head["reached"], head["reason"],
-                                        head["spent_s"])))
+                                        head["begun"], head["spent_s"])))
 
     def end(self) -> None:
         """No more work: it ends by itself. `collect` waits for that."""

@@ -5,8 +5,9 @@ Source: the second seed, "Queue Manager Scheduling Decisions".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final
 
 from omq.base.limits import PRIORITY_NORMAL, PRIORITY_URGENT
 
@@ -37,13 +38,13 @@ class Rules:
     @classmethod
     def of(cls, settings: Settings) -> Rules:
         """As omq.conf has them."""
-        return cls(
-            settings.qmgr_maxchans, settings.qmgr_reserve_urgent, settings.qmgr_reserve_normal,
-            settings.qmgr_chan_time1_ms / _MS, settings.qmgr_chan_time2_ms / _MS,
-            settings.qmgr_chan_time3_ms / _MS, settings.qmgr_chan_idle_ms / _MS,
-            settings.qmgr_peer_concurrency, settings.qmgr_peer_reserve_urgent,
-            settings.qmgr_affinity_ms / _MS, settings.qmgr_run_ms / _MS,
-            settings.qmgr_run_messages, settings.qmgr_window)
+        return cls().changed({key: getattr(settings, key) for key in KEYS})
+
+    def changed(self, keys: Mapping[str, int]) -> Rules:
+        """With these keys of omq.conf instead; each one of KEYS."""
+        return replace(self, **{
+            KEYS[key]: value / _MS if key.endswith("_ms") else value
+            for key, value in keys.items()})
 
     def processes(self, priority: int) -> int:
         """How many processes of all channels together may be busy when one more of this priority
@@ -59,3 +60,9 @@ class Rules:
         """The same for the processes at one peer."""
         reserve = self.peer_reserve_urgent if priority < PRIORITY_URGENT else 0
         return max(1, self.peer_concurrency - reserve)
+
+
+KEYS: Final[dict[str, str]] = {
+    f"qmgr_{each.name.removesuffix('_s')}{'_ms' * each.name.endswith('_s')}": each.name
+    for each in fields(Rules)}
+"""Key of omq.conf: rule. Times are milliseconds there."""

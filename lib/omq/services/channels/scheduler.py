@@ -203,7 +203,7 @@ class Scheduler:
     def _give(self, channel: Channel, process: Process, peer: Peer, now: float) -> Give:
         rules, run = self.rules, 1
         if peer.mean_s > 0.0 and not peer.probing:
-            run = min(rules.run_messages, max(1, int(rules.run_s / peer.mean_s)))
+            run = max(1, int(min(rules.run_messages, rules.run_s / peer.mean_s)))
         process.run = peer.take(run)
         peer.active += 1
         if process.last != peer.name:
@@ -220,7 +220,7 @@ class Scheduler:
             return  # one waits for work: what is ready is not for it now
         most = self.rules.processes(top.priority)
         if len(self.processes) >= most or self._busy() >= most:
-            yield from self._make_room(channel, len(mine))
+            yield from self._make_room(channel, len(mine), now)
             return
         rules, earliest = self.rules, channel.started_at + self.rules.chan_time2_s
         if not urgent and not mine:
@@ -239,7 +239,7 @@ class Scheduler:
         if channel.first() is not None and len(self.processes) < rules.maxchans:
             self._wake_at(now + rules.chan_time2_s)
 
-    def _make_room(self, channel: Channel, mine: int) -> Iterator[Stop]:
+    def _make_room(self, channel: Channel, mine: int, now: float) -> Iterator[Stop]:
         counts: dict[str, int] = {}
         for each in self.processes.values():
             if each.given_up:
@@ -248,6 +248,8 @@ class Scheduler:
         others = [each for each in self.processes.values() if each.channel != channel.name]
         idle = [each for each in others if not each.busy]
         rich = [each for each in others if counts[each.channel] > mine + 1]
+        if idle:
+            self._wake_at(now)  # its place is free at once
         if idle or rich:
             yield self._stop(idle[0] if idle else max(
                 rich, key=lambda each: (counts[each.channel], -each.since)))

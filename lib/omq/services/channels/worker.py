@@ -28,11 +28,12 @@ SERIAL = "serial"
 @dataclass(frozen=True, slots=True)
 class Report:
     """What became of an Mlist: whether its peer was reached, why not, and the service's results (of
-    what JSON has)."""
+    what JSON has); when it was begun with (monotonic) and how long it took."""
 
     results: list[Any]
     reached: bool = True
     reason: str = ""
+    begun: float = 0.0
     spent_s: float = 0.0
 
 
@@ -85,7 +86,7 @@ def run(make: Callable[[], Worker], line: socket.socket, idle_s: float) -> int:
             line.settimeout(None)
             packet.send(line, {
                 SERIAL: head[SERIAL], "reached": report.reached, "reason": report.reason,
-                "results": report.results, "spent_s": time.monotonic() - begun})
+                "results": report.results, "begun": begun, "spent_s": time.monotonic() - begun})
     except (packet.ClosedError, ConnectionError):
         return 0
     finally:

@@ -69,6 +69,17 @@ def test_qmgr_maxchans_bounds_the_processes_of_all_channels() -> None:
     assert len(world.scheduler.processes) == 3
 
 
+
+def test_the_place_of_an_idle_process_of_another_channel_is_free_at_once() -> None:
+    world = World(maxchans=1)
+    world.add("a")
+    world.decide()
+    world.done(1)
+    world.decide()
+    world.add("b", channel="lmtp")
+    assert world.decide() == [(2, "b")]
+    assert world.stopped == [1]
+
 def test_qmgr_reserve_urgent_and_normal() -> None:
     world = World(maxchans=6, reserve_urgent=2, reserve_normal=1)
     for priority, most in ((LOW, 3), (NORMAL, 4), (URGENT, 6)):
