@@ -16,6 +16,7 @@ _RECEIVE_BYTES = 1 << 20
 class BeanstalkPeer(ServerPeer):
     name = "beanstalkd"
     title = "beanstalkd"
+    lean = True
     settings = (
         "-f 0 (fsync at every write of the log), log files of 64 MiB; commands pipelined on one "
         "connection: n puts; delete of the last n and n reserves for the next; a client of its "

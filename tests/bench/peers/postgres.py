@@ -46,6 +46,7 @@ _BYTEA_OID = 17
 class PostgresPeer(ServerPeer):
     name = "postgresql"
     title = "PostgreSQL, SKIP LOCKED"
+    lean = True
     settings = (
         ", ".join(f"{key} {value}" for key, value in OPTIONS.items())
         + "; psycopg's libpq interface, prepared statements, binary parameters (its cursors cost "

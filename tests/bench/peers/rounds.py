@@ -37,13 +37,15 @@ class Work:
     title: str
     clients: int
     load: Load
-    aim: float  # multiple of the best peer
+    lean: float  # the aim: multiple of the best peer, with its leanest client
+    usual: float  # and of the best one with the library that people use
+    cpu_us: tuple[int, int]  # processor time of a message, server and clients
 
 
 WORKS = (
-    Work("single", "8+8 clients, single", 8, Load(KIB), 8.0),
-    Work("batch", "4+4 clients, batch 100", 4, Load(KIB, batch=100), 3.0),
-    Work("lone", "1+1 clients, single", 1, Load(KIB), 2.0),
+    Work("single", "8+8 clients, single", 8, Load(KIB), 1.5, 3.0, (30, 60)),
+    Work("batch", "4+4 clients, batch 100", 4, Load(KIB, batch=100), 2.5, 3.0, (3, 5)),
+    Work("lone", "1+1 clients, single", 1, Load(KIB), 1.3, 2.0, (85, 60)),
 )
 
 
