@@ -1,13 +1,14 @@
 """The mail switch beside Postfix in one run, quiet and loaded, with each process's part.
 
     python -m tests.bench.mail_turns [--rounds 5] [--messages 2000] [--busy 0,4] [--parts]
-        [--only sink|maildir] [--ours]
+        [--only sink|maildir] [--ours] [--same-session]
 
 By turns, as `bench-aims --only mail` does it; beside it so many loops that take a processor each
-(nice 0, as the switches). Of each round: messages a second, ms of processor a message, with that of
-children that ended in it, and how often a process gave the processor up by itself, a message (each
-is a wake-up; those of the ended are not known). With `--parts` the same of each kind of process,
-median of the rounds.
+(nice 0, as the switches), in a session of their own, as others' work on a machine is (Linux shares
+the processor out by session); with `--same-session` in that of the program that sends the mails.
+Of each round: messages a second, ms of processor a message, with that of children that ended in it,
+and how often a process gave the processor up by itself, a message (each is a wake-up; those of the
+ended are not known). With `--parts` the same of each kind of process, median of the rounds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import statistics
 import sys
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ from pathlib import Path
 
 import multiprocess
 
+from omq.services.daemon.process import die_with_parent
 from omqtools.omqdemo.instance import running_instance
 from tests.bench.aims.finding import said
 from tests.bench.aims.mail import (
@@ -57,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         with ExitStack() as stack:
             switches, sink = _switches(stack, home, ours=options.ours)
             for busy in (int(each) for each in options.busy.split(",")):
-                with _loops(busy):
+                with _loops(busy, apart=not options.same_session):
                     _measure(switches, sink, options, busy)
     finally:
         shutil.rmtree(home)
@@ -172,19 +175,38 @@ def _difference(before: dict[int, _Used], after: dict[int, _Used], count: int) -
 
 
 @contextmanager
-def _loops(count: int) -> Iterator[None]:
-    running = [_fork.Process(target=_loop) for _ in range(count)]
-    for each in running:
-        each.start()
+def _loops(count: int, *, apart: bool) -> Iterator[None]:
+    """One process that leads a session, or none, and its loops."""
+    if not count:
+        yield
+        return
+    head = _fork.Process(target=_head, args=(count, apart, os.getpid()))
+    head.start()
     try:
         yield
     finally:
-        for each in running:
-            each.kill()
-            each.join()
+        head.terminate()
+        head.join()
 
 
-def _loop() -> None:
+def _head(count: int, apart: bool, parent: int) -> None:  # noqa: FBT001
+    ends = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    die_with_parent(parent)
+    if apart:
+        os.setsid()
+    running = [_fork.Process(target=_loop, args=(os.getpid(),)) for _ in range(count)]
+    for each in running:
+        each.start()
+    signal.sigwait(ends)
+    for each in running:
+        each.kill()
+        each.join()
+
+
+def _loop(parent: int) -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    die_with_parent(parent)
     while True:
         pass
 
@@ -198,6 +220,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--parts", action="store_true", help="each kind of process")
     parser.add_argument("--only", choices=("sink", "maildir"))
     parser.add_argument("--ours", action="store_true", help="without Postfix")
+    parser.add_argument("--same-session", action="store_true", help="the loops share with the "
+                        "program that sends")
     return parser
 
 

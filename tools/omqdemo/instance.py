@@ -28,7 +28,8 @@ LOG_LINES = 30
 _START_WAIT_S = 120.0  # ten Python processes, one after the other, on a loaded machine
 _STOP_WAIT_S = 150.0  # the drain and the stop time-outs of omq.conf, for each stage of the stop
 _RESTARTS_MAX = 2  # at start: one may be bad luck, three are not
-_POLL_S = 0.1
+_POLL_S = 0.02
+_ENDS_S = 5.0  # behind omshut, which returns when all is down
 _SMTP_PORT_FILE = "smtp.port"  # one line: host, port
 # What the user's shell may have set for another instance.
 _FOREIGN_VARIABLES = ("OMQ_SPOOL", "OMQ_CONF")
@@ -135,7 +136,7 @@ def _stop(process: subprocess.Popen[bytes], paths: SpoolPaths, output: Path) -> 
             timeout=_STOP_WAIT_S,
             check=False,
         )
-    if _ended(process, _POLL_S * 50):
+    if _ended(process, _ENDS_S):
         return
     process.terminate()
     if not _ended(process, _STOP_WAIT_S):
