@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from omq.base.errors import BadRequest, Exit
 from omqtools.omqspark.instants import at_instant, span
-from omqtools.omqspark.options import FAIL_ON, NAME, parser
+from omqtools.omqspark.options import FAIL_ON, NAME, one_of_two, parser
 
 if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     if options.command == "generate":
         return _generate(options)
-    if options.command == "whatif" and not options.out:
+    if options.command == "whatif" and one_of_two(options):
         return _whatif_sends(options)
     from omqtools.omqspark.failures import told
 
@@ -171,9 +171,6 @@ def _whatif_sends(options: argparse.Namespace) -> int:
     """Of the mail scheduler; no Spark: what it noted is bounded."""
     from omqtools.omqspark import sends, sends_replay
 
-    if not options.sends:
-        raise BadRequest(reason="whatif needs --out TABLES (readers of queues) or --sends FILE "
-                                "(rules of the mail scheduler)")
     changed = sends_replay.keys(options.rules)
     record = sends.read(options.sends, **span(options.day))
     for count, what in ((record.unreadable, "lines are none of a record"),

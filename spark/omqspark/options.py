@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 import omq
+from omq.base.errors import BadRequest
 
 NAME = "omq-spark"
 FAIL_ON = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
@@ -98,3 +99,14 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
                          help="what 95 of 100 messages shall wait at most")
     if name in ("whatif", "advise"):
         one.add_argument("--day", help="only messages that arrived on this day, 2026-01-31")
+
+
+def one_of_two(options: argparse.Namespace) -> bool:
+    """Whether whatif is asked about the mail scheduler, and not about readers. BadRequest: about
+    both, or neither."""
+    scheduler, readers = options.sends, options.out
+    if bool(scheduler) == bool(readers) or (options.rules and not scheduler) \
+            or (options.readers and not readers):
+        raise BadRequest(reason="whatif takes --out TABLES with --readers (of queues), or --sends "
+                                "FILES with --rules (of the mail scheduler)")
+    return bool(scheduler)

@@ -192,7 +192,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str],
 
 @pytest.mark.parametrize(("words", "says"), [
     (("--sends", "/nowhere/at/all"), "/nowhere/at/all: No such file"),
-    (("--sends", "/"), "director"), ((), "whatif needs --out"),
+    (("--sends", "/"), "director"), ((), "whatif takes --out"),
+    (("--sends", "FILE", "--out", "here"), "whatif takes"), (("--rules", "x"), "whatif takes"),
+    (("--sends", "FILE", "--readers", "A=1"), "whatif takes"),
+    (("--out", "here", "--rules", "qmgr_maxchans=1"), "whatif takes"),
     (("--sends", "FILE", "--day", "2020-01-01"), "no send of that")])
 def test_what_is_not_there_is_said(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
     path = tmp_path / "unix.sends.jsonl"
