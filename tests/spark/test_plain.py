@@ -42,12 +42,11 @@ from omqtools.omqspark.generator import Load, Traffic
 from omqtools.omqspark.instants import at_instant
 from omqtools.omqspark.manifest import FileRecord, Manifest
 from omqtools.omqspark.pipeline import run
-from omqtools.omqspark.replay import percentiles, replay
+from omqtools.omqspark.replay import ERROR_SHARE_MAX, percentiles, replay
 from omqtools.omqspark.source import PushdownReader, StreamReader, Work
 from omqtools.omqspark.tables import refuse
 from omqtools.omqspark.truth import differences
 from omqtools.omqspark.whatif import (
-    ERROR_SHARE_MAX,
     OUT_OF_TURN_MIN,
     TOLD,
     out_of_turn,

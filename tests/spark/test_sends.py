@@ -124,9 +124,10 @@ def test_what_is_no_line_of_a_record_is_counted(tmp_path: Path) -> None:
     bad = ["{", "[]", '"rules"', "7", "[" * 100_000, "\xff\xfe", '{"rules": 7}',
            '{"rules": {"maxchans": -1}, "at_ns": 1, "begins": true}', '{"missing": "many"}',
            good[:40]]
-    bad += [json.dumps(said | one) for one in (
+    wrong: list[dict[str, Any]] = [
         {"priority": 10}, {"priority": -1}, {"wait_s": None}, {"wait_s": -1}, {"peer": 7},
-        {"spent_s": float("nan")}, {"spent_s": float("inf")}, {"came_ns": True}, {"channel": []})]
+        {"spent_s": float("nan")}, {"spent_s": float("inf")}, {"came_ns": True}, {"channel": []}]
+    bad += [json.dumps(said | one) for one in wrong]
     bad += [json.dumps({key: value for key, value in said.items() if key != gone})
             for gone in ("came_ns", "channel", "peer", "priority", "wait_s", "spent_s", "reached")]
     path = tmp_path / "sends"

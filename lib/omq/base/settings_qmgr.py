@@ -44,6 +44,6 @@ class QmgrSettings(TriggerSettings):
         "what is beyond a peer's share is looked at again when the peer could be through with it, "
         "after this at the latest")
     qmgr_sends_bytes_max: int = number("qmgr", 16 * MIB, 0, 1024 * GIB,
-        "logs/SERVICE.sends.jsonl (what was sent where, how long it waited and took: `omq-spark "
-        "whatif --sends`) is renamed to .1 at this size; 0: nothing is noted")
+        "the record of sends, logs/SERVICE.sends.jsonl (what went where, how long it waited and "
+        "took; omq-spark whatif --sends reads it), is renamed to .1 at this size; 0: there is none")
     # fmt: on

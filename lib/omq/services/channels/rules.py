@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.limits import PRIORITY_NORMAL, PRIORITY_URGENT
 
@@ -42,9 +42,9 @@ class Rules:
 
     def changed(self, keys: Mapping[str, int]) -> Rules:
         """With these keys of omq.conf instead; each one of KEYS."""
-        return replace(self, **{
-            KEYS[key]: value / _MS if key.endswith("_ms") else value
-            for key, value in keys.items()})
+        rules: dict[str, Any] = {KEYS[key]: value / _MS if key.endswith("_ms") else value
+                                 for key, value in keys.items()}
+        return replace(self, **rules)
 
     def processes(self, priority: int) -> int:
         """How many processes of all channels together may be busy when one more of this priority
