@@ -433,6 +433,10 @@ def test_a_reload_takes_new_routes_and_rules_and_tries_every_peer(
         one.until(1)
         assert [each for each, _ in two.received] == ["b@one.test"]
         assert [each for each, _ in one.received] == ["a@one.test"], "it was on its way"
+        gateway.stop()
+    noted = (gateway.live.paths.logs / "unix.sends.jsonl").read_text().splitlines()
+    told = [each for each in map(json.loads, noted) if "rules" in each]
+    assert [each["begins"] for each in told] == [True, False], "the rules once more at the reload"
 
 
 

@@ -102,9 +102,7 @@ class Dispatcher:
         self._book = PeerBook(context, self._scheduler)
         self._holds = Holds(context.paths.held(context.conf.name))
         self._publisher = Publisher(context.paths.run / f"{context.conf.name}.peers.now.json")
-        self._sends = Sends(context.paths.logs, context.conf.name,
-                            context.settings.qmgr_sends_bytes_max)
-        self._sends.has(self._rules, begins=True)
+        self._sends = Sends.of(context, self._rules, begins=True)
 
     def _serve(self) -> None:
         while not self._signals.stopping:
@@ -294,6 +292,7 @@ class Dispatcher:
             return
         self._rules = self._scheduler.rules = Rules.of(self._service.context.settings)
         self._scheduler.give_up_all()
-        self._sends.has(self._rules)
+        self._sends.close()
+        self._sends = Sends.of(self._service.context, self._rules, begins=False)
         self._book.forget(self._service.context)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from omq.services.channels.mlist import Mlist
     from omq.services.channels.rules import Rules
     from omq.services.channels.worker import Report
+    from omq.services.readers.service import ServiceContext
 
 SUFFIX: Final = ".sends.jsonl"
 
@@ -50,7 +51,14 @@ class Sends:
         self._files = self._missing = 0
         self._torn = False  # what was written last ends in the middle of a line
 
-    def has(self, rules: Rules, *, begins: bool = False) -> None:
+    @classmethod
+    def of(cls, context: ServiceContext, rules: Rules, *, begins: bool) -> Sends:
+        """As omq.conf says, with the rules from now on."""
+        made = cls(context.paths.logs, context.conf.name, context.settings.qmgr_sends_bytes_max)
+        made.has(rules, begins=begins)
+        return made
+
+    def has(self, rules: Rules, *, begins: bool) -> None:
         """The rules from now on."""
         self._rules = {"rules": asdict(rules), "at_ns": clock.wall_ns()}
         if self._file is not None:
