@@ -12,6 +12,7 @@ is thrown away when it comes up. So each step costs the logarithm of the number 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ _NO_ENTRY: Final = (0, 0)
 PEERS_KNOWN: Final = 20_000
 """Beyond it those with nothing to do are forgotten."""
 _WEIGHT: Final = 0.2  # of the newest message in the running mean of a peer's times
+_PACE_OVER_S: Final = 10.0
 
 
 @dataclass(eq=False, slots=True)
@@ -47,7 +49,9 @@ class Wait:
 @dataclass(eq=False, slots=True)
 class Peer:
     """Who takes mail over one channel. `active`: processes that serve it now; `mean_s`: time that
-    one message took lately, 0 when nothing is known."""
+    one message took lately, 0 when nothing is known; `pace_s`: time from one message to the next
+    while it was served. That is an average over seconds, not over messages: of what comes quickly
+    one that takes long changes the mean at once, and the pace hardly."""
 
     name: str
     waiting: dict[int, deque[Mlist]] = field(default_factory=dict)
@@ -58,6 +62,9 @@ class Peer:
     entry: int = 0  # number of its entry in the heap, 0: none
     key: tuple[int, int] = _NO_ENTRY  # priority and active of that entry
     free_at: float = 0.0  # when what was given back of its Mlists could be served, monotonic
+    _ends: float = 0.0  # of messages in the last seconds, and these seconds
+    _passed_s: float = 0.0
+    _last: float = 0.0  # monotonic
 
     @property
     def priority(self) -> int:
@@ -88,9 +95,25 @@ class Peer:
         self.count = 0
         return taken
 
-    def took(self, spent_s: float) -> None:
+    def begins(self, now: float) -> None:
+        """One process more serves it."""
+        if not self.active:
+            self._last = now
+        self.active += 1
+
+    def took(self, spent_s: float, now: float) -> None:
         """A message took this long."""
         self.mean_s += (spent_s - self.mean_s) * (_WEIGHT if self.mean_s else 1.0)
+        passed = max(0.0, now - self._last)
+        kept = math.exp(-passed / _PACE_OVER_S)
+        self._ends = self._ends * kept + 1.0
+        self._passed_s = self._passed_s * kept + passed
+        self._last = now
+
+    @property
+    def pace_s(self) -> float:
+        """0 when nothing is known."""
+        return self._passed_s / self._ends if self._ends else 0.0
 
 
 class Channel:

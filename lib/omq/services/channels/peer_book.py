@@ -71,7 +71,7 @@ class PeerBook:
         rules = self._scheduler.rules
         if peer is None or peer.count < max(2 * rules.peer_concurrency, free // _SHARE):
             return None
-        each_s = (peer.mean_s or _GUESS_S) / rules.peer_concurrency
+        each_s = peer.pace_s or _GUESS_S / rules.peer_concurrency
         peer.free_at = max(peer.free_at, now + peer.count * each_s) + each_s
         seconds = min(max(1.0, peer.free_at - now), self._put_off_s_max)
         return Wait(seconds, f"{mlist.peer} has {peer.count} messages to take first")
