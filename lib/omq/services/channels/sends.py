@@ -1,7 +1,7 @@
 """logs/SERVICE.sends.jsonl: what the scheduler was given, when, and what came of it, so that it can
 be asked later what other rules would have done (`omq-spark whatif --sends`).
 
-Lines of JSON, in ASCII:
+Lines of JSON, in ASCII (and empty ones, before which a line may be torn):
 
     {"rules": {"maxchans": 20, ...}, "at_ns": wall, "begins": true}
         the rules from now on (omq.services.channels.rules), first in each file; `begins`: of a
@@ -93,12 +93,15 @@ class Sends:
     def _append(self, lines: list[Mapping[str, Any]]) -> int:
         """How many of them are whole in the file."""
         assert self._file is not None
-        if self._file.files != self._files and not any("rules" in each for each in lines):
+        begun = self._file.files != self._files
+        if begun and not any("rules" in each for each in lines):
             lines.insert(0, self._rules | {"begins": False})
-        data = b"\n" * self._torn + b"".join(
+        # What somebody has left there may end in the middle of a line, too.
+        ahead = begun or self._torn
+        data = b"\n" * ahead + b"".join(
             json.dumps(each).encode("ascii") + b"\n" for each in lines)
         written = self._file.write(data)
-        whole = data[:written].count(b"\n") - self._torn
+        whole = data[:written].count(b"\n") - ahead
         self._torn = written < len(data) and (written > 0 or self._torn)
         self._files = self._file.files
         return max(0, whole)

@@ -73,7 +73,8 @@ def test_without_room_it_is_counted_and_goes_on(tmp_path: Path,
         sends.write()
     one(sends)
     sends.close()
-    head, first, torn, second, line = (tmp_path / "unix.sends.jsonl").read_text().splitlines()
+    text = (tmp_path / "unix.sends.jsonl").read_text()
+    head, first, torn, second, line = (each for each in text.splitlines() if each)
     assert "rules" in head
     assert [json.loads(first), json.loads(second)] == [{"missing": 1}] * 2
     assert torn == json.dumps(json.loads(line))[:len(torn)]
@@ -98,3 +99,15 @@ def test_a_folder_that_is_not_there_stops_nothing(tmp_path: Path) -> None:
     head, line = noted(tmp_path / "away" / "unix.sends.jsonl")
     assert "rules" in head, "the head that was lost is said again"
     assert line["peer"] == "a:25"
+
+
+def test_what_a_killed_one_left_of_a_line_costs_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "unix.sends.jsonl"
+    path.write_text('{"came_ns": 18')
+    sends = Sends(tmp_path, "unix", 1 << 20)
+    sends.has(Rules(), begins=True)
+    one(sends)
+    sends.close()
+    torn, *whole = path.read_text().splitlines()
+    assert torn == '{"came_ns": 18'
+    assert [next(iter(json.loads(each))) for each in whole] == ["rules", "came_ns"]
