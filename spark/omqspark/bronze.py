@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from omqtools.omqspark import columns, decode, plan
-from omqtools.omqspark.source import Task, Work
+from omqtools.omqspark.work import Task, Work
 
 GROUP_ROWS: Final = 256 * 1024
 """Rows of a row group: about 60 MB of memory for each day that a task has open."""

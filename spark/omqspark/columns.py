@@ -8,6 +8,7 @@ it. A user's schema picks columns from it, in any order: only those are copied.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -81,6 +82,8 @@ _FIELD: Final = {"time_ns": "time", "ts": "time"}  # where the frame header says
 _NO_LSN: Final = np.zeros(0, "<u8")
 GROUPS: Final = frozenset({"group_id", "group_sequence", "group_last"})
 _ELSEWHERE: Final = {"bad", "file", "epoch", *LISTS, *GROUPS}
+SPARSE: Final = frozenset({"bad", *LISTS, *GROUPS})
+"""Columns that are null in sound rows, too."""
 
 
 def ddl(table: str) -> str:
@@ -88,9 +91,10 @@ def ddl(table: str) -> str:
     return ", ".join(f"{name} {spark}" for name, (spark, _) in TABLES[table].items())
 
 
-def arrow_schema(table: str, names: list[str]) -> pa.Schema:
+def arrow_schema(table: str, names: Sequence[str], never_null: Collection[str] = ()) -> pa.Schema:
     """The Arrow schema of some columns, in the order asked for."""
-    return pa.schema([(name, TABLES[table][name][1]) for name in names])
+    return pa.schema([pa.field(name, TABLES[table][name][1], nullable=name not in never_null)
+                      for name in names])
 
 
 class Beside:

@@ -234,6 +234,8 @@ def name_batches(task: Sequence[Split], names: list[str], where: str = ""
             yield bad_batch("dict", names, [bad_text(file)], split.number)
             continue
         rows = file.rows(Section.NAMES)
+        if file.findings:
+            yield bad_batch("dict", names, [bad_text(f) for f in file.findings], split.number)
         found = [(kind.name.lower(), key, lsn, text) for kind in _TOLD
                  for (lsn, key), text in texts(rows, kind).items()]
         columns: dict[str, list[Any]] = {

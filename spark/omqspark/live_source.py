@@ -3,7 +3,7 @@
 Each trigger asks how far the journal is durable, and has a task for each file between. Offsets are
 positions of live.py: they hold while files move from the journal to the archive, and over restarts
 of the query and of the instance.
-Errors: BadRequest, NoArchive, ArchivePruned, SpoolMissing.
+Errors: BadRequest, NoArchive, ArchivePruned, SpoolMissing; Damaged with FAILFAST.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
 from omq.base.errors import BadRequest
 from omqtools.omqspark.live import Live, Piece, Position
-from omqtools.omqspark.source import Work
+from omqtools.omqspark.work import Work
 
 
 @dataclass
@@ -35,10 +36,10 @@ class LiveTask(InputPartition):
 class LiveReader(DataSourceReader):
     """One read of all that a spool has now."""
 
-    def __init__(self, options: dict[str, str], names: list[str]) -> None:
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
         if options.get("table", "events") != "events":
             raise BadRequest(reason="of a spool there are events only; `path` names an archive")
-        self.work = Work(options | {"path": options["spool"]}, names)
+        self.work = Work.of(options | {"path": options["spool"]}, schema)
         self.live = Live(self.work.where)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -50,14 +51,15 @@ class LiveReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if isinstance(partition, LiveTask):  # an empty plan becomes one partition without a value
-            yield from self.live.batches(partition.piece, self.work.names)
+            piece = partition.piece
+            yield from self.work.read(lambda names: self.live.batches(piece, names))
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The same as it grows. The offset is a Position."""
 
-    def __init__(self, options: dict[str, str], names: list[str]) -> None:
-        self.reader = LiveReader(options, names)
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self.reader = LiveReader(options, schema)
         self._up_to = 1 << 62
 
     def initialOffset(self) -> dict[str, int]:

@@ -52,8 +52,8 @@ from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
 from omqtools.omqspark.older import upgraded
 from omqtools.omqspark.plan import Listed
 from omqtools.omqspark.session import sized
-from omqtools.omqspark.source import Task, Work
 from omqtools.omqspark.words import lived, queue_names
+from omqtools.omqspark.work import Task, Work
 
 FILES_PER_BATCH = 200
 EXAMPLES_MAX = 100

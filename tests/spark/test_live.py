@@ -14,7 +14,14 @@ from typing import Any
 
 import pytest
 
-from omq.base.errors import ArchivePruned, BadRequest, ManagerUnavailable, NoArchive, SpoolMissing
+from omq.base.errors import (
+    ArchivePruned,
+    BadRequest,
+    Damaged,
+    ManagerUnavailable,
+    NoArchive,
+    SpoolMissing,
+)
 from omq.core.index.view import IndexView
 from omq.format.archive import HEADER
 from omq.format.journal import BLOCK, BLOCK_MAGIC
@@ -23,11 +30,14 @@ from omq.storage.archive import archive_name
 from omq.storage.disk import Disk
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.retire import retire
+from omqtools.omqspark import parquet
 from omqtools.omqspark.live import Live, Position
 from omqtools.omqspark.live_source import LiveReader, LiveStreamReader
+from omqtools.omqspark.source import OmqjSource
 from tests.process.operator_world import WAIT_S, Instance
 from tests.tidy.tree import ROOT
 
+EVENTS = parquet.schema_of("events")
 NAMES = ["lsn", "time_ns", "type", "queue", "qpool", "onto", "flags", "file", "epoch", "bad"]
 Row = dict[str, Any]
 
@@ -166,18 +176,22 @@ def test_limits_and_absence(instance: Instance, tmp_path: Path) -> None:
         Live(str(empty.paths.root)).begin()
 
 
+def spoil(made: Instance) -> None:
+    """A bit of a frame in the middle of the journal."""
+    path = made.paths.journal / file_name(numbers_in(made.paths.journal)[0])
+    data = bytearray(path.read_bytes())
+    heads = [at for at in range(0, len(data), 4096) if data[at : at + 4] == BLOCK_MAGIC]
+    data[heads[len(heads) // 2] + BLOCK.size + 20] ^= 1
+    path.write_bytes(data)
+
+
 def test_damage_comes_out_as_a_row(instance: Instance) -> None:
     instance.put("A", b"one", b"two", b"three")
     instance.stop()
     reading = Reading(instance.root)
     reading.more()
     whole = reading.rows
-    number = numbers_in(instance.paths.journal)[0]
-    path = instance.paths.journal / file_name(number)
-    data = bytearray(path.read_bytes())
-    heads = [at for at in range(0, len(data), 4096) if data[at : at + 4] == BLOCK_MAGIC]
-    data[heads[len(heads) // 2] + BLOCK.size + 20] ^= 1
-    path.write_bytes(data)
+    spoil(instance)
     again = Reading(instance.root)
     again.more()
     bad = [row for row in again.rows if row["bad"]]
@@ -190,12 +204,27 @@ def test_damage_comes_out_as_a_row(instance: Instance) -> None:
     assert Reading(instance.root).more() == 0, "an archive file without a head is not passed"
 
 
+def test_damage_ends_what_fails_fast(instance: Instance) -> None:
+    """As of an archive; where there is none, the rows are the same."""
+    instance.put("A", b"one", b"two", b"three")
+    instance.stop()
+    whole = Reading(instance.root)
+    whole.more()
+    options = {"spool": str(instance.root), "mode": "FAILFAST"}
+    reader = LiveReader(options, OmqjSource(options | {"columns": ",".join(NAMES)}).schema())
+    assert [row for task in reader.partitions() for batch in reader.read(task)
+            for row in batch.to_pylist()] == whole.rows
+    spoil(instance)
+    with pytest.raises(Damaged, match="CRC"):
+        [batch for task in reader.partitions() for batch in reader.read(task)]
+
+
 def test_options(instance: Instance) -> None:
     options = {"spool": str(instance.root), "maxfilespertrigger": "3"}
-    stream = LiveStreamReader(options, NAMES)
+    stream = LiveStreamReader(options, EVENTS)
     assert stream.getDefaultReadLimit().max_files == 3  # type: ignore[attr-defined]
     with pytest.raises(BadRequest, match="events only"):
-        LiveReader(options | {"table": "dict"}, NAMES)
+        LiveReader(options | {"table": "dict"}, EVENTS)
     assert list(stream.read(None)) == []  # type: ignore[arg-type]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,16 +25,18 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import LongType, StructField, StructType
 
-from omq.base.errors import BadRequest, MixedArchives, NoArchive
+from omq.base.errors import BadRequest, Damaged, MixedArchives, NoArchive
 from omq.format.archive import ArchiveHeader
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FrameType
 from omq.storage import durable
 from omq.storage.archive_file import ArchiveFile
 from omq.storage.disk import Disk
-from omqtools.omqspark import columns, decode, plan, session, whatif
+from omqtools.omqspark import columns, decode, parquet, plan, session, whatif
 from omqtools.omqspark.advise import day_rows
 from omqtools.omqspark.audit import file_findings
 from omqtools.omqspark.decode import Filter
@@ -43,7 +46,7 @@ from omqtools.omqspark.instants import at_instant
 from omqtools.omqspark.manifest import FileRecord, Manifest
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.replay import ERROR_SHARE_MAX, percentiles, replay
-from omqtools.omqspark.source import PushdownReader, StreamReader, Work
+from omqtools.omqspark.source import OmqjSource, PushdownReader, Reader, StreamReader
 from omqtools.omqspark.tables import refuse
 from omqtools.omqspark.truth import differences
 from omqtools.omqspark.whatif import (
@@ -53,10 +56,12 @@ from omqtools.omqspark.whatif import (
     queue_rows,
     readers_seen,
 )
+from omqtools.omqspark.work import Work
 from omqtools.omqspark.writer import UUID
 from tests.spark.conftest import generated
 
 NAMES = list(columns.EVENTS)
+EVENTS = parquet.schema_of("events")
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +142,7 @@ def test_an_instant_is_pushed_down_as_nanoseconds(clean: Path, kind: Any) -> Non
     whole = table(clean)
     some = whole["ts"][len(whole) // 2].as_py()
     assert whole["time_ns"][len(whole) // 2].as_py() % 1000, "or nothing is rounded"
-    reader = PushdownReader({"path": str(clean), "pushdown": "true"}, NAMES)
+    reader = PushdownReader({"path": str(clean), "pushdown": "true"}, EVENTS)
     assert list(reader.pushFilters([kind(("ts",), some)])) == []
     test = {EqualTo: "equal", GreaterThan: "greater", GreaterThanOrEqual: "greater_equal",
             LessThan: "less", LessThanOrEqual: "less_equal"}[kind]
@@ -151,7 +156,7 @@ def test_an_instant_is_pushed_down_as_nanoseconds(clean: Path, kind: Any) -> Non
     LessThan(("ts",), datetime(1969, 1, 1, tzinfo=UTC)), EqualTo(("ts",), None),
     EqualTo(("lsn",), -1), EqualTo(("bad",), "x"), EqualTo(("type", "of"), 1), In(("lsn",), ())])
 def test_what_is_not_pushed_down_is_left_to_spark(clean: Path, left: Any) -> None:
-    reader = PushdownReader({"path": str(clean), "pushdown": "true"}, NAMES)
+    reader = PushdownReader({"path": str(clean), "pushdown": "true"}, EVENTS)
     assert list(reader.pushFilters([left])) == [left]
     assert reader.work.filters == []
 
@@ -282,6 +287,77 @@ def test_a_number_far_away_costs_nothing(clean: Path, tmp_path: Path) -> None:
     found, counts = file_findings(known, [])
     assert counts["missing_file"] == 4_000_000_000 - max(manifest_of(clean).files) - 1
     assert len(found) < 300
+
+
+def rows_of(where: Path, name: str = "events", **options: str) -> pa.Table:
+    """All rows of a table as a worker of Spark would have them."""
+    told = {"path": str(where), "table": name, **options}
+    schema = OmqjSource(told).schema()
+    reader = Reader(told, schema)
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    return pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC"))
+
+
+@pytest.mark.parametrize("name", list(columns.TABLES))
+def test_what_fails_fast_reads_the_same_and_is_never_null(clean: Path, name: str) -> None:
+    usual, quick = rows_of(clean, name), rows_of(clean, name, mode="failfast")
+    assert len(quick)
+    assert quick.cast(usual.schema).equals(usual)
+    assert {each.name for each in quick.schema if each.nullable} == (
+        columns.SPARSE & set(quick.column_names))
+    assert all(each.nullable for each in usual.schema)
+
+
+def test_columns_are_chosen_by_name(clean: Path) -> None:
+    """Only these are decoded, in this order; `bad` need not be among them."""
+    for mode in ("PERMISSIVE", "FAILFAST"):
+        found = rows_of(clean, columns="queue, lsn,", mode=mode)
+        assert found.column_names == ["queue", "lsn"]
+        assert found.cast(columns.arrow_schema("events", ["queue", "lsn"])) == table(
+            clean, ["queue", "lsn"])
+
+
+@pytest.mark.parametrize("options", [{}, {"columns": "lsn"}, {"table": "blocks"},
+                                     {"table": "dict"}])
+def test_damage_ends_what_fails_fast(clean: Path, tmp_path: Path, options: dict[str, str]) -> None:
+    """A byte here and there, where this table looks, and what has no table of its own; then a file
+    that is missing."""
+    where = copied(clean, tmp_path)
+    path = where / "0000000002.oma"
+    right = path.read_bytes()
+    name = options.get("table", "events")
+    told = 0
+    places = [*range(4096, len(right) * 9 // 10, len(right) // 20),
+              *range(len(right) * 9 // 10, len(right), len(right) // 400)]
+    for at in places:
+        path.write_bytes(right[:at] + bytes([right[at] ^ 16]) + right[at + 1:])
+        bad = [text for text in rows_of(where, name)["bad"].to_pylist() if text]
+        if not bad:
+            assert len(rows_of(where, mode="FAILFAST", **options))
+            continue
+        told += 1
+        with pytest.raises(Damaged, match=re.escape(json.loads(bad[0])["reason"])) as caught:
+            rows_of(where, mode="FAILFAST", **options)
+        assert str(path) in str(caught.value)
+    assert told, "no byte that this table looks at was spoiled"
+    path.unlink()
+    with pytest.raises(Damaged, match="file number 2 is missing"):
+        rows_of(where, mode="FAILFAST", **options)
+
+
+@pytest.mark.parametrize(("options", "nullable", "reason"), [
+    ({"mode": "DROPMALFORMED"}, {"lsn": True}, "WHERE bad IS NULL"),
+    ({}, {"lsn": False, "queue": True}, "lsn: NOT NULL"),
+    ({"mode": "FAILFAST"}, {"lsn": False, "onto": False}, "onto: NOT NULL"),
+    ({}, {"lsn": True, "colour": True}, "no column colour")])
+def test_what_cannot_be_promised_is_refused(clean: Path, options: dict[str, str],
+                                            nullable: dict[str, bool], reason: str) -> None:
+    """A schema of the user's own says NOT NULL of some columns."""
+    asked = StructType([StructField(name, LongType(), may) for name, may in nullable.items()])
+    with pytest.raises(BadRequest, match=reason):
+        Reader({"path": str(clean), **options}, asked)
+    with pytest.raises(BadRequest, match="no column colour"):
+        OmqjSource({"columns": "lsn,colour"}).schema()
 
 
 def test_one_reader_serves_by_priority_then_arrival() -> None:
@@ -518,10 +594,10 @@ def test_a_stream_waits_for_the_file_that_is_missing(clean: Path, tmp_path: Path
     (where / held.name).rename(held)
     (where / "0000000099.oma").write_bytes(b"a stray file")
     options = {"path": str(where)}
-    stream, everything = StreamReader(options, NAMES), ReadAllAvailable()
+    stream, everything = StreamReader(options, EVENTS), ReadAllAvailable()
     start = stream.initialOffset()
     assert stream.latestOffset(start, everything) == {"file": 1}
-    hasty = StreamReader(options | {"waitForMissing": "false"}, NAMES)
+    hasty = StreamReader(options | {"waitForMissing": "false"}, EVENTS)
     assert hasty.latestOffset(start, everything) == {"file": 99}
     held.rename(where / held.name)
     last = max(item.number for item in plan.listing(str(clean)))

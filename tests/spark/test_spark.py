@@ -66,6 +66,21 @@ def test_chosen_columns_and_pushed_filters(spark: Any, made: Made) -> None:
     assert found.count() == plain.count() > 0
 
 
+def test_the_source_ends_at_damage_or_is_never_null(spark: Any, made: Made) -> None:
+    """Through Spark: the archive here has a bad block, and a file that is missing behind it."""
+    last = made[1]["faults"][5]["file"] - 1
+    whole = {"mode": "FAILFAST", "columns": "lsn, qpool, onto"}
+    sound = next(n for n in range(1, last) if not read(spark, made, first=n, last=n).load().where(
+        "bad IS NOT NULL").count())
+    quick = read(spark, made, first=sound, last=sound, **whole).load()
+    assert [field.nullable for field in quick.schema] == [False, False, True]
+    usual = read(spark, made, first=sound, last=sound).load().select("lsn", "qpool", "onto")
+    assert quick.count() == usual.count() > 0
+    assert not quick.exceptAll(usual).count()
+    with pytest.raises(Exception, match=r"at offset .*: (block fails its CRC|file number)"):
+        read(spark, made, **whole).load().count()
+
+
 def test_seals_and_names(spark: Any, made: Made) -> None:
     blocks = read(spark, made, table="blocks").load().where("bad IS NULL")
     assert blocks.agg({"count": "sum"}).first()[0] == made[1]["frames"]
