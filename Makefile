@@ -25,6 +25,7 @@
 #   make hashes             requirements.txt anew from constraints.txt, with hashes from the index
 #   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python; compiled
 #                           where make setup could
+#   make dictionary         lib/omq/docs/DATA-DICTIONARY.md anew: the columns of the analytics
 #   make manual             manual pages and completions in share/, anew from the parsers
 #   make clean              takes away what these made
 
@@ -42,7 +43,7 @@ TOOLS := build/typed/omqtools
 TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test lint check crash analytics manual bench bench-spark wheel sdist release-tools sbom hashes deb clean
+.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb clean
 
 setup: $(STAMP) $(FAST_STAMP)
 
@@ -131,6 +132,14 @@ endif
 
 manual: setup
 	$(BIN)/python -m omq.cli.manual .
+
+# Every column of the tables, its type and meaning, of the tables of a small run.
+dictionary: setup-spark
+	rm -rf build/dictionary
+	$(BIN)/omq-spark generate --to build/dictionary --messages 100 --stories 1 >/dev/null
+	$(BIN)/omq-spark run --archive build/dictionary/archive --out build/dictionary/tables >/dev/null
+	$(BIN)/python -m omqtools.omqspark.dictionary build/dictionary/tables >build/dictionary.md
+	mv build/dictionary.md lib/omq/docs/DATA-DICTIONARY.md
 
 # Clients of AMQP beside native ones; needs python-qpid-proton.
 bench-network: setup-peers

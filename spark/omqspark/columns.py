@@ -2,8 +2,8 @@
 types.
 
 Spark has no unsigned numbers, so 64-bit hashes are shown as signed ones with the same bits. The
-table is the contract of the data source; the data dictionary (lib/omq/docs/ANALYTICS.md) explains
-it. A user's schema picks columns from it, in any order: only those are copied.
+table is the contract of the data source; the data dictionary (dictionary.py) explains it. A user's
+schema picks columns from it, in any order: only those are copied.
 """
 
 from __future__ import annotations

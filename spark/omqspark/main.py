@@ -86,12 +86,19 @@ def _run(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _tables(lake: Out, options: argparse.Namespace) -> int:
-    """What there is: a line of JSON a table."""
-    from omqtools.omqspark import tables
+    """What there is: a line of JSON a table, or a column."""
+    import pyarrow as pa
+
+    from omqtools.omqspark import dictionary, tables
 
     said = tables.versions(lake)
     for name in [options.table] if options.table else said["versions"]:
         found = tables.table(lake, name, options.version)
+        if options.columns:
+            for field in pa.schema(found.schema().to_arrow()):
+                _print({"table": name, "column": field.name, "type": dictionary.word(field.type),
+                        "meaning": dictionary.meaning(name, field.name)})
+            continue
         files = tables.files(found)
         _print({"table": name, "path": lake.path(name), "version": found.version(),
                 "rows": sum(each.rows for each in files), "files": len(files),

@@ -81,6 +81,8 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
     elif name == "tables":
         one.add_argument("table", nargs="?", default="", help="one of them (default: all)")
         one.add_argument("--version", type=int, help="as it was at this version of its own")
+        one.add_argument("--columns", action="store_true",
+                         help="the columns: name, type, unit and meaning")
     elif name == "state":
         one.add_argument("--at", required=True, help="an LSN, or a time (ISO, UTC)")
     elif name == "biography":

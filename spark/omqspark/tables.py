@@ -40,7 +40,9 @@ from pyspark.sql.types import IntegerType, StructType
 from omq.base.errors import BadRequest, NoArchive
 from omqtools.omqspark import parquet, plan
 from omqtools.omqspark.answers import ALWAYS, Index
+from omqtools.omqspark.dictionary import described
 from omqtools.omqspark.gold import ANSWERS
+from omqtools.omqspark.meanings import MEANINGS
 from omqtools.omqspark.out import LIVES, VERSIONS, Out
 
 if TYPE_CHECKING:
@@ -167,7 +169,8 @@ def _table(lake: Lake, name: str, index: Index, batch: str) -> DeltaTable:
             "batch", IntegerType())
     schema: pa.Schema = to_arrow_schema(found, timezone="UTC")
     return DeltaTable.create(
-        where, schema, partition_by=list(partitions(name)), name=f"omq {name}",
+        where, described(name, schema), partition_by=list(partitions(name)), name=f"omq {name}",
+        description=f"A row: {MEANINGS[name].row}.",
         configuration={"omq.schemaVersion": str(SCHEMA_VERSION),
                        "delta.checkpointInterval": str(CHECKPOINT_COMMITS)},
         raise_if_key_not_exists=False)
@@ -205,6 +208,12 @@ def table(lake: Out, name: str, version: int | None = None) -> DeltaTable:
         raise BadRequest(reason=f"no table {name!r} in {lake.out}; there are "
                                 f"{', '.join(sorted(known))}")
     return DeltaTable(lake.path(name), version=known[name] if version is None else version)
+
+
+def schemas(lake: Out) -> dict[str, pa.Schema]:
+    """The columns of each table, as of the last run."""
+    return {name: pa.schema(table(lake, name).schema().to_arrow())
+            for name in versions(lake)["versions"]}
 
 
 def frame(lake: Lake, name: str, version: int | None = None) -> DataFrame:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 from omq.base.errors import BadRequest, Exit, OutBusy
 from omqtools.omqspark import main, older, options, tables
@@ -19,7 +18,6 @@ from omqtools.omqspark.lake import Lake, all_messages, all_stays
 from omqtools.omqspark.out import CURRENT, VERSIONS
 from omqtools.omqspark.pipeline import run
 from tests.spark.test_spark import rows_of
-from tests.tidy.tree import ROOT
 
 Made = tuple[Path, dict[str, Any]]
 
@@ -149,12 +147,3 @@ def test_the_command_lists_them(lake: Lake, capsys: pytest.CaptureFixture[str]) 
     assert rows[0]["rows"] == all_messages(lake).count()
     with pytest.raises(BadRequest, match="there are messages"):
         tables.table(lake, "../secrets")
-
-
-def test_every_column_stands_in_the_documents(lake: Lake) -> None:
-    text = (ROOT / "lib/omq/docs/ANALYTICS.md").read_text(encoding="utf-8")
-    missing = {f"{name}.{field.name}" for name in tables.PUBLISHED
-               for field in DeltaTable(lake.path(name)).schema().fields
-               if not any(f"{mark}{field.name}{end}" in text for mark in ("`", "| ", ", ")
-                          for end in ("`", " |", ","))}
-    assert not missing, sorted(missing)
