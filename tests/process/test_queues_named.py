@@ -53,6 +53,7 @@ def test_a_dead_letter_queue_that_rolls_over_is_followed(omq_instance: Instance)
         assert bodies(c, "Y") == [b"1"]
         omq_instance.kill(MANAGER)
         omq_instance.start()
+        assert c.queues.show("Y").name == "Y", "the next one is up"
         assert bodies(c, "Y") == [b"1"]
 
 
