@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -22,16 +23,37 @@ def cause(text: str) -> str:
 @contextmanager
 def told() -> Iterator[None]:
     """Turn errors of Spark into BadRequest (a wrong condition) or SparkFailed (all others)."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import AnalysisException, ParseException, PySparkException
-
     try:
         yield
     except OmqError:
         raise
-    except (AnalysisException, ParseException) as error:
-        raise BadRequest(reason=str(error).strip().partition("\n")[0]) from error
-    except (PySparkException, Py4JError) as error:
-        raise SparkFailed(reason=cause(str(error))) from error
-    except OSError as error:
-        raise SparkFailed(reason=str(error)) from error
+    except Exception as error:
+        known = _known(error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def _known(error: Exception) -> OmqError | None:
+    """None: it is not Spark's, nor the file system's."""
+    if isinstance(error, ImportError) or (isinstance(error, BrokenPipeError) and _nobody_reads()):
+        return None
+    from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    if isinstance(error, (AnalysisException, ParseException)):
+        return BadRequest(reason=str(error).strip().partition("\n")[0])
+    if isinstance(error, (Py4JNetworkError, ConnectionError)):
+        return SparkFailed(reason=f"the JVM has ended in the middle of it ({error}); killed, for "
+                                  "want of memory perhaps")
+    if isinstance(error, (PySparkException, Py4JError)):
+        return SparkFailed(reason=cause(str(error)))
+    return SparkFailed(reason=str(error)) if isinstance(error, OSError) else None
+
+
+def _nobody_reads() -> bool:
+    """Whether it is our own output that has no reader any more (`omq-spark state ... | head`): that
+    is nobody's failure, and launch.py knows what to do. Else it was the connection to the JVM."""
+    asked = select.poll()
+    asked.register(1, select.POLLOUT)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in asked.poll(0))

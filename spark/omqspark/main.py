@@ -41,14 +41,15 @@ def main(argv: list[str] | None = None) -> int:
             return _PLAIN[options.command](Out(options.out), options)
     from omqtools.omqspark.classes import class_archive
     from omqtools.omqspark.lake import Lake
-    from omqtools.omqspark.session import session
+    from omqtools.omqspark.session import end, session
 
     whole = options.command == "run" and not (options.incremental or options.again)
     if options.command == "refresh":  # while the JVM starts, its other half is read
         Thread(target=_read_ahead, daemon=True).start()
     classes = class_archive()
-    spark = session(quick=not whole, classes=classes, keep_classes=options.command == "refresh",
-                    source=False)
+    with told():
+        spark = session(quick=not whole, classes=classes,
+                        keep_classes=options.command == "refresh", source=False)
     try:
         with told():
             code: int = _COMMANDS[options.command](Lake(spark, options.out), options)
@@ -56,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         return code
     finally:
         gateway = spark.sparkContext._gateway
-        spark.stop()
+        end(spark)
         if classes is not None:
             classes.end(gateway)
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -61,6 +63,7 @@ FEW_FRAMES: Final = 100_000
 """Of a batch below this the driver holds all rows, and writes the files (parquet.py): 30 MB."""
 PARTITION_FRAMES: Final = 250_000  # of one task behind a shuffle, at most
 PARTITIONS_MAX: Final = 20_000
+ENDS_S: Final = 30.0  # within which tasks that are cancelled end, or are left to their fate
 CONF: Final = Path(__file__).with_name("conf")
 NO_CONF: Final = CONF / "none"
 """A folder that is not there: Spark puts the folder of its settings among its classes, and the JVM
@@ -104,6 +107,22 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
 
         spark.dataSource.register(OmqjSource)
     return spark
+
+
+def end(spark: SparkSession) -> None:
+    """Stop the session, behind what nobody waits for any more: of a join whose one half had no rows
+    adaptive execution leaves the other half at work, and its tasks would find their blocks gone and
+    say so in pages of traces. A JVM that is gone is at its end; what was lost by it was told."""
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+    context = spark.sparkContext
+    with suppress(Py4JNetworkError, ConnectionError):
+        context.cancelAllJobs()
+        at_work, until = context.statusTracker(), time.monotonic() + ENDS_S
+        while (at_work.getActiveJobsIds() or at_work.getActiveStageIds()
+               ) and time.monotonic() < until:
+            time.sleep(0.01)
+        spark.stop()
 
 
 def sized(spark: SparkSession, frames: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from omqtools.omqspark import parquet
 from omqtools.omqspark.charts import POINTS_MAX
@@ -79,8 +79,8 @@ def whole_readers(readers: pd.DataFrame) -> pd.DataFrame:
 def oldest(out: Out) -> pd.DataFrame:
     """(queue, qpool): of what is on each queue at the end of the data, what came first."""
     where = f"{out.path('stays', out.current())}/ended=0"
-    schema = StructType.fromDDL("queue int, qpool bigint, arrived_ns bigint, left_lsn bigint")
-    assert isinstance(schema, StructType)
+    schema = StructType([StructField("queue", IntegerType()), *(
+        StructField(name, LongType()) for name in ("qpool", "arrived_ns", "left_lsn"))])
     found = [part.filter(pc.is_null(part["left_lsn"])).to_pandas()
              for part in parquet.each_file([where], schema, schema.names)]
     rows = pd.concat([parquet.no_rows(schema, schema.names).to_pandas(), *found])

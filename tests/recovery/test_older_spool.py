@@ -64,7 +64,7 @@ def test_it_is_taken_over(older: Instance, capfd: pytest.CaptureFixture[str]) ->
         (doubt,) = c.units_in_doubt()
         assert (doubt.name, doubt.puts, doubt.queues) == ("old-unit", 1, {"C": (0, 1)})
         c.commit_unit("old-unit")
-        late = set()
+        late: set[bytes] = set()
         with c.reader("LATE") as reader:
             while not {b"with a time", b"in doubt"} <= late:
                 (message,) = reader.next(timeout_s=WAIT_S)
