@@ -25,7 +25,7 @@ from omqtools.omqspark import charts, interactive, shown
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import Out
 from omqtools.omqspark.page import page, picture
-from omqtools.omqspark.summary import Sentence, sentences
+from omqtools.omqspark.summary import FOUND, Sentence, counted, not_judged, sentences
 from omqtools.omqspark.topmost import Queues
 
 SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = (
@@ -102,11 +102,16 @@ def _head(known: Manifest, verdict: dict[str, Any] | None) -> str:
                                        f"archive files, {sum(r.frames for r in whole):,} events"),
             ("Report made", f"{datetime.now(UTC):%d %b %Y %H:%M} (UTC)")]
     if verdict is not None and "audited" in verdict:
-        rows.append(("Audit", f"made {verdict['audited']}, judged up to {verdict['data_to']}: "
-                              f"{', '.join(verdict['judged']).replace('_', ' ')}"))
+        rows.append(("Audit", f"made {_minute(verdict['audited'])}, judged up to "
+                     f"{_minute(verdict['data_to'])} (UTC): "
+                     f"{', '.join(FOUND[kind][1] for kind in verdict['judged'])}"))
     cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
                     for name, text in rows)
     return f"<h1>What the message queues did</h1><table class=head>{cells}</table>"
+
+
+def _minute(instant: str) -> str:
+    return f"{datetime.fromisoformat(instant):%d %b %Y %H:%M}"
 
 
 def _said(found: list[Sentence]) -> str:
@@ -126,17 +131,15 @@ def _png(figure: Figure) -> bytes:
 def _verdict(verdict: dict[str, Any] | None) -> str:
     if verdict is None:
         return ""
+    left = html.escape(not_judged(verdict))
     if verdict["clean"]:
-        left = "".join(f" Not judged: {kind.replace('_', ' ')} ({html.escape(why)})."
-                       for kind, why in verdict.get("not_judged", {}).items())
         said = (f"Audit: clean. All {verdict['messages']:,} messages are accounted for: "
                 f"{verdict['ended']:,} finished, {verdict['open']:,} still open, up to "
-                f"{verdict.get('data_to', 'the end of the tables')}.{left}")
+                f"{verdict.get('data_to', 'the end of the tables')}. {left}")
         return f'<p class="verdict ok">{said}</p>'
-    found = ", ".join(f"{count} {kind.replace('_', ' ')}"
-                      for kind, count in verdict["counts"].items() if count)
-    said = (f"Audit: <b>{html.escape(found)}</b>, in {verdict['messages']:,} messages. "
-            "audit.json lists them.")
+    told = ", ".join(counted(kind, count) for kind, count in verdict["counts"].items() if count)
+    said = (f"Audit: <b>{html.escape(told)}</b>; of {verdict['messages']:,} messages. audit.json "
+            f"lists them. {left}")
     return f'<p class="verdict bad">{said}</p>'
 
 
@@ -161,8 +164,7 @@ def _summary(tables: dict[str, pd.DataFrame], names: Queues) -> str:
                      "-" if pd.isna(worst) else f"{worst:.3f} s", f"{part['failed'].sum():,}",
                      f"{part['bytes'].sum() / 1e6:,.1f} MB"])
     more = f"<p>And {len(groups) - ROWS_MAX} more.</p>" if len(groups) > ROWS_MAX else ""
-    span = f"{hours['hour'].min():%d %b %Y %H:%M} to {hours['hour'].max():%d %b %Y %H:59} UTC"
-    return (f"<p>From {span}.</p><h2>Queues, busiest first</h2>" + _table(
+    return ("<h2>Queues, busiest first</h2>" + _table(
         ["queue", "messages", "most in an hour", "worst hourly p99 wait", "failed attempts",
          "bodies"], rows) + more)
 

@@ -27,6 +27,20 @@ GROWTH, BACKLOG = 1.2, 100
 WAIT_TIMES, WAIT_S = 10.0, 10.0
 SENTENCES_MAX: Final = 5
 """Of one rule: with 300 queues a page of them says nothing."""
+FOUND: Final = {
+    "crc": ("damaged place in the archive", "damaged places in the archive"),
+    "missing_file": ("missing archive file", "missing archive files"),
+    "gap": ("gap in the numbers of the journal", "gaps in the numbers of the journal"),
+    "lost": ("lost message", "lost messages"),
+    "duplicated": ("message that was put or ended twice", "messages that were put or ended twice"),
+    "resurrected": ("message that came back behind its end",
+                    "messages that came back behind their end"),
+    "out_of_order": ("message handed out of turn", "messages handed out of turn"),
+    "attempts": ("message with more attempts than allowed",
+                 "messages with more attempts than allowed")}
+"""What the audit's kinds are called: one, several."""
+NOT_JUDGED: Final = {"files": "the newest files", "before": "what came before"}
+"""What `not_judged` names beside kinds."""
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -51,6 +65,17 @@ def sentences(tables: Tables, queues: Queues, verdict: dict[str, Any] | None) ->
     return found or [Sentence("Nothing was unusual, by the rules of this summary.")]
 
 
+def counted(kind: str, count: int) -> str:
+    """How many of a kind, in words."""
+    return f"{count:,} {FOUND[kind][count != 1]}"
+
+
+def not_judged(verdict: Mapping[str, Any]) -> str:
+    """What the audit left out, and why; empty: nothing."""
+    return " ".join(f"Not judged: {NOT_JUDGED.get(kind) or FOUND[kind][1]} ({why})."
+                    for kind, why in verdict.get("not_judged", {}).items())
+
+
 def seconds(value: float) -> str:
     """For people: 42 s, 7 min, 3.5 h, 12 days."""
     for size, word in ((172_800.0, "days"), (7200.0, "h"), (120.0, "min")):
@@ -69,7 +94,7 @@ def _audit(verdict: dict[str, Any] | None) -> Iterator[Sentence]:
         if count:
             ids = [str(each["qpool"]) for each in verdict.get("findings", [])
                    if each["kind"] == kind and "qpool" in each]
-            yield Sentence(f"The audit found {count:,} {kind.replace('_', ' ')}.",
+            yield Sentence(f"The audit found {counted(kind, count)}.",
                            f"omqlog --message {ids[0]}" if ids else "audit.json lists them")
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from omqtools.omqspark import charts, interactive
+from omqtools.omqspark import charts, interactive, report
+from omqtools.omqspark.audit import KINDS
 from omqtools.omqspark.page import page, picture
-from omqtools.omqspark.summary import seconds, sentences
+from omqtools.omqspark.summary import FOUND, seconds, sentences
 from omqtools.omqspark.topmost import GREY, OTHER, TOP, Queues
 
 START = pd.Timestamp("2026-01-01T00:00", tz="UTC")
@@ -77,8 +78,26 @@ def test_each_rule_says_its_sentence_and_no_other(changes: dict[str, Any], words
 def test_the_audit_comes_first() -> None:
     found = [{"kind": "lost", "qpool": 9}]
     assert told({"counts": {"lost": 1, "gap": 0}, "findings": found}) == [
-        "The audit found 1 lost. | omqlog --message 9"]
+        "The audit found 1 lost message. | omqlog --message 9"]
+    assert told({"counts": {"gap": 2000}, "findings": []}) == [
+        "The audit found 2,000 gaps in the numbers of the journal. | audit.json lists them"]
     assert told(None)[0].startswith("No audit was made")
+    assert tuple(FOUND) == KINDS
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_was_not_judged_is_said_whatever_was_found(clean: bool) -> None:  # noqa: FBT001
+    """Also beside findings: nobody is called lost where nobody looked."""
+    verdict = {"clean": clean, "counts": {"lost": 0, "crc": int(not clean)}, "messages": 7,
+               "ended": 5, "open": 2, "data_to": "2026-01-01T00:00:00+00:00",
+               "not_judged": {"lost": "no --pool was given", "before": "the tables begin with 3",
+                              "files": "not in the tables yet: 9"}}
+    said = report._verdict(verdict)
+    assert ("clean" in said, "1 damaged place in the archive</b>" in said) == (clean, not clean)
+    for text in ("Not judged: lost messages (no --pool was given).",
+                 "Not judged: what came before (the tables begin with 3).",
+                 "Not judged: the newest files (not in the tables yet: 9)."):
+        assert text in said
 
 
 def test_seconds() -> None:
