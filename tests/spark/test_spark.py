@@ -218,14 +218,15 @@ def test_a_killed_run_repeats_to_the_same_rows_and_goes_on_when_files_are_pruned
         run(spark, str(archive), out, incremental=True, again="1")
 
 
-def test_a_stream_reads_each_file_once(spark: Any, made: Made, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "FAILFAST"])
+def test_a_stream_reads_each_file_once(spark: Any, made: Made, tmp_path: Path, mode: str) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
     rows: list[tuple[int, int]] = []
 
     def stream() -> None:
         found = (spark.readStream.format("omqj").option("path", str(archive))
-                 .option("maxFilesPerTrigger", 1).load().select("lsn", "file")
+                 .option("maxFilesPerTrigger", 1).option("mode", mode).load().select("lsn", "file")
                  .writeStream.trigger(availableNow=True)
                  .option("checkpointLocation", str(tmp_path / "checkpoint"))
                  .foreachBatch(lambda frame, number: rows.append((number, frame.count()))).start())
