@@ -32,14 +32,20 @@ def main(argv: list[str] | None = None) -> int:
         return _generate(options)
     if options.command == "whatif" and one_of_two(options):
         return _whatif_sends(options)
-    from omqtools.omqspark.failures import told
+    from omqtools.omqspark.failures import quiet, told
 
     if options.command in _PLAIN:
         from omqtools.omqspark.out import Out
 
         with told():
             return _PLAIN[options.command](Out(options.out), options)
+    with quiet():
+        return _with_spark(options)
+
+
+def _with_spark(options: argparse.Namespace) -> int:
     from omqtools.omqspark.classes import class_archive
+    from omqtools.omqspark.failures import told
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.session import end, session
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from omq.base.errors import Exit, SparkFailed
 from omq.cli.launch import BROKEN_PIPE
 from omqtools.omqspark import session
-from omqtools.omqspark.failures import told
+from omqtools.omqspark.failures import quiet, told
 from omqtools.omqspark.lake import Lake
 
 COMMAND = [sys.executable, "-m", "omq.cli.launch", "omq-spark"]
@@ -82,6 +83,19 @@ def test_a_connection_that_breaks_is_the_jvms(error: Exception) -> None:
     """Of our own output somebody reads here."""
     with pytest.raises(SparkFailed, match="the JVM has ended"), told():
         raise error
+
+
+def test_what_py4j_logs_of_what_it_raises_is_not_told_twice(capfd: pytest.CaptureFixture[str]
+                                                           ) -> None:
+    before = list(logging.getLogger().handlers)
+    with quiet():
+        for path, text in (("/x/py4j/java_gateway.py", "a trace"), ("/x/y.py", "a warning")):
+            logging.getLogger().handle(logging.LogRecord(
+                "root", logging.WARNING, path, 1, text, None, None))
+    told = capfd.readouterr().err
+    assert "a warning" in told
+    assert "a trace" not in told
+    assert logging.getLogger().handlers == before
 
 
 class Context:

@@ -307,7 +307,7 @@ def test_the_report_stands_alone(lake: Lake) -> None:
     verdict = {"clean": False, "counts": {"duplicated": 1, "lost": 0}, "messages": MESSAGES}
     files = make(lake, verdict)
     page = files["report.html"].decode()
-    assert "1 duplicated" in page
+    assert "1 message that was put or ended twice" in page
     own = page.replace(library(), "")
     assert own.count("<noscript><img") == len(files) - 1 >= 6
     assert "http" not in own and "<link" not in own

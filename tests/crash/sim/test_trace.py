@@ -19,6 +19,7 @@ from omq.storage.spool import create_spool
 from tests.crash.sim.trace import CALLS, Changes, logged, traced
 from tests.crash.sim.traced import PLANTED
 from tests.process.test_manager import WAIT_S
+from tests.waiting import until
 
 NOT_DURABLE = ("logs/", "run/ids.json", "run/ipc.list", "run/qmgr.sock", "run/qmgr.pid",
                "run/pool.pid", "run/qmgr.stack", "run/pool.stack", "run/idel", "run/.")
@@ -61,8 +62,15 @@ class Traced:
         return int((self.folder / f"{name}.log").read_text().split("\n", 1)[0])
 
     def stop(self, name: str) -> int:
+        """SIGTERM, when it is heard: the client is done before a slow pool.writer is up."""
+        until(lambda: self._hears(name), lambda: f"{name} hears no SIGTERM")
         os.kill(self.pid(name), signal.SIGTERM)
         return self.started[name].wait(WAIT_S)
+
+    def _hears(self, name: str) -> bool:
+        status = Path(f"/proc/{self.pid(name)}/status").read_text()
+        (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+        return bool(int(caught, 16) >> signal.SIGTERM - 1 & 1)
 
     def changes(self, name: str) -> tuple[Changes, Changes]:
         """What strace saw, and what the seam wrote down."""
