@@ -23,9 +23,9 @@ COMMENT: Final = b"comment"  # where Delta, and Spark, look for what a column me
 
 
 def meaning(table: str, column: str) -> str:
-    """What a column means; KeyError: nobody has said it."""
-    own = MEANINGS[table].columns
-    return own[column] if column in own else EVERYWHERE[column]
+    """What a column means; "": nobody has said it, as of a column of another version's tables."""
+    own = MEANINGS[table].columns if table in MEANINGS else {}
+    return own.get(column) or EVERYWHERE.get(column, "")
 
 
 def described(table: str, schema: pa.Schema) -> pa.Schema:

@@ -25,7 +25,7 @@ from omqtools.omqspark import charts, interactive, shown
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import Out
 from omqtools.omqspark.page import page, picture
-from omqtools.omqspark.summary import FOUND, Sentence, counted, not_judged, sentences
+from omqtools.omqspark.summary import Sentence, counted, not_judged, sentences, words
 from omqtools.omqspark.topmost import Queues
 
 SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = (
@@ -104,7 +104,7 @@ def _head(known: Manifest, verdict: dict[str, Any] | None) -> str:
     if verdict is not None and "audited" in verdict:
         rows.append(("Audit", f"made {_minute(verdict['audited'])}, judged up to "
                      f"{_minute(verdict['data_to'])} (UTC): "
-                     f"{', '.join(FOUND[kind][1] for kind in verdict['judged'])}"))
+                     f"{', '.join(words(kind)[1] for kind in verdict['judged'])}"))
     cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
                     for name, text in rows)
     return f"<h1>What the message queues did</h1><table class=head>{cells}</table>"

@@ -67,12 +67,18 @@ def sentences(tables: Tables, queues: Queues, verdict: dict[str, Any] | None) ->
 
 def counted(kind: str, count: int) -> str:
     """How many of a kind, in words."""
-    return f"{count:,} {FOUND[kind][count != 1]}"
+    return f"{count:,} {words(kind)[count != 1]}"
+
+
+def words(kind: str) -> tuple[str, str]:
+    """One and several of a kind; of one that another version's audit has, its name."""
+    plain = kind.replace("_", " ")
+    return FOUND.get(kind, (plain, plain))
 
 
 def not_judged(verdict: Mapping[str, Any]) -> str:
     """What the audit left out, and why; empty: nothing."""
-    return " ".join(f"Not judged: {NOT_JUDGED.get(kind) or FOUND[kind][1]} ({why})."
+    return " ".join(f"Not judged: {NOT_JUDGED.get(kind) or words(kind)[1]} ({why})."
                     for kind, why in verdict.get("not_judged", {}).items())
 
 

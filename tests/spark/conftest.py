@@ -36,11 +36,14 @@ STORIES = 2  # of each kind
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """pyspark and pandas warn of their own future; that is not our mistake."""
-    here = str(Path(__file__).parent)
-    for item in items:
-        if str(item.path).startswith(here):
-            item.add_marker(pytest.mark.filterwarnings("default"))
+    """pyspark and pandas warn of their own future; that is not our mistake. These tests come last:
+    the bridge to the JVM has threads as long as the session lives, and daemons of other tests are
+    forked from a process with one."""
+    here = f"{Path(__file__).parent}/"
+    mine = [item for item in items if str(item.path).startswith(here)]
+    for item in mine:
+        item.add_marker(pytest.mark.filterwarnings("default"))
+    items[:] = [*(item for item in items if not str(item.path).startswith(here)), *mine]
 
 
 @pytest.fixture(scope="session")

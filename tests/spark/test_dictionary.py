@@ -22,6 +22,8 @@ def test_the_data_dictionary_is_that_of_the_schemas(lake: Lake) -> None:
 
 def test_nothing_is_described_that_is_not_there(lake: Lake) -> None:
     found = dictionary.source_schemas() | tables.schemas(lake)
+    assert not [f"{name}.{column}" for name, schema in found.items() for column in schema.names
+                if not dictionary.meaning(name, column)]
     unknown = {f"{name}.{column}" for name, told in meanings.MEANINGS.items()
                for column in told.columns if column not in found[name].names}
     assert not unknown
@@ -37,6 +39,11 @@ def test_a_table_says_what_its_columns_mean(lake: Lake, name: str) -> None:
     assert found.metadata().description == f"A row: {meanings.MEANINGS[name].row}."
     for field in found.schema().fields:
         assert field.metadata == {"comment": dictionary.meaning(name, field.name)}, field.name
+        assert field.metadata["comment"], f"{field.name}: nobody says what it means"
+
+
+def test_a_column_of_another_version_has_no_meaning_and_stops_nobody() -> None:
+    assert dictionary.meaning("sizes", "colour") == dictionary.meaning("colours", "red") == ""
 
 
 def test_the_command_says_it_too(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:

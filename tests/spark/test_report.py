@@ -83,6 +83,8 @@ def test_the_audit_comes_first() -> None:
         "The audit found 2,000 gaps in the numbers of the journal. | audit.json lists them"]
     assert told(None)[0].startswith("No audit was made")
     assert tuple(FOUND) == KINDS
+    assert told({"counts": {"new_kind": 2}, "findings": []}) == [
+        "The audit found 2 new kind. | audit.json lists them"], "of a newer omq"
 
 
 @pytest.mark.parametrize("clean", [True, False])
