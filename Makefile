@@ -136,6 +136,7 @@ manual: setup
 # Every column of the tables, its type and meaning, of the tables of a small run.
 dictionary: setup-spark
 	rm -rf build/dictionary
+	mkdir -p build
 	$(BIN)/omq-spark generate --to build/dictionary --messages 100 --stories 1 >/dev/null
 	$(BIN)/omq-spark run --archive build/dictionary/archive --out build/dictionary/tables >/dev/null
 	$(BIN)/python -m omqtools.omqspark.dictionary build/dictionary/tables >build/dictionary.md

@@ -24,8 +24,6 @@ AT_ONCE_S: Final = 0.0001  # shorter waits are drawn as this
 WAIT_TICKS: Final = {0.0001: "at once", 0.001: "1 ms", 0.01: "10 ms", 0.1: "0.1 s", 1.0: "1 s",
                      10.0: "10 s", 60.0: "1 min", 600.0: "10 min", 3600.0: "1 h", 36000.0: "10 h",
                      864000.0: "10 days"}
-DAYS_MAX: Final = 62  # more rows of the heat map than this are weeks
-WEEKS_MAX: Final = 160  # and more of these are left out, the oldest first
 READERS_SHOWN: Final = 30
 BANDS_MAX: Final = 3  # more of them hide each other
 POINTS_MAX: Final = 1500  # of a line: more are put together
@@ -113,20 +111,6 @@ def hourly(part: pd.DataFrame) -> pd.DataFrame:
     return found.clip(lower=AT_ONCE_S)
 
 
-def by_hour_of_day(hours: pd.DataFrame) -> pd.DataFrame:
-    """Arrivals by day or, of a long time, week, and hour; NaN where nothing is archived."""
-    days = hours["hour"].dt.tz_localize(None).dt.normalize()
-    step = "D"
-    if (days.max() - days.min()).days >= DAYS_MAX:
-        days, step = days - pd.to_timedelta(days.dt.weekday, unit="D"), "7D"
-    table = hours.assign(day=days, of_day=hours["hour"].dt.hour).pivot_table(
-        index="day", columns="of_day", values="arrivals", aggfunc="sum")
-    every = pd.date_range(table.index.min(), table.index.max(), freq=step)[-WEEKS_MAX:]
-    table = table.reindex(index=every, columns=range(24))
-    table.index = pd.Index([f"{day:%Y-%m-%d}" for day in table.index])
-    return table
-
-
 def waits(hours: pd.DataFrame, queues: Queues) -> Figure:
     """Percentiles of the wait by hour: a line for the median, a band up to the 99th."""
     figure, (axis,) = _figure()
@@ -156,9 +140,8 @@ def waits(hours: pd.DataFrame, queues: Queues) -> Figure:
     return figure
 
 
-def heat(hours: pd.DataFrame, queues: Queues) -> Figure:
-    """Arrivals by day and hour of the day."""
-    table = by_hour_of_day(hours)
+def heat(table: pd.DataFrame, _queues: Queues) -> Figure:
+    """Arrivals by day and hour of the day, of hours.by_hour_of_day."""
     figure, (axis,) = _figure(height=min(9.0, max(1.9, 1.3 + 0.22 * len(table))))
     image = axis.imshow(np.ma.masked_invalid(table.to_numpy(float)), aspect="auto",
                         cmap="viridis", vmin=0)
@@ -166,7 +149,7 @@ def heat(hours: pd.DataFrame, queues: Queues) -> Figure:
     step = max(1, len(table) // 20)
     axis.set_yticks(range(0, len(table), step), list(table.index[::step]))
     axis.grid(visible=False)
-    axis.set_title("Arrivals on all queues, by day and hour (white: nothing archived)")
+    axis.set_title("Arrivals on all queues, by day and hour (white: not archived as a whole)")
     figure.colorbar(image, ax=axis, pad=0.01, label="messages")
     return figure
 

@@ -189,12 +189,12 @@ def _routes(basis: Basis) -> DataFrame:
     stays, none = basis.stays, F.lit(0).cast("bigint")
     came = stays.select(
         F.col("came_from").alias("from_queue"), F.col("queue").alias("to_queue"),
-        how("arrived_by").alias("how"),
+        how("arrived_by", "arrived_reason").alias("how"),
         F.lit(1).cast("bigint").alias("came"),
         none.alias("departed"), "size")
     left = stays.where("left_ns IS NOT NULL").select(
         F.col("queue").alias("from_queue"), F.coalesce("went_to", F.lit(0)).alias("to_queue"),
-        how("left_by", F.col("left_reason")).alias("how"), none.alias("came"),
+        how("left_by", "left_reason").alias("how"), none.alias("came"),
         F.lit(1).cast("bigint").alias("departed"), "size")
     return came.unionByName(left).groupBy("from_queue", "to_queue", "how").agg(
         F.sum("came").alias("came"), F.sum("departed").alias("departed"),

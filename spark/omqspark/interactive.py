@@ -111,9 +111,8 @@ def waits(hours: pd.DataFrame, queues: Queues) -> Figure:
         "yaxis": {"type": "log", "tickvals": list(ticks), "ticktext": list(ticks.values())}}}
 
 
-def heat(hours: pd.DataFrame, queues: Queues) -> Figure:
+def heat(table: pd.DataFrame, _queues: Queues) -> Figure:
     """Arrivals by day (or week) and hour of the day."""
-    table = charts.by_hour_of_day(hours)
     rows = [list(row) for row in table.to_numpy(float).tolist()]
     return {"data": [{"type": "heatmap", "z": rows, "y": list(table.index),
                       "x": [f"{hour}:00" for hour in table.columns], "colorscale": "Viridis",

@@ -70,6 +70,14 @@ def lifecycle(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
     """One row a message, in ONE aggregation. Times in ns; null where it did not happen."""
     ends = has(FrameFlag.LAST_PART)
     end_lsn = F.min(F.when(ends, F.col("lsn")))
+    # What ended a message that idel.server removed is the frame that brought it to IDEL.
+    swept = F.bool_or(ends & (F.col("queue") == IDEL_QUEUE))
+    to_idel = F.when(_to_idel(), F.col("lsn"))
+
+    def of_end(column: str) -> Column:
+        return F.when(swept, F.max_by(column, to_idel)).otherwise(
+            F.min(F.when(ends, F.col(column))))
+
     found = events.where("qpool > 0").groupBy("qpool").agg(
         F.min(_if(_made, "lsn")).alias("born_lsn"),
         F.min(_if(_made, "time_ns")).alias("born_ns"),
@@ -93,10 +101,9 @@ def lifecycle(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.min(_if(given_out, "time_ns")).alias("first_give_ns"),
         end_lsn.alias("end_lsn"),
         F.min(F.when(ends, F.col("time_ns"))).alias("end_ns"),
-        F.min(F.when(ends, F.col("type"))).alias("end_type"),
+        F.coalesce(of_end("type"), F.min(F.when(ends, F.col("type")))).alias("end_type"),
+        of_end("reason").alias("end_reason"),
         F.count_if(ends).alias("ends"),
-        F.bool_or(ends & (F.col("reason") == int(Reason.BACKED_OUT)) & is_type(
-            lambda rule: rule.reasoned)).alias("end_undone"),
         F.min("lsn").alias("first_lsn"),
         F.max("lsn").alias("last_lsn"),
         F.max("time_ns").alias("last_ns"),
@@ -163,6 +170,8 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.min(F.when(comes, F.col("time_ns"))).alias("arrived_ns"),
         F.min(F.when(comes, F.col("lsn"))).alias("arrived_lsn"),
         F.min(F.when(comes, F.col("type"))).alias("arrived_by"),
+        F.min(F.when(comes & is_type(lambda rule: rule.reasoned), F.col("reason"))
+              ).alias("arrived_reason"),
         F.max(F.when(comes, F.when(is_type(_made), 0).otherwise(F.col("queue")))
               ).alias("came_from"),
         F.max(F.when(comes, F.coalesce(F.try_element_at("onto_priority", place),
@@ -208,13 +217,21 @@ def _counts(rule: Rule) -> bool:
     return rule.entry is not None and rule.entry.attempts
 
 
+def _to_idel() -> Column:
+    """The frame brings its message to IDEL, of itself or by its name."""
+    named = is_type(moved) & F.array_contains(F.coalesce("onto", F.array()), IDEL_QUEUE)
+    return named | _ends_on_idel()
+
+
+def _ends_on_idel() -> Column:
+    return has(FrameFlag.TO_IDEL) & is_type(lambda rule: rule.comes in (Comes.IDEL, Comes.TARGET))
+
+
 def _goes_to() -> Column:
     """The queue that a message leaves for; 0: none."""
-    to_idel = has(FrameFlag.TO_IDEL) & is_type(
-        lambda rule: rule.comes in (Comes.IDEL, Comes.TARGET))
     return (F.when(is_type(moved), F.try_element_at("onto", F.lit(1)))
             .when(is_type(_to_target) & (F.col("target") > 0), F.col("target"))
-            .when(to_idel, IDEL_QUEUE).otherwise(0))
+            .when(_ends_on_idel(), IDEL_QUEUE).otherwise(0))
 
 
 def _visits(events: DataFrame) -> DataFrame:

@@ -111,7 +111,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "first_give_ns": "first hand-out, ns",
         "end_lsn": "LSN of its end; null while it is there",
         "end_ns": "time of its end, ns",
-        "end_type": "FrameType of its end; 0: not persistent, it ended with its manager",
+        "end_type": "FrameType of what ended it: of the frame that brought it to IDEL if "
+                    "idel.server removed it (a large body); 0: not persistent, it ended with its "
+                    "manager",
+        "end_reason": "reason of that frame, as `reason` of events",
         "ends": "ends: 1 or 0 in a sound archive; 0, too, of who ended with the manager",
         "first_lsn": "LSN of its first frame",
         "last_lsn": "LSN of its last frame",
@@ -126,7 +129,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "first_give": "time of the first hand-out",
         "end": "time of its end",
         "last": "time of its last frame",
-        "end_how": "the frame of its end in words (done, move, poison, delete ...; deleted: by an "
+        "end_how": "what ended it, in words (done, move, poison, delete ...; deleted: by an "
                    "operator, backout: put by a unit in doubt that was backed out, died: with its "
                    "manager)",
         "last_queue_name": "name of the queue of its last frame, then",
@@ -138,6 +141,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "arrived_ns": "when it came, ns",
         "arrived_lsn": "LSN of the frame that brought it",
         "arrived_by": "FrameType of that frame",
+        "arrived_reason": "reason of that frame, as `reason` of events; null: it has none",
         "came_from": "queue that it came from; 0 = from outside",
         "priority": "on this queue, 0 to 9",
         "until_s": "not handed out before, unix seconds; 0 = at once",

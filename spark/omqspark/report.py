@@ -22,12 +22,15 @@ from matplotlib.figure import Figure
 
 from omq.base.clock import NS_PER_S
 from omqtools.omqspark import charts, interactive, shown
+from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import Out
 from omqtools.omqspark.page import page, picture
 from omqtools.omqspark.summary import Sentence, counted, not_judged, sentences, words
 from omqtools.omqspark.topmost import Queues
 
+HOURS_OF_DAY: Final = "hours_of_day"
+"""Not a table: made of `queue_hour` and of the time that the archive covers."""
 SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = (
     ("throughput", "Throughput", "queue_minute", charts.throughput,
      "Both halves should look alike: what arrives on a queue leaves it. A lower half that stays "
@@ -38,8 +41,9 @@ SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = 
     ("waits", "Waiting times", "queue_hour", charts.waits,
      "The time from arrival on a queue until a reader got the message for the first time: whole "
      "lines for half of the messages, dotted ones for 99 of 100."),
-    ("heat", "Hours and days", "queue_hour", charts.heat,
-     "When the work comes. Plan maintenance for the dark fields."),
+    ("heat", "Hours and days", HOURS_OF_DAY, charts.heat,
+     "When the work comes. Plan maintenance for the dark fields. An hour that is archived only in "
+     "part, such as the first and the last, is left white."),
     ("readers", "Readers", "readers", charts.readers,
      "A reader near 100 % is the bottleneck of its queue; many near 0 % are more than are needed."),
     ("poison", "Failures", "poison", charts.poison,
@@ -66,11 +70,13 @@ class Drawn:
 def drawn(out: Out) -> Drawn:
     """Read what is to be shown, and draw it: most of what a report costs."""
     rows = {table: shown.fetched(out, table) for table in
-            {section[2] for section in SECTIONS} | {"sizes", "operators"}}
+            {section[2] for section in SECTIONS} - {HOURS_OF_DAY} | {"sizes", "operators"}}
     wanted = {int(number) for each in rows.values() for column in NUMBERS if column in each
               for number in each[column].unique()} - {0}
     names = Queues.of(shown.queue_names(out, wanted), rows["queue_hour"])
-    told = rows | {"queue_minute": names.minutes(rows["queue_minute"])}
+    hours = rows["queue_hour"]
+    told = rows | {"queue_minute": names.minutes(rows["queue_minute"]), HOURS_OF_DAY: (
+        hours if hours.empty else by_hour_of_day(hours, _spans(out.known())))}
     return Drawn(rows, names, shown.oldest(out), {
         key: (_png(draw(told[table], names)), interactive.FIGURES[key](told[table], names))
         for key, _, table, draw, _ in SECTIONS if not told[table].empty})
@@ -93,13 +99,27 @@ def make(out: Out, verdict: dict[str, Any] | None, ready: Drawn | None = None) -
         "report.html": page(body, figures).encode()}
 
 
+def _spans(known: Manifest) -> list[tuple[int, int]]:
+    """(first, last) event in ns of each run of archive files that follow each other."""
+    spans: list[tuple[int, int]] = []
+    before = None
+    for number in sorted(known.files):
+        record = known.files[number]
+        if record.frames:
+            first = spans.pop()[0] if spans and before == number - 1 else record.time_min
+            spans.append((first, record.time_max))
+        before = number
+    return spans or [(0, 0)]
+
+
 def _head(known: Manifest, verdict: dict[str, Any] | None) -> str:
     """What this is about."""
-    whole = [record for record in known.files.values() if record.frames]
-    first, last = (f"{datetime.fromtimestamp(edge // NS_PER_S, UTC):%d %b %Y %H:%M}" for edge in (
-        min((r.time_min for r in whole), default=0), max((r.time_max for r in whole), default=0)))
+    spans = _spans(known)
+    first, last = (f"{datetime.fromtimestamp(edge // NS_PER_S, UTC):%d %b %Y %H:%M}"
+                   for edge in (spans[0][0], spans[-1][1]))
+    events = sum(record.frames for record in known.files.values())
     rows = [("Instance", known.uuid), ("Data", f"{first} to {last} (UTC), {len(known.files):,} "
-                                       f"archive files, {sum(r.frames for r in whole):,} events"),
+                                       f"archive files, {events:,} events"),
             ("Report made", f"{datetime.now(UTC):%d %b %Y %H:%M} (UTC)")]
     if verdict is not None and "audited" in verdict:
         rows.append(("Audit", f"made {_minute(verdict['audited'])}, judged up to "

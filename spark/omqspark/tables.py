@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.manifest import Manifest
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Of the columns; a table of another one is made anew by a run without --incremental."""
 KEEP_DAYS: Final = 7
 CHECKPOINT_COMMITS: Final = 10

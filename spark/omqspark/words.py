@@ -36,14 +36,14 @@ def at(nanoseconds: str) -> Column:
     return F.expr(f"timestamp_micros(({nanoseconds}) div 1000)")
 
 
-def how(column: str, reason: Column | None = None) -> Column:
-    """The frame, in small letters; `deleted`: by an operator (as all that come to IDEL by DELETE;
-    where there is a `reason`, it says so), `backout`: put by a unit of work in doubt that was
-    backed out, `died`: with its manager."""
+def how(column: str, reason: str) -> Column:
+    """The frame of the type and with the reason in two columns, in small letters; `deleted`: by an
+    operator, `backout`: put by a unit of work in doubt that was backed out, `died`: with its
+    manager."""
     names = F.create_map(*(F.lit(x) for kind in FrameType for x in (int(kind), kind.name.lower())))
     to_idel = is_type(lambda rule: rule.comes is Comes.IDEL and By.OPERATOR in rule.by, column)
-    deleted = to_idel if reason is None else to_idel & (reason == int(Reason.OPERATOR))
-    undone = F.expr("false") if reason is None else to_idel & (reason == int(Reason.BACKED_OUT))
+    deleted = to_idel & (F.col(reason) == int(Reason.OPERATOR))
+    undone = to_idel & (F.col(reason) == int(Reason.BACKED_OUT))
     return (F.when(F.col(column) == DIED, "died").when(deleted, "deleted").when(undone, "backout")
             .otherwise(F.try_element_at(names, F.col(column))))
 
@@ -84,12 +84,10 @@ _THEN: Final = (f"IF({{0}} IS NULL, {_LAST}, coalesce(try_element_at(filter(_his
 
 def lived(frame: DataFrame, table: str, names: DataFrame) -> DataFrame:
     """`messages` or `stays` as people read them."""
-    undone = F.col("end_undone") if table == "messages" else F.expr("false")
-    why = F.when(undone, int(Reason.BACKED_OUT)).otherwise(int(Reason.OPERATOR))
-    words = ({"end_how": how("end_type", why)} if table == "messages" else
-             {"arrived_how": how("arrived_by"),
-              "left_how": how("left_by", F.col("left_reason"))})
+    words = ({"end_how": how("end_type", "end_reason")} if table == "messages" else
+             {"arrived_how": how("arrived_by", "arrived_reason"),
+              "left_how": how("left_by", "left_reason")})
     instants = {name: at(f"{name}_ns") for name in INSTANTS[table]}
     day = F.to_date(at(DAY_OF[table]))
-    told = frame.withColumns({**instants, **words, "day": day}).drop("end_undone")
+    told = frame.withColumns({**instants, **words, "day": day})
     return named(told, names, NAMED_AT[table])

@@ -23,6 +23,8 @@ import omq
 from omq.ipc.message import Message
 
 NS = 10**9
+LARGE = 300 * 1024
+"""Bytes of a body that is a container: more than container_threshold_bytes as shipped."""
 Fact = dict[str, Any]
 
 
@@ -115,7 +117,8 @@ class Rules:
 
 @dataclass
 class Stay:
-    """What a row of `stays` must say. `came`, `went`: queues, "" for outside; spans of ns."""
+    """What a row of `stays` must say. `came`, `went`: queues, "" for outside; spans of ns; `swept`:
+    on IDEL, where idel.server takes it, which writes nothing down."""
 
     queue: str
     visit: int
@@ -135,6 +138,7 @@ class Stay:
     left_how: str | None = None
     went: str | None = None
     renamed: str = ""
+    swept: bool = False
 
     @property
     def now(self) -> str:
@@ -162,6 +166,11 @@ class Life:
     def open(self, queue: str = "") -> list[Stay]:
         """Its stays that last; on one queue, or all."""
         return [s for s in self.stays if s.left is None and queue in ("", s.queue)]
+
+    @property
+    def large(self) -> bool:
+        """Its body is a container, which idel.server removes at the end."""
+        return self.size >= LARGE
 
     def come(self, queue: str, how: str, came: str, priority: int, span: tuple[int, int],
              attempts: int = 0, *, delayed: bool = False) -> None:
@@ -249,7 +258,6 @@ def _happens(life: Life, fact: Fact, rules: Rules) -> None:
         _leave(life, stay, "expire", span, rules.expired_to)
         if rules.expired_to:
             life.come(rules.expired_to, "expire", stay.queue, stay.priority, span)
-            life.end_how = None
     elif do in ("hold", "free", "commit"):  # a unit's message waits until it is committed
         stay.put_off += 1
     elif do == "prepare":
@@ -259,9 +267,9 @@ def _happens(life: Life, fact: Fact, rules: Rules) -> None:
     elif do == "clear":
         _leave(life, stay, "deleted", span, "")
     elif do == "delete":
-        _leave(life, stay, "deleted", span, "")
+        _leave(life, stay, "deleted", span, "", gone=False)
         if not life.open():  # it can come back from there
-            stay.went, life.end_how = "IDEL", None
+            stay.went = "IDEL"
             life.come("IDEL", "deleted", stay.queue, stay.priority, span)
     else:
         raise AssertionError(do)
@@ -270,8 +278,14 @@ def _happens(life: Life, fact: Fact, rules: Rules) -> None:
 def _leave(life: Life, stay: Stay, how: str, span: tuple[int, int], went: str, *, gone: bool = True
            ) -> None:
     stay.left, stay.left_how, stay.went = span, how, went
-    if gone and not life.open():
+    if gone and not went and not life.open():
         life.end_how = how
+        if life.large and how != "died":
+            stay.went = "IDEL"
+            life.come("IDEL", how, stay.queue, stay.priority, span)
+            swept = life.open("IDEL")[0]
+            swept.swept, swept.left, swept.left_how, swept.went = True, (span[0], 1 << 62), \
+                "delete", ""
 
 
 def _failed(life: Life, stay: Stay, do: str, span: tuple[int, int], rules: Rules) -> None:
@@ -284,7 +298,6 @@ def _failed(life: Life, stay: Stay, do: str, span: tuple[int, int], rules: Rules
         life.poisoned += 1
         kept = stay.attempts if rules.dead_letter == "POISON" else 0
         _leave(life, stay, "poison", span, rules.dead_letter)
-        life.end_how = None
         life.come(rules.dead_letter, "poison", stay.queue, stay.priority, span, kept)
     elif do != "backout":
         life.defers += 1

@@ -17,7 +17,8 @@ from typing import Any, Final
 import omq
 from tests.crash.daemons.world import until
 from tests.process.operator_world import WAIT_S, Instance
-from tests.spark.recorded import Clerk, Notebook, Rules
+from tests.process.processes import popen
+from tests.spark.recorded import LARGE, Clerk, Notebook, Rules
 
 QUEUES: Final = """[*]
 death_delay_s = 0
@@ -48,8 +49,12 @@ retry_backoff = exponential
 dead_letter = DEAD
 [WEAK]
 attempts_max = 1
+[HUGE]
+[ONCE]
+attempts_max = 1
 """
-RULES: Final = {"TIMED": Rules(expired_to="LATE"), "RETRY": Rules(2, "DEAD"), "WEAK": Rules(1)}
+RULES: Final = {"TIMED": Rules(expired_to="LATE"), "RETRY": Rules(2, "DEAD"), "WEAK": Rules(1),
+                "ONCE": Rules(1)}
 Scene = Callable[["Stage"], None]
 
 
@@ -493,6 +498,60 @@ def stormy(stage: Stage) -> None:
     stage.ended(reader)
 
 
+def large(stage: Stage) -> None:
+    """Bodies that are containers, with every end there is: idel.server, which removes them, is not
+    what ended them."""
+    clerk = stage.clerk("large")
+    body = bytes(LARGE)
+    connection = clerk.connection
+    done, taken = clerk.put("HUGE", body, priority=9), clerk.put("ORDERS", body, priority=9)
+    with connection.reader("HUGE") as reader:
+        (message,) = clerk.take(reader)
+        clerk.settle(message, "done")
+        reader.flush()
+    with connection.unit() as unit:
+        (message,) = clerk.take_in(unit, "ORDERS")
+        assert message.qpool_id == taken
+        t0 = time.time_ns()
+    clerk.notes.write("done", taken, "ORDERS", t0)
+    t0 = time.time_ns()
+    short = clerk.put("SHORT", body, expiry_s=0.05)
+    stage.gone(short, "SHORT")
+    clerk.notes.write("expire", short, "SHORT", t0)
+    connection.queues.define("BRIEF")
+    cleared = clerk.put("BRIEF", body)
+    t0 = time.time_ns()
+    assert connection.queues.clear("BRIEF") == 1
+    clerk.notes.write("clear", cleared, "BRIEF", t0)
+    unit = connection.unit()
+    t0 = time.time_ns()
+    unit.put("HUGE", body)
+    unit.prepare("large")
+    undone = number_of_id(unit.ids[0])
+    clerk.born(undone, "HUGE", body, t0)
+    t0 = time.time_ns()
+    connection.back_out_unit("large")
+    clerk.notes.write("unmade", undone, "HUGE", t0)
+    wide = clerk.put(["HUGE", "ONCE"], body, priority=9)
+    for queue, how in (("HUGE", "done"), ("ONCE", "fail")):
+        with connection.reader(queue) as reader:
+            (message,) = clerk.take(reader)
+            assert message.qpool_id == wide
+            clerk.settle(message, how)
+            reader.flush()
+    deleted = clerk.put("B", body)
+    t0 = time.time_ns()
+    said = stage.live.run("omqdump", "-e", f"D B --where id={deleted}", "--reason", "test", "--yes")
+    assert said.code == 0, said
+    clerk.notes.write("delete", deleted, "B", t0)
+    sweeper = popen("idel.server", stage.live.arguments)
+    for qpool in (done, taken, short, cleared, undone):
+        stage.gone(qpool, "IDEL")
+    sweeper.terminate()
+    assert sweeper.wait(WAIT_S) == 0
+    connection.close()
+
+
 def manager_dies(stage: Stage) -> None:
     """And with it all that is not persistent."""
     notes = Notebook(stage.folder, "driver")
@@ -507,4 +566,4 @@ def number_of_id(message_id: str) -> int:
 
 SCENES: Final[tuple[Scene, ...]] = (
     plain_and_wide, moved, failing, timed, in_units, picked, operated, asked, crowded, grouped,
-    in_batches, in_doubt, defined, manager_dies, stormy)
+    in_batches, in_doubt, defined, large, manager_dies, stormy)

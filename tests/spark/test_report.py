@@ -10,6 +10,8 @@ import pytest
 
 from omqtools.omqspark import charts, interactive, report
 from omqtools.omqspark.audit import KINDS
+from omqtools.omqspark.hours import by_hour_of_day
+from omqtools.omqspark.manifest import FileRecord, Manifest
 from omqtools.omqspark.page import page, picture
 from omqtools.omqspark.summary import FOUND, seconds, sentences
 from omqtools.omqspark.topmost import GREY, OTHER, TOP, Queues
@@ -147,17 +149,56 @@ def many(hours: int) -> tuple[pd.DataFrame, Queues]:
     return hour, Queues.of({}, hour)
 
 
+def ns(**since: float) -> int:
+    """The instant so long after START."""
+    return int((START + pd.Timedelta(seconds=0, **since)).value)
+
+
 @pytest.mark.parametrize(("hours", "rows"), [(2, 1), (24 * 30, 30), (24 * 730, 105)])
 def test_the_heat_map_is_bounded_and_shows_what_is_missing(hours: int, rows: int) -> None:
     hour, queues = many(hours)
     hour = hour[(hour["hour"] < START + pd.Timedelta(days=3))
                 | (hour["hour"] >= START + pd.Timedelta(days=5))]
-    table = charts.by_hour_of_day(hour)
+    spans = [(ns(), ns(days=3)), (ns(days=5), ns(hours=hours - 1, minutes=59))]
+    table = by_hour_of_day(hour, spans if hours > 120 else [(ns(), ns(hours=2))])
     assert table.shape == (rows, 24)
     assert table[0].isna().sum() >= (2 if hours == 24 * 30 else 0), "two days are not archived"
-    drawn = interactive.heat(hour, queues)
+    drawn = interactive.heat(table, queues)
     assert drawn["height"] <= interactive.HEIGHT_MAX_PX
-    assert charts.heat(hour, queues).get_size_inches()[1] <= 9
+    assert charts.heat(table, queues).get_size_inches()[1] <= 9
+
+
+def test_an_hour_that_is_archived_in_part_does_not_look_quiet() -> None:
+    """The first and the last hour, and those beside a missing file; an archived hour in which
+    nothing came is 0."""
+    hour = pd.DataFrame([{"queue": 3, "hour": START + pd.Timedelta(hours=h), "arrivals": 60}
+                         for h in (0, 1, 3, 4, 7)])
+    table = by_hour_of_day(hour, [(ns(minutes=50), ns(hours=4, minutes=10)),
+                                         (ns(hours=5, minutes=5), ns(hours=7, minutes=1))])
+    row = [None if pd.isna(each) else int(each) for each in table.iloc[0]]
+    assert row == [None, 60, 0, 60, None, None, 0] + [None] * 17
+    assert table.index.tolist() == ["2026-01-01"]
+
+
+def test_weeks_are_the_mean_of_their_archived_days() -> None:
+    """The first week has one day in the archive; its sum would look quiet beside whole weeks."""
+    first = 6 * 24  # START is a Thursday; the archive begins on a Wednesday, ends after 70 days
+    hour = pd.DataFrame([{"queue": 3, "hour": START + pd.Timedelta(hours=h), "arrivals": 24}
+                         for h in range(first, first + 70 * 24)])
+    table = by_hour_of_day(hour, [(ns(hours=first), ns(hours=first + 70 * 24))])
+    assert set(table.to_numpy().ravel()) == {24.0}
+
+
+def test_the_time_that_is_archived_ends_where_a_file_is_missing() -> None:
+    def file(number: int, low: int, high: int, frames: int = 1) -> FileRecord:
+        return FileRecord(number, 0, 1, 1, 1, 0, frames, low, low, high, 0, 0)
+
+    known = Manifest()
+    known.files = {each.number: each for each in (
+        file(3, 10, 20), file(4, 20, 30), file(5, 0, 0, frames=0), file(6, 35, 40),
+        file(8, 60, 70))}
+    assert report._spans(known) == [(10, 40), (60, 70)]
+    assert report._spans(Manifest()) == [(0, 0)]
 
 
 def test_gaps_are_gaps() -> None:

@@ -168,10 +168,15 @@ def test_every_message_is_as_its_clients_saw_it(world: World) -> None:
                 sum(s.gives for s in life.stays), life.moves, life.defers, life.poisoned,
                 sum(s.failed for s in life.stays), life.end_how), life
             assert row["ended"] == (life.end_how is not None)
+            assert (row["end_ns"] is not None) == (life.end_how is not None)
         elif life.end_how == "done" and life.persistent:
             assert (row["end_how"], row["gives"] >= 1) == ("done", True)
     told_of = Counter(stay.left_how for life in world.lives.values() for stay in life.stays)
-    assert set(told_of) == {None, "done", "move", "poison", "expire", "backout", "deleted", "died"}
+    assert set(told_of) == {None, "done", "move", "poison", "expire", "backout", "deleted", "died",
+                            "delete"}
+    ended = {(life.large, life.end_how) for life in world.lives.values()}
+    assert {how for large, how in ended if large} == {how for _, how in ended} - {
+        "died", "move"}, "each end, large too; a body that is not persistent is small"
 
 
 def expected_stay(world: World, stay: Stay, life: Life) -> Row:
@@ -193,7 +198,8 @@ def test_every_stay_is_as_its_clients_saw_it(world: World) -> None:
         for stay in life.stays:
             row = rows[stay.queue, stay.visit]
             assert within(row["arrived_ns"], stay.arrived)
-            assert bool(row["until_s"]) == (stay.delayed or stay.queue == "IDEL")
+            kept = stay.queue == "IDEL" and not stay.swept
+            assert bool(row["until_s"]) == (stay.delayed or kept)
             if stay.queue == STORM:
                 assert row["gives"] >= stay.gives
                 assert stay.left_how in (None, row["left_how"]) or not life.persistent
@@ -251,8 +257,9 @@ def recorded(world: World) -> Iterator[tuple[Life, Stay]]:
 def mine(world: World, rows: list[Row], name: str = "queue_name") -> list[Row]:
     """Of queues where all that happens is recorded."""
     return [row for row in rows if row[name] in ("ORDERS", "AUDIT", "SHIPPED", "RETRY", "DEAD",
-                                                 "WEAK", "TIMED", "SHORT", "LATE", "REPLIES",
-                                                 "GROUPS", "WHOLE", "PAIRS", "FORMER", "LATTER")]
+                                                 "WEAK", "ONCE", "HUGE", "TIMED", "SHORT", "LATE",
+                                                 "REPLIES", "GROUPS", "WHOLE", "PAIRS", "FORMER",
+                                                 "LATTER")]
 
 
 def test_readers_poison_and_sizes_are_what_was_recorded(world: World) -> None:
