@@ -3,10 +3,13 @@ slowness."""
 
 from __future__ import annotations
 
+import http.client
 import os
 import socket
+import ssl
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
@@ -24,6 +27,7 @@ from tests.process.web_world import (
     hashed,
     world,
 )
+from tests.unit.services.mail.smtp.certificates import Certificates
 from tests.waiting import pause
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -112,6 +116,79 @@ def test_passwords_are_not_guessed_without_end(tmp_path: Path) -> None:
         assert answer.status == 429 and int(answer.headers["retry-after"]) > 0
         log = made.instance.paths.event_log.read_text()
         assert '"event": 1576' in log and "wrong 1" not in log and PASSWORD not in log
+        assert "for this name from there: see web_logins_max" in log
+        assert browser.login("games").status == 303, "another name is not kept out"
+
+
+def test_invented_names_keep_nobody_out(web: Web) -> None:
+    """A dozen were enough, for all of the host is one address."""
+    browser = web.browser()
+    assert {browser.login(f"invented{n}", "x").status for n in range(12)} == {403}
+    assert browser.login("bin").status == 303
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_another_account_of_the_host_keeps_nobody_out(tmp_path: Path) -> None:
+    """It guesses as often as it may, and holds all the connections it gets."""
+    with world(tmp_path, web_logins_max=2, web_strangers_max=12, web_connections_max=20) as made:
+        receive, send = os.pipe()
+        stays, go = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setresuid(1, 1, 1)
+                browser = made.browser()
+                found = [browser.login(f"u{n % 15}", "x").status for n in range(30)]
+                lines = [socket.create_connection((made.host, made.port)) for _ in range(60)]
+                for line in lines:
+                    with suppress(OSError):
+                        line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+                os.write(send, f"{found.count(403)} {found.count(429)}".encode())
+                os.close(go)
+                os.read(stays, 1)
+            finally:
+                os._exit(0)
+        try:
+            assert os.read(receive, 99) == b"20 10", "ten times web_logins_max of one account"
+            browser = made.browser("bin")
+            assert browser.get("/").status == 200
+            log = made.instance.paths.event_log.read_text()
+            assert '"127.0.0.1 uid 1"' in log and "from there: see web_logins_max" in log
+            assert "web_strangers_max: its oldest connection made room" in log
+        finally:
+            for end in (go, stays, receive, send):
+                os.close(end)
+            os.waitpid(child, 0)
+
+
+def test_connections_that_say_nothing_make_room(web: Web) -> None:
+    """More of them than anybody may have, of the account that logs in."""
+    lines = [socket.create_connection((web.host, web.port), WAIT_S) for _ in range(60)]
+    try:
+        assert web.browser("bin").get("/").status == 200
+    finally:
+        for line in lines:
+            line.close()
+
+
+def test_who_does_not_agree_on_tls_has_a_place_and_no_more(
+        tmp_path: Path) -> None:
+    """Such connections were not counted, and had no limit but descriptors."""
+    path = Certificates(tmp_path).make("localhost")
+    with world(tmp_path, web_tls_certificate=path, web_client_connections_max=3) as made:
+        lines = [socket.create_connection((made.host, made.port), WAIT_S) for _ in range(5)]
+        assert all(map(_ends, lines[:2])), "the oldest made room"
+        trusting = ssl.create_default_context()
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        with closing(http.client.HTTPSConnection(made.host, made.port, timeout=WAIT_S,
+                                                 context=trusting)) as line:
+            line.request("GET", "/login", headers={"Host": "localhost"})
+            assert line.getresponse().status == 200
+        with socket.create_connection((made.host, made.port), WAIT_S) as line:
+            line.sendall(b"GET / HTTP/1.1\r\n\r\n")  # plain, where TLS is spoken
+            assert _ends(line)
+        for each in lines:
+            each.close()
 
 
 def test_a_host_that_is_not_ours_is_not_answered(web: Web) -> None:
@@ -195,8 +272,9 @@ def test_slow_and_many_connections_take_no_place_for_long(tmp_path: Path) -> Non
                web_client_connections_max=5) as made:
         browser = made.browser("bin")
         lines = [socket.create_connection((made.host, made.port), WAIT_S) for _ in range(5)]
-        refused = socket.create_connection((made.host, made.port), WAIT_S)
-        assert _ends(refused), "one more of an address"
+        lines.append(socket.create_connection((made.host, made.port), WAIT_S))
+        with lines.pop(0) as oldest:
+            assert _ends(oldest), "one more of a source: the oldest makes room"
         lines[0].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
         lines[1].sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
                          b"Content-Type: application/x-www-form-urlencoded\r\n\r\nuser=")
@@ -209,7 +287,7 @@ def test_slow_and_many_connections_take_no_place_for_long(tmp_path: Path) -> Non
             assert time.monotonic() - trickled < WAIT_S
             pause()
         assert all(map(_ends, lines))
-        for each in (*lines, refused):
+        for each in lines:
             each.close()
         assert browser.get("/").status == 200
 

@@ -53,6 +53,7 @@ PUBLIC_LAYER = LAYERS.index("ipc")
 STRUCT_USERS = {
     "lib/omq/format/": "the only place that knows bytes",
     "lib/omq/base/checksum.py": "cuts rows for the CRC, whatever is in them",
+    "lib/omq/services/network/source.py": "asks the kernel in its own format",
 }
 
 OFFLINE = ("recovery/omqrecover/",)

@@ -51,9 +51,14 @@ class WebSettings(AmqpSettings):
     web_report_link: str = text("web", "", _LINK, "an address with http or from / on, or nothing",
         "where the report of the analytics is to be found, linked in the console")
     web_connections_max: int = number("web", 200, 1, 10_000,
-        "connections at once; one more is closed before a byte is read")
+        "connections at once; one more ends one over which nobody logged in has asked yet, or is "
+        "closed before a byte is read")
+    web_strangers_max: int = number("web", 100, 1, 10_000,
+        "of those, connections over which nobody logged in has asked yet; the other places are "
+        "kept for who has. One more ends the oldest of whoever has most of them")
     web_client_connections_max: int = number("web", 50, 1, 10_000,
-        "of those, connections of one address; behind a proxy that is all of them")
+        "of those, connections of one address, on loopback of one account of this host; behind a "
+        "proxy that is all of them. One more ends the oldest over which nobody has logged in")
     web_idle_timeout_s: int = number("web", 15, 1, 3600,
         "time in which a request must have come with all its headers, also the next one")
     web_request_timeout_s: int = number("web", 60, 1, 3600,
@@ -79,8 +84,9 @@ class WebSettings(AmqpSettings):
     web_user_sessions_max: int = number("web", 20, 1, 1000,
         "sessions of one user at once, likewise")
     web_logins_max: int = number("web", 10, 1, 1_000_000,
-        "wrong passwords of one address, and for one name, in web_logins_period_s; beyond it none "
-        "is checked")
+        "wrong passwords for one name from one address (on loopback: from one account of this "
+        "host) in web_logins_period_s, ten times that from there for all names, and for one name "
+        "from everywhere; beyond it none is checked")
     web_logins_period_s: int = number("web", 300, 1, 86400,
         "how long wrong passwords are remembered")
     web_plan_messages_max: int = number("web", 100_000, 1, 10_000_000,

@@ -1,25 +1,35 @@
-"""Connections of omq-web: few, and none that holds its place by being slow.
+"""Connections of omq-web: few, none that holds its place by being slow, and places kept for who is
+logged in.
 
-aiohttp reads requests; it waits for ever for one that trickles. Invariants: 1. at most
-web_connections_max connections, and web_client_connections_max of one address; one more is closed
-before a byte is read; 2. a request has come with all its headers web_idle_timeout_s after the
-connection, or the answer before it; 3. its answer is taken web_request_timeout_s after that,
-whatever trickles in which direction; a page that follows has limits of its own (follow.py).
+aiohttp reads requests; it waits for ever for one that trickles. A connection is a *stranger* until
+a request of somebody who is logged in has come over it. Invariants: 1. at most web_connections_max
+connections, of these web_strangers_max strangers, and web_client_connections_max of one source (an
+address, or on loopback an account: services.network.source); 2. one more ends a stranger, the
+oldest of the source that has most of them, and of its own source if that one is full; it is refused
+where there is none: so who only holds places cannot keep others out; 3. a request has come with all
+its headers web_idle_timeout_s after the connection, TLS included, or the answer before it; 4. its
+answer is taken web_request_timeout_s after that, whatever trickles in which direction; a page that
+follows has limits of its own (follow.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from omq.base.settings import Settings
+from omq.services.network.source import source_of
+
+_SHUTDOWN_S: Final = 5
+"""For the end of TLS."""
 
 
 class Connections:
@@ -29,34 +39,60 @@ class Connections:
                  stirred: Callable[[], None]) -> None:
         self.settings = settings
         self._stirred = stirred  # called with the first of them: from now on `end_slow` is due
-        self._refused = refused  # told address and reason
+        self._refused = refused  # told source and reason
         self._open: set[Connection] = set()
         self._of: Counter[str] = Counter()
+        self._strangers: dict[Connection, None] = {}  # the oldest first
 
     def __len__(self) -> int:
         return len(self._open)
 
     def admit(self, connection: Connection) -> bool:
-        """Whether there is room for one more."""
+        """Whether there is room for one more, or was made."""
         peer, settings = connection.peer, self.settings
-        if len(self._open) >= settings.web_connections_max:
-            self._refused(peer, "web_connections_max")
-            return False
-        if self._of[peer] >= settings.web_client_connections_max:
+        if self._of[peer] >= settings.web_client_connections_max and not self._end_stranger(
+                peer, "web_client_connections_max"):
             self._refused(peer, "web_client_connections_max")
             return False
+        for full, key in (
+                (len(self._open) >= settings.web_connections_max, "web_connections_max"),
+                (len(self._strangers) >= settings.web_strangers_max, "web_strangers_max")):
+            if full and not self._end_stranger(self._most(), key):
+                self._refused(peer, key)
+                return False
         if not self._open:
             self._stirred()
         self._open.add(connection)
         self._of[peer] += 1
+        self._strangers[connection] = None
         return True
+
+    def known(self, connection: Connection) -> None:
+        """Somebody who is logged in has asked over it."""
+        self._strangers.pop(connection, None)
 
     def left(self, connection: Connection) -> None:
         """It has ended; one that was refused, too."""
         if connection in self._open:
             self._open.discard(connection)
+            self._strangers.pop(connection, None)
             self._of[connection.peer] -= 1
             self._of += Counter()  # drops the zeros
+
+    def _most(self) -> str:
+        """The source that has most strangers."""
+        found = Counter(each.peer for each in self._strangers).most_common(1)
+        return found[0][0] if found else ""
+
+    def _end_stranger(self, peer: str, key: str) -> bool:
+        """The oldest of a source, if it has one."""
+        for each in self._strangers:
+            if each.peer == peer:
+                self._refused(peer, f"{key}: its oldest connection made room")
+                self.left(each)
+                each.abort()
+                return True
+        return False
 
     def end_slow(self, now: float) -> None:
         """Those whose time is over."""
@@ -68,7 +104,7 @@ class Connections:
 class Connection(RequestHandler):
     """One of them. `until`: when it is cut."""
 
-    __slots__ = ("_connections", "peer", "until")
+    __slots__ = ("_connections", "_raw", "peer", "until")
 
     def __init__(self, server: web.Server, connections: Connections,
                  loop: asyncio.AbstractEventLoop) -> None:
@@ -77,17 +113,27 @@ class Connection(RequestHandler):
                          keepalive_timeout=settings.web_idle_timeout_s, lingering_time=0,
                          max_line_size=16_384)
         self._connections = connections
+        self._raw: asyncio.Transport | None = None
         self.peer = ""
         self.until = math.inf
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        name = transport.get_extra_info("peername")
-        self.peer = str(name[0]) if isinstance(name, tuple) else "local"
-        super().connection_made(transport)
+    def arrived(self, transport: asyncio.Transport) -> bool:
+        """Its place among the others, before anything of it is read; False: there is none, and it
+        is cut."""
+        self._raw = transport
+        sock = transport.get_extra_info("socket")
+        self.peer = source_of(sock) if sock is not None else "local"
         if self._connections.admit(self):
             self.wait_for_request()
-        else:
-            self.abort()
+            return True
+        self.abort()
+        return False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._raw is None:
+            assert isinstance(transport, asyncio.Transport)
+            self.arrived(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._connections.left(self)
@@ -107,11 +153,48 @@ class Connection(RequestHandler):
         """A request is here."""
         self.until = time.monotonic() + self._connections.settings.web_request_timeout_s
 
+    def known(self) -> None:
+        """Who asks is logged in."""
+        self._connections.known(self)
+
     def follow(self) -> None:
         """Its answer has no end of its own."""
         self.until = math.inf
 
     def abort(self) -> None:
         """Cut it."""
-        if self.transport is not None:
-            self.transport.abort()
+        for transport in (self.transport, self._raw):
+            if transport is not None:
+                transport.abort()
+
+
+class Door(asyncio.Protocol):
+    """A connection until TLS is agreed on: it has its place, and its time, from the start."""
+
+    def __init__(self, connection: Connection, connections: Connections, tls: ssl.SSLContext
+                 ) -> None:
+        self._connection, self._connections, self._tls = connection, connections, tls
+        self._agreeing: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        if self._connection.arrived(transport):
+            self._agreeing = asyncio.get_running_loop().create_task(self._agree(transport))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._connections.left(self._connection)
+
+    async def _agree(self, transport: asyncio.Transport) -> None:
+        """Clients that do not agree (old, no TLS, no time) are not an event of ours."""
+        timeout_s = self._connections.settings.web_idle_timeout_s
+        try:
+            upgraded = await asyncio.get_running_loop().start_tls(
+                transport, self._connection, self._tls, server_side=True,
+                ssl_handshake_timeout=timeout_s, ssl_shutdown_timeout=_SHUTDOWN_S)
+        except OSError:
+            upgraded = None
+        if upgraded is None:
+            self._connections.left(self._connection)
+            transport.abort()
+        else:
+            self._connection.connection_made(upgraded)

@@ -33,9 +33,6 @@ from omq.services.daemon.options import Location
 
 T = TypeVar("T")
 P = ParamSpec("P")
-NAME_FACTOR: Final = 10
-"""A name may be guessed at from several addresses, so often what one address may. It is no more,
-for whoever guesses keeps its owner out meanwhile."""
 
 
 class Console:
@@ -46,9 +43,7 @@ class Console:
         self.location, self.settings, self.policy = location, settings, policy
         self.log = RatedLog(log, settings.event_burst, settings.event_period_s)
         self.sessions = Sessions(settings)
-        most, period_s = settings.web_logins_max, settings.web_logins_period_s
-        self.of_address = Guesses(most, period_s)
-        self.of_name = Guesses(NAME_FACTOR * most, period_s)
+        self.guesses = Guesses(settings.web_logins_max, settings.web_logins_period_s)
         self.pages = Pages(location)
         self.stopping = asyncio.Event()
         self._pool = ThreadPoolExecutor(settings.web_workers, thread_name_prefix="web")

@@ -151,6 +151,8 @@ def guarded(route: Route) -> Handler:
             return await route.handler(request)
         await identify(request, console)
         session, caller = request.get(SESSION), request.get(CALLER)
+        if caller is not None and (known := getattr(request.protocol, "known", None)) is not None:
+            known()
         if session is not None and request.method not in SAFE:
             await check_form(request, console, session)
         if caller is None:
@@ -169,12 +171,12 @@ async def identify(request: web.Request, console: Console) -> None:
     policy, peer = console.policy, peer_of(request)
     kind, _, text = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() == "bearer" and request.path.startswith(API):
-        if console.of_address.wait_s(peer):
-            raise web.HTTPTooManyRequests(headers={"Retry-After": "60"})
         token = policy.token(text.strip())
-        if token is None:
-            console.of_address.count(peer)
+        if token is None:  # one that is right is never kept out by those that are wrong
+            wait_s = console.guesses.wrong_token(peer)
             console.refused(peer, "a token that is not known, or over")
+            if wait_s:
+                raise web.HTTPTooManyRequests(headers={"Retry-After": str(int(wait_s) + 1)})
             raise NotLoggedIn(reason="the token is not known, or its time is over")
         await _known_as(request, console, token.user, token)
         return

@@ -49,21 +49,19 @@ async def login(request: web.Request) -> web.StreamResponse:
     form = await request.post()
     name, password = str(form.get("user", ""))[:64], str(form.get("password", ""))
     goes_to = local_path(str(form.get("next", "/")))
-    wait_s = max(console.of_address.wait_s(peer), console.of_name.wait_s(name))
+    wait_s, limit = console.guesses.wait_s(peer, name)
     if wait_s:
-        console.log.event(events.WEB_LOGIN_FAILED, WARNING, peer, peer=peer, user=name,
-                          reason="too many wrong passwords before")
+        console.log.event(events.WEB_LOGIN_FAILED, WARNING, f"{peer} {limit}", peer=peer, user=name,
+                          reason=f"too many wrong passwords before {limit}: see web_logins_max")
         return _login(request, goes_to, status=429, headers={"Retry-After": str(int(wait_s) + 1)},
                       told=f"Too many wrong passwords: wait {int(wait_s) + 1} s.")
-    console.of_address.count(peer)
-    console.of_name.count(name)
+    console.guesses.count(peer, name)
     caller, reason = await _proved(console, peer, name, password)
     if caller is None:
         console.log.event(events.WEB_LOGIN_FAILED, WARNING, peer, peer=peer, user=name or "?",
                           reason=reason)
         return _login(request, goes_to, status=403, told="Wrong name or password.")
-    console.of_address.right(peer)
-    console.of_name.right(name)
+    console.guesses.right(peer, name)
     if not caller.role:
         console.log.event(events.WEB_LOGIN_FAILED, WARNING, peer, peer=peer, user=name,
                           reason="no role in [console] of authority.conf")

@@ -2,7 +2,8 @@
 
 Every text that somebody else chose passes Jinja's autoescape, and before that `shown`, which makes
 control, bidirectional and undecodable characters visible. Nothing is ever marked safe but what
-`spark` and `bars` draw of numbers. No page has style or script of its own: the policy forbids both.
+`spark`, `times` and `bars` draw of numbers. No page has style or script of its own: the policy
+forbids both.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from omq.services.daemon.options import Location
 
 HERE: Final = Path(__file__).parent
 WIDTH, HEIGHT = 120, 28
-POINTS_MIN: Final = 30
-"""Of a line: fewer would be drawn as if they were the hour."""
 TEXT_MAX: Final = 4096
 NONE: Final = "\u2013"
 """For what is not known, or is not."""
@@ -42,7 +41,7 @@ class Pages:
             lstrip_blocks=True, undefined=StrictUndefined)
         made.filters.update(shown=shown, number=number, rate=rate, age=age, size=size, when=when,
                             percent=percent)
-        made.globals.update(spark=spark, bars=bars, version=omq.__version__,
+        made.globals.update(spark=spark, times=times, bars=bars, version=omq.__version__,
                             instance=self.instance, spool=self.spool)
 
     def answer(self, request: web.Request, template: str, *, status: int = 200,
@@ -104,13 +103,12 @@ def when(wall_ns: int | None) -> str:
     return clock.iso_time(wall_ns)[:19].replace("T", " ") if wall_ns else NONE
 
 
-def spark(values: Sequence[float], label: str) -> Markup:
-    """A line of the last hour, or since the service began to look; gaps where nothing was known."""
-    began = next((at for at, each in enumerate(values) if math.isfinite(each)), len(values))
-    values = values[max(0, min(began, len(values) - POINTS_MIN)) :]
+def spark(values: Sequence[float], label: str, axis: bool = True) -> Markup:  # noqa: FBT001, FBT002
+    """A line of the last hour, the present at the right; gaps where nothing was known. With the
+    times below it, or only their lines where a column's head has them."""
     known = [each for each in values if math.isfinite(each)]
     if len(known) < 2:
-        return Markup('<span class="spark none">no hour yet</span>')
+        return Markup('<span class="spark none">nothing seen yet</span>')
     low, high = min(0.0, *known), max(known)
     span = high - low or 1.0
     step = WIDTH / (len(values) - 1)
@@ -123,10 +121,18 @@ def spark(values: Sequence[float], label: str) -> Markup:
         paths.append(f"{pen}{at * step:.1f} {y:.1f}")
         pen = "L"
     told = f"{label}, last hour: {rate(min(known))} to {rate(high)}"
+    quarters = " ".join(f"M{WIDTH * at // 4} 0V{HEIGHT}" for at in range(5))
     return Markup(
         '<svg class="spark" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" '
-        'aria-label="{told}"><path d="{d}"/></svg>').format(
-            w=WIDTH, h=HEIGHT, told=told, d=" ".join(paths))
+        'aria-label="{told}"><path class="axis" d="{quarters}"/><path d="{d}"/></svg>').format(
+            w=WIDTH, h=HEIGHT, told=told, quarters=quarters, d=" ".join(paths)) + (
+                times() if axis else "")
+
+
+def times() -> Markup:
+    """The axis of a sparkline, in words."""
+    return Markup('<span class="times" aria-hidden="true"><span>\u221260 min</span>'
+                  '<span>\u221230</span><span>now</span></span>')
 
 
 def bar_texts(counts: Sequence[int]) -> Iterator[tuple[str, str]]:

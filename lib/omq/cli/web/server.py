@@ -26,7 +26,7 @@ from omq.base.settings import Settings
 from omq.cli.common import say
 from omq.cli.web.api_acting import HOLDERS
 from omq.cli.web.app import application
-from omq.cli.web.connections import Connection, Connections
+from omq.cli.web.connections import Connection, Connections, Door
 from omq.cli.web.console import Console
 from omq.cli.web.policy import load_policy
 from omq.services.daemon.notify import Notifier
@@ -63,8 +63,11 @@ class WebServer:
         inner = runner.server
         assert isinstance(inner, web.Server)
 
-        def made() -> Connection:
-            return Connection(inner, connections, loop)
+        tls = console.policy.tls
+
+        def made() -> Connection | Door:
+            connection = Connection(inner, connections, loop)
+            return connection if tls is None else Door(connection, connections, tls)
 
         servers = await self._listen(made)
         notifier, file = Notifier(), self._location.paths.run / PORT_FILE
@@ -101,17 +104,13 @@ class WebServer:
 
     async def _listen(self, made: object) -> list[asyncio.Server]:
         loop, settings = asyncio.get_running_loop(), self._settings
-        tls = self._console.policy.tls
-        more = {} if tls is None else {
-            "ssl": tls, "ssl_handshake_timeout": settings.web_idle_timeout_s,
-            "ssl_shutdown_timeout": 5}
         inherited = inherited_sockets()
         try:
             if inherited:
-                return [await loop.create_server(made, sock=each, **more)  # type: ignore[call-overload]
+                return [await loop.create_server(made, sock=each)  # type: ignore[call-overload]
                         for each in inherited]
             return [await loop.create_server(  # type: ignore[call-overload]
-                made, settings.web_listen_host, settings.web_listen_port, backlog=128, **more)]
+                made, settings.web_listen_host, settings.web_listen_port, backlog=128)]
         except OSError as error:
             raise PortInUse(address=settings.web_listen_host, port=settings.web_listen_port,
                             reason=error.strerror or str(error), key="web_listen_port") from error
