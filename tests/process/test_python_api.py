@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import pydoc
 from collections.abc import Callable
@@ -329,7 +330,8 @@ LIKE_NOTHING: list[tuple[dict[str, Any], str]] = [
     ({"group_id": None}, "group_id"), ({"group_id": "\udc80"}, "group_id"),
     ({"reply_to": None}, "reply_to"), ({"properties": []}, "properties"),
     ({"properties": {"a": "\udc80"}}, "'a'"), ({"unique_key": "\udc80"}, "unique_key"),
-    ({"unique_key": 0}, "unique_key"), ({"expiry_s": ""}, "expiry_s")]
+    ({"unique_key": 0}, "unique_key"), ({"expiry_s": ""}, "expiry_s"),
+    ({"unique_key": ""}, "unique_key"), ({"unique_key": b""}, "unique_key")]
 
 
 def test_what_is_wrong_and_looks_like_nothing_is_named(omq_instance: Instance) -> None:
@@ -340,6 +342,53 @@ def test_what_is_wrong_and_looks_like_nothing_is_named(omq_instance: Instance) -
                 c.put("A", b"x", **said)
             assert type(caught.value) in (omq.BadArgument, omq.BadProperty), said
         assert list(c.browse("A")) == []
+
+
+def test_asyncio_names_the_same(omq_instance: Instance) -> None:
+    omq_instance.start()
+
+    async def run() -> None:
+        async with omq.aio.connect(omq_instance.paths.root) as c:
+            for said, named in LIKE_NOTHING:
+                with pytest.raises(omq.OmqError, match=named):
+                    await c.put("A", b"x", **said)
+
+    asyncio.run(run())
+    with omq_instance.connect() as c:
+        assert list(c.browse("A")) == []
+
+
+@pytest.mark.parametrize(("spool", "named"), [
+    ("redis://localhost/0", "redis://localhost/0"), ("file:///var/lib/omq", "amqps://"),
+    ("/" + "x" * 300, "File name too long"), ("/x" * 3000, "File name too long"),
+    ("a\0b", "null byte")])
+def test_what_can_be_no_spool_is_a_request_that_is_wrong(spool: str, named: str) -> None:
+    with pytest.raises(omq.OmqError, match=named) as caught:
+        omq.connect(spool)
+    assert type(caught.value) in (omq.BadArgument, omq.BadRequest)
+
+
+def test_a_name_of_a_unit_that_is_no_text_is_named(omq_instance: Instance) -> None:
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        for end in (c.commit_unit, c.back_out_unit):
+            with pytest.raises(omq.BadArgument, match="unit"):
+                end("\udc80")
+        with pytest.raises(omq.BadArgument, match="name"):
+            c.unit().prepare("\udc80")
+
+
+def test_what_a_prompt_shows_of_a_connection_and_a_message(omq_instance: Instance) -> None:
+    omq_instance.start()
+    with omq_instance.connect("shop") as c:
+        assert repr(c) == f"<omq.Connection 'shop' to {omq_instance.paths.root}>"
+        c.put("A", b"12345", priority=7)
+        with c.reader("A") as reader:
+            (message,) = reader.next(timeout_s=60)
+            said = f"<omq.Message {message.qpool_id} of A: priority 7, 5 bytes, 0 failed attempts>"
+            assert repr(message) == said
+            message.done()
+        assert repr(message) == said, "also when it is over"
 
 
 def test_a_closed_connection_says_so_at_once(omq_instance: Instance) -> None:

@@ -23,7 +23,7 @@ from omq.aio.waiter import Waiter
 from omq.base.errors import ConnectionClosed
 from omq.ipc import arguments
 from omq.ipc.asking import REPLIES, Reply
-from omq.ipc.client import TIMEOUT_S, Client
+from omq.ipc.client import NOTHING_SAID, TIMEOUT_S, Client
 from omq.ipc.client import connect as connect_native
 from omq.ipc.outgoing import Outgoing
 from omq.ipc.reader import PROMPT
@@ -91,12 +91,12 @@ class AsyncConnection:
                   message_id: bytes | str = b"", expiry_s: float | None = None, reply_to: str = "",
                   delay_s: float = 0.0, at: datetime | None = None, group_id: bytes | str = b"",
                   group_sequence: int = 0, last_in_group: bool = False,
-                  unique_key: bytes | str = b"", outgoing: Outgoing | None = None) -> str:
+                  unique_key: bytes | str | None = None, outgoing: Outgoing | None = None) -> str:
         """Put one message on one queue, or on several at once; its id. It is on the disk then."""
         if (type(queues) is str and type(body) is bytes and len(body) < ALONE_BYTES
-                and not (properties or correlation_id or message_id or reply_to or delay_s or at
-                         or group_id or unique_key)
-                and (priority, persistent, expiry_s, outgoing) == (None,) * 4):
+                and (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_id,
+                     group_sequence, last_in_group, unique_key) == NOTHING_SAID
+                and (priority, persistent, properties, outgoing) == (None,) * 4):
             waiter = Waiter()
             return str(await self._wait(self._puts, Put(arguments.queue(queues), body, waiter),
                                         waiter))

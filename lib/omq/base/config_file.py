@@ -45,7 +45,7 @@ class Entry:
     def integer(self, low: int, high: int) -> int:
         """A whole number."""
         if _NUMBER.fullmatch(self.value) is None:
-            raise self.error(f"{escape(self.value)!r} is not a number", f"{low} to {high}")
+            raise self.error(f"{escape(self.value)!r} is not a whole number", f"{low} to {high}")
         return self._within(int(self.value), low, high)
 
     def size(self, low: int, high: int) -> int:

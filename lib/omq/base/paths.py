@@ -13,12 +13,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from omq.base import access
 from omq.base.errors import BadRequest, SpoolMissing
-from omq.base.names import check_instance_name
+from omq.base.names import check_instance_name, escape
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +146,14 @@ def chosen_spool(spool: Path | str | None, instance: str | None) -> Path:
 def existing_spool(root: Path) -> SpoolPaths:
     """The paths of a spool whose directory is there. SpoolMissing, AccessDenied."""
     try:
-        there = root.is_dir()
+        there = stat.S_ISDIR(root.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        there = False
     except PermissionError as error:
         raise access.denied(root, error) from error
+    except (OSError, ValueError) as error:  # too long for a path, a zero byte, a dead mount
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadRequest(reason=f"the spool cannot be {escape(str(root), 80)}: {reason}") from error
     if not there:
         raise SpoolMissing(path=root)
     return SpoolPaths(root)

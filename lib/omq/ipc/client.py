@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Connection", "Message", "Outgoing", "Reader", "Unit", "connect"]
 
 TIMEOUT_S = 60.0
-_PLAIN = (b"", b"", None, "", 0.0, None, b"", 0, False, b"")  # nothing is said beside the body
+NOTHING_SAID = (b"", b"", None, "", 0.0, None, b"", 0, False, None)
+"""The arguments of `put` from correlation_id to unique_key, where only a body is said."""
 
 
 def connect(spool: Path | str | None = None, instance: str | None = None, name: str = "python",
@@ -97,6 +98,9 @@ class Connection(EndsUnits):
         self._replies: Reader | None = None  # the same, when it reads replies
         self._own_replies = ""  # the temporary queue that is for them
 
+    def __repr__(self) -> str:
+        return f"<omq.Connection {self._wire.name!r} to {self._wire.paths.root}>"
+
     # putting
 
     def put(self, queues: str | Sequence[str], body: bytes = b"", *,
@@ -105,7 +109,7 @@ class Connection(EndsUnits):
             message_id: bytes | str = b"", expiry_s: float | None = None,
             reply_to: str = "", delay_s: float = 0.0, at: datetime | None = None,
             group_id: bytes | str = b"", group_sequence: int = 0, last_in_group: bool = False,
-            unique_key: bytes | str = b"", outgoing: Outgoing | None = None) -> str:
+            unique_key: bytes | str | None = None, outgoing: Outgoing | None = None) -> str:
         """Put one message on one queue, or on several at once; its id, which is text.
 
         Priority (0 to 9, or urgent, normal, low) and persistence are those of queues.conf for the
@@ -122,7 +126,7 @@ class Connection(EndsUnits):
                 and (priority is None or type(priority) is int)
                 and (persistent is None or type(persistent) is bool)
                 and (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_id,
-                     group_sequence, last_in_group, unique_key) == _PLAIN
+                     group_sequence, last_in_group, unique_key) == NOTHING_SAID
                 and len(body) <= self._link.threshold
                 and (put := self._wire.put_plain(queues, body, priority, persistent=persistent))):
             return put

@@ -89,7 +89,7 @@ class EndsUnits:
 
 def name_bytes(name: str, argument: str = "name") -> bytes:
     """The name of a unit on the wire; BadArgument."""
-    raw = arguments.text(name, argument).encode()
+    raw = arguments.text(name, argument).encode(errors="surrogatepass")
     if len(raw) > limits.UNIT_NAME_BYTES_MAX or not (name.isprintable()):
         raise arguments.wrong(argument, name, f"up to {limits.UNIT_NAME_BYTES_MAX} bytes that can "
                               "be printed")

@@ -49,6 +49,10 @@ class Message(PayloadFacts):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return (f"<omq.Message {self.qpool_id} of {self.queue}: priority {self.priority}, "
+                f"{self.size} bytes, {self.attempts} failed attempts>")
+
     @property
     def queue(self) -> str:
         """The queue that it was taken from."""

@@ -46,7 +46,7 @@ class Outgoing:
     group_id: bytes | str = b""  # of one group: to one reader at a time, in order
     group_sequence: int = 0  # its number in the group, from 1; 0 = none
     last_in_group: bool = False  # it has the highest number
-    unique_key: bytes | str = b""  # its id; a queue with dedupe_s takes it once
+    unique_key: bytes | str | None = None  # its id; a queue with dedupe_s takes it once
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -74,7 +74,7 @@ class Outgoing:
             arguments.moment(self.at, "at")
             if self.delay_s:
                 raise arguments.wrong("at", self.at, "beside it there is no delay_s")
-        if self.unique_key not in (b"", ""):
+        if self.unique_key is not None:
             made = arguments.unique_key(self.unique_key)
             if self.message_id not in (b"", "", made):
                 raise arguments.wrong("unique_key", self.unique_key, "it is the message's id: "

@@ -6,6 +6,7 @@ Errors: ExtraMissing, BadArgument, RemoteLost.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, cast
 
 from omq.base import names
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
     from omq.ipc.client import Client
 
 SCHEMES: Final = ("amqp://", "amqps://")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_url(where: object) -> bool:
-    """Whether this names a server, and not a directory."""
-    return isinstance(where, str) and where.startswith(SCHEMES)
+    """Whether this names a server, and not a directory. BadArgument for a server of others."""
+    if not isinstance(where, str) or not (found := _SCHEME.match(where)):
+        return False
+    if found[0] not in SCHEMES:
+        raise arguments.wrong("spool", where, "it is a path, or a URL that begins with "
+                              + " or ".join(SCHEMES))
+    return True
 
 
 def remote_client(url: str, name: str, timeout_s: float) -> Client:

@@ -23,7 +23,7 @@ def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,
                 message_id: bytes | str = b"", expiry_s: float | None = None, reply_to: str = "",
                 delay_s: float = 0.0, at: datetime | None = None, group_id: bytes | str = b"",
                 group_sequence: int = 0, last_in_group: bool = False,
-                unique_key: bytes | str = b"",
+                unique_key: bytes | str | None = None,
                 outgoing: Outgoing | None) -> tuple[Outgoing, tuple[str, ...]]:
     """The message, and the queues that were named beside it."""
     listed = (arguments.queue(queues),) if isinstance(queues, str) else arguments.queues(queues)

@@ -63,7 +63,7 @@ class Unit(Taking):
             message_id: bytes | str = b"", expiry_s: float | None = None,
             reply_to: str = "", delay_s: float = 0.0, at: datetime | None = None,
             group_id: bytes | str = b"", group_sequence: int = 0, last_in_group: bool = False,
-            unique_key: bytes | str = b"", outgoing: Outgoing | None = None) -> None:
+            unique_key: bytes | str | None = None, outgoing: Outgoing | None = None) -> None:
         """As Connection.put, but it happens with the commit, which also says what only the manager
         knows (QueueFull, NoAuthority, MessageTooLong ...). UnitTooLarge, UnitEnded."""
         self._check_open()

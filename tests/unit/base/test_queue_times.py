@@ -52,7 +52,7 @@ retry_jitter = 20
     ("[A]\nretry_jitter = 101\n", "retry_jitter", "out of range"),
     ("[A]\nretry_delay_ms = -5\n", "retry_delay_ms", "out of range"),
     ("[A]\nretry_max_s = 0\n", "retry_max_s", "out of range"),
-    ("[A]\nexpiry_max_s = 1.5\n", "expiry_max_s", "not a number"),
+    ("[A]\nexpiry_max_s = 1.5\n", "expiry_max_s", "not a whole number"),
     ("[A]\ndead_letter = B\n[B]\ndead_letter = A\n", "dead_letter", "ring"),
     ("[A]\ndead_letter = B\n[B]\ndead_letter = C\n[C]\ndead_letter = B\n", "dead_letter", "ring"),
 ])

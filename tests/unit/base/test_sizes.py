@@ -42,8 +42,8 @@ def test_what_is_no_size_is_refused_everywhere(tmp_path: Path, text: str) -> Non
 
 def test_a_number_that_is_no_size_takes_no_unit(tmp_path: Path) -> None:
     (tmp_path / "queues.conf").write_text("[A]\nmax_depth = 1K\n")
-    with pytest.raises(ConfigError, match="'1K' is not a number"):
+    with pytest.raises(ConfigError, match="'1K' is not a whole number"):
         load_queues(tmp_path)
     (tmp_path / "omq.conf").write_text("[daemons]\nwatchdog_s = 1M\n")
-    with pytest.raises(ConfigError, match="watchdog_s: '1M' is not a number"):
+    with pytest.raises(ConfigError, match="watchdog_s: '1M' is not a whole number"):
         load_settings(tmp_path)

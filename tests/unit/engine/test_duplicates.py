@@ -196,7 +196,7 @@ def test_no_member_names_a_container_beside_a_key(world: World) -> None:
     """A batch with keys goes another way than one without; what it may not is the same."""
     world.putter.owns, world.putter.uid = False, 1000
     made = [encode_outgoing(Outgoing(body=b"~/data/0000001/000001u", unique_key=key), (A,), 0,
-                            world.info.paths, 1 << 18, "test") for key in ("a", "")]
+                            world.info.paths, 1 << 18, "test") for key in ("a", None)]
     made[1].flags |= int(PutFlag.CONTAINER)
     heads = memoryview(b"".join(each.head() for each in made))
     payloads = memoryview(b"".join(each.payload for each in made))

@@ -228,7 +228,7 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
                        help="gone when the queue manager stops, and faster")
     group.add_argument("--correlation-id", metavar="ID", default="",
                        help="id of another message, or up to 24 bytes of text")
-    group.add_argument("--unique-key", metavar="KEY", default="",
+    group.add_argument("--unique-key", metavar="KEY",
                        help="the message's id; a queue with dedupe_s takes it once in that time")
     group.add_argument("--reply-to", metavar="QUEUE", default="", help="where answers are expected")
     group.add_argument("--defer", metavar="S", type=seconds, default=0.0,
