@@ -26,6 +26,7 @@ from typing import Final
 
 from omq.base.config_file import Entry, Section, read_sections
 from omq.base.errors import BadName
+from omq.base.mistakes import Mistakes
 from omq.base.names import QUEUE_RULE, check_queue_name, escape
 from omq.base.settings_file import conf_path
 
@@ -96,11 +97,16 @@ class Authority:
 def load_authority(conf_dir: Path | None = None, *, owner_uid: int | None = None) -> Authority:
     """authority.conf of `conf_dir`, or the shipped one; the owner is who runs this, by default."""
     sections = read_sections(conf_path(conf_dir, FILE_NAME))
-    grants = {
-        _queue(section): tuple(_grant(entry, ROLES if section.name == CONSOLE else ACTIONS)
-                               for entry in section.entries.values())
-        for section in sections.values()
-    }
+    mistakes = Mistakes()
+    grants: dict[str, tuple[Grant, ...]] = {}
+    for section in sections.values():
+        known, found = ROLES if section.name == CONSOLE else ACTIONS, []
+        for entry in section.entries.values():
+            with mistakes.noted():
+                found.append(_grant(entry, known))
+        with mistakes.noted():
+            grants[_queue(section)] = tuple(found)
+    mistakes.end()
     return Authority(os.geteuid() if owner_uid is None else owner_uid, grants)
 
 

@@ -1,7 +1,8 @@
 """queues.conf; with omq.conf, services.conf and authority.conf, all that an instance is told.
 
 A file that the conf directory lacks is read from the shipped one. Nothing is half loaded: a mistake
-anywhere raises ConfigError (file, line, key, reason, what is allowed) and the old state stays.
+anywhere raises ConfigError (file, line, key, reason, what is allowed; a line for each mistake of a
+file) and the old state stays.
 
 In queues.conf the section [*] holds what all queues have that do not say otherwise. A queue without
 a section does not exist and is refused; IDEL and POISON always exist.
@@ -10,6 +11,7 @@ a section does not exist and is refused; IDEL and POISON always exist.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,7 @@ from omq.base import limits
 from omq.base.authority import Authority, load_authority
 from omq.base.config_file import Entry, Section, read_sections
 from omq.base.errors import BadName
+from omq.base.mistakes import Mistakes
 from omq.base.names import (
     QUEUE_RULE,
     SPECIAL_NAMES,
@@ -88,16 +91,25 @@ def load_queues(conf_dir: Path | None = None) -> dict[str, QueueConf]:
     sections = read_sections(conf_path(conf_dir, QUEUES_FILE))
     common = sections.pop(DEFAULTS_SECTION, None)
     shared = common.entries if common is not None else {}
+    mistakes = Mistakes()
     for section in (*((common,) if common is not None else ()), *sections.values()):
-        section.refuse_unknown(QUEUE_KEYS)
+        for entry in section.unknown(QUEUE_KEYS):
+            with mistakes.noted():
+                raise entry
         if (count := len({*sections, *SPECIAL_NAMES})) > limits.NAMED_QUEUES_MAX:
             raise section.error(f"{count} queues with {' and '.join(SPECIAL_NAMES)}",
                                 f"{limits.NAMED_QUEUES_MAX} queues")
-    known = frozenset(_checked_name(item) for item in sections.values())
-    queues = {item.name: queue_of(item.name, shared | item.entries, known)
-              for item in sections.values()}
-    for name in SPECIAL_NAMES:
-        queues.setdefault(name, queue_of(name, shared, known))
+    for item in sections.values():
+        with mistakes.noted():
+            _checked_name(item)
+    known = frozenset(sections)
+    queues: dict[str, QueueConf] = {}
+    for name in (*sections, *SPECIAL_NAMES):
+        entries = shared | sections[name].entries if name in sections else shared
+        made = mistakes.built(partial(queue_of, name, known=known), entries)
+        if made is not None:
+            queues.setdefault(name, made)
+    mistakes.end()
     for section in sections.values():
         _refuse_ring(section, shared | section.entries, queues)
     return queues

@@ -15,6 +15,7 @@ mistake found, before anything is used.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,9 +89,14 @@ class Section:
 
     def refuse_unknown(self, known: tuple[str, ...]) -> None:
         """ConfigError for the first key that is not in `known`."""
+        for error in self.unknown(known):
+            raise error
+
+    def unknown(self, known: tuple[str, ...]) -> Iterator[ConfigError]:
+        """An error for each key that is not in `known`."""
         for entry in self.entries.values():
             if entry.key not in known:
-                raise entry.error("unknown key", ", ".join(known))
+                yield entry.error("unknown key", ", ".join(known))
 
 
 def read_sections(path: Path) -> dict[str, Section]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from omq.base import conf_values as values
 from omq.base import limits
-from omq.base.config_file import Section, read_sections
+from omq.base.config_file import Entry, Section, read_sections
 from omq.base.errors import BadName
+from omq.base.mistakes import Mistakes
 from omq.base.names import QUEUE_RULE, SERVICE_RULE, check_queue_name, check_service_name
 from omq.base.settings_file import conf_path
 
@@ -60,15 +62,27 @@ def load_services(conf_dir: Path | None = None) -> dict[str, ServiceConf]:
     sections = read_sections(conf_path(conf_dir, SERVICES_FILE))
     services: dict[str, ServiceConf] = {}
     numbers: dict[int, str] = {}
+    mistakes = Mistakes()
     for section in sections.values():
-        section.refuse_unknown(SERVICE_KEYS)
-        service = _service(section)
-        if service.number in numbers:
-            taken = numbers[service.number]
-            raise section.entries["number"].error(f"also that of [{taken}]", "a number of its own")
+        for unknown in section.unknown(SERVICE_KEYS):
+            with mistakes.noted():
+                raise unknown
+        service = mistakes.built(partial(_of_entries, section), section.entries)
+        if service is None:
+            continue
+        with mistakes.noted():
+            if service.number in numbers:
+                taken = numbers[service.number]
+                raise section.entries["number"].error(f"also that of [{taken}]",
+                                                      "a number of its own")
         numbers[service.number] = service.name
         services[service.name] = service
+    mistakes.end()
     return services
+
+
+def _of_entries(section: Section, entries: dict[str, Entry]) -> ServiceConf:
+    return _service(replace(section, entries=entries))
 
 
 def _service(section: Section) -> ServiceConf:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from omq.base import limits
 from omq.base.config_file import Entry, Section, read_sections
 from omq.base.errors import ConfigError
+from omq.base.mistakes import Mistakes
 from omq.base.names import escape
 from omq.base.paths import shipped_conf
 from omq.base.settings import DEFAULTS, KEYS, Settings
@@ -85,14 +86,19 @@ def load_settings(conf_dir: Path | None = None) -> Settings:
     sections = read_sections(path)
     values: dict[str, Any] = {}
     entries: dict[str, Entry] = {}
+    mistakes = Mistakes()
     for section in sections.values():
-        _refuse_unknown(section)
-        for entry in _entries(section):
-            if entry.key in entries:
-                raise entry.error("set twice, in two spellings",
-                                  f"once (see line {entries[entry.key].line})")
-            values[entry.key] = _value(entry)
-            entries[entry.key] = entry
+        with mistakes.noted():
+            _refuse_unknown(section)
+        for entry in _entries(section) if section.name in SECTION_TITLES else ():
+            with mistakes.noted():
+                _refuse_elsewhere(entry, section)
+                if entry.key in entries:
+                    raise entry.error("set twice, in two spellings",
+                                      f"once (see line {entries[entry.key].line})")
+                values[entry.key] = _value(entry)
+                entries[entry.key] = entry
+    mistakes.end()
     settings = replace(DEFAULTS, **values)
     complaint = contradiction(settings)
     if complaint is not None:
@@ -165,13 +171,15 @@ def _entries(section: Section) -> Iterator[Entry]:
 def _refuse_unknown(section: Section) -> None:
     if section.name not in SECTION_TITLES:
         raise section.error("unknown section", ", ".join(SECTION_TITLES))
-    for entry in _entries(section):
-        key = KEYS.get(entry.key)
-        if key is None:
-            known = tuple(name for name, key in KEYS.items() if key.section == section.name)
-            raise entry.error(f"unknown key in [{section.name}]", ", ".join(known))
-        if key.section != section.name:
-            raise entry.error(f"stands in [{section.name}]", f"in section [{key.section}]")
+
+
+def _refuse_elsewhere(entry: Entry, section: Section) -> None:
+    key = KEYS.get(entry.key)
+    if key is None:
+        known = tuple(name for name, key in KEYS.items() if key.section == section.name)
+        raise entry.error(f"unknown key in [{section.name}]", ", ".join(known))
+    if key.section != section.name:
+        raise entry.error(f"is in [{section.name}]", f"in section [{key.section}]")
 
 
 def _value(entry: Entry) -> Any:

@@ -1,17 +1,20 @@
 """omq conf: reads every configuration file as the daemons do, and says what is wrong.
 
 The units run it before they pass on a reload: a wrong file is refused where the operator sees it,
-and no daemon hears of it. Exit code 0, or 78 with file, line and what is allowed.
+and no daemon hears of it. Exit code 0, or 78 with file, line and what is allowed, a line for each
+mistake in any file.
 """
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Final
 
-from omq.base.config import load_authority, load_queues, load_settings
+from omq.base.config import QueueConf, load_authority, load_queues, load_settings
 from omq.base.errors import Exit
-from omq.base.services_conf import load_services
+from omq.base.mistakes import Mistakes
+from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import locate, tool_parser
 from omq.cli.watch.alarm_conf import load_alarms
 from omq.services.mail.names import check_names
@@ -32,14 +35,22 @@ def main(argv: list[str]) -> int:
     location = locate(options)
     spool = location.paths.root
     owner_uid = spool.stat().st_uid if spool.is_dir() else os.geteuid()
-    settings = load_settings(location.conf_dir)
-    queues = load_queues(location.conf_dir)
-    services = load_services(location.conf_dir)
-    load_authority(location.conf_dir, owner_uid=owner_uid)
-    policy = load_policy(settings, location.conf_dir, spool)
-    load_security(settings, location.conf_dir, policy.routes)
-    check_names(settings, location.conf_dir)
-    load_programs(location.conf_dir)
-    load_alarms(location.conf_dir)
+    mistakes = Mistakes()
+    queues: dict[str, QueueConf] = {}
+    services: dict[str, ServiceConf] = {}
+    with mistakes.noted():
+        queues = load_queues(location.conf_dir)
+    with mistakes.noted():
+        services = load_services(location.conf_dir)
+    for load in (partial(load_authority, owner_uid=owner_uid), load_programs, load_alarms):
+        with mistakes.noted():
+            load(location.conf_dir)
+    with mistakes.noted():  # what follows needs the settings
+        settings = load_settings(location.conf_dir)
+        with mistakes.noted():
+            policy = load_policy(settings, location.conf_dir, spool)
+            load_security(settings, location.conf_dir, policy.routes)
+        check_names(settings, location.conf_dir)
+    mistakes.end()
     print(f"{location.conf_dir}: {len(queues)} queues, {len(services)} services, nothing wrong")
     return Exit.OK
