@@ -36,10 +36,11 @@ def lines(error: ConfigError) -> list[str]:
       "omq.conf:7: what: unknown key in [journal]",
       "omq.conf:8: journal_page_bytes: 1 is out of range"]),
     (load_services, "services.conf",
-     "[a]\nauxiliaries = x\nkind = reader\nprogram = a\nqueue = A\nbatch = 0\nnumber = 7\n[b]\nkind = reader\n"
-     "[c]\nnumber = 5\nkind = what\nprogram = c\n",
+     "[a]\nauxiliaries = x\nkind = reader\nprogram = a\nqueue = A\nbatch = 0\nnumber = 7\n[b]\n"
+     "kind = reader\n[c]\nnumber = 5\nkind = what\nprogram = c\n",
      ["services.conf:2: auxiliaries: 'x' is not a whole number",
-      "services.conf:6: batch: 0 is out of range", "services.conf:8: [b]: the key number is missing",
+      "services.conf:6: batch: 0 is out of range",
+      "services.conf:8: [b]: the key number is missing",
       "services.conf:12: kind: 'what' is not known"]),
     (load_authority, "authority.conf",
      "[A]\nsomebody = put\nuser:root = fly\n[b c]\nuser:root = put\n",
