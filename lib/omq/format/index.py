@@ -103,6 +103,7 @@ class Counter(IntEnum):
     DUPLICATES = 54  # messages that were absorbed or refused: their queue has had their id
     EVENTS_DROPPED = 47  # event messages that found no place on SYSTEM.EVENTS
     SPACE_WANTED = 64  # LSN up to which a queue was cleared: its space is wanted back at once
+    LAG_BYTES = 70  # of the journal behind the checkpoint, when it was last looked at
     SYNC_US = 59  # that the syncs took which j_syncs counts: one in 16
     FRAMES = 60  # in the blocks of j_groups
 

@@ -155,9 +155,3 @@ def test_a_cut_in_rotation_loses_nothing(info: SpoolInfo, point: str) -> None:
     again = Journal(info, next_lsn=2)
     again.put(b"2")
     assert _bodies(info) == {1: b"1", 2: b"2"}
-
-
-def test_space_check(info: SpoolInfo) -> None:
-    writer = Journal(info)
-    assert writer.writer.check_space(replace(Settings(), disk_reserve_bytes=0))
-    assert not writer.writer.check_space(replace(Settings(), disk_reserve_bytes=1 << 60))

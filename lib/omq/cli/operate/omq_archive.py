@@ -18,11 +18,12 @@ from omq.base import clock, event_log, events
 from omq.base.config import load_settings
 from omq.base.errors import Damaged, Exit, InputUnreadable
 from omq.base.event_log import EventLog
+from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.cli.common import add_json, locate, print_json, tool_parser
 from omq.format.archive import BODIES_MAGIC, ArchiveHeader
 from omq.format.findings import Finding
-from omq.storage import archiver, durable
+from omq.storage import archiver, durable, history, room
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
 from omq.storage.archive_file import ArchiveFile, open_archive, rebuild
 from omq.storage.files import open_file, write_new_file
@@ -30,6 +31,8 @@ from omq.storage.journal import numbers_in
 from omq.storage.spool import SpoolInfo, lock, open_spool
 
 NAME = "omq-archive"
+LOCK_WAIT_S = 60.0
+"""For pool.writer, which holds the lock for a few removals."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -51,19 +54,25 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(info: SpoolInfo, settings: Settings, log: EventLog, *, now_ns: int, dry: bool) -> int:
-    """Convert, then prune; the exit code."""
+    """Let history go, then convert, and let go again; the exit code. While the disk is short
+    nothing is converted: that needs room, and takes the lock from pool.writer, which makes some."""
     paths = info.paths
     named = archiver.named_by_pool(paths, info.uuid)
     needed = set() if named is None else named
     code = Exit.OK
     bodies = settings.archive_bodies_days > 0 or named is None
+    if named is not None:
+        _let_go(paths, settings, log, needed, now_ns=now_ns, dry=dry)
     for number in archiver.pending(paths):
         if dry:
             sys.stdout.write(f"archive {number:010d}.jnl\n")
             continue
+        if room.free(paths, settings).short:
+            break
         try:
-            done = archiver.convert(paths, settings, info.uuid, number, keep=number in needed,
-                                    bodies=bodies)
+            with history.changing(paths, NAME, LOCK_WAIT_S):
+                done = archiver.convert(paths, settings, info.uuid, number, keep=number in needed,
+                                        bodies=bodies)
         except FileNotFoundError:
             continue  # another hand was faster
         except Damaged as error:
@@ -80,20 +89,27 @@ def run(info: SpoolInfo, settings: Settings, log: EventLog, *, now_ns: int, dry:
                   "cannot be read, or a pool file is not what the last checkpoint left: any body "
                   "may be needed, nothing is removed; see omqcheck")
         return Exit.DATA
-    gone, dropped = archiver.prunable(paths, settings, now_ns, needed)
-    for number in (*gone, *dropped):
-        suffix = FRAMES_SUFFIX if number in gone else BODIES_SUFFIX
-        if dry:
-            sys.stdout.write(f"remove {archive_name(number, suffix)}\n")
-            continue
-        archiver.remove(paths, number, bodies_only=number in dropped)
-        log.event(events.ARCHIVE_PRUNED, file=archive_name(number, suffix))
+    _let_go(paths, settings, log, needed, now_ns=now_ns, dry=dry)
     return code
+
+
+def _let_go(paths: SpoolPaths, settings: Settings, log: EventLog, needed: set[int], *, now_ns: int,
+            dry: bool) -> None:
+    """Remove what is to go (storage.history). SpoolLocked."""
+    with history.changing(paths, NAME, LOCK_WAIT_S):
+        bounds = history.Bounds.of(paths, settings, room.free(paths, settings).history_wanted)
+        for going in history.plan(paths, bounds, now_ns, lambda number: number not in needed):
+            if dry:
+                suffix = BODIES_SUFFIX if going.bodies_only else FRAMES_SUFFIX
+                sys.stdout.write(f"remove {archive_name(going.number, suffix)}\n")
+                continue
+            history.remove(paths, going)
+            history.tell(log, going, short=bounds.short > 0)
 
 
 def _list(info: SpoolInfo, *, json: bool) -> int:
     for number in numbers_in(info.paths.archive, FRAMES_SUFFIX):
-        header = archiver.read_head(info.paths, number)
+        header = history.read_head(info.paths, number)
         bodies = durable.status(info.paths.archive / archive_name(number, BODIES_SUFFIX))
         record: dict[str, object] = {"file": archive_name(number), "bodies": bodies is not None}
         if isinstance(header, ArchiveHeader):

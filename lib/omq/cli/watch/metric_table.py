@@ -58,6 +58,7 @@ ROWS: Final[dict[str, Row]] = {
     "last_lsn": Row("journal_last_lsn", "Number of the last frame"),
     "durable_lsn": Row("journal_durable_lsn", "Number of the last frame that is on the disk"),
     "checkpoint_lsn": Row("checkpoint_lsn", "Number of the last frame that the pool has"),
+    "lag_bytes": Row("checkpoint_lag_bytes", "Bytes of the journal that the pool does not have"),
     "journal_file": Row("journal_file_number", "Number of the journal file in use"),
     "checkpoint_time": Row("checkpoint_timestamp_seconds", "When the last checkpoint was taken",
                            divisor=NS_PER_S),

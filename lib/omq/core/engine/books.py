@@ -85,6 +85,10 @@ class Books:
         self._core.space_left = free
         self._counters[Counter.SPACE_LOW] = not free
 
+    def lag(self, size: int) -> None:
+        """So many bytes of the journal lie behind the checkpoint."""
+        self._counters[Counter.LAG_BYTES] = size
+
     def cleared(self) -> None:
         """A queue was cleared, up to here: pool.writer gives its space back."""
         self._counters[Counter.SPACE_WANTED] = self._core.block.lsn - 1

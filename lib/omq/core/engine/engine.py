@@ -35,6 +35,7 @@ from omq.core.engine.limbo import adopt, given_up
 from omq.core.engine.noted import Noted, OldNotes, left
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.queues import Queues
+from omq.core.engine.room import Room
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Core, Party, Poisoned
@@ -96,6 +97,11 @@ class Engine:
     def space_left(self) -> bool:
         """New messages are taken."""
         return self.core.space_left
+
+    @property
+    def room(self) -> Room:
+        """What pool.writer says of the disk."""
+        return self.core.room
 
     @property
     def last_lsn(self) -> int:
