@@ -96,7 +96,7 @@ class Counter(IntEnum):
     GROUP_WAITING = 53  # READY entries that wait for their turn in a group: they are in no chain
     UNITS_COMMITTED = 34  # units of work
     UNITS_BACKED_OUT = 35
-    SPACE_LOW = 40  # 1: less disk space is free than the reserve, new messages are refused
+    SPACE_LOW = 40  # less is free than the reserve, puts are refused: 1 of bytes, 2 of inodes
     INDEX_LOW = 41  # 1: only its reserve is free, members' messages are refused; 2: all new ones
     UNITS_PREPARED = 42
     UNITS_IN_DOUBT = 43  # now

@@ -69,6 +69,10 @@ class Filled:
         return f"in the spool: {said}; {REMEDIES[first]}"
 
 
+NOTHING: Final = Filled()
+"""Not looked at."""
+
+
 def filled(paths: SpoolPaths, files_max: int = FILES_MAX) -> Filled:
     """Look now."""
     sizes: dict[str, int] = {}
@@ -121,6 +125,11 @@ class Free:
     def low(self) -> bool:
         """Puts are refused: what is left is for done, move and delete."""
         return self.bytes < self.reserve or self._inodes_low(self.inode_reserve)
+
+    @property
+    def lacking(self) -> int:
+        """What puts are refused for: 1 bytes, 2 inodes (Counter.SPACE_LOW)."""
+        return 1 if self.bytes < self.reserve else 2
 
     @property
     def half(self) -> bool:

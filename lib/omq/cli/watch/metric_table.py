@@ -53,7 +53,8 @@ ROWS: Final[dict[str, Row]] = {
     "group_waiting": Row("group_waiting_messages",
                          "Ready messages that wait for their turn in a group"),
     "quarantined": Row("quarantined_parts", "Damaged parts that the last start set aside"),
-    "space_low": Row("disk_low", "1: too little disk space, new messages are refused"),
+    "space_low": Row("disk_low", "1: too little disk space, 2: too few inodes; new messages are "
+                     "refused"),
     "index_low": Row("index_low", "1: members' new messages are refused, 2: all new ones are"),
     "last_lsn": Row("journal_last_lsn", "Number of the last frame"),
     "durable_lsn": Row("journal_durable_lsn", "Number of the last frame that is on the disk"),

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 TEXT_MAX: Final = 300  # characters of `says`: it travels in each refusal
-RESERVED: Final = "less is free than disk_reserve_bytes"
+RESERVED: Final = ("less is free than disk_reserve_bytes",
+                   "fewer inodes are free than inode_reserve")
 
 
 @dataclass(slots=True)
@@ -21,11 +22,12 @@ class Room:
     offset: int = 0
     stuck: bool = False  # nothing can be retired, no history can go
     says: str = ""
+    lacks: str = RESERVED[0]
 
     @property
     def refusal(self) -> str:
         """Why there is no room for a message, for a SpoolFull."""
-        return "; ".join(filter(None, (RESERVED, self.says)))
+        return "; ".join(filter(None, (self.lacks, self.says)))
 
     def behind(self, file: int, offset: int, file_bytes: int) -> int:
         """Bytes of the journal, which is written at this place, behind the checkpoint."""

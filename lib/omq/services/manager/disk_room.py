@@ -58,11 +58,13 @@ class DiskRoom:
         self.due = now + self._context.settings.disk_check_interval_s * clock.NS_PER_S
         self._free = room.free(self._context.paths, self._context.settings)
         taken = not self._free.low or (self._hopes(now) and not self._free.half)
-        self._parts.engine.books.space(free=taken)
+        self._parts.engine.books.space(0 if taken else self._free.lacking)
         if taken != self._taken:
             self._taken = taken
             event, level = (events.SPOOL_FREE, REPORT) if taken else (events.SPOOL_FULL, ERROR)
-            self._log.event(event, level, path=self._context.paths.root)
+            self._log.event(event, level, path=self._context.paths.root,
+                            free_bytes=self._free.bytes, inodes=self._free.inodes,
+                            detail=None if taken else self._parts.engine.room.refusal)
             self._messages.note("disk_free" if taken else "disk_low")
 
     def _hopes(self, now: int) -> bool:
