@@ -1,8 +1,9 @@
 """Which history may go: retired journal files and archive files, oldest first, and why one stays.
 
-History is bounded by [archive] of omq.conf: an age, a part of the file system, bytes. Where the disk
-is short more goes, until it is not (storage.room). pool.writer removes it behind each checkpoint,
-omq-archive between the files that it makes; both by `plan` and `remove`, under the lock `changing`.
+History is bounded by [archive] of omq.conf: an age, a part of the file system, bytes. Where the
+disk is short more goes, until it is not (storage.room). pool.writer removes it behind each
+checkpoint, omq-archive before and after it makes archive files; both by `plan` and `remove`, under
+the lock `changing`.
 
 What stays, with everything newer, so that the archive never has a gap:
 1. what the checkpoint, or a recovery from it, could read: files from its own number on, and all
@@ -20,6 +21,7 @@ Errors: DiskError; SpoolLocked while another process changes the archive.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,14 +29,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from omq.base import clock, event_log, events
-from omq.base.errors import SpoolLocked
+from omq.base.errors import DiskError, SpoolFull, SpoolLocked
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.format.archive import ArchiveHeader, decode_header
 from omq.format.findings import Finding
 from omq.format.journal import FILE_HEADER, FileHeader, decode_file_header
-from omq.storage import durable
+from omq.storage import durable, holds
 from omq.storage import poolctrl as control
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
 from omq.storage.files import read_file
@@ -45,6 +47,8 @@ from omq.storage.spool import lock
 DAY_NS: Final = 86_400 * clock.NS_PER_S
 _SUFFIXES: Final = (".jnl", BODIES_SUFFIX, FRAMES_SUFFIX)
 _WAIT_S: Final = 0.05
+HOLD_WAIT_S: Final = 30.0
+"""For who converts one file, at the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,35 @@ def remove(paths: SpoolPaths, going: Going) -> int:
         size += _size(paths, going.number, suffix)
         durable.unlink(paths.archive / archive_name(going.number, suffix))
     return size
+
+
+def needed_of_base(paths: SpoolPaths) -> int:
+    """The first file that redo of a copy of the pool, made now, would read; 0: it is not known, so
+    all may be needed. The caller has `changing`."""
+    point, _ = control.load(paths)
+    return point.journal if point is not None else 0
+
+
+@contextmanager
+def held(paths: SpoolPaths, what: str, first: int = 0) -> Iterator[bool]:
+    """Keep what there is from this file number on, as long as the block (or its process) lives:
+    for an analysis, a dump, a scan. False: this user may not, or the disk is full; go on without.
+    """
+    name = holds.reader_name(what)
+    if not holds.may_hold(paths):
+        yield False
+        return
+    try:
+        with changing(paths, name, HOLD_WAIT_S):
+            file = holds.make(paths, holds.Hold(name, first, f"{what}, process {os.getpid()}",
+                                                lives=True))
+    except (DiskError, SpoolFull, SpoolLocked):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        file.close()  # void from here on; the next removal takes it away
 
 
 def tell(log: EventLog, going: Going, *, short: bool) -> None:

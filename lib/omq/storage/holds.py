@@ -12,8 +12,8 @@ From file number `from` on nothing is removed while the hold is there.
 
 Invariants: 1. a hold is made, moved and released under `changing` of storage.history, as history is
 removed: who has one finds everything from its number on that was there when it was made; 2. a hold
-that cannot be read holds everything; 3. who may not write the archive makes none and is told so:
-the caller goes on without.
+that cannot be read holds everything; 3. only the spool's owner makes holds (root's would be files
+that pool.writer may not read): others go on without.
 
 In the middle of a crash: a hold of a reader that is void is removed by the next look.
 Errors: DiskError, SpoolFull, SpoolLocked; BadRequest for a name that is none.
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from omq.base.errors import BadRequest
+from omq.base.errors import BadRequest, DiskError
 from omq.base.paths import SpoolPaths
 from omq.storage import durable
 from omq.storage.files import File, open_file, read_file, write_new_file
@@ -73,23 +73,22 @@ def release(paths: SpoolPaths, name: str) -> bool:
     return durable.unlink(folder(paths) / f"{name}{SUFFIX}")
 
 
+def may_hold(paths: SpoolPaths) -> bool:
+    """Is this the owner's process?"""
+    found = durable.status(paths.root)
+    return found is not None and found.st_uid == os.geteuid()
+
+
 def holds(paths: SpoolPaths) -> list[Hold]:
     """Those that count, by name."""
-    found = []
-    for name in durable.list_directory(folder(paths)):
-        if name.endswith(SUFFIX):
-            hold = _read(folder(paths) / name)
-            if hold is not None:
-                found.append(hold)
-    return found
+    found = (_read(folder(paths) / name) for name in _names(paths))
+    return [hold for hold in found if hold is not None]
 
 
 def needed_from(paths: SpoolPaths) -> int:
     """The lowest number that is held; void holds are removed. The caller has `changing`."""
     first = NOTHING
-    for name in durable.list_directory(folder(paths)):
-        if not name.endswith(SUFFIX):
-            continue
+    for name in _names(paths):
         path = folder(paths) / name
         hold = _read(path)
         if hold is None:
@@ -97,6 +96,10 @@ def needed_from(paths: SpoolPaths) -> int:
         else:
             first = min(first, hold.first)
     return first
+
+
+def _names(paths: SpoolPaths) -> list[str]:
+    return [name for name in durable.list_directory(folder(paths)) if name.endswith(SUFFIX)]
 
 
 def _read(path: Path) -> Hold | None:
@@ -107,7 +110,7 @@ def _read(path: Path) -> Hold | None:
         hold = Hold(name, int(found["from"]), str(found["who"]), found["lives"] is True)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, DiskError):
         return Hold(name, 0, "a hold that cannot be read", lives=False)
     return None if hold.lives and _free(path) else hold
 

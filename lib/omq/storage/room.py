@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -54,16 +54,25 @@ class Filled:
 
     parts: Mapping[str, int] = field(default_factory=dict)
     at_least: frozenset[str] = frozenset()
+    files: Mapping[str, int] = field(default_factory=dict)  # and folders: an inode each
 
     @property
     def text(self) -> str:
         """The largest parts, and the command that helps with the first of them."""
-        parts = {part: size for part, size in self.parts.items() if size}
+        return self._told(self.parts, shown)
+
+    @property
+    def files_text(self) -> str:
+        """The same of the parts with most files, where inodes are the matter."""
+        return self._told(self.files, "{} files".format)
+
+    def _told(self, sizes: Mapping[str, int], shown: Callable[[int], str]) -> str:
+        parts = {part: size for part, size in sizes.items() if size}
         largest = sorted(parts, key=lambda part: -parts[part])[:_NAMED]
         if not largest:
             return ""
         said = ", ".join(f"{part} {'at least ' if part in self.at_least else ''}"
-                         f"{shown(self.parts[part])}" for part in largest)
+                         f"{shown(parts[part])}" for part in largest)
         history = parts.get("archive", 0) * _WORTH >= sum(parts.values())
         first = "archive" if history else largest[0]
         return f"in the spool: {said}; {REMEDIES[first]}"
@@ -75,19 +84,19 @@ NOTHING: Final = Filled()
 
 def filled(paths: SpoolPaths, files_max: int = FILES_MAX) -> Filled:
     """Look now."""
-    sizes: dict[str, int] = {}
-    at_least = set()
+    sizes, files, at_least = dict[str, int](), dict[str, int](), set[str]()
     for part, folder in PARTS.items():
-        size, whole = _size(str(paths.root / folder), files_max)
+        size, count = _size(str(paths.root / folder), files_max)
         if size is not None:
-            sizes[part] = size
-            if not whole:
+            sizes[part], files[part] = size, count
+            if count > files_max:
                 at_least.add(part)
-    return Filled(sizes, frozenset(at_least))
+    return Filled(sizes, frozenset(at_least), files)
 
 
-def _size(root: str, files_max: int) -> tuple[int | None, bool]:
-    """Bytes on the disk below a folder, None where it cannot be looked at; whether that is all."""
+def _size(root: str, files_max: int) -> tuple[int | None, int]:
+    """Bytes on the disk below a folder, None where it cannot be looked at; how many files and
+    folders, one more than `files_max` when there are more."""
     total, left = 0, files_max
     folders = deque([root])
     while folders:
@@ -96,19 +105,19 @@ def _size(root: str, files_max: int) -> tuple[int | None, bool]:
             entries = os.scandir(folder)
         except OSError:
             if folder == root:
-                return None, True
+                return None, 0
             continue  # it went meanwhile
         with entries:
             for each in entries:
                 if not left:
-                    return total, False
+                    return total, files_max + 1
                 left -= 1
                 with suppress(OSError):
                     if each.is_dir(follow_symlinks=False):
                         folders.append(each.path)
                     else:
                         total += each.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
-    return total, True
+    return total, files_max - left
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ def test_every_part_is_measured_by_its_own_name(info: SpoolInfo) -> None:
         (below / "file").write_bytes(os.urandom(number * 100_000))
     found = room.filled(info.paths)
     assert set(found.parts) == set(room.PARTS) and not found.at_least
+    assert found.files["mail"] == 2 and "2 files" in found.files_text
     for number, part in enumerate(room.PARTS, start=1):
         assert number * 100_000 <= found.parts[part] <= number * 100_000 + 50_000, part
 

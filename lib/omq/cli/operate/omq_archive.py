@@ -3,7 +3,10 @@
 One run does what there is to do and ends: a timer starts it each hour. It may run beside the
 daemons and may be killed at any point; the next run goes on. Two runs exclude each other by a lock.
 
-Exit codes: 0; 65 when an archive file does not give its journal file back (that one stays, the
+`--hold NAME` is for media recovery: a copy of the spool (or of msgpool/) is brought up to date by
+the journal since then, so nothing from the checkpoint's file on goes until `--release NAME`.
+
+Exit codes: 0; 1 when there is no such hold; 65 when an archive file does not give its journal file back (that one stays, the
 others are done); 75 when another run holds the lock.
 """
 
@@ -23,7 +26,7 @@ from omq.base.settings import Settings
 from omq.cli.common import add_json, locate, print_json, tool_parser
 from omq.format.archive import BODIES_MAGIC, ArchiveHeader
 from omq.format.findings import Finding
-from omq.storage import archiver, durable, history, room
+from omq.storage import archiver, durable, history, holds, room
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
 from omq.storage.archive_file import ArchiveFile, open_archive, rebuild
 from omq.storage.files import open_file, write_new_file
@@ -43,6 +46,8 @@ def main(argv: list[str] | None = None) -> int:
         info = open_spool(location.paths.root)
         return _list(info, json=options.json) if options.list else _rebuild(info, options)
     info = open_spool(location.paths.root, writer=True)
+    if options.hold or options.release or options.holds:
+        return _holds(info, options)
     settings = load_settings(location.conf_dir)
     holder = lock(info.paths.archive / "lock", NAME)
     log = EventLog(NAME, info.paths.event_log, stderr=not options.quiet)
@@ -107,6 +112,26 @@ def _let_go(paths: SpoolPaths, settings: Settings, log: EventLog, needed: set[in
             history.tell(log, going, short=bounds.short > 0)
 
 
+def _holds(info: SpoolInfo, options: argparse.Namespace) -> int:
+    """Make or release one, then list them; 1 when there is none of that name."""
+    paths, code = info.paths, Exit.OK
+    with history.changing(paths, NAME, LOCK_WAIT_S):
+        if options.hold:
+            first = history.needed_of_base(paths) if options.first is None else options.first
+            holds.make(paths, holds.Hold(options.hold, first, f"made by {NAME} --hold",
+                                         lives=False)).close()
+        if options.release and not holds.release(paths, options.release):
+            code = Exit.NO
+        found = holds.holds(paths)
+    for each in found:
+        if options.json:
+            print_json({"hold": each.name, "from": each.first, "who": each.who,
+                        "lives": each.lives})
+        else:
+            sys.stdout.write(f"{each.name}  from {archive_name(each.first)} on: {each.who}\n")
+    return code
+
+
 def _list(info: SpoolInfo, *, json: bool) -> int:
     for number in numbers_in(info.paths.archive, FRAMES_SUFFIX):
         header = history.read_head(info.paths, number)
@@ -165,11 +190,19 @@ def _parser() -> argparse.ArgumentParser:
         omq-archive --dry-run
         omq-archive --list --json
         omq-archive --rebuild 42 --to /var/tmp/0000000042.jnl
+        omq-archive --hold monday
+        omq-archive --release monday
         """,
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done")
     parser.add_argument("--quiet", action="store_true", help="events only to logs/events.log")
     parser.add_argument("--list", action="store_true", help="list the archive files")
+    parser.add_argument("--hold", metavar="NAME", help="keep history from now on, for a copy of the "
+                        "spool that is made now, until --release NAME; lists the holds")
+    parser.add_argument("--from", dest="first", metavar="NUMBER", type=int,
+                        help="of --hold: from this file number on; 0: everything")
+    parser.add_argument("--release", metavar="NAME", help="end a hold")
+    parser.add_argument("--holds", action="store_true", help="list the holds")
     parser.add_argument("--rebuild", metavar="NUMBER", type=int, help="get a journal file back")
     parser.add_argument("--to", metavar="FILE", type=Path, default=Path("rebuilt.jnl"),
                         help="where --rebuild writes it (default: %(default)s)")

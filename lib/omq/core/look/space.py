@@ -49,7 +49,8 @@ class Space:
             free = f": {self.inodes_free} of {self.inodes} free (a file takes one)"
         return "; ".join(filter(None, (
             f"{what} LOW{free}; new messages are refused until more than {key} free, done, move "
-            "and delete go on", self.filled.text)))
+            "and delete go on",
+            self.filled.files_text if self.lacks_inodes else self.filled.text)))
 
     def record(self) -> dict[str, object]:
         """Its keys in JSON."""

@@ -59,7 +59,9 @@ class Shortage:
         now = clock.monotonic_ns()
         if self.short and now >= self._says_ns:
             self._says_ns = now + PAUSE_NS
-            self._says = room.filled(self._paths).text
+            found = room.filled(self._paths)
+            bytes_lack = self._free is not None and self._free.wanted
+            self._says = found.text if bytes_lack else found.files_text
         if (self._stuck, self._says) != self._told:
             manager().control({"op": "room", "stuck": self._stuck, "says": self._says})
             self._told = (self._stuck, self._says)
