@@ -19,7 +19,6 @@ Errors: DiskError, SpoolFull; Damaged when what was read back differs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -48,7 +47,6 @@ from omq.storage.pool import PoolFiles, possible_contents
 from omq.storage.pool_beside import look_beside
 from omq.storage.pool_check import check_contents
 from omq.storage.pool_overlay import OverlaidPool
-
 
 
 @dataclass(slots=True)

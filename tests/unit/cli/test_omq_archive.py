@@ -63,7 +63,9 @@ def retired(info: SpoolInfo) -> dict[int, bytes]:
 
 def run(info: SpoolInfo, now_ns: int = NOW_NS, **settings: Any) -> int:
     log = EventLog("omq-archive", None, stderr=False)
-    return omq_archive.run(info, replace(Settings(), **{"archive_days": 0} | settings), log, now_ns=now_ns, dry=False)
+    young: dict[str, Any] = {"archive_days": 0}
+    return omq_archive.run(info, replace(Settings(), **young | settings), log, now_ns=now_ns,
+                           dry=False)
 
 
 def rebuilt(info: SpoolInfo, number: int, tmp_path: Path) -> bytes:

@@ -167,9 +167,10 @@ def test_names_of_holds(info: SpoolInfo, name: str) -> None:
 
 
 def test_one_changes_the_archive_at_a_time(info: SpoolInfo) -> None:
-    with history.changing(info.paths, "omq-archive"):
-        with pytest.raises(SpoolLocked, match="omq-archive"), history.changing(info.paths, "other"):
-            pass
+    with (history.changing(info.paths, "omq-archive"),
+          pytest.raises(SpoolLocked, match="omq-archive"),
+          history.changing(info.paths, "other")):
+        pass
     with history.changing(info.paths, "other"):
         pass
 

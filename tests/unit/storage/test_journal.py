@@ -8,7 +8,6 @@ import pytest
 
 from omq.base import fault
 from omq.base.errors import DiskError, SpoolFull
-from omq.base.settings import Settings
 from omq.storage import durable, journal
 from omq.storage.journal_reader import load_file, scan_journal
 from omq.storage.spool import SpoolInfo

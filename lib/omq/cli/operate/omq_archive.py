@@ -6,8 +6,8 @@ daemons and may be killed at any point; the next run goes on. Two runs exclude e
 `--hold NAME` is for media recovery: a copy of the spool (or of msgpool/) is brought up to date by
 the journal since then, so nothing from the checkpoint's file on goes until `--release NAME`.
 
-Exit codes: 0; 1 when there is no such hold; 65 when an archive file does not give its journal file back (that one stays, the
-others are done); 75 when another run holds the lock.
+Exit codes: 0; 1 when there is no such hold; 65 when an archive file does not give its journal file
+back (that one stays, the others are done); 75 when another run holds the lock.
 """
 
 from __future__ import annotations
@@ -197,8 +197,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dry-run", action="store_true", help="say what would be done")
     parser.add_argument("--quiet", action="store_true", help="events only to logs/events.log")
     parser.add_argument("--list", action="store_true", help="list the archive files")
-    parser.add_argument("--hold", metavar="NAME", help="keep history from now on, for a copy of the "
-                        "spool that is made now, until --release NAME; lists the holds")
+    parser.add_argument("--hold", metavar="NAME", help="keep history from now on, for a copy of "
+                        "the spool that is made now, until --release NAME; lists the holds")
     parser.add_argument("--from", dest="first", metavar="NUMBER", type=int,
                         help="of --hold: from this file number on; 0: everything")
     parser.add_argument("--release", metavar="NAME", help="end a hold")

@@ -35,7 +35,6 @@ from omq.core.engine.limbo import adopt, given_up
 from omq.core.engine.noted import Noted, OldNotes, left
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.queues import Queues
-from omq.core.engine.room import Room
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Core, Party, Poisoned
@@ -63,6 +62,7 @@ class Engine:
 
     def __init__(self, core: Core, statistics: Statistics) -> None:
         self.core, self.statistics = core, statistics
+        self.room = core.room  # what pool.writer says of the disk
         self.waiters, self.wanted = dict[int, Waiters](), Wanted(core)
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
         self.timeouts = Timeouts()
@@ -97,11 +97,6 @@ class Engine:
     def space_left(self) -> bool:
         """New messages are taken."""
         return self.core.space_left
-
-    @property
-    def room(self) -> Room:
-        """What pool.writer says of the disk."""
-        return self.core.room
 
     @property
     def last_lsn(self) -> int:
