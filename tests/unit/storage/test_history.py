@@ -6,13 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from omq.base import fault
 from omq.base.errors import BadRequest, DiskError, SpoolLocked
+from omq.base.settings import DEFAULTS
 from omq.format.poolctrl import PoolControl
-from omq.storage import history, holds
+from omq.storage import durable, history, holds
 from omq.storage import poolctrl as control
 from omq.storage.archive import archive_name
 from omq.storage.history import Bounds, Going
@@ -62,10 +63,11 @@ def test_a_short_disk_takes_what_it_needs_even_the_newest(info: SpoolInfo, short
 
 
 def test_the_share_of_the_disk_and_the_bytes_the_smaller_counts(info: SpoolInfo) -> None:
-    from omq.base.settings import DEFAULTS
+    size = durable.file_system(info.paths.archive).size
 
-    size = history.durable.file_system(info.paths.archive).size
-    of = lambda **keys: Bounds.of(info.paths, replace(DEFAULTS, **keys)).bytes_max  # noqa: E731
+    def of(**keys: int) -> int:
+        return Bounds.of(info.paths, replace(DEFAULTS, **keys)).bytes_max  # type: ignore[arg-type]
+
     assert of() == size // 5 > 0, "bounded as shipped"
     assert of(archive_bytes_max=5) == 5 and of(archive_disk_percent=0) == 0
     assert of(archive_disk_percent=0, archive_bytes_max=7) == 7
@@ -176,22 +178,21 @@ def test_one_changes_the_archive_at_a_time(info: SpoolInfo) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_removal_that_is_cut_is_gone_on_with(info: SpoolInfo, at: int) -> None:
+def test_a_removal_that_is_cut_is_gone_on_with(info: SpoolInfo, at: int,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """Of number 3, which has all three files: what is left reads alone, and goes first."""
-    unlink, calls = history.durable.unlink, list[str]()
+    unlink, calls = durable.unlink, list[str]()
 
-    def cut(path: object, *, sync: bool = True) -> bool:
-        calls.append(str(path)[-4:])
+    def cut(path: Path, *, sync: bool = True) -> bool:
+        calls.append(path.suffix)
         if len(calls) == at:
             raise DiskError(operation="unlink", file=path, reason="cut")
-        return unlink(path, sync=sync)  # type: ignore[arg-type]
+        return unlink(path, sync=sync)
 
-    history.durable.unlink = cut  # type: ignore[assignment]
-    try:
+    with monkeypatch.context() as patched:
+        patched.setattr(durable, "unlink", cut)
         with pytest.raises(DiskError):
             history.remove(info.paths, Going(3))
-    finally:
-        history.durable.unlink = unlink
     assert calls == [".jnl", ".omb", ".oma"][:at]
     left = {path.suffix for path in info.paths.archive.glob("0000000003.*")}
     assert left == {".jnl", ".omb", ".oma"} - set(calls[:-1])
@@ -200,4 +201,3 @@ def test_a_removal_that_is_cut_is_gone_on_with(info: SpoolInfo, at: int) -> None
     assert plan(info, short=1) == [3]
     history.remove(info.paths, Going(3))
     assert not list(info.paths.archive.glob("0000000003.*"))
-    fault.arm("")
