@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from omq.base.config import load_settings
 from omq.base.settings import DEFAULTS, KEYS
 from omq.base.sizes import shown
 from tests.tidy.tree import ROOT
@@ -62,7 +64,10 @@ def test_what_the_rows_name_are_keys() -> None:
     assert named - set(KEYS) == {"max_depth", "max_length"}
 
 
-def test_the_least_disk_is_reckoned_from_the_defaults() -> None:
+def test_the_least_disk_is_reckoned_from_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "omq.conf").write_text("[journal]\njournal_file_bytes = 8 MiB\n"
+                                       "[store]\ndisk_reserve_bytes = 16 MiB\n")
+    assert load_settings(tmp_path).journal_file_bytes == 8 << 20, "as the document says it"
     mib = 1 << 20
     least = DEFAULTS.disk_reserve_bytes + (2 + DEFAULTS.journal_files_kept + 2) * (
         DEFAULTS.journal_file_bytes)
