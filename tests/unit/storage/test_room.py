@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import OmqError, SpoolFull
+from omq.base.paths import SpoolPaths
 from omq.base.settings import DEFAULTS
 from omq.storage import durable, room
 from omq.storage.disk import Disk
@@ -44,7 +45,7 @@ def test_every_part_is_measured_by_its_own_name(info: SpoolInfo) -> None:
 
 
 def test_a_part_that_is_not_there_is_left_out(tmp_path: Path) -> None:
-    found = room.filled(room.SpoolPaths(tmp_path / "gone"))
+    found = room.filled(SpoolPaths(tmp_path / "gone"))
     assert found.parts == {} and found.text == ""
 
 
