@@ -105,13 +105,13 @@ def test_the_manager_hears_that_there_is_nothing_to_gain(world: ManagerWorld, fr
 
     assert shortage.look()
     shortage.tell(manager)
-    assert line.asked[-1]["op"] == "room" and line.asked[-1]["stuck"] is False
-    assert "in the spool: " in line.asked[-1]["says"]
+    first = dict(line.asked[-1])
+    assert first["op"] == "room" and not first["stuck"] and "in the spool: " in first["says"]
     shortage.after_round(gained=True)
     assert shortage.look(), "at once"
     shortage.after_round(gained=False)
     shortage.tell(manager)
-    assert line.asked[-1]["stuck"] is True
+    assert line.asked[-1]["stuck"]
     told = len(line.asked)
     shortage.tell(manager)
     assert len(line.asked) == told, "what has not changed is not told again"
