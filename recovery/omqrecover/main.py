@@ -183,9 +183,9 @@ def _extract(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _shared(paths: SpoolPaths) -> Iterator[None]:
-    """Nobody may write while we look. SpoolLocked names who does."""
+    """Nobody may write while we look, nor remove history. SpoolLocked names who does."""
     with ExitStack() as held:
-        for path in (paths.manager_lock, paths.pool_lock):
+        for path in (paths.manager_lock, paths.pool_lock, paths.archive_lock):
             file = spool.lock_shared(path)
             if file is not None:
                 held.callback(file.close)
@@ -200,6 +200,7 @@ def _exclusive(paths: SpoolPaths) -> Iterator[None]:
         held.callback(spool.lock(paths.manager_lock, NAME).close)
         if durable.status(paths.msgpool) is not None:
             held.callback(spool.lock(paths.pool_lock, NAME).close)
+        held.callback(spool.lock(paths.archive_lock, NAME).close)
         yield
 
 

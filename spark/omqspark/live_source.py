@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -22,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from omq.base.errors import BadRequest
+from omqtools.omqspark.kept import keep
 from omqtools.omqspark.live import Live, Piece, Position
 from omqtools.omqspark.work import Work
 
@@ -61,6 +63,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self.reader = LiveReader(options, schema)
         self._up_to = 1 << 62
+        self._stream = token_hex(4)
 
     def initialOffset(self) -> dict[str, int]:
         return self.reader.live.begin().encode()
@@ -74,6 +77,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._up_to = live.end(live.begin()).lsn
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        keep(self.reader.live.paths, self._stream, start["file"])
         files_max = limit.max_files if isinstance(limit, ReadMaxFiles) else 0
         return self.reader.live.end(Position(**start), files_max=files_max, up_to=self._up_to
                                     ).encode()
@@ -85,4 +89,5 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.reader.read(partition)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing to do: the spool is not ours to change."""
+        """What came before is not needed any more."""
+        keep(self.reader.live.paths, self._stream, end["file"])

@@ -46,6 +46,7 @@ def main(argv: list[str] | None = None) -> int:
 def _with_spark(options: argparse.Namespace) -> int:
     from omqtools.omqspark.classes import class_archive
     from omqtools.omqspark.failures import told
+    from omqtools.omqspark.kept import while_it_runs
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.session import end, session
 
@@ -57,7 +58,7 @@ def _with_spark(options: argparse.Namespace) -> int:
         spark = session(quick=not whole, classes=classes,
                         keep_classes=options.command == "refresh", source=False)
     try:
-        with told():
+        with told(), while_it_runs(getattr(options, "archive", None)):
             code: int = _COMMANDS[options.command](Lake(spark, options.out), options)
         sys.stdout.flush()
         return code

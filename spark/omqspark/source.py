@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from secrets import token_hex
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -57,6 +58,7 @@ from pyspark.sql.types import StructType
 from omq.base.errors import ArchivePruned, NoArchive
 from omqtools.omqspark import work
 from omqtools.omqspark.decode import FIELDS, Filter
+from omqtools.omqspark.kept import keep, spool_of
 from omqtools.omqspark.work import Task, Work
 
 _TESTS = {EqualTo: "=", GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<",
@@ -152,6 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self.work = Work.of(options, schema)
         self._end: int | None = None
+        self._stream = token_hex(4)
 
     def initialOffset(self) -> dict[str, int]:
         return {"file": self._numbers()[0] - 1}
@@ -169,6 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end = self._numbers()[-1]
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        keep(spool_of(self.work.where), self._stream, start["file"] + 1)
         numbers = self._numbers()
         behind = [n for n in numbers if n > start["file"]
                   and (self._end is None or n <= self._end)]
@@ -192,4 +196,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.work.read(lambda names: self.work.batches(partition, names))
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing to do: the archive is not ours to change."""
+        """What came before is not needed any more."""
+        keep(spool_of(self.work.where), self._stream, end["file"] + 1)

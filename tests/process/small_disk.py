@@ -11,11 +11,13 @@ import pytest
 
 
 @contextmanager
-def mounted(root: Path, megabytes: int) -> Iterator[Path]:
-    """A tmpfs on `root`, gone behind the block; skips where mounting is not allowed."""
+def mounted(root: Path, megabytes: int, inodes: int = 0) -> Iterator[Path]:
+    """A tmpfs on `root`, gone behind the block; skips where mounting is not allowed. `inodes` 0:
+    as many as the kernel gives it."""
     root.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0755", "tmpfs",
-                           str(root)], check=False, capture_output=True, text=True)
+    options = f"size={megabytes}m,mode=0755" + (f",nr_inodes={inodes}" if inodes else "")
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(root)],
+                          check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip("mounting needs root")
     try:

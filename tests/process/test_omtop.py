@@ -32,7 +32,8 @@ def test_once_as_text_and_json(live: Instance) -> None:
     (first, *_) = live.run("omtop", "--json", "--interval", "0.2").out.splitlines()
     assert set(json.loads(first)) == {
         "queue", "messages", "active", "deferred", "held", "remembered", "in_per_s", "out_per_s",
-        "load", "oldest_s", "readers", "space_free_bytes", "space_low", "index_low"}
+        "load", "oldest_s", "readers", "space_free_bytes", "space_low", "index_low",
+        "inodes_free", "space_parts"}
     assert live.run("omtop", "--interval", "0").code == 64
 
 

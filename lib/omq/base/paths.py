@@ -96,6 +96,11 @@ class SpoolPaths:
         return self.msgpool / "lock"
 
     @property
+    def archive_lock(self) -> Path:
+        """Held by who makes or removes a file of the archive, or a hold on it."""
+        return self.run / "archive.lock"
+
+    @property
     def ids(self) -> Path:
         """The System V ids of the index segment and the request queue."""
         return self.run / "ids.json"

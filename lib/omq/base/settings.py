@@ -56,12 +56,19 @@ class Settings(MailSettings):
 
     archive_level: int = _number("archive", 3, 1, 19,
         "how hard archive files are compressed (zstd): higher is smaller and slower to make")
-    archive_days: int = _number("archive", 0, 0, 36_500,
+    archive_days: int = _number("archive", 90, 0, 36_500,
         "archive files older than this are removed; 0: never")
+    archive_disk_percent: int = _number("archive", 20, 0, 90,
+        "the oldest archive files are removed while all together have more than this part of the "
+        "file system; 0: no limit but that of a disk that runs full, where history goes before a "
+        "put is refused")
     archive_bytes_max: int = _number("archive", 0, 0, 1024 * 1024 * GIB,
-        "the oldest archive files are removed while all together have more bytes; 0: no limit")
+        "the same in bytes: the smaller of both counts; 0: archive_disk_percent alone")
     archive_bodies_days: int = _number("archive", 36_500, 0, 36_500,
         "bodies older than this are removed from the archive, analytics goes on; 0: never kept")
+    archive_interval_s: int = _number("archive", 600, 0, 86_400,
+        "how often omrc --embedded runs omq-archive where retired journal files wait for it; 0: "
+        "never; under systemd omq-archive.timer says it")
 
     checkpoint_interval_s: int = _number("pool", 10, 1, 3600,
         "longest time between checkpoints: bounds the replay of a restart")
@@ -70,6 +77,9 @@ class Settings(MailSettings):
     checkpoint_lag_frames_max: int = _number("pool", 1_000_000, 0, 1_000_000_000,
         "frames behind the checkpoint from which on clients are slowed down (never below two "
         "checkpoint_journal_bytes_max); 0: never")
+    checkpoint_lag_bytes_max: int = _number("pool", 512 * MIB, 0, 1024 * GIB,
+        "the same in bytes of the journal, for frames of large messages (never below two "
+        "checkpoint_journal_bytes_max and two journal files); 0: never")
     pool_poll_ms: int = _number("pool", 100, 1, 10_000,
         "how often pool.writer looks at the manager; a quarter as often while that is idle")
 
@@ -84,7 +94,13 @@ class Settings(MailSettings):
     body_bytes_max: int = _number("store", 64 * MIB, 1 * KIB, BODY_BYTES_MAX,
         "largest body accepted on any queue; readers hold it in memory")
     disk_reserve_bytes: int = _number("store", 64 * MIB, 0, 1024 * GIB,
-        "with less free space puts are refused, so that done, move and delete can still be written")
+        "with less free space puts are refused, so that done, move and delete can still be "
+        "written; two journal files above it history goes and producers are slowed down. The least "
+        "disk that works has room for it, journal_files_kept and four more journal files, and what "
+        "is queued; an hour of 100 messages of 1 KiB a second writes 4 GiB of journal one by one, "
+        "three pages each, 0.7 GiB in batches of 20")
+    inode_reserve: int = _number("store", 256, 0, 1_000_000_000,
+        "the same of inodes, on file systems that count them; a tenth of all of them at most")
     disk_check_interval_s: int = _number("store", 1, 1, 3600,
         "how often free space is asked for; one call, no wait")
 

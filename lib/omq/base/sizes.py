@@ -13,6 +13,7 @@ from typing import Final
 
 RULE: Final = "bytes, or a number with K, M, G or T (64M, 64 MiB, 67108864)"
 _SIZE: Final = re.compile(r"(-?[0-9][0-9_]*)\s*(B|[KMGT](?:iB)?)?", re.IGNORECASE)
+_SHOWN: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _POWER: Final = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -23,3 +24,11 @@ def parse_size(text: str) -> int | None:
         return None
     unit: int = 1 << 10 * _POWER[(match[2] or "")[:1].upper()]
     return int(match[1]) * unit
+
+
+def shown(size: int) -> str:
+    """For people: `340.0 MiB`, `512 bytes`."""
+    for unit, name in _SHOWN:
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"

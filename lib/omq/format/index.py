@@ -96,13 +96,14 @@ class Counter(IntEnum):
     GROUP_WAITING = 53  # READY entries that wait for their turn in a group: they are in no chain
     UNITS_COMMITTED = 34  # units of work
     UNITS_BACKED_OUT = 35
-    SPACE_LOW = 40  # 1: less disk space is free than the reserve, new messages are refused
+    SPACE_LOW = 40  # less is free than the reserve, puts are refused: 1 of bytes, 2 of inodes
     INDEX_LOW = 41  # 1: only its reserve is free, members' messages are refused; 2: all new ones
     UNITS_PREPARED = 42
     UNITS_IN_DOUBT = 43  # now
     DUPLICATES = 54  # messages that were absorbed or refused: their queue has had their id
     EVENTS_DROPPED = 47  # event messages that found no place on SYSTEM.EVENTS
     SPACE_WANTED = 64  # LSN up to which a queue was cleared: its space is wanted back at once
+    LAG_BYTES = 70  # of the journal behind the checkpoint, when it was last looked at
     SYNC_US = 59  # that the syncs took which j_syncs counts: one in 16
     FRAMES = 60  # in the blocks of j_groups
 

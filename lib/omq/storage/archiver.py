@@ -1,17 +1,15 @@
-"""From retired journal files to archive files, and which archive files may go.
+"""From retired journal files to archive files.
 
 `convert` makes the archive files of one `archive/NNNNNNNNNN.jnl`, reads them back from the disk,
-compares every byte, and only then removes the journal file. `prune` removes what is too old or too
-much, oldest first.
+compares every byte, and only then removes the journal file. What goes again, and when, is
+storage.history.
 
 Invariants:
 1. A journal file is removed only when its archive files gave the same bytes back.
-2. Never touched: journal/, and the newest archive file. A journal file in which the pool still has
-   a body (pool.writer retires such only when all of them are damaged) stays beside its archive file
-   as long as the pool names it, and so does everything newer: the archive keeps no gaps.
+2. A journal file in which the pool still has a body (pool.writer retires such only when all of them
+   are damaged) stays beside its archive file as long as the pool names it.
 3. While a record of the pool cannot be read, or a pool file is not what the last checkpoint left,
    all that may hold a body, or may make the record again, stays.
-4. Numbers stay consecutive: pruning stops at the first file that must stay.
 
 In the middle of a crash: see storage.archive; `.jnl` and `.oma` side by side are compared and
 finished by the next run. A removed file is gone or there.
@@ -21,7 +19,6 @@ Errors: DiskError, SpoolFull; Damaged when what was read back differs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -33,7 +30,6 @@ from omq.format.archive import (
     ArchiveFlag,
     ArchiveHeader,
     Section,
-    decode_header,
 )
 from omq.format.findings import Finding
 from omq.format.journal import FILE_HEADER, FileHeader, decode_file_header
@@ -44,14 +40,13 @@ from omq.storage import poolctrl as control
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, Pieces, archive_name, cut, write
 from omq.storage.archive_file import open_archive, rebuild
 from omq.storage.files import File, open_file, read_file
+from omq.storage.history import read_head
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import load_file
 from omq.storage.pool import PoolFiles, possible_contents
 from omq.storage.pool_beside import look_beside
 from omq.storage.pool_check import check_contents
 from omq.storage.pool_overlay import OverlaidPool
-
-DAY_NS: Final = 86_400 * 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -123,14 +118,6 @@ def void_above(paths: SpoolPaths, number: int) -> int | None:
     return None
 
 
-def read_head(paths: SpoolPaths, number: int) -> ArchiveHeader | Finding | None:
-    """The head of an archive file; None when there is none."""
-    try:
-        return decode_header(read_file(paths.archive / archive_name(number), 4096))
-    except FileNotFoundError:
-        return None
-
-
 def convert(paths: SpoolPaths, settings: Settings, uuid: bytes, number: int, *, keep: bool,
             bodies: bool) -> Archived:
     """Archive one retired journal file; `keep`: it stays beside its archive."""
@@ -196,44 +183,3 @@ def _settled(paths: SpoolPaths, number: int, suffix: str) -> File | None:
 def _size(paths: SpoolPaths, number: int, suffix: str) -> int:
     found = durable.status(paths.archive / archive_name(number, suffix))
     return 0 if found is None else found.st_size
-
-
-def prunable(paths: SpoolPaths, settings: Settings, now_ns: int, needed: set[int]
-             ) -> tuple[list[int], list[int]]:
-    """(numbers whose archive may go altogether, numbers whose bodies may go), oldest first."""
-    numbers = numbers_in(paths.archive, FRAMES_SUFFIX)
-    point, _ = control.load(paths)
-    limit = point.journal if point is not None else 0  # no checkpoint can be read: all stays
-    raw = set(pending(paths))
-    stays = next((number for number in numbers[:-1]
-                  if number in needed or number in raw or number >= limit), None)
-    free = [n for n in numbers[:-1] if stays is None or n < stays]
-    sizes = {n: sum(_size(paths, n, suffix) for suffix in (FRAMES_SUFFIX, BODIES_SUFFIX))
-             for n in numbers}
-    total, gone = sum(sizes.values()), []
-    for number in free:
-        too_much = settings.archive_bytes_max and total > settings.archive_bytes_max
-        too_old = settings.archive_days and _age(paths, number, now_ns) > settings.archive_days
-        if not too_much and not too_old:
-            break
-        gone.append(number)
-        total -= sizes[number]
-    bodies = [n for n in free if n not in gone and _size(paths, n, BODIES_SUFFIX)
-              and _age(paths, n, now_ns) > settings.archive_bodies_days]
-    return gone, bodies
-
-
-def _age(paths: SpoolPaths, number: int, now_ns: int) -> float:
-    """Days since its last frame; one whose head cannot be read has no age."""
-    header = read_head(paths, number)
-    if not isinstance(header, ArchiveHeader):
-        return 0.0
-    return (now_ns - max(header.time_max, header.time_ns)) / DAY_NS
-
-
-def remove(paths: SpoolPaths, number: int, *, bodies_only: bool) -> None:
-    """Bodies first: an .oma alone still reads alone."""
-    path = paths.archive / archive_name(number, BODIES_SUFFIX)
-    durable.unlink(path)
-    if not bodies_only:
-        durable.unlink(paths.archive / archive_name(number))

@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -76,7 +78,7 @@ def failure(operation: str, path: object, error: OSError, *, new: bool = False) 
 def refusal(operation: str, path: object, error: OSError) -> OmqError:
     """The error to raise for a call that was refused and changed nothing: it does not latch."""
     if error.errno in FULL:
-        return SpoolFull(path=path, detail=error.strerror)
+        return SpoolFull(path=path, detail=full_text(path, error))
     if error.errno in _DENIED:
         return access.denied(path if isinstance(path, Path) else str(path), error)
     return DiskError(operation=operation, file=path, reason=error.strerror or str(error))
@@ -178,10 +180,40 @@ def status(path: Path) -> os.stat_result | None:
         raise refusal("read", path, error) from error
 
 
-def free_bytes(path: Path) -> int:
-    """Bytes that this process may still write in the file system of `path`."""
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """What a file system has, for this process: bytes, and places for files (inodes). `inodes` 0:
+    it makes them as it needs them (btrfs, overlays of it), so they cannot run out."""
+
+    size: int
+    free: int
+    inodes: int
+    inodes_free: int
+
+
+def file_system(path: Path) -> FileSystem:
+    """Of the file system of `path`; one call."""
     try:
         found = _disk.statvfs(str(path))
     except OSError as error:
         raise refusal("read", path, error) from error
-    return found.f_bavail * found.f_frsize
+    unit, root_only = found.f_frsize, found.f_bfree - found.f_bavail
+    return FileSystem((found.f_blocks - root_only) * unit, found.f_bavail * unit, found.f_files,
+                      found.f_favail if found.f_files else 0)
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that this process may still write in the file system of `path`."""
+    return file_system(path).free
+
+
+def full_text(path: object, error: OSError) -> str:
+    """What ran out, of a call that was refused: ENOSPC is said of bytes and of inodes alike."""
+    text = error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        with suppress(OSError):
+            found = _disk.statvfs(str(Path(str(path)).parent))
+            if found.f_files and not found.f_favail:
+                return (f"no inode is free (all {found.f_files} of the file system are in use), "
+                        f"though {found.f_bavail * found.f_frsize} bytes are")
+    return text

@@ -201,10 +201,6 @@ class JournalWriter:
         journal_newest.note(noted, Newest(epoch.uuid, number, epoch.number, header.first_lsn))
         self.file, self.file_number, self.offset, self.sequence = file, number, epoch.page, 0
 
-    def check_space(self, settings: Settings) -> bool:
-        """Whether more is free than the reserve that done, move and delete live on. One statvfs."""
-        return durable.free_bytes(self.epoch.paths.journal) >= settings.disk_reserve_bytes
-
     def close(self) -> None:
         """Sync and close; the rest of the file stays zeros."""
         if self.file is not None:

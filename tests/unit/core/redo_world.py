@@ -38,7 +38,8 @@ from omq.storage.slots import SlotAllocator
 from omq.storage.spool import create_spool
 
 SETTINGS = replace(Settings(), journal_file_bytes=256 * 1024, block_bytes_max=128 * 1024,
-                   block_frames_max=2000, store_file_bytes=64 * 1024)
+                   block_frames_max=2000, store_file_bytes=64 * 1024,
+                   archive_days=0)
 TIME_NS = 927_030_603_000_000_000
 QUEUES = range(3, 3 + 40)
 Parts = frozenset[tuple[int, ...]]

@@ -156,6 +156,8 @@ def test_json(run: Run) -> None:
     assert rows[1].pop("space_low") is False
     assert rows[1].pop("space_free_bytes") > 0
     assert rows[1].pop("index_low") == 0
+    assert rows[1].pop("inodes_free") != 0
+    assert rows[1].pop("space_parts") is None
     assert rows[1] == {
         "queue": "LOCAL", "special": False, "messages": 6, "active": 2, "ready": 3, "deferred": 1,
         "held": 0, "prepared": 0, "ever": 6, "processed": 874, "expired": 0,

@@ -8,7 +8,6 @@ import pytest
 
 from omq.base import fault
 from omq.base.errors import DiskError, SpoolFull
-from omq.base.settings import Settings
 from omq.storage import durable, journal
 from omq.storage.journal_reader import load_file, scan_journal
 from omq.storage.spool import SpoolInfo
@@ -155,9 +154,3 @@ def test_a_cut_in_rotation_loses_nothing(info: SpoolInfo, point: str) -> None:
     again = Journal(info, next_lsn=2)
     again.put(b"2")
     assert _bodies(info) == {1: b"1", 2: b"2"}
-
-
-def test_space_check(info: SpoolInfo) -> None:
-    writer = Journal(info)
-    assert writer.writer.check_space(replace(Settings(), disk_reserve_bytes=0))
-    assert not writer.writer.check_space(replace(Settings(), disk_reserve_bytes=1 << 60))

@@ -13,6 +13,7 @@ from omq.core.index.spent import Histogram, Journal, Spent
 from omq.core.look.space import Space
 from omq.format.durations import BINS
 from omq.format.index import Counter
+from omq.storage.room import Filled
 
 NOW_NS = 1_700_000_000 * 10**9
 
@@ -49,7 +50,8 @@ def everything() -> Facts:
     return replace(
         found, services=services, gateways=(Gateway(gate, 4, (channel,), ("a",), 1.0, ()),),
         journal=Journal(histogram(3, 4), histogram(0, 2)), busy=frozenset((11, 99)),
-        parts={"journal": 1 << 20, "msgpool": 4096, "store": 0, "volatile": 0},
+        filled=Filled({"journal": 1 << 20, "msgpool": 4096, "store": 0, "volatile": 0}),
+        space=replace(found.space, inodes=1000, inodes_free=900),
         archive_lag_s=60.0, disk_bytes=10**10)
 
 

@@ -79,12 +79,15 @@ def test_every_measure_grows_with_trouble() -> None:
     bad = facts(queue("A", 1, ready=9, held=3, age_s=60, max_depth=12),
                 queue("POISON", 2, ready=1), state="hung", free=0, configured=False, pending=3,
                 messages=900, space_low=1, last_lsn=5, units_in_doubt=2, quarantined=1)
-    bad = replace(bad, disk_bytes=100)
+    bad = replace(bad, disk_bytes=100, space=replace(bad.space, inodes=50, inodes_free=1))
     found = {name: measure(bad) for name, measure in OF_INSTANCE.items()}
     assert found == {
         "manager_down": 1, "configuration_wrong": 1, "services_down": None, "restarts": 0,
         "poison": 1, "index_percent": 90, "room_refused": 1, "disk_used_percent": 100,
+        "inodes_used_percent": 98,
         "checkpoint_lag": 5, "in_doubt": 2, "archive_pending": 3, "quarantined": 1}
+    none = replace(bad, space=replace(bad.space, inodes=0))
+    assert OF_INSTANCE["inodes_used_percent"](none) is None, "a file system that has no table"
     of = {name: measure(bad.queues[0], bad.time_ns) for name, measure in OF_QUEUE.items()}
     assert of == {"messages": 12, "ready": 9, "deferred": 0, "held": 3, "oldest_s": 60,
                   "full_percent": 100, "unread": 9}

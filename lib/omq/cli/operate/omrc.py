@@ -15,18 +15,28 @@ from functools import partial
 
 from omq.base import modes, side_files
 from omq.base.config import load_settings
-from omq.base.errors import BadRequest, Exit, NeedsRepair
+from omq.base.errors import BadRequest, Exit, NeedsRepair, OmqError
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf, load_services
+from omq.base.settings import Settings
 from omq.cli.common import Location, locate, say, tool_parser
 from omq.cli.operate.noting import add_reason, note_command
 from omq.cli.operate.service_control import is_up, state_of
 from omq.services.daemon.signals import Signals
 from omq.services.supervise import systemctl
-from omq.services.supervise.daemon_plan import Limits, command, environment, is_core, start_order
+from omq.services.supervise.chore import Chore
+from omq.services.supervise.daemon_plan import (
+    LAUNCH,
+    Limits,
+    command,
+    environment,
+    is_core,
+    start_order,
+)
 from omq.services.supervise.nursery import Nursery
 from omq.services.supervise.supervisor import Setup, Supervisor
+from omq.storage.journal import numbers_in
 from omq.storage.spool import create_spool, refuse_headless
 
 NAME = "omrc"
@@ -62,7 +72,7 @@ def _embedded(location: Location, options: argparse.Namespace, signals: Signals)
     with closing(nursery):
         nursery.begin()  # it imports while we go on
         note_command(location, f"{NAME} --embedded", options.reason)
-        setup = _setup(location, options, Limits.of(settings), nursery)
+        setup = _setup(location, options, settings, nursery)
         supervisor = Supervisor(setup, signals, log, partial(say, NAME))
         say(NAME, f"starting in {location.paths.root}, configuration from {location.conf_dir}")
         code = supervisor.run()
@@ -119,7 +129,7 @@ def prepare_spool(paths: SpoolPaths, *, init: bool) -> None:
     create_spool(paths.root)  # checks an old one, and makes again what a reboot took away
 
 
-def _setup(location: Location, options: argparse.Namespace, limits: Limits,
+def _setup(location: Location, options: argparse.Namespace, settings: Settings,
            nursery: Nursery) -> Setup:
     arguments = location.arguments()
     if options.foreground_log:
@@ -132,14 +142,24 @@ def _setup(location: Location, options: argparse.Namespace, limits: Limits,
 
     return Setup(
         paths=location.paths,
-        limits=limits,
+        limits=Limits.of(settings),
         services=tuple(services()),
         reread=services,
         command=command(arguments),
         environ=environment(os.environ),
         launch=nursery.launch,
         starts=lambda conf: conf.nonstop or is_core(conf) or not options.nonstop,
+        chores=(Chore("omq-archive", [*LAUNCH, "omq-archive", "--quiet", *location.arguments()],
+                      settings.archive_interval_s, partial(_retired, location.paths)),),
     )
+
+
+def _retired(paths: SpoolPaths) -> bool:
+    """Do retired journal files wait for omq-archive?"""
+    try:
+        return bool(numbers_in(paths.archive))
+    except OmqError:
+        return True  # it says what is wrong
 
 
 def _parser() -> argparse.ArgumentParser:

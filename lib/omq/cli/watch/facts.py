@@ -11,9 +11,9 @@ Errors: AccessDenied (who may not look).
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter as Count
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from omq.base import clock
@@ -27,8 +27,9 @@ from omq.core.look.look import Look, Source, look
 from omq.core.look.space import Space, space
 from omq.format.index import EntryState
 from omq.services.daemon.options import Location
-from omq.storage import archiver
+from omq.storage import archiver, room
 from omq.storage.journal import file_name
+from omq.storage.room import NOTHING, Filled
 
 LIVE: Final = "live"
 ABSENT: Final = "absent"
@@ -37,8 +38,8 @@ STATES: Final = (LIVE, "hung", "segment", ABSENT)
 WAITING: Final = (EntryState.READY, EntryState.DEFERRED, EntryState.HELD, EntryState.ACTIVE)
 
 
-PARTS: Final = ("journal", "msgpool", "store", "volatile")
-_BLOCK_BYTES: Final = 512  # of st_blocks, stat(2)
+_REST: Final = 20  # times as long as a look at the folders took, its answer is given again
+_looked: dict[str, tuple[float, Filled]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Facts:
     disk_bytes: int = 0  # size of the spool's file system; 0: unknown
     journal: Journal | None = None  # its histograms
     busy: frozenset[int] = frozenset()  # pids of readers with a message in their hands
-    parts: dict[str, int] = field(default_factory=dict)  # folder of the spool -> bytes on disk
+    filled: Filled = NOTHING  # the parts of the spool, with their bytes
     archive_lag_s: float | None = None  # how long the first of the pending files waits
 
     @property
@@ -105,7 +106,7 @@ def gather(location: Location) -> Facts:
     except ManagerUnavailable as error:
         note = "; ".join(filter(None, (str(error), wrong)))
         return Facts(now_ns, ABSENT, note, {}, (), 0, space(location.paths, None), *rest,
-                     parts=parts, archive_lag_s=lag)
+                     filled=parts, archive_lag_s=lag)
 
 
 def _queues(seen: Look) -> tuple[QueueFacts, ...]:
@@ -144,13 +145,14 @@ def _lag(paths: SpoolPaths, now_ns: int) -> float | None:
     return max(0.0, (now_ns - since) / clock.NS_PER_S)
 
 
-def sizes(paths: SpoolPaths) -> dict[str, int]:
-    """Bytes that the parts of the spool take on the disk, whose files are few; what may not be
-    looked at is left out."""
-    found: dict[str, int] = {}
-    for name in PARTS:
-        with suppress(OSError), os.scandir(paths.root / name) as files:
-            found[name] = sum(each.stat().st_blocks for each in files) * _BLOCK_BYTES
+def sizes(paths: SpoolPaths) -> Filled:
+    """What the parts of the spool take. Who looks often does not walk often."""
+    root, now = str(paths.root), time.monotonic()
+    until, found = _looked.get(root, (0.0, NOTHING))
+    if now >= until:
+        found = room.filled(paths)
+        took = time.monotonic() - now
+        _looked[root] = (now + took * _REST, found)
     return found
 
 

@@ -23,6 +23,7 @@ from omq.cli.watch.alarm_events import AlarmEvents
 from omq.cli.watch.alarms import step
 from omq.cli.watch.conditions import Condition, Key, raised
 from omq.cli.watch.facts import Facts, gather
+from omq.cli.watch.measures import OF_ROOM
 from omq.cli.watch.notices import Notices
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
@@ -45,6 +46,9 @@ def main(argv: list[str] | None = None) -> int:
             print_json(each.record())
         elif not options.quiet:
             sys.stdout.write(escape(each.text()) + "\n")
+    if found and not options.json and not options.quiet:
+        for line in room_lines(alarms, found, facts):
+            sys.stdout.write(escape(line) + "\n")
     if not found and not options.json and not options.quiet:
         sys.stdout.write("nothing is wrong\n")
     return Exit.NO if found else Exit.OK
@@ -57,6 +61,14 @@ def findings(location: Location, alarms: tuple[Alarm, ...], facts: Facts) -> lis
         return raised(kept.conditions.values())
     pending = step(alarms, facts, {})
     return raised(_ripe(each) for each in pending.values())
+
+
+def room_lines(alarms: tuple[Alarm, ...], found: list[Condition], facts: Facts) -> list[str]:
+    """What fills the disk, if one of these is about that, and the command that helps."""
+    about = {each.name for each in alarms if each.measure in OF_ROOM}
+    if not any(each.alarm in about for each in found):
+        return []
+    return list(filter(None, (facts.space.note or facts.filled.text,)))
 
 
 def _ripe(each: Condition) -> Condition:

@@ -48,6 +48,13 @@ def _disk(facts: Facts) -> float | None:
     return _percent(facts.disk_bytes - facts.space.free_bytes, facts.disk_bytes)
 
 
+def _inodes(facts: Facts) -> float | None:
+    """None, too, where the file system makes them as it needs them."""
+    if not facts.space.inodes:
+        return None
+    return _percent(facts.space.inodes - facts.space.inodes_free, facts.space.inodes)
+
+
 OF_INSTANCE: Final[dict[str, OfInstance]] = {
     "manager_down": lambda facts: float(not facts.alive),
     "configuration_wrong": lambda facts: float(not facts.configured),
@@ -58,6 +65,7 @@ OF_INSTANCE: Final[dict[str, OfInstance]] = {
     "index_percent": _index,
     "room_refused": _room,
     "disk_used_percent": _disk,
+    "inodes_used_percent": _inodes,
     "checkpoint_lag": lambda facts: float(facts.checkpoint_lag) if facts.counters else None,
     "in_doubt": _counter("units_in_doubt"),
     "archive_pending": lambda facts: (
@@ -76,6 +84,8 @@ OF_QUEUE: Final[dict[str, OfQueue]] = {
     "unread": lambda each, _now: 0.0 if each.readers else float(each.row.ready),
 }
 EACH: Final = "*"
+OF_ROOM: Final = frozenset({"room_refused", "disk_used_percent", "inodes_used_percent"})
+"""Those of which what fills the spool is the cause."""
 
 
 def values(measure: str, queue: str, facts: Facts) -> dict[str, float]:

@@ -112,13 +112,19 @@ def _manager(facts: Facts, instance: str) -> Iterator[Metric]:
                       float(facts.configured))
     yield from _gauge("disk_free_bytes", "Free bytes of the spool's file system", instance,
                       facts.space.free_bytes)
-    sizes = GaugeMetricFamily("omq_spool_bytes", "Bytes on the disk of the journal, the message "
-                              "pool, the store of bodies, and of what is not persistent",
+    sizes = GaugeMetricFamily("omq_spool_bytes", "Bytes on the disk by part of the spool: journal, "
+                              "archive, msgpool, store, volatile, containers, quarantine, logs, "
+                              "mail; of very many files a part of them",
                               labels=[INSTANCE, "part"])
-    for part, size in facts.parts.items():
+    for part, size in facts.filled.parts.items():
         sizes.add_metric([instance, part], size)
-    if facts.parts:
+    if facts.filled.parts:
         yield sizes
+    if facts.space.inodes:
+        yield from _gauge("disk_inodes", "Inodes of the spool's file system, where it counts them",
+                          instance, facts.space.inodes)
+        yield from _gauge("disk_inodes_free", "Those that are free", instance,
+                          facts.space.inodes_free)
     yield from _gauge("disk_bytes", "Size of the spool's file system", instance,
                       facts.disk_bytes or None)
     yield from _gauge("archive_lag_seconds", "How long the first of the files waits that "

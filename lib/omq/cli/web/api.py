@@ -41,6 +41,8 @@ async def overview(request: web.Request) -> web.Response:
         "note": moment.problem or (facts.note if facts else ""),
         "counters": facts.counters if facts else {}, "rates": moment.rates,
         "free_bytes": facts.space.free_bytes if facts else None,
+        "inodes_free": facts.space.inodes_free if facts and facts.space.inodes else None,
+        "spool_bytes": dict(facts.filled.parts) if facts else {},
         "alarms": [{"alarm": each.alarm, "queue": each.queue, "severity": each.severity,
                     "value": each.value, "since": iso_time(each.since_ns)}
                    for each in moment.alarms],

@@ -66,6 +66,12 @@ def _free(moment: Moment) -> str:
     return NONE if moment.facts is None else size(moment.facts.space.free_bytes)
 
 
+def _filled(moment: Moment) -> str:
+    found = {} if moment.facts is None else moment.facts.filled.parts
+    largest = max(found, key=lambda part: found[part], default="")
+    return f"{largest} {size(found[largest])}" if largest else NONE
+
+
 FIGURES: Final = (
     Figure("puts", "Put", "by programs, and acknowledged to them",
            _rate("puts"), ":puts"),
@@ -87,6 +93,7 @@ FIGURES: Final = (
     Figure("lag", "Behind the pool", "frames of the journal that a restart would replay",
            _of(lambda f: number(f.checkpoint_lag)), ":lag"),
     Figure("free", "Disk free", "on the file system of the spool", _free, ":free"),
+    Figure("filled", "Fills the disk", "the largest part of the spool", _filled),
     Figure("index", "Index used", "of the messages that shared memory has room for", _of(_index)),
     Figure("paused", "Slowed down", "of the time; the manager waits for pool.writer to catch up",
            lambda m: percent(m.rates["paused_ms"] / 10 if m.rates else None), ":paused_ms"),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from omq.base.errors import SpoolFull
+from omq.core.engine.room import RESERVED
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import Core, Party
 from omq.format.frame_rules import Reason
@@ -80,10 +81,16 @@ class Books:
         """So many event messages more found no place."""
         self._counters[Counter.EVENTS_DROPPED] += count
 
-    def space(self, *, free: bool) -> None:
-        """New messages are taken or refused from now on."""
-        self._core.space_left = free
-        self._counters[Counter.SPACE_LOW] = not free
+    def space(self, low: int) -> None:
+        """New messages are taken (0) from now on, or refused for want of bytes (1), inodes (2)."""
+        self._core.space_left = not low
+        self._counters[Counter.SPACE_LOW] = low
+        if low:
+            self._core.room.lacks = RESERVED[low - 1]
+
+    def lag(self, size: int) -> None:
+        """So many bytes of the journal lie behind the checkpoint."""
+        self._counters[Counter.LAG_BYTES] = size
 
     def cleared(self) -> None:
         """A queue was cleared, up to here: pool.writer gives its space back."""

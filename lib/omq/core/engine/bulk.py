@@ -66,7 +66,7 @@ def _put_many(core: Core, party: Party, asked: Vector, payloads: memoryview, end
                              limit=rules.max_length)
     puts.check_room(core, count, count, puts.rows_kept(core, party))
     if not core.space_left and bool((flags & PERSISTENT).any()):
-        raise SpoolFull(path="the spool", detail="the reserve is reached")
+        raise SpoolFull(path="the spool", detail=core.room.refusal)
     core.block.reserve(count, int(ends[-1]))
     if count >= MANY and bool((flags == PERSISTENT).all()) and not asked["lease"].any():
         return _put_vector(core, party, asked, payloads[: int(ends[-1])],

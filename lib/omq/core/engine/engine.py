@@ -62,6 +62,7 @@ class Engine:
 
     def __init__(self, core: Core, statistics: Statistics) -> None:
         self.core, self.statistics = core, statistics
+        self.room = core.room  # what pool.writer says of the disk
         self.waiters, self.wanted = dict[int, Waiters](), Wanted(core)
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
         self.timeouts = Timeouts()

@@ -92,7 +92,7 @@ def check(core: Core, new: NewMessage, kept: int) -> list[Part]:
             check_queue(core, part.queue, new.size, part.priority)
     check_room(core, 1, len(parts), kept)
     if not core.space_left and new.flags & PERSISTENT:
-        raise SpoolFull(path="the spool", detail="the reserve is reached")
+        raise SpoolFull(path="the spool", detail=core.room.refusal)
     return parts
 
 

@@ -18,6 +18,7 @@ from omq.core.engine.block import Block
 from omq.core.engine.duplicates import Duplicates
 from omq.core.engine.groups import GROUPED, Groups
 from omq.core.engine.lanes import Lanes
+from omq.core.engine.room import Room
 from omq.core.engine.rules import FIRST_QUEUE, IDEL, POISON, SPECIAL_QUEUES, QueueRules
 from omq.core.engine.stores import PoolSlots, VolatileBodies
 from omq.core.engine.times import Times
@@ -85,6 +86,7 @@ class Core(Lanes):
     runs: dict[int, int] = field(default_factory=dict)  # slot -> pool records, when more than one
     active: int = 0  # messages in readers' hands
     space_left: bool = True
+    room: Room = field(default_factory=Room)
     volatile_lease: int = 0  # of hand-outs from IDEL, which are not journaled
     suspects: set[int] = field(default_factory=set)  # entries; see core.engine.suspects
     suspect_given: bool = False  # in this group

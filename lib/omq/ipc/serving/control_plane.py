@@ -4,7 +4,7 @@
               request under way          open    number of a queue
     name      name of a queue number
     reader    register as a reader      unread  no longer one      cancel  end the wait for messages
-    bye       good-bye                  checkpoint  pool.writer took one
+    bye       good-bye                  checkpoint, room  of pool.writer: pool_plane
     locate, fetch, container, contain, discard    bodies: see body_plane
     see       rows of the queue that it reads: seeing
     status    counters, for tools       operate, free, resolve  operator commands: operator_plane
@@ -45,6 +45,7 @@ from omq.ipc.serving.doorkeeper import Doorkeeper
 from omq.ipc.serving.doors import Door, Turn
 from omq.ipc.serving.opening import Opening
 from omq.ipc.serving.operator_plane import OperatorPlane
+from omq.ipc.serving.pool_plane import PoolPlane
 from omq.ipc.serving.queue_plane import QueuePlane
 from omq.ipc.serving.registration import Registrar
 from omq.ipc.serving.server import RequestServer
@@ -85,8 +86,9 @@ class ControlPlane:
         self._operations: dict[str, Callable[[Session, Question], Question]] = {
             "open": self._opening.open, "name": self._opening.name,
             "reader": self._reader, "unread": self._unread,
-            "cancel": self._cancel, "bye": self._bye, "checkpoint": self._checkpoint,
+            "cancel": self._cancel, "bye": self._bye,
             "status": self._status, **self.bodies.operations}
+        self._operations |= PoolPlane(self._engine, self._sessions, self._number).operations
         self._operations["units"] = UnitsPlane(self._engine, self._sessions).units
         self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free,
                                        settings.operator_undo_s)
@@ -251,11 +253,6 @@ class ControlPlane:
         self.end(session, died=False)
         session.door.received.clear()
         session.door.ended = True
-        return {}
-
-    def _checkpoint(self, session: Session, question: Question) -> Question:
-        self._sessions.check(session, "admin", self._number("POISON"))
-        self._engine.books.checkpointed(session.party, int(question["lsn"]))
         return {}
 
     def _status(self, session: Session, question: Question) -> Question:

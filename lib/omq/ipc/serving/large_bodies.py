@@ -83,7 +83,7 @@ class LargeBodies:
         if size > rules.max_length:
             raise MessageTooLong(size=size, queue=rules.name, limit=rules.max_length)
         if not self._engine.space_left:
-            raise SpoolFull(path="the spool", detail="the reserve is reached")
+            raise SpoolFull(path="the spool", detail=self._engine.room.refusal)
         if session.containing:
             raise BadRequest(reason="one large body at a time")
         if descriptor < 0:

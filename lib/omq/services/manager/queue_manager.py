@@ -28,7 +28,7 @@ from omq.base.fault import point
 from omq.core.engine.waiting import FOREVER
 from omq.format.index import Counter
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
-from omq.services.manager.back_pressure import BackPressure, lag_limit
+from omq.services.manager.disk_room import DiskRoom
 from omq.services.manager.doubts import doubts_text, say_old_doubts
 from omq.services.manager.event_messages import EventMessages
 from omq.services.manager.parts import Parts, build
@@ -38,7 +38,7 @@ from omq.services.manager.tombstone import write_tombstone
 from omq.services.manager.triggers import Triggers
 
 REQUESTS_PER_GROUP = 1024
-_LAST, _CHECKPOINT = int(Counter.LAST_LSN), int(Counter.CHECKPOINT_LSN)
+_LAST = int(Counter.LAST_LSN)
 CHORES_NS = clock.NS_PER_S  # seldom things are looked at this often at least
 CLOSE_S = 30.0  # behind the drain: the last block, its sync on a busy disk, the IPC objects
 
@@ -53,16 +53,12 @@ class QueueManager:
         self._events = EventMessages(self._parts.engine, context.settings)
         self._parts.control.watched_by(self._events)
         self._triggers = Triggers(self._parts.engine, context.settings, self._parts.rated)
-        self._pressure = BackPressure(lag_limit(context.settings),
-                                      self._parts.engine.index.counters[_CHECKPOINT])
-        self._space_due = self._space_file = 0
-        self._space_free = True
+        self._disk = DiskRoom(context, self._parts, self._events)
         self._index_low = 0
         self._watchdog_due = self._draining_until = 0
         self._status_due = self._chores_due = 0
         self._ends_due = FOREVER  # as it was when this group began: what came since is the next's
         self._warned: set[int] = set()  # numbers of units that are in doubt for long
-        self._ease_above = 0  # no need to look at the back pressure up to this LSN
 
     def run(self) -> int:
         """Until SIGTERM and drained."""
@@ -102,11 +98,11 @@ class QueueManager:
             say_taken_back(self._log, engine, self._events)
         signals = self._context.signals
         if (now >= self._chores_due or now >= rated or signals.stopping
-                or signals.reload_wanted or parts.writer.file_number != self._space_file):
+                or signals.reload_wanted or self._disk.new_file):
             self._chores(now)
-            self._ease(now)
-        elif self._pressure.active or engine.index.counters[_LAST] > self._ease_above:
-            self._ease(now)
+            self._disk.ease(now)
+        elif self._disk.slow or engine.index.counters[_LAST] > self._disk.ease_above:
+            self._disk.ease(now)
 
     def _drain(self) -> bool:
         """What a group does besides requests; True: there was something."""
@@ -124,18 +120,6 @@ class QueueManager:
             told = True
         return told
 
-    def _ease(self, began_ns: int) -> None:
-        """Behind a group that began then: let pool.writer catch up if it is far behind."""
-        pressure, counters = self._pressure, self._parts.engine.index.counters
-        if pressure.after_group(counters[_LAST], counters[_CHECKPOINT], began_ns,
-                                clock.monotonic_ns()):
-            event, level = ((events.BACK_PRESSURE, WARNING) if pressure.active
-                            else (events.BACK_PRESSURE_OVER, REPORT))
-            self._log.event(event, level, frames=counters[_LAST] - counters[_CHECKPOINT],
-                            limit=pressure.limit, paused_ms=pressure.paused_ms)
-        self._parts.engine.books.paused(pressure.paused_ms)
-        self._ease_above = counters[_CHECKPOINT] + pressure.limit if pressure.limit else FOREVER
-
     def _chores(self, now: int) -> None:
         """Seldom things: watchdog, disk space, signals."""
         context, parts = self._context, self._parts
@@ -145,11 +129,8 @@ class QueueManager:
             self._reload()
         if signals.stopping and not self._draining_until:
             self._begin_drain(now)
-        # Also with each journal file: a fast client could eat the reserve between two looks.
-        if now >= self._space_due or parts.writer.file_number != self._space_file:
-            self._space_file = parts.writer.file_number
-            self._space_due = now + context.settings.disk_check_interval_s * clock.NS_PER_S
-            self._note_space(free=parts.writer.check_space(context.settings))
+        if now >= self._disk.due or self._disk.new_file:
+            self._disk.look(now)
         self._note_room()
         interval = context.notifier.watchdog_interval_s
         if interval and now >= self._watchdog_due:
@@ -160,17 +141,8 @@ class QueueManager:
         if now >= parts.rated.due:
             parts.rated.flush(now)
         parts.server.stir()
-        self._chores_due = min(self._space_due, self._status_due, now + CHORES_NS,
+        self._chores_due = min(self._disk.due, self._status_due, now + CHORES_NS,
                                self._watchdog_due or FOREVER)
-
-    def _note_space(self, *, free: bool) -> None:
-        """New messages are taken or refused; each change is one event."""
-        self._parts.engine.books.space(free=free)
-        if free != self._space_free:
-            self._space_free = free
-            event, level = (events.SPOOL_FREE, REPORT) if free else (events.SPOOL_FULL, ERROR)
-            self._log.event(event, level, path=self._context.paths.root)
-            self._events.note("disk_free" if free else "disk_low")
 
     def _note_room(self) -> None:
         """The same of the index; who fills it and empties it by turns fills no log."""
@@ -191,7 +163,7 @@ class QueueManager:
         slow = ", clients are slowed down until pool.writer has caught up"
         self._context.notifier.status(
             f"{t.messages.used} messages, {len(self._parts.sessions.by_id)} clients, "
-            f"{doubts_text(engine)}LSN {t.counters[_LAST]}{slow if self._pressure.active else ''}")
+            f"{doubts_text(engine)}LSN {t.counters[_LAST]}{slow if self._disk.slow else ''}")
 
     # reload and stop
 

@@ -9,6 +9,9 @@ on the disk covers the LSN that was durable when it was first seen empty. Then n
 nor the pool, nor any frame that a recovery would redo names a body in it, and none ever will again:
 bodies are only put into the newest journal file and into the store file that is open here.
 
+Where the disk is short (storage.room) no journal file is kept for reading, and history goes
+(services.pool.history): a put is refused only when neither helps.
+
 Journal files go oldest first and never leave a gap: with both slots of poolctrl lost, everything
 that is kept is redone over the pool, and redo must see every frame behind the first that it sees.
 
@@ -37,23 +40,23 @@ import numpy as np
 
 from omq.base import event_log, events
 from omq.base.arrays import Vector
-from omq.base.checksum import crc32c, crc32c_each
-from omq.base.errors import BodyUnavailable, OmqError, SpoolFull
+from omq.base.errors import SpoolFull
 from omq.base.event_log import EventLog
 from omq.base.limits import MIB
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.format.findings import Finding, Kind
 from omq.format.journal import RELOCATION
 from omq.format.location import LocationKind, location
 from omq.format.store import HEADER_BYTES
 from omq.format.wire import MOVED
+from omq.services.pool.history import HistoryKeeper
 from omq.services.pool.live_index import LiveIndex, Look
-from omq.storage import durable
+from omq.services.pool.whole_bodies import WholeBodies
+from omq.storage import durable, room
 from omq.storage.journal import file_name as journal_name
 from omq.storage.payloads import PayloadReader, payload_paths
-from omq.storage.quarantine import save
 from omq.storage.retire import retirable, retire
+from omq.storage.room import Free
 from omq.storage.store import StoreWriter, file_name, remove_store_file, store_numbers
 
 BATCH_BYTES: Final = 4 * MIB
@@ -83,8 +86,17 @@ class BodyKeeper:
     damaged: set[int] = field(default_factory=set)  # QPoolIds that cannot be moved
     differing: set[str] = field(default_factory=set)  # pool files that are not what was written
     _before: dict[int, int] = field(default_factory=dict)  # `empty` of the round before
+    short: bool = False  # the disk is: no journal file is kept for reading
+    gained: int = 0  # what the last round has removed, and asked to be moved
     _store: StoreWriter | None = None
     _reader: PayloadReader | None = None
+    _whole: WholeBodies = field(init=False)
+    _history: HistoryKeeper = field(init=False)
+    _seen: tuple[int, frozenset[int]] | None = None  # an earlier look: its LSN, files with a body
+
+    def __post_init__(self) -> None:
+        self._whole = WholeBodies(self.paths, self.log)
+        self._history = HistoryKeeper(self.paths, self.settings, self.log)
 
     @property
     def pending(self) -> bool:
@@ -93,19 +105,25 @@ class BodyKeeper:
 
     def round(self, checkpoint_lsn: int, journal: int, manager: Callable[[], Relocator]) -> None:
         """One round behind the checkpoint at `checkpoint_lsn`, which goes on in file `journal`."""
+        self.gained = 0
         if not self.index.complete:
             return
         look = self.index.look(self.pause)
         if look is None:
             return
+        free = room.free(self.paths, self.settings)
+        self.short = free.short
         self._before, self.empty = self.empty, {}
         words = [*self._journal(look, checkpoint_lsn, journal), *self._stores(look, checkpoint_lsn)]
+        self._let_history_go(look, checkpoint_lsn, free)
         budget = self.settings.checkpoint_journal_bytes_max
         self._reader = PayloadReader(self.paths)
         try:
             for word in words:
                 if budget > 0:
-                    budget -= self._relocate(word, budget, manager)
+                    spent = self._relocate(word, budget, manager)
+                    budget -= spent
+                    self.gained += spent
         except SpoolFull as error:
             self.log.event(events.FAILED, event_log.WARNING, at="relocation", reason=str(error))
         finally:
@@ -115,7 +133,8 @@ class BodyKeeper:
     def _journal(self, look: Look, checkpoint_lsn: int, journal: int) -> Iterator[int]:
         """Retire what is empty; the words of the files that are not, oldest first."""
         blocked = False  # by an older file: what stays of the journal has no gaps
-        for number in retirable(self.paths, journal - self.settings.journal_files_kept):
+        kept = 0 if self.short else self.settings.journal_files_kept
+        for number in retirable(self.paths, journal - kept):
             word = location(LocationKind.JOURNAL, number)
             live = look.bodies.get(word, 0)
             lame = live > 0 and self._only_damaged(word)
@@ -140,7 +159,21 @@ class BodyKeeper:
 
     def _retire(self, number: int, *, keep: bool) -> None:
         if retire(self.paths, number, keep=keep):
+            self.gained += 1
             self.log.event(events.JOURNAL_RETIRED, file=journal_name(number), kept=keep)
+
+    def _let_history_go(self, look: Look, checkpoint_lsn: int, free: Free) -> None:
+        """What is in archive/ had no body when it retired, or damaged ones only. It goes when an
+        earlier look, all of which the checkpoint covers, saw none in it, and this one does not."""
+        live = frozenset(look.bodies)
+        before = self._seen
+        if before is None or before[0] <= checkpoint_lsn:
+            self._seen = look.lsn, live
+        if before is None or before[0] > checkpoint_lsn or self._pool_damaged:
+            return
+        named = before[1] | live
+        self.gained += self._history.turn(
+            free, lambda number: location(LocationKind.JOURNAL, number) not in named)
 
     def _only_damaged(self, word: int) -> bool:
         """Is every live body in this file one that was found damaged?"""
@@ -163,6 +196,7 @@ class BodyKeeper:
             elif (size > HEADER_BYTES and not self._pool_damaged
                   and self._may_go(word, look, checkpoint_lsn)):
                 remove_store_file(self.paths, number)
+                self.gained += 1
                 self.log.event(events.STORE_COMPACTED, file=file_name(number), bytes=size)
 
     def _close_if_empty(self, look: Look) -> None:
@@ -220,7 +254,8 @@ class BodyKeeper:
         """Payloads into the store, synced; the rows of the request."""
         if self._store is None:
             self._store = StoreWriter(self.paths, self.settings, self.uuid)
-        payloads = self._payloads(word, batch)
+        assert self._reader is not None
+        payloads = self._whole.read(self._reader, word, batch)
         self.damaged.update(qpool for qpool, payload
                             in zip(batch["qpool"].tolist(), payloads, strict=True)
                             if payload is None)
@@ -241,49 +276,6 @@ class BodyKeeper:
         self.doubtful |= asked
         manager().relocate(rows.tobytes())
         self.doubtful -= asked
-
-    def _payloads(self, word: int, batch: Vector) -> list[memoryview | bytes | None]:
-        """The payloads that are what their submitters sent; None for the others."""
-        assert self._reader is not None
-        out: list[memoryview | bytes | None] = []
-        runs = self._reader.read_runs(word, batch["offset"].tolist(), batch["length"].tolist())
-        for count, base, data in runs:
-            run = batch[len(out) : len(out) + count]
-            begins = (run["offset"] - base).tolist()
-            ends = (run["offset"] - base + run["length"]).tolist()
-            view = memoryview(data)
-            crcs = crc32c_each(view, begins, ends)
-            out += [view[begin:end] if crc == found and end <= len(view) else None
-                    for begin, end, crc, found
-                    in zip(begins, ends, run["crc"].tolist(), crcs, strict=True)]
-        for i in (i for i, payload in enumerate(out) if payload is None):
-            out[i] = self._payload(word, batch[i].item())
-        return out
-
-    def _payload(self, word: int, body: tuple[int, ...]) -> bytes | None:
-        """One that was not read well with its neighbours; None is reported."""
-        assert self._reader is not None
-        qpool, offset, length, crc, *_ = body
-        try:
-            data = self._reader.read(word, offset, length, qpool)
-        except BodyUnavailable as error:
-            self._report(qpool, str(error))
-            return None
-        if crc32c(data) == crc:
-            return data
-        name = payload_paths(self.paths, word)[0].name
-        finding = Finding(Kind.CORRUPT, f"payload of message {qpool} fails its CRC", name,
-                          offset, length)
-        try:
-            save(self.paths, finding, data)
-        except OmqError as error:
-            self.log.event(events.FAILED, event_log.ERROR, at="quarantine", reason=str(error))
-            durable.check_latch()
-        self._report(qpool, str(finding))
-        return None
-
-    def _report(self, qpool: int, reason: str) -> None:
-        self.log.event(events.BODY_DAMAGED, event_log.ERROR, qpool_id=qpool, reason=reason)
 
     def close(self) -> None:
         """Let go of the store file; the next start begins another one."""

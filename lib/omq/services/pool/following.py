@@ -1,8 +1,9 @@
 """One queue manager followed by pool.writer: checkpoints, and what comes behind them.
 
 Each `pool_poll_ms`: is the manager still there; is the next journal file prepared; is a checkpoint
-due (at once when a queue was cleared); a quarter as often while the manager writes nothing. Its end
-wakes at once. The journal is read only when a checkpoint is due: what was born and finished in
+due (at once when a queue was cleared, or the disk is short); a quarter as often while the manager
+writes nothing, without a rest while as much journal lies ahead as one checkpoint should hold. Its
+end wakes at once. The journal is read only when a checkpoint is due: what was born and finished in
 between then costs next to nothing. Behind a checkpoint comes a round of omq.services.pool.bodies.
 
 Invariants: 1. nothing is written without the pool lock, which is owned here; 2. only frames up to
@@ -16,13 +17,11 @@ Errors: DiskError. Whatever the manager refuses, and damage, are events.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final
 
 from omq.base import clock, event_log, events
 from omq.base.errors import ManagerUnavailable, OmqError, SpoolFull, TimedOut
 from omq.base.limits import MIB
-from omq.base.paths import SpoolPaths
 from omq.core.load.presence import pool_findings
 from omq.core.redo.checkpoint import Checkpointer, CheckpointResult
 from omq.core.redo.redo import Redo
@@ -35,6 +34,8 @@ from omq.services.pool.damage import report_damage
 from omq.services.pool.hurry import Hurry
 from omq.services.pool.live_index import LiveIndex
 from omq.services.pool.next_file import NextFile
+from omq.services.pool.seams import Connect, Connection, Waiting
+from omq.services.pool.shortage import Shortage
 from omq.storage import durable, poolctrl
 from omq.storage.files import File
 from omq.storage.journal import numbers_in
@@ -44,26 +45,6 @@ from omq.storage.pool import PoolFiles
 WINDOW_BYTES: Final = 64 * MIB  # for one call of redo: most messages are born and finished in it
 QUIET_PERIODS: Final = 4  # poll periods of a turn in which nothing was new
 STATUS_PERIOD_NS: Final = clock.NS_PER_S  # how often the status line is renewed: for people
-
-
-class Connection(Protocol):
-    """What pool.writer asks of the queue manager (omq.ipc.client.Connection)."""
-
-    def relocate(self, rows: bytes) -> int: ...
-    def control(self, question: dict[str, Any]) -> dict[str, Any]: ...
-    def close(self) -> None: ...
-
-
-Connect = Callable[[SpoolPaths, float], Connection]
-
-
-class Waiting(Protocol):
-    """Waits that keep the watchdog quiet (omq.services.pool.pool_writer.Pulse)."""
-
-    def beat(self) -> None: ...
-    def wait(self, periods: int = 1, also: int = -1) -> None: ...
-    def short(self) -> None: ...
-    def busy(self, status: str) -> None: ...
 
 
 class Following:
@@ -90,7 +71,9 @@ class Following:
         self._status_ns = 0
         self._bytes_then = 0
         self._late = False  # the checkpoint waits for disk space
+        self._advanced = False  # the last checkpoint read something
         self._hurry = Hurry()
+        self._shortage = Shortage(paths, settings)
         self._next_file = NextFile(paths, settings, context.log)
         self.reload = False  # SIGHUP ended `follow`
 
@@ -128,12 +111,16 @@ class Following:
             if self._is_due():
                 self._checkpoint()
                 self._round()
+            self._tell_room()
             before, seen = seen, self._index.counter(Counter.DURABLE_LSN)
             now = clock.monotonic_ns()
             if now >= self._status_ns and told != (seen, self._checkpoint_lsn):
                 self._status_ns, told = now + STATUS_PERIOD_NS, (seen, self._checkpoint_lsn)
                 self._context.notifier.status(self.status())
-            self._pulse.wait(QUIET_PERIODS if seen == before else 1, self._index.pidfd)
+            if self._advanced and self._behind:
+                self._pulse.beat()
+            else:
+                self._pulse.wait(QUIET_PERIODS if seen == before else 1, self._index.pidfd)
         if self._index.running or self._ended_in_order():
             self._pulse.busy("taking the last checkpoint")
             self._checkpoint()
@@ -155,15 +142,22 @@ class Following:
     def _is_due(self) -> bool:
         """Is it time for a checkpoint or for another round of bodies?"""
         news = self._index.counter(Counter.DURABLE_LSN) > self._follower.last_lsn
+        short = self._shortage.look()
         if not self._late and self._hurry.is_due(self._index, pending=self._bodies.pending):
             return True
-        if clock.monotonic_ns() < self._due_ns:
-            limit = self._settings.checkpoint_journal_bytes_max
-            return news and not self._late and self._journal_bytes() >= limit
+        if short or clock.monotonic_ns() < self._due_ns:
+            return short or self._behind
         if news or self._unsaved or self._bodies.pending:
             return True
         self._plan_next()
         return False
+
+    @property
+    def _behind(self) -> bool:
+        """Is there as much journal as one checkpoint should hold? Then there is no rest."""
+        news = self._index.counter(Counter.DURABLE_LSN) > self._follower.last_lsn
+        limit = self._settings.checkpoint_journal_bytes_max
+        return news and not self._late and self._journal_bytes() >= limit
 
     @property
     def _unsaved(self) -> bool:
@@ -222,6 +216,7 @@ class Following:
     def _read(self, target: int) -> None:
         """Redo up to `target`, or as much as one checkpoint should hold."""
         follower, redo = self._follower, self._redo
+        before, self._advanced = follower.last_lsn, False
         left = max(WINDOW_BYTES, self._settings.checkpoint_journal_bytes_max)
         while left > 0 and follower.last_lsn < target:
             blocks = follower.read(target, min(left, WINDOW_BYTES))
@@ -229,6 +224,7 @@ class Following:
                 break
             left -= sum(block.header.length for block in blocks)
             redo.apply(blocks)
+            self._advanced = follower.last_lsn > before
             if follower.last_lsn < target:
                 self._pulse.busy(f"catching up: {target - follower.last_lsn} frames behind")
         report_damage(self._context.log, self._paths, [*follower.findings, *redo.findings])
@@ -238,19 +234,25 @@ class Following:
     def _tell(self, result: CheckpointResult) -> None:
         """The manager shows it and notes it in the journal; the checkpoint counts without that."""
         try:
-            self._manager().control({"op": "checkpoint", "lsn": result.lsn,
+            self._manager().control({"op": "checkpoint", "lsn": result.lsn, "file": self._journal,
+                                     "offset": self._follower.offset,
                                      "time_ns": clock.wall_ns(), "records": result.records})
         except OmqError as error:
             self._refused("checkpoint", error)
 
     def _round(self) -> None:
         """Bodies, behind the checkpoint."""
-        if self._late:
-            return
         try:
             self._bodies.round(self._checkpoint_lsn, self._journal, self._manager)
         except OmqError as error:
             self._refused("relocation", error)
+        self._shortage.after_round(gained=bool(self._bodies.gained or self._bodies.pending))
+
+    def _tell_room(self) -> None:
+        try:
+            self._shortage.tell(self._manager)
+        except OmqError as error:
+            self._refused("room", error)
 
     def _manager(self) -> Connection:
         if self._connection is None:

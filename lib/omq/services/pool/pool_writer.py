@@ -20,8 +20,9 @@ from omq.base.config import load_settings
 from omq.base.errors import ConfigError, DiskError, ManagerUnavailable, SpoolLocked
 from omq.base.paths import SpoolPaths
 from omq.services.daemon.daemon import DaemonContext, run_daemon
-from omq.services.pool.following import Connect, Connection, Following
+from omq.services.pool.following import Following
 from omq.services.pool.live_index import LiveIndex
+from omq.services.pool.seams import Connect, Connection
 from omq.storage import spool
 
 NAME: Final = "pool.writer"

@@ -35,6 +35,7 @@ from omq.services.daemon.process import adopt_orphans, identify
 from omq.services.daemon.run_state import SUPERVISOR_FILE, State, SupervisorState, write_state
 from omq.services.daemon.signals import Signals
 from omq.services.supervise.child import Child
+from omq.services.supervise.chore import Chore
 from omq.services.supervise.control_answers import ControlAnswers
 from omq.services.supervise.control_socket import SOCKET_FILE, ControlServer
 from omq.services.supervise.daemon_plan import Command, Limits
@@ -54,6 +55,7 @@ class Setup:
     environ: dict[str, str]
     launch: Launch = launch  # how a process is started
     starts: Callable[[ServiceConf], bool] = lambda conf: True  # False: off until somebody says omon
+    chores: tuple[Chore, ...] = ()
 
 
 class Supervisor:
@@ -101,11 +103,18 @@ class Supervisor:
         """One round: decide, publish, wait, react."""
         now = time.monotonic()
         self._decide(now)
+        for chore in self._setup.chores:
+            if self._stopping:
+                chore.stop()
+            else:
+                chore.turn(now, self._setup.environ, self._log)
         side_files.retry()
         self._publish()
         if self._finished():
             return
-        wakeups = [each for each in map(Child.next_wakeup, self._all()) if each is not None]
+        wakeups = [each for each in (*map(Child.next_wakeup, self._all()),
+                                     *map(Chore.next_wakeup, self._setup.chores))
+                   if each is not None]
         waits = [max(0.0, min(wakeups) - now)] if wakeups else []
         if (owed_s := side_files.wait_s()) is not None:
             waits.append(owed_s)
@@ -126,7 +135,7 @@ class Supervisor:
     def _finished(self) -> bool:
         return self._stopping and not any(
             child.live or child.state is State.WAITING for child in self._all()
-        )
+        ) and not any(chore.pid for chore in self._setup.chores)
 
     def _add(self, conf: ServiceConf) -> None:
         child = Child(conf, self._setup.limits, self._changed,
@@ -169,9 +178,12 @@ class Supervisor:
             if child is not None:
                 child.on_notify(now)
             os.waitid(os.P_PID, dead.si_pid, os.WEXITED)
+            code = dead.si_status if dead.si_code == os.CLD_EXITED else -dead.si_status
             if child is not None:
-                killed = dead.si_code != os.CLD_EXITED
-                child.on_exit(-dead.si_status if killed else dead.si_status, now)
+                child.on_exit(code, now)
+            for chore in self._setup.chores:
+                if chore.pid == dead.si_pid:
+                    chore.on_exit(code, self._log, stopping=self._stopping)
         for child in self._all():
             child.settle(now)
 
