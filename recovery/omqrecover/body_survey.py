@@ -24,6 +24,8 @@ from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.base.errors import BadItemRef, BodyUnavailable, DiskError
 from omq.base.paths import SpoolPaths
+from omq.core.judge.cases import Case, Source
+from omq.core.judge.found import Found
 from omq.format import message as message_format
 from omq.format.findings import Finding, Kind
 from omq.format.frame_rules import mask
@@ -35,8 +37,6 @@ from omq.storage.journal import file_name as journal_name
 from omq.storage.journal_scan import Block
 from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.store import file_name, scan_store_file, store_numbers
-from omqtools.omqrecover.cases import Case, Source
-from omqtools.omqrecover.model import Found
 
 REPORT_EVERY: Final = 50_000
 _CHUNK: Final = 1 << 20

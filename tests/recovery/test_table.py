@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omqtools.omqrecover.apply import BEHIND, LAST, ORDER, RECORDS
-from omqtools.omqrecover.cases import (
+from omq.core.judge.cases import (
     TABLE,
     Action,
     Case,

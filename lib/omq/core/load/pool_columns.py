@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from omq.base.arrays import Vector
+from omq.core.judge.found import Found
 from omq.format.findings import Finding, Kind
 from omq.format.pool import NO_RECORD, PART, PARTS_PER_RECORD, RECORD_BYTES, Message
 from omq.storage.pool import PoolFiles
@@ -42,6 +43,7 @@ class Loaded:
     limbo: dict[int, int] = field(default_factory=dict)  # active entry -> pool.lease_tag
     prepared: list[int] = field(default_factory=list)  # entries of units of work in doubt
     findings: list[Finding] = field(default_factory=list)
+    bodies: list[Found] = field(default_factory=list)  # that are not there (bodies_there)
     duplicates: list[tuple[int, int]] = field(default_factory=list)  # (file, record) of the losers
 
 

@@ -29,7 +29,16 @@ from omq.base.errors import NeedsRepair, NewerFormat
 from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.load.presence import check_presence, note_newest
+from omq.core.judge.found import Found
+from omq.core.judge.judge import (
+    judge_files,
+    judge_names,
+    judge_place,
+    of_double_write,
+    of_journal,
+    refuse,
+)
+from omq.core.judge.presence import note_newest
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
 from omq.core.redo.windows import Windows
@@ -61,6 +70,7 @@ class Recovered:
     frames: int = 0  # redone
     upgraded: bool = False  # the spool was one of an earlier version
     definitions: dict[str, str] = field(default_factory=dict)  # of queues made at run time
+    judged: list[Found] = field(default_factory=list)  # `findings`, and what they mean
 
 
 def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
@@ -70,15 +80,15 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
         raise NeedsRepair(path=paths.root, reason="a rebuild of the Message Pool is not finished",
                           command=f"omqrecover rebuild {paths.root} again, as it was begun")
     point("recovery.before_pool")
-    control, findings = poolctrl.load(paths, settle=True)
-    refuse_newer(paths.msgpool, findings)
-    if control is not None:
-        _check_place(paths, uuid, control, findings)
+    control, slots = poolctrl.load(paths, settle=True)
+    judged = judge_place(paths, uuid, control, slots)
+    refuse(paths.root, judged)
     pool.recover_double_write(control)
-    findings = [f for f in [*findings, *pool.findings] if f.kind is not Kind.END]
-    refuse_newer(paths.msgpool, findings)
+    refuse_newer(paths.msgpool, pool.findings)
     progress("checking the pool files")
-    findings += check_presence(paths, uuid, control, pool)
+    judged += of_double_write(pool.findings)
+    judged += judge_files(paths, uuid, control, pool, pool.possible, settle=True)
+    refuse(paths.root, judged)
     point("recovery.after_pool")
     redo = Redo(pool)
     number = offset = 0
@@ -95,11 +105,9 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     # Above what was durable nobody was promised anything: what fails there is a torn append.
     torn = [replace(f, kind=Kind.TORN) if f.kind is Kind.CORRUPT and f.lsn > scan.durable_lsn else f
             for f in redo.findings]
-    findings += [*scan.findings, *torn]
-    refuse_newer(paths.journal, [*findings, *([scan.end] if scan.end else [])])
-    if scan.end is not None and scan.end.kind is Kind.FOREIGN:
-        raise NeedsRepair(path=paths.journal / scan.end.file, reason=scan.end.reason,
-                          command=f"mv {paths.journal / scan.end.file} {paths.quarantine}/")
+    met = [*scan.findings, *torn]
+    refuse_newer(paths.journal, [*met, *([scan.end] if scan.end else [])])
+    judged += of_journal(met, judged)
     files = numbers_in(paths.journal)
     headers = [read_entry(paths, n, uuid).header for n in files[-8:]]
     epoch = max([epoch, control.epoch if control else 0, *(h.epoch for h in headers if h)]) + 1
@@ -107,10 +115,7 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     first = max([redo.lsn + 1, *(h.first_lsn for h in headers if h)])
     if control is None:
         known_lsn, known_qpool = _highest(pool)
-        if known_qpool and not redo.queues:
-            raise NeedsRepair(
-                path=paths.msgpool, reason="poolctrl and the names of the queues are lost",
-                command=f"omqrecover plan {paths.root}")
+        refuse(paths.root, judge_names(control, redo.queues, known_qpool))
         first, next_qpool = max(first, known_lsn + 1), max(next_qpool, known_qpool + 1)
     if not redo.clean_stop and first > 1:
         void = settings.block_frames_max + UNSYNCED_FRAMES_MAX
@@ -124,31 +129,9 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
                                lambda: progress("writing the message pool"))
         written.take(epoch - 1, *_position(scan, control), clock.wall_ns())
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
-                     redo.queues, redo.clients, findings, redo.frames_seen,
-                     control is not None and control.contents is None, redo.definitions)
-
-
-def _check_place(paths: SpoolPaths, uuid: bytes, control: PoolControl, findings: list[Finding]
-                 ) -> None:
-    """Is this the journal that the checkpoint goes on in? If not, pool and journal come from
-    different times, and only an operator knows which is the better one. With one slot damaged the
-    other is older, and its journal file may have been retired: redo then goes on with the next.
-    """
-    command = f"omqrecover plan {paths.root}"
-    if control.uuid != uuid:
-        raise NeedsRepair(path=paths.msgpool, reason="poolctrl belongs to another instance",
-                          command=command)
-    if any(f.kind is Kind.CORRUPT and f.file == poolctrl.NAME for f in findings):
-        return
-    archived = (*numbers_in(paths.archive), *numbers_in(paths.archive, ".oma"))
-    if any(number >= control.journal > 0 for number in archived):
-        raise NeedsRepair(
-            path=paths.archive, reason="it has journal files that the checkpoint does not cover: "
-            "the Message Pool comes from an older backup", command=command)
-    if control.journal and control.journal not in numbers_in(paths.journal):
-        raise NeedsRepair(
-            path=paths.journal, reason=f"the checkpoint at LSN {control.lsn} goes on in "
-            f"{file_name(control.journal)}, which is missing", command=command)
+                     redo.queues, redo.clients, [each.finding for each in judged],
+                     redo.frames_seen, control is not None and control.contents is None,
+                     redo.definitions, judged)
 
 
 def _highest(pool: PoolFiles) -> tuple[int, int]:

@@ -243,7 +243,7 @@ def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartPr
         return Loaded()
     loaded = load(core, pool, slots, progress)
     refuse_newer(context.paths.msgpool, loaded.findings)
-    loaded.findings += missing_bodies(core, context.paths)
+    loaded.bodies = missing_bodies(core, context.paths, progress)
     return loaded
 
 
