@@ -43,6 +43,7 @@ ORDER: Final = (Action.SET_ASIDE, Action.RENAME, Action.FETCH, Action.HEADER, Ac
                 Action.SAVE, Action.LEAVE, Action.COUNT)  # fmt: skip
 RECORDS: Final = (Action.CLEAR, Action.REBUILD, Action.BODY)
 LAST: Final = (Action.CONTROL, Action.GO_ON)
+ON: Final = (Action.SKIP,)
 BEHIND: Final = (Action.NEXT,)
 
 
@@ -76,7 +77,7 @@ def apply(paths: SpoolPaths, uuid: bytes, plan: Plan, progress: Progress, *, acc
     result = _records(shop)
     durable.step("recover.before_control", paths.root)
     actions = {found.row.action for found in plan.findings}
-    if Action.SKIP in actions:
+    if not actions.isdisjoint(ON):
         skip(shop)
     if not actions.isdisjoint(LAST):
         go_on(shop, number)

@@ -4,8 +4,8 @@ Payloads are read where they lie and compared with the CRC that the submitter co
 is read too. Then the other way round: containers that no message names, store files that are not
 ours or are damaged.
 
-A message on no queue waits for idel.server, which removes the container before the record: there a
-missing container is no finding. Containers are called orphans only when every message is known.
+A message on no queue waits for idel.server, which removes the container before the record: there
+nothing is found about it. Containers are called orphans only when every message is known.
 
 Errors: DiskError.
 """
@@ -100,7 +100,7 @@ def _container(paths: SpoolPaths, qpool: int, payload: bytes, parts: int, state:
     state.refs.add(ref)
     state.containers += 1
     reason = _container_reason(paths, ref, decoded.descriptor)
-    if reason and not (reason == "it is missing" and not parts):
+    if reason and parts:
         state.found.append(Found(Case.CONTAINER_DAMAGED, ref.removeprefix("~/"),
                                  f"message {qpool}: {reason}", qpool=qpool))
 

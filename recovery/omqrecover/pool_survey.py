@@ -168,8 +168,7 @@ def _at(case: Case, slot: Slot, reason: str, qpool: int = 0, lsn: int = 0,
 # against what was written
 
 
-def judged_files(pool: PendingPool, state: PoolState, judged: list[Found], history: History
-                 ) -> list[Found]:
+def judged_files(state: PoolState, judged: list[Found], history: History) -> list[Found]:
     """The files that are not what the last checkpoint left, with what history knows of them;
     `state.absent` and `state.sure` (those that are) are filled in."""
     wrong = {_number(each): each for each in judged
@@ -178,8 +177,7 @@ def judged_files(pool: PendingPool, state: PoolState, judged: list[Found], histo
                           if each.case is Case.POOL_FILE_MISSING and file not in state.returning)
     if state.possible:
         damaged = {file for file, _ in state.damaged}
-        known = {file for contents in state.possible for file in contents}
-        state.sure = {*known, *pool.files()} - {*wrong} - damaged
+        state.sure = {*range(POOL_FILES_MAX)} - {*wrong} - damaged
     source = Source.WHOLE if history.complete else Source.PART
     return [replace(each, source=source) for file, each in wrong.items()
             if each.case is Case.POOL_FILE_DIFFERS and file not in state.returning]

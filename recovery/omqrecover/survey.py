@@ -87,10 +87,12 @@ def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: Pending
     history.needed_lsn = max(current.lsn if current else 0, int(state.rows["lsn"].max(initial=0)))
     redo = Redo(pool)
     then, now = _pass(paths, history, control, redo, state)
+    if current is not None:
+        _rewritten(redo, state)
     found += _with_history(judged, paths, history, current)
     found += journal_survey.judge(history, current, judged)
     found += _redo_findings(redo, history)
-    found += [*state.found, *judged_files(pool, state, judged, history)]
+    found += [*state.found, *judged_files(state, judged, history)]
     if current is not None:
         found += compare(state, then, now, history)
     else:
@@ -112,6 +114,13 @@ def _with_history(judged: list[Found], paths: SpoolPaths, history: History,
     seen = (journal_survey.with_history(each, paths, history, control) for each in judged
             if each.case not in _OF_POOL)
     return [each for each in seen if each is not None]
+
+
+def _rewritten(redo: Redo, state: PoolState) -> None:
+    """Damaged records that the next start writes anew, from the journal behind the checkpoint."""
+    slots = {*redo.changes(), *((file, record) for file, record, _ in redo.images.images())}
+    for slot in slots & state.damaged.keys():
+        del state.damaged[slot]
 
 
 def _explained(found: list[Found]) -> list[Found]:

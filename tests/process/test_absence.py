@@ -13,8 +13,8 @@ import pytest
 from omq.base import events
 from omq.base.errors import Exit
 from omq.cli.launch import run as launch
-from omq.core.load import offline_index
 from omq.core.judge.presence import pool_findings
+from omq.core.load import offline_index
 from omq.format.pool import RECORD_BYTES
 from omq.services.supervise.unit_files import UnitValues, render_all
 from omq.storage import poolctrl

@@ -7,8 +7,9 @@ knew when it ended:
        finds too
     2. silent is silent: where the start says nothing, omqrecover finds nothing but at places that
        only it reads (`deep`), and the other way round
-    3. of a spool that is served whole nobody says that something is lost
-    4. where messages are missing or changed all three say so
+    3. of a spool that is served whole nobody says that something is lost, but where frames behind
+       the checkpoint are gone: what they were nobody knows
+    4. where messages are missing or changed all three say so; what history has is repairable
     5. of one finding the verdict is the same, or UNKNOWN to those who do not read history
     6. each message whose body is gone counts one
 
@@ -26,7 +27,7 @@ from typing import Final
 from omq.base.errors import Exit, OmqError
 from omq.core.judge.cases import Case, Source, Verdict
 from omq.core.judge.found import Found, worst
-from omq.core.judge.judge import of_records
+from omq.core.judge.judge import of_records, once
 from omq.core.load.bodies_there import missing_bodies
 from omq.core.load.offline_index import read_files
 from omq.format.poolctrl import SLOT_BYTES, newest
@@ -48,6 +49,7 @@ from tests.crash.sim.life import PATHS, ROOT, START_NS, recover_into
 
 _BODIES: Final = (Case.BODY_DAMAGED, Case.CONTAINER_DAMAGED)
 _DEEP: Final = (*_BODIES, Case.CONTAINER_ORPHAN, Case.STORE_DAMAGED, Case.STORE_FOREIGN)
+_FRAMES: Final = (Case.JOURNAL_BLOCK, Case.JOURNAL_GAP)
 _PAGE: Final = 4096
 _HEADS: Final = 64  # bytes of a slot of which every bit is tried
 _RANDOM: Final = 40  # bits of one spool
@@ -83,8 +85,8 @@ def judged(ended: Ended, fault: Fault, template: SimDisk) -> Judged | None:
     out.check = _bad(read_files(PATHS, START_NS).judged)
     try:
         found, core, _ = recover_into(mounted(files, template), ended.settings, START_NS)
-        out.start = _bad([*found.recovered.judged, *of_records(found.loaded.findings),
-                          *missing_bodies(core, PATHS)])
+        out.start = _bad(once([*found.recovered.judged, *of_records(found.loaded.findings),
+                               *missing_bodies(core, PATHS)]))
         out.served = _served(found, ended)
     except OmqError as error:
         assert error.exit_code in (Exit.DATA, Exit.CONFIG, Exit.NO_INPUT), error
@@ -100,8 +102,10 @@ def _deep(each: Found, first: int) -> bool:
     """Is it at a place that a start does not read? It reads the journal from the file of the
     checkpoint on, and of the store no more than sizes."""
     folder, _, name = each.file.partition("/")
-    if each.case in _DEEP or folder == "archive":
-        return each.case is not Case.JOURNAL_ARCHIVED
+    if each.case in _DEEP:
+        return True
+    if folder == "archive" and each.case is not Case.JOURNAL_ARCHIVED:
+        return not (each.case in _FRAMES and each.source is Source.PART)  # to behind the checkpoint
     if each.case is Case.JOURNAL_GAP and each.source is Source.WHOLE:
         return True
     number = name.removesuffix(".jnl")
@@ -121,13 +125,15 @@ def disagreement(said: Judged, *, absent: bool, blind: bool) -> str:
     files = [each for each in said.check if each.case not in _BODIES]
     if bool(files) != bool(shallow):
         return f"omqcheck {files}, omqrecover {shallow}"
-    if said.refused and not any(each.refused for each in said.check):
+    if said.refused and not any(each.refused or each.file in said.refused
+                                for each in said.check):
         return f"refused, and omqcheck finds no reason: {said.refused}"
     verdict = worst(said.scan)
-    if said.served == "served" and verdict in (Verdict.LOSS, Verdict.UNKNOWN):
+    frames = any(each.case in _FRAMES and each.source is Source.PART for each in said.scan)
+    if said.served == "served" and verdict in (Verdict.LOSS, Verdict.UNKNOWN) and not frames:
         return f"served whole, and omqrecover says {verdict.value}: {said.scan}"
     if said.served not in ("", "served", "bodies") and not blind \
-            and (verdict not in (Verdict.LOSS, Verdict.UNKNOWN) or not said.start):
+            and (verdict is Verdict.NORMAL or not said.start):
         return f"omqrecover says {verdict.value}, the start {said.start} of: {said.served}"
     if said.served == "bodies" and not any(each.case in _BODIES for each in said.scan):
         return f"bodies are missing, and omqrecover says nothing: {said.scan}"
@@ -147,7 +153,7 @@ def _verdicts(said: Judged) -> str:
 def _counts(said: Judged, *, absent: bool) -> str:
     seen = sum(each.count for each in said.check if each.case in _BODIES)
     scanned = sum(each.count for each in said.scan if each.case in _BODIES)
-    if seen > scanned or (absent and seen != scanned):
+    if (seen > scanned and not said.refused) or (absent and seen != scanned):
         return f"{seen} bodies are gone to omqcheck, {scanned} to omqrecover"
     return ""
 
@@ -162,10 +168,16 @@ def judge_all(ended: Ended, states: Iterator[Fault] | list[Fault], template: Sim
             continue
         count += 1
         text = disagreement(said, absent=fault.kind in ("absent", "emptied"),
-                            blind=unknowable(ended, fault))
+                            blind=unknowable(ended, fault) or _like_torn(ended, fault))
         if text:
             wrong.append(f"{ended.name}: {fault}: {text}")
     return count, wrong
+
+
+def _like_torn(ended: Ended, fault: Fault) -> bool:
+    """After a kill a damaged last block looks like one that the kill has cut."""
+    last = max(path for path in ended.files if "/journal/0" in path)
+    return ended.name.endswith("killed") and fault.path == last and fault.kind.startswith("bit")
 
 
 def absences(ended: Ended, other: Files, seed: int) -> Iterator[Fault]:

@@ -276,9 +276,11 @@ def of_journal(findings: Iterable[Finding], told: Iterable[Found] = ()) -> list[
     out = []
     known = {(each.file, each.lsn) for each in told if each.case in _POSITIONS}
     for each in findings:
-        if each.kind is Kind.GAP and (f"journal/{each.file}", each.lsn) in known:
+        if each.record >= 0:  # redo met it in the pool
+            out += of_records([each])
+        elif each.kind is Kind.GAP and (f"journal/{each.file}", each.lsn) in known:
             continue
-        if each.kind is Kind.NEWER:
+        elif each.kind is Kind.NEWER:
             out.append(Found.of(Case.NEWER, "journal", each))
         elif each.kind is Kind.FOREIGN:
             out.append(Found.of(Case.JOURNAL_FOREIGN, "journal", each))
@@ -307,3 +309,8 @@ def of_records(findings: Iterable[Finding]) -> list[Found]:
         if each.kind not in (Kind.END, Kind.TORN):
             out.append(Found.of(case, "msgpool", each))
     return out
+
+
+def once(found: Iterable[Found]) -> list[Found]:
+    """Each place once: redo and the load of the index may meet the same record."""
+    return list({(each.case, each.file, each.offset, each.lsn): each for each in found}.values())

@@ -140,13 +140,14 @@ def _before_checkpoint(paths: SpoolPaths, uuid: bytes, control: PoolControl | No
     name = file_name(control.journal)
     file = open_file(paths.journal / name)
     try:
-        data = read_salvaged(file, control.offset, 0, SALVAGE_PAGE)
+        data = read_salvaged(file, file.size(), 0, SALVAGE_PAGE)  # later blocks say what is durable
     finally:
         file.close()
     scan = scan_file(data, control.journal, uuid, name=name)
     for _ in scan:
         pass
-    damaged = [each for each in scan.findings if each.kind is Kind.CORRUPT and each.offset]
+    damaged = [each for each in scan.findings
+               if each.kind is Kind.CORRUPT and 0 < each.offset < control.offset]
     if scan.header is None or scan.end is None or scan.end.kind is Kind.FOREIGN \
             or scan.offset >= control.offset:
         return [], damaged
@@ -163,6 +164,6 @@ def _before_checkpoint(paths: SpoolPaths, uuid: bytes, control: PoolControl | No
 def _written(scan: FileScan, data: bytes, end: int) -> bool:
     """Were there blocks from where the scan ends up to `end`? Then the place is damaged, and not a
     copy from before they were written: that has zeros from its own end on."""
-    rest = data[scan.offset:]
+    rest = data[scan.offset : end]
     used = -(-len(rest.rstrip(b"\0")) // scan.page) * scan.page
     return scan.offset + used >= end or scan.offset + scan.claimed_length(scan.offset) == end

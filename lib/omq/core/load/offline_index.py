@@ -36,6 +36,7 @@ from omq.core.judge.judge import (
     of_double_write,
     of_journal,
     of_records,
+    once,
 )
 from omq.core.load.bodies_there import missing_bodies
 from omq.core.load.rebuild import load
@@ -100,6 +101,7 @@ def read_files(paths: SpoolPaths, now_ns: int, progress: Told = lambda done: Non
         found.judged = [*absent, *_not_told(found.judged, absent)]
     if found.moved:
         found.uncompared.append(BODY_FILES)
+    found.judged = once(found.judged)
     seen = [each.finding for each in found.judged]
     found.findings = [f for f in seen if f.kind not in (Kind.END, Kind.TORN)]
     found.cut = [f for f in seen if f.kind is Kind.TORN and f.file == poolctrl.NAME]

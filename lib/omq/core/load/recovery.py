@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from omq.base import clock
-from omq.base.errors import NeedsRepair, NewerFormat
+from omq.base.errors import Damaged, NeedsRepair, NewerFormat
 from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -34,6 +34,7 @@ from omq.core.judge.judge import (
     judge_files,
     judge_names,
     judge_place,
+    judge_spool,
     of_double_write,
     of_journal,
     refuse,
@@ -48,7 +49,8 @@ from omq.storage import durable, poolctrl
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import JournalScan, read_entry, scan_journal
 from omq.storage.journal_scan import Block
-from omq.storage.pool import PoolFiles
+from omq.storage.pool import PoolFiles, possible_contents
+from omq.storage.pool_overlay import OverlaidPool
 
 UNSYNCED_FRAMES_MAX = 4096  # frames of non-persistent messages that may wait for a sync
 Progress = Callable[[str], None]
@@ -82,8 +84,16 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     point("recovery.before_pool")
     control, slots = poolctrl.load(paths, settle=True)
     judged = judge_place(paths, uuid, control, slots)
-    refuse(paths.root, judged)
-    pool.recover_double_write(control)
+    if any(each.refused for each in judged):
+        _refuse_all(paths, uuid, control, slots)
+    try:
+        pool.recover_double_write(control)
+    except NeedsRepair:
+        _refuse_all(paths, uuid, control, slots)
+        raise
+    except Damaged as error:  # records of a cut checkpoint belong into a file that is not ours
+        raise NeedsRepair(path=error.fields["file"], reason=error.fields["reason"],
+                          command=f"omqrecover plan {paths.root}") from error
     refuse_newer(paths.msgpool, pool.findings)
     progress("checking the pool files")
     judged += of_double_write(pool.findings)
@@ -132,6 +142,18 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
                      redo.queues, redo.clients, [each.finding for each in judged],
                      redo.frames_seen, control is not None and control.contents is None,
                      redo.definitions, judged)
+
+
+def _refuse_all(paths: SpoolPaths, uuid: bytes, control: PoolControl | None,
+                slots: list[Finding]) -> None:
+    """Nothing may be written: say all that is wrong, not only what was met first."""
+    pool = OverlaidPool(paths, uuid)
+    try:
+        pool.lay_double_write()
+        possible, pool.checkpoint = possible_contents(control, pool.stands)
+        refuse(paths.root, judge_spool(paths, uuid, control, slots, pool, possible))
+    finally:
+        pool.close()
 
 
 def _highest(pool: PoolFiles) -> tuple[int, int]:

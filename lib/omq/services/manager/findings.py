@@ -9,7 +9,7 @@ from omq.base.event_log import ERROR, REPORT
 from omq.core.engine.books import Books
 from omq.core.engine.state import Core
 from omq.core.judge.cases import Verdict
-from omq.core.judge.judge import of_records
+from omq.core.judge.judge import of_records, once
 from omq.core.load.new_index import mark_damaged
 from omq.core.load.pool_columns import Loaded
 from omq.core.load.recovery import Recovered
@@ -36,7 +36,7 @@ def set_aside(context: DaemonContext, recovered: Recovered, loaded: Loaded) -> N
 def report(context: DaemonContext, recovered: Recovered, loaded: Loaded, books: Books) -> None:
     """What recovery met: damage is set aside and said, an unclean end is normal. `damaged` counts
     places, and each message whose body is gone."""
-    found = [*recovered.judged, *of_records(loaded.findings), *loaded.bodies]
+    found = once([*recovered.judged, *of_records(loaded.findings), *loaded.bodies])
     bad = [each for each in found if each.row.verdict is not Verdict.NORMAL]
     for each in bad:
         context.log.event(events.BLOCK_QUARANTINED, ERROR, file=PurePath(each.file).name,
