@@ -104,8 +104,10 @@ def _deep(each: Found, first: int) -> bool:
     folder, _, name = each.file.partition("/")
     if each.case in _DEEP:
         return True
-    if folder == "archive" and each.case is not Case.JOURNAL_ARCHIVED:
-        return not (each.case in _FRAMES and each.source is Source.PART)  # to behind the checkpoint
+    if each.case in _FRAMES and each.source is Source.PART:
+        return False  # it reaches behind the checkpoint, wherever it begins
+    if folder == "archive":
+        return each.case is not Case.JOURNAL_ARCHIVED
     if each.case is Case.JOURNAL_GAP and each.source is Source.WHOLE:
         return True
     number = name.removesuffix(".jnl")
@@ -120,7 +122,8 @@ def disagreement(said: Judged, *, absent: bool, blind: bool) -> str:
     if not said.refused and places[0] != places[1]:
         return f"start {places[0]}, omqcheck {places[1]}"
     for each in said.check:
-        if said.refused and each.refused and each.reason not in said.refused:
+        if said.refused and each.refused and each.case is not Case.NEWER \
+                and each.reason not in said.refused:
             return f"the refusal does not name {each}: {said.refused}"
     files = [each for each in said.check if each.case not in _BODIES]
     if bool(files) != bool(shallow):
