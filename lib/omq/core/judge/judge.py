@@ -10,8 +10,7 @@ before it knows that pool and journal belong together. omqrecover then reads his
 more about what is missing (`source`), and about places at which nobody else looks: bodies, retired
 files, files before the checkpoint.
 
-What redo and the load of the index meet behind that are findings of their own: of_journal,
-of_records, of_bodies make them the same.
+What redo and the load of the index meet behind that is judged by core.judge.met.
 
 Errors: DiskError; NeedsRepair and NewerFormat of `refuse`.
 """
@@ -35,10 +34,9 @@ from omq.storage import durable, poolctrl
 from omq.storage.files import read_file
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import read_entry
-from omq.storage.pool import DOUBLE_WRITE, PoolFiles
+from omq.storage.pool import PoolFiles
 
 _CONTROL: Final = f"msgpool/{poolctrl.NAME}"
-_POSITIONS: Final = (Case.JOURNAL_POSITION, Case.JOURNAL_GAP)
 _ARCHIVED: Final = (".jnl", ".oma", ".omb")
 _NAMED_MAX: Final = 20  # faults that a refusal names; the command shows all
 
@@ -253,64 +251,3 @@ def _beginning(paths: SpoolPaths, uuid: bytes, control: PoolControl) -> list[Fou
     return [Found(Case.JOURNAL_GAP, f"journal/{file_name(headers[0].number)}",
                   f"follows LSN {headers[0].follows_lsn}, the journal files before it are missing",
                   lsn=control.lsn + 1, source=Source.PART)]
-
-
-# what is met behind that
-
-def of_double_write(findings: Iterable[Finding]) -> list[Found]:
-    """Findings of `checkpoint.dw`, and of pool files that turned out to be others."""
-    out = []
-    for each in findings:
-        if each.kind is Kind.NEWER:
-            out.append(Found.of(Case.NEWER, "msgpool", each))
-        elif each.file == DOUBLE_WRITE:
-            out.append(Found.of(Case.DOUBLE_WRITE_FOREIGN, "msgpool", each))
-        else:
-            out.append(Found.of(Case.POOL_FILE_DIFFERS, "msgpool", each))
-    return out
-
-
-def of_journal(findings: Iterable[Finding], told: Iterable[Found] = ()) -> list[Found]:
-    """Findings of the scan of the journal behind the checkpoint, and of redo, without those that
-    are `told` already."""
-    out = []
-    known = {(each.file, each.lsn) for each in told if each.case in _POSITIONS}
-    for each in findings:
-        if each.record >= 0:  # redo met it in the pool
-            out += of_records([each])
-        elif each.kind is Kind.GAP and (f"journal/{each.file}", each.lsn) in known:
-            continue
-        elif each.kind is Kind.NEWER:
-            out.append(Found.of(Case.NEWER, "journal", each))
-        elif each.kind is Kind.FOREIGN:
-            out.append(Found.of(Case.JOURNAL_FOREIGN, "journal", each))
-        elif each.kind is Kind.GAP:
-            out.append(Found.of(Case.JOURNAL_GAP, "journal", each, Source.PART))
-        elif each.kind not in (Kind.END, Kind.TORN):
-            header = not each.offset and not each.lsn
-            out.append(Found.of(Case.JOURNAL_HEADER if header else Case.JOURNAL_BLOCK, "journal",
-                                each, Source.PART))
-    return out
-
-
-def of_records(findings: Iterable[Finding]) -> list[Found]:
-    """Findings of a load of the pool."""
-    out = []
-    for each in findings:
-        case = Case.RECORD_DAMAGED if each.record >= 0 else Case.POOL_FILE_HEADER
-        if each.kind is Kind.NEWER:
-            case = Case.NEWER
-        elif each.kind is Kind.SHORT and each.record >= 0:
-            case = Case.POOL_FILE_CUT
-        elif each.kind is Kind.DUPLICATE:
-            case = Case.RECORD_DUPLICATE
-        elif each.record < 0 and each.kind is not Kind.CORRUPT:
-            case = Case.POOL_FILE_FOREIGN
-        if each.kind not in (Kind.END, Kind.TORN):
-            out.append(Found.of(case, "msgpool", each))
-    return out
-
-
-def once(found: Iterable[Found]) -> list[Found]:
-    """Each place once: redo and the load of the index may meet the same record."""
-    return list({(each.case, each.file, each.offset, each.lsn): each for each in found}.values())

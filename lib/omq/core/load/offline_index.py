@@ -30,14 +30,8 @@ from omq.core.engine.state import SPECIAL_QUEUES, Core
 from omq.core.index.tables import Tables
 from omq.core.judge.cases import Case
 from omq.core.judge.found import Found
-from omq.core.judge.judge import (
-    judge_names,
-    judge_spool,
-    of_double_write,
-    of_journal,
-    of_records,
-    once,
-)
+from omq.core.judge.judge import judge_names, judge_spool
+from omq.core.judge.met import of_double_write, of_journal, of_records, once
 from omq.core.load.bodies_there import missing_bodies
 from omq.core.load.rebuild import load
 from omq.core.redo.held_records import HeldRecords

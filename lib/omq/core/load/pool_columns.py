@@ -116,10 +116,12 @@ def _damaged(chunk: PoolChunk) -> Vector:
     return np.array([f.record for f in chunk.findings if f.record >= 0], dtype=np.int64)
 
 
-def reserve_slots(pool: PoolFiles, slots: SlotAllocator) -> None:
+def reserve_slots(pool: PoolFiles, slots: SlotAllocator, aside: frozenset[int]) -> None:
     """Only learn which slots are in use: the messages stay in the pool, unread
-    (qm_dont_read_messages_at_start)."""
-    for file in pool.files():
+    (qm_dont_read_messages_at_start). Nothing is put into the files that are `aside`."""
+    for file in aside:
+        slots.exclude(file)
+    for file in sorted({*pool.files()} - aside):
         used = [np.zeros(0, dtype=np.int64)]
         for chunk in pool.scan(file):
             used += [_in_use(chunk), _damaged(chunk)]

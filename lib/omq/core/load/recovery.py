@@ -29,16 +29,10 @@ from omq.base.errors import Damaged, NeedsRepair, NewerFormat
 from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.core.judge.cases import Case
 from omq.core.judge.found import Found
-from omq.core.judge.judge import (
-    judge_files,
-    judge_names,
-    judge_place,
-    judge_spool,
-    of_double_write,
-    of_journal,
-    refuse,
-)
+from omq.core.judge.judge import judge_files, judge_names, judge_place, judge_spool, refuse
+from omq.core.judge.met import of_double_write, of_journal
 from omq.core.judge.presence import note_newest
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
@@ -73,6 +67,7 @@ class Recovered:
     upgraded: bool = False  # the spool was one of an earlier version
     definitions: dict[str, str] = field(default_factory=dict)  # of queues made at run time
     judged: list[Found] = field(default_factory=list)  # `findings`, and what they mean
+    aside: frozenset[int] = frozenset()  # pool files that stay as they are, for a repair
 
 
 def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
@@ -84,7 +79,11 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     point("recovery.before_pool")
     control, slots = poolctrl.load(paths, settle=True)
     judged = judge_place(paths, uuid, control, slots)
-    if any(each.refused for each in judged):
+    aside: frozenset[int] = frozenset()
+    if settings.qm_dont_read_messages_at_start:
+        aside = _aside(paths, uuid, control, slots)
+        pool.leave(aside)
+    elif any(each.refused for each in judged):
         _refuse_all(paths, uuid, control, slots)
     try:
         pool.recover_double_write(control)
@@ -98,7 +97,7 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     progress("checking the pool files")
     judged += of_double_write(pool.findings)
     judged += judge_files(paths, uuid, control, pool, pool.possible, settle=True)
-    refuse(paths.root, judged)
+    refuse(paths.root, (each for each in judged if _pool_file(each) not in aside))
     point("recovery.after_pool")
     redo = Redo(pool)
     number = offset = 0
@@ -133,7 +132,7 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     redo.next_qpool = next_qpool
     last = max([scan.last_number, number, *files])
     if redo.dirty or redo.clears or control is None or redo.lsn > control.lsn \
-            or control.contents is None:
+            or control.contents is None or aside:
         note_newest(paths, uuid)  # before poolctrl is of a format that has it
         written = Checkpointer(pool, redo, paths, uuid, settings,
                                lambda: progress("writing the message pool"))
@@ -141,7 +140,33 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
                      redo.queues, redo.clients, [each.finding for each in judged],
                      redo.frames_seen, control is not None and control.contents is None,
-                     redo.definitions, judged)
+                     redo.definitions, judged, aside)
+
+
+def _aside(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, slots: list[Finding]
+           ) -> frozenset[int]:
+    """The pool files that are missing, cut or others, where the messages of the pool are not wanted
+    at this start: they are left as they are. Whatever else a start refuses it refuses."""
+    pool = OverlaidPool(paths, uuid)
+    try:
+        pool.lay_double_write()
+        possible, pool.checkpoint = possible_contents(control, pool.stands)
+        judged = judge_spool(paths, uuid, control, slots, pool, possible)
+        strange = [file for file in pool.files()
+                   if any(each.record < 0 and each.kind in (Kind.FOREIGN, Kind.UNREADABLE)
+                          for chunk in pool.scan(file) for each in chunk.findings)]
+    finally:
+        pool.close()
+    refuse(paths.root, (each for each in judged if _pool_file(each) < 0))
+    return frozenset({*strange, *(number for each in judged if (number := _pool_file(each)) >= 0)})
+
+
+def _pool_file(each: Found) -> int:
+    """The number of the pool file that it says is not what it should be; -1: it says another
+    thing."""
+    if each.case not in (Case.POOL_FILE_MISSING, Case.POOL_FILE_DIFFERS):
+        return -1
+    return int(each.file.removeprefix("msgpool/").removesuffix("QP"))
 
 
 def _refuse_all(paths: SpoolPaths, uuid: bytes, control: PoolControl | None,

@@ -9,7 +9,7 @@ from omq.base.event_log import ERROR, REPORT
 from omq.core.engine.books import Books
 from omq.core.engine.state import Core
 from omq.core.judge.cases import Verdict
-from omq.core.judge.judge import of_records, once
+from omq.core.judge.met import of_records, once
 from omq.core.load.new_index import mark_damaged
 from omq.core.load.pool_columns import Loaded
 from omq.core.load.recovery import Recovered

@@ -138,7 +138,7 @@ def build(context: DaemonContext) -> Parts:
     recovered = recover(paths, settings, info.uuid, pool, progress)
     progress.step("loading the index")
     memory, core = _index(context, recovered, info.uuid, listed, groups)
-    loaded = _load(context, core, pool, progress)
+    loaded = _load(context, core, pool, progress, recovered.aside)
     mark_damage(core, recovered, loaded)
     set_aside(context, recovered, loaded)
     settle_changes(paths, pool, dict.fromkeys(loaded.duplicates))
@@ -234,11 +234,12 @@ def _define(context: DaemonContext, engine: Engine, core: Core, queues: dict[str
     say_changes(context.log, changes)
 
 
-def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartProgress) -> Loaded:
+def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartProgress,
+          aside: frozenset[int]) -> Loaded:
     """The messages of the pool; none of them when the configuration says so. NewerFormat."""
     slots = cast(SlotAllocator, core.slots)
     if context.settings.qm_dont_read_messages_at_start:
-        reserve_slots(pool, slots)
+        reserve_slots(pool, slots, aside)
         context.log.event(events.MESSAGES_NOT_READ, WARNING)
         return Loaded()
     loaded = load(core, pool, slots, progress)
