@@ -78,26 +78,7 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
                           command=f"omqrecover rebuild {paths.root} again, as it was begun")
     point("recovery.before_pool")
     control, slots = poolctrl.load(paths, settle=True)
-    judged = judge_place(paths, uuid, control, slots)
-    aside: frozenset[int] = frozenset()
-    if settings.qm_dont_read_messages_at_start:
-        aside = _aside(paths, uuid, control, slots)
-        pool.leave(aside)
-    elif any(each.refused for each in judged):
-        _refuse_all(paths, uuid, control, slots)
-    try:
-        pool.recover_double_write(control)
-    except NeedsRepair:
-        _refuse_all(paths, uuid, control, slots)
-        raise
-    except Damaged as error:  # records of a cut checkpoint belong into a file that is not ours
-        raise NeedsRepair(path=error.fields["file"], reason=error.fields["reason"],
-                          command=f"omqrecover plan {paths.root}") from error
-    refuse_newer(paths.msgpool, pool.findings)
-    progress("checking the pool files")
-    judged += of_double_write(pool.findings)
-    judged += judge_files(paths, uuid, control, pool, pool.possible, settle=True)
-    refuse(paths.root, (each for each in judged if _pool_file(each) not in aside))
+    judged, aside = _examined(paths, settings, uuid, control, slots, pool, progress)
     point("recovery.after_pool")
     redo = Redo(pool)
     number = offset = 0
@@ -141,6 +122,34 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
                      redo.queues, redo.clients, [each.finding for each in judged],
                      redo.frames_seen, control is not None and control.contents is None,
                      redo.definitions, judged, aside)
+
+
+def _examined(paths: SpoolPaths, settings: Settings, uuid: bytes, control: PoolControl | None,
+              slots: list[Finding], pool: PoolFiles, progress: Progress
+              ) -> tuple[list[Found], frozenset[int]]:
+    """Judge the files, refuse what a start refuses, and in between finish a checkpoint that was
+    cut; what was found, and the pool files that are left as they are."""
+    judged = judge_place(paths, uuid, control, slots)
+    aside: frozenset[int] = frozenset()
+    if settings.qm_dont_read_messages_at_start:
+        aside = _aside(paths, uuid, control, slots)
+        pool.leave(aside)
+    elif any(each.refused for each in judged):
+        _refuse_all(paths, uuid, control, slots)
+    try:
+        pool.recover_double_write(control)
+    except NeedsRepair:
+        _refuse_all(paths, uuid, control, slots)
+        raise
+    except Damaged as error:  # records of a cut checkpoint belong into a file that is not ours
+        raise NeedsRepair(path=error.fields["file"], reason=error.fields["reason"],
+                          command=f"omqrecover plan {paths.root}") from error
+    refuse_newer(paths.msgpool, pool.findings)
+    progress("checking the pool files")
+    judged += of_double_write(pool.findings)
+    judged += judge_files(paths, uuid, control, pool, pool.possible, settle=True)
+    refuse(paths.root, (each for each in judged if _pool_file(each) not in aside))
+    return judged, aside
 
 
 def _aside(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, slots: list[Finding]
