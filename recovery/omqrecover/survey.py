@@ -18,7 +18,7 @@ import numpy as np
 
 from omq.base.arrays import Rows, picked
 from omq.base.paths import SpoolPaths
-from omq.core.judge.cases import Case, Source
+from omq.core.judge.cases import Case, Place, Source
 from omq.core.judge.found import Found
 from omq.core.judge.judge import judge_names, judge_spool
 from omq.core.redo.redo import Redo
@@ -89,6 +89,10 @@ def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: Pending
     then, now = _pass(paths, history, control, redo, state)
     if current is not None:
         _rewritten(redo, state)
+    coming = {each.target for each in found if each.case is Case.JOURNAL_RENAMED
+              and each.place is Place.FREE}  # to where they belong
+    judged = [each for each in judged if each.file not in coming or each.case not in (
+        Case.JOURNAL_POSITION, Case.JOURNAL_NEWEST)]
     found += _with_history(judged, paths, history, current)
     found += journal_survey.judge(history, current, judged)
     found += _redo_findings(redo, history)
