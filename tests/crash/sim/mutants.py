@@ -17,7 +17,7 @@ import numpy as np
 
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.engine import units
+from omq.core.engine import puts, relocation
 from omq.core.engine.duplicates import Duplicates
 from omq.core.redo import births
 from omq.core.redo.changes import Frame
@@ -328,7 +328,7 @@ def _untold(core: Any, rows: memoryview) -> int:
         return _relocate(core, rows)
 
 
-_relocate = life.relocate
+_relocate = relocation.relocate
 
 
 # the last put of a unit of work has a number of its own
@@ -339,7 +339,7 @@ def _of_its_own(core: Any, party: Any, message: Any, parts: Any, sequence: int, 
                    core.block.lsn if ends and unit else unit, body)
 
 
-_append = units.append
+_append = puts.append
 
 
 def _nowhere(*_: Any, **__: Any) -> list[Any]:
