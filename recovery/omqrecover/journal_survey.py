@@ -65,7 +65,8 @@ def with_history(each: Found, paths: SpoolPaths, history: History, control: Pool
     if each.case is Case.JOURNAL_NEWEST:  # it may lie in archive/: apply brings it back
         archived = {f"journal/{file_name(number)}" for number in all_numbers(paths.archive)}
         return None if each.file in archived else each
-    if each.case in _OF_HEADERS or (each.case is Case.JOURNAL_GAP and history.files):
+    of_headers = each.case in _OF_HEADERS and each.file.startswith("journal/")
+    if of_headers or (each.case is Case.JOURNAL_GAP and history.files):
         return None
     return each
 
