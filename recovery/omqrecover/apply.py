@@ -20,12 +20,12 @@ from typing import Final
 
 from omq.base.errors import LossNotAccepted, NotRepairable
 from omq.base.paths import SpoolPaths
+from omq.core.judge.cases import Action, Verdict
+from omq.core.judge.found import Found
 from omq.storage import durable
 from omq.storage.pool import PoolFiles
-from omqtools.omqrecover.cases import Action, Verdict
 from omqtools.omqrecover.control_survey import read_control
 from omqtools.omqrecover.history import Progress
-from omqtools.omqrecover.model import Found
 from omqtools.omqrecover.originals import Originals
 from omqtools.omqrecover.plan import Plan, Stamp, check_stamp
 from omqtools.omqrecover.records import RecordRepair, Result
@@ -36,12 +36,14 @@ from omqtools.omqrecover.repairs import (
     new_journal_number,
     next_file,
     recount,
+    skip,
 )
 
 ORDER: Final = (Action.SET_ASIDE, Action.RENAME, Action.FETCH, Action.HEADER, Action.CUT,
                 Action.SAVE, Action.LEAVE, Action.COUNT)  # fmt: skip
 RECORDS: Final = (Action.CLEAR, Action.REBUILD, Action.BODY)
 LAST: Final = (Action.CONTROL, Action.GO_ON)
+ON: Final = (Action.SKIP,)
 BEHIND: Final = (Action.NEXT,)
 
 
@@ -75,6 +77,8 @@ def apply(paths: SpoolPaths, uuid: bytes, plan: Plan, progress: Progress, *, acc
     result = _records(shop)
     durable.step("recover.before_control", paths.root)
     actions = {found.row.action for found in plan.findings}
+    if not actions.isdisjoint(ON):
+        skip(shop)
     if not actions.isdisjoint(LAST):
         go_on(shop, number)
     elif not actions.isdisjoint(BEHIND):

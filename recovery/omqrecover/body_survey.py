@@ -4,8 +4,8 @@ Payloads are read where they lie and compared with the CRC that the submitter co
 is read too. Then the other way round: containers that no message names, store files that are not
 ours or are damaged.
 
-A message on no queue waits for idel.server, which removes the container before the record: there a
-missing container is no finding. Containers are called orphans only when every message is known.
+A message on no queue waits for idel.server, which removes the container before the record: there
+nothing is found about it. Containers are called orphans only when every message is known.
 
 Errors: DiskError.
 """
@@ -24,6 +24,8 @@ from omq.base.arrays import Rows
 from omq.base.checksum import crc32c
 from omq.base.errors import BadItemRef, BodyUnavailable, DiskError
 from omq.base.paths import SpoolPaths
+from omq.core.judge.cases import Case, Source
+from omq.core.judge.found import Found
 from omq.format import message as message_format
 from omq.format.findings import Finding, Kind
 from omq.format.frame_rules import mask
@@ -35,8 +37,6 @@ from omq.storage.journal import file_name as journal_name
 from omq.storage.journal_scan import Block
 from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.store import file_name, scan_store_file, store_numbers
-from omqtools.omqrecover.cases import Case, Source
-from omqtools.omqrecover.model import Found
 
 REPORT_EVERY: Final = 50_000
 _CHUNK: Final = 1 << 20
@@ -100,7 +100,7 @@ def _container(paths: SpoolPaths, qpool: int, payload: bytes, parts: int, state:
     state.refs.add(ref)
     state.containers += 1
     reason = _container_reason(paths, ref, decoded.descriptor)
-    if reason and not (reason == "it is missing" and not parts):
+    if reason and parts:
         state.found.append(Found(Case.CONTAINER_DAMAGED, ref.removeprefix("~/"),
                                  f"message {qpool}: {reason}", qpool=qpool))
 

@@ -9,33 +9,29 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from omq.base.paths import SpoolPaths
+from omq.core.judge.cases import Case
+from omq.core.judge.found import Found
 from omq.format.findings import Finding, Kind
 from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode
 from omq.storage.files import open_file, read_salvaged
 from omq.storage.pool import DOUBLE_WRITE
 from omq.storage.poolctrl import NAME
-from omqtools.omqrecover.cases import Case
-from omqtools.omqrecover.model import Found
 from omqtools.omqrecover.pending import PendingPool
 
 _PAGE: Final = 4096
-_FILE: Final = f"msgpool/{NAME}"
-LOST: Final = "no slot is valid"
 
 
 @dataclass(slots=True)
 class ControlState:
-    """The newest valid slot; None when there is none."""
+    """The newest valid slot of this instance; None when there is none."""
 
     control: PoolControl | None = None
-    found: list[Found] = field(default_factory=list)
     slots: list[dict[str, Any]] = field(default_factory=list)
     written: bool = False  # was there ever a checkpoint?
-    one_damaged: bool = False
 
 
 def read_control(paths: SpoolPaths, uuid: bytes) -> ControlState:
-    """Both slots, each judged alone. A lost poolctrl is judged later, when the journal is known."""
+    """Both slots. What is wrong with them, core.judge says."""
     state = ControlState()
     try:
         file = open_file(paths.msgpool / NAME)
@@ -47,21 +43,17 @@ def read_control(paths: SpoolPaths, uuid: bytes) -> ControlState:
         file.close()
     for slot in (0, 1):
         _slot(slot, data[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES], uuid, state)
-    if state.control is None and state.one_damaged:
-        state.found = [f for f in state.found if f.case is not Case.CONTROL_SLOT]
     return state
 
 
 def _slot(slot: int, data: bytes, uuid: bytes, state: ControlState) -> None:
     found = decode(data)
     line: dict[str, Any] = {"part": "poolctrl", "name": f"slot {slot}"}
-    at = slot * SLOT_BYTES
     if isinstance(found, PoolControl):
         state.written = True
         line |= {"state": "valid", "generation": found.generation, "lsn": found.lsn,
                  "queues": len(found.queues), "clients": len(found.clients)}
         if found.uuid != uuid:
-            state.found.append(Found(Case.CONTROL_FOREIGN, _FILE, "the uuid is another one", at))
             line["state"] = "foreign"
         elif state.control is None or found.generation > state.control.generation:
             state.control = found
@@ -70,10 +62,6 @@ def _slot(slot: int, data: bytes, uuid: bytes, state: ControlState) -> None:
     else:
         state.written = True
         line |= {"state": "damaged", "reason": found.reason}
-        newer = found.kind is Kind.NEWER
-        state.one_damaged |= not newer
-        state.found.append(Found(Case.NEWER if newer else Case.CONTROL_SLOT, _FILE, found.reason,
-                                 at, SLOT_BYTES))
     state.slots.append(line)
 
 

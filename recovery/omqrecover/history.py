@@ -86,7 +86,9 @@ class History:
             first = block.header.first_lsn
             if not self.first_lsn:
                 self.first_lsn = first
-            elif first > expected + 1 and not _was_torn(scan.findings, expected + 1):
+                if header is None:  # nobody says where it began
+                    expected = first - 1
+            if first > expected + 1 and not _was_torn(scan.findings, expected + 1):
                 self.gaps.append((expected + 1, first - 1))
             expected = self.last_lsn = block.header.last_lsn
             self.last_number, self.last_offset = file.number, scan.offset

@@ -19,7 +19,7 @@ from typing import Final
 from omq.base.errors import DiskError, NeedsRepair, NotRepairable, SpoolMissing, SpoolOwner
 from omq.base.paths import SpoolPaths
 from omq.format.pool import FILE_HEADER, decode_file_header
-from omq.storage import durable
+from omq.storage import durable, home
 from omq.storage import poolctrl as control
 from omq.storage.files import read_file, write_new_file
 from omq.storage.spool import SpoolInfo, identity_command, write_identity
@@ -79,6 +79,7 @@ def restore(root: Path, wanted: str | None) -> tuple[bytes, str]:
         write_new_file(target, [read_file(paths.uuid, _INSTANCE_BYTES_MAX)]).close()
         kept = target.name
     write_identity(paths, uuid)
+    home.settle(paths)  # a copy that goes on instead of its original is at home here
     return uuid, kept
 
 

@@ -23,6 +23,7 @@ from omq.base.errors import ConfigError, Exit, FileNotWritten, OmqError
 from omq.base.paths import SpoolPaths, conf_dir, existing_spool
 from omq.base.settings import Settings
 from omq.cli.common import add_json, print_json, say, tool_parser
+from omq.core.judge.found import worst
 from omq.storage import durable, spool
 from omq.storage.files import write_new_file
 from omq.storage.spool import SpoolInfo, create_spool, open_spool
@@ -30,7 +31,6 @@ from omqtools.omqrecover import identity
 from omqtools.omqrecover.apply import apply
 from omqtools.omqrecover.archive import list_archived
 from omqtools.omqrecover.extract import extract
-from omqtools.omqrecover.model import worst
 from omqtools.omqrecover.plan import Plan, load_plan
 from omqtools.omqrecover.rebuild import Wanted, rebuild
 from omqtools.omqrecover.render import (

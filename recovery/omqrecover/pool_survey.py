@@ -10,24 +10,23 @@ Errors: DiskError.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from omq.base.arrays import Rows, joined, picked
 from omq.base.limits import POOL_FILES_MAX
+from omq.core.judge.cases import Case, Place, Source
+from omq.core.judge.found import Found
 from omq.format.findings import Finding, Kind
 from omq.format.pool import FILE_HEADER, FILE_MAGIC, NO_RECORD, RECORD_BYTES, Message
 from omq.format.pool_contents import Contents
 from omq.format.poolctrl import PoolControl
 from omq.storage.pool import possible_contents
-from omq.storage.pool_check import check_contents
 from omq.storage.pool_scan import PoolChunk
-from omqtools.omqrecover.cases import Case, Place, Source
 from omqtools.omqrecover.history import History
 from omqtools.omqrecover.ledger import Ledger
-from omqtools.omqrecover.model import Found
 from omqtools.omqrecover.pending import PendingPool
 
 COLUMNS: Final = ("qpool", "lsn", "file", "record", "location", "offset", "length", "body_crc",
@@ -51,13 +50,9 @@ class PoolState:
 
 def read_pool(pool: PendingPool, control: PoolControl | None, progress: Callable[[str], None]
               ) -> PoolState:
-    """All pool files, and which must be there."""
+    """All pool files, and what they may hold."""
     state = PoolState(np.zeros(0, dtype=np.int64))
     state.possible, pool.checkpoint = possible_contents(control, pool.stands)
-    if state.possible:
-        expected = {file for file, content in state.possible[0].items() if content.used}
-    else:
-        expected = set(range(min(control.pool_files if control else 0, POOL_FILES_MAX)))
     kept: list[Rows] = []
     strays: list[Slot] = []
     for file in pool.files():
@@ -72,8 +67,6 @@ def read_pool(pool: PendingPool, control: PoolControl | None, progress: Callable
     state.returning = {int(f.target.removeprefix("msgpool/").removesuffix("QP"))
                        for f in state.found
                        if f.case is Case.POOL_FILE_RENAMED and f.place is Place.FREE}
-    there = {*pool.files(), *state.returning}
-    state.absent = sorted(expected - there)
     state.found += [_at(Case.RECORD_STRAY, slot, "no record leads to it") for slot in strays]
     _duplicates(state)
     return state
@@ -175,25 +168,23 @@ def _at(case: Case, slot: Slot, reason: str, qpool: int = 0, lsn: int = 0,
 # against what was written
 
 
-def differing(pool: PendingPool, control: PoolControl | None, state: PoolState, history: History
-              ) -> list[Found]:
-    """Files that are not what the last checkpoint left; `state.sure` are those that are."""
-    out = []
-    if control is not None and pool.checkpoint > control.generation + 1:
-        out.append(Found(Case.CONTROL_OLD, "msgpool/poolctrl", f"its newest checkpoint is number "
-                         f"{control.generation}, checkpoint.dw is of number {pool.checkpoint}"))
-    if not state.possible:
-        return out
-    best, findings = check_contents(pool, state.possible)
-    wrong = {int(each.file.removesuffix("QP")) for each in findings}
-    damaged = {file for file, _ in state.damaged}
-    state.sure = {*best, *pool.files()} - wrong - damaged
+def judged_files(state: PoolState, judged: list[Found], history: History) -> list[Found]:
+    """The files that are not what the last checkpoint left, with what history knows of them;
+    `state.absent` and `state.sure` (those that are) are filled in."""
+    wrong = {_number(each): each for each in judged
+             if each.case in (Case.POOL_FILE_MISSING, Case.POOL_FILE_DIFFERS)}
+    state.absent = sorted(file for file, each in wrong.items()
+                          if each.case is Case.POOL_FILE_MISSING and file not in state.returning)
+    if state.possible:
+        damaged = {file for file, _ in state.damaged}
+        state.sure = {*range(POOL_FILES_MAX)} - {*wrong} - damaged
     source = Source.WHOLE if history.complete else Source.PART
-    for each in findings:
-        file = int(each.file.removesuffix("QP"))
-        if file not in state.absent and file not in state.returning:
-            out.append(Found.of(Case.POOL_FILE_DIFFERS, "msgpool", each, source))
-    return out
+    return [replace(each, source=source) for file, each in wrong.items()
+            if each.case is Case.POOL_FILE_DIFFERS and file not in state.returning]
+
+
+def _number(each: Found) -> int:
+    return int(each.file.removeprefix("msgpool/").removesuffix("QP"))
 
 
 # against history

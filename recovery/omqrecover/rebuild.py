@@ -31,7 +31,7 @@ from omq.base.arrays import Rows
 from omq.base.errors import LossNotAccepted, NotRepairable
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.load.presence import note_newest
+from omq.core.judge.presence import note_newest
 from omq.core.redo.changes import Frame
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omq.base.paths import SpoolPaths
+from omq.core.judge.cases import Action, Case
+from omq.core.judge.found import Found
 from omq.core.redo.windows import Windows
 from omq.format.double_write import COUNT_MAX
 from omq.format.location import LocationKind, kind_of, number_of
@@ -22,10 +24,8 @@ from omq.format.pool import RECORD_BYTES, Message, Record, decode_record
 from omq.storage.files import open_file, read_salvaged
 from omq.storage.pool import PoolFiles
 from omqtools.omqrecover.archive import readable
-from omqtools.omqrecover.cases import Action, Case
 from omqtools.omqrecover.history import History, Progress
 from omqtools.omqrecover.ledger import Ledger
-from omqtools.omqrecover.model import Found
 from omqtools.omqrecover.originals import Originals
 from omqtools.omqrecover.shadow import Shadow, images_of
 

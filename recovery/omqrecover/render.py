@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from omq.base.errors import Exit
 from omq.base.names import escape
-from omqtools.omqrecover.cases import Case, Verdict
-from omqtools.omqrecover.model import Found, worst
+from omq.core.judge.cases import Case, Verdict
+from omq.core.judge.found import Found, worst
 from omqtools.omqrecover.survey import Survey
 
 SHOWN_MAX: Final = 5

@@ -17,7 +17,9 @@ import numpy as np
 
 from omq.base.errors import NotRepairable
 from omq.base.paths import SpoolPaths
-from omq.core.load.presence import note_newest
+from omq.core.judge.cases import Action
+from omq.core.judge.found import Found
+from omq.core.judge.presence import note_newest
 from omq.core.redo.windows import Windows
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FileHeader
@@ -25,14 +27,12 @@ from omq.format.pool import PARTS_PER_RECORD, RECORD_BYTES, encode_file_header
 from omq.format.poolctrl import PoolControl
 from omq.storage import durable, poolctrl
 from omq.storage.files import open_file, write_new_file
-from omq.storage.journal import file_name
+from omq.storage.journal import file_name, numbers_in
 from omq.storage.pool import PoolFiles
 from omq.storage.quarantine import save_found
 from omqtools.omqrecover.archive import fetch, names_of
-from omqtools.omqrecover.cases import Action
 from omqtools.omqrecover.control_survey import read_control
 from omqtools.omqrecover.history import History, Progress
-from omqtools.omqrecover.model import Found
 from omqtools.omqrecover.originals import Originals
 from omqtools.omqrecover.plan import Plan
 from omqtools.omqrecover.shadow import Shadow
@@ -185,6 +185,19 @@ def go_on(shop: Workshop, number: int) -> None:
     poolctrl.store(shop.paths, made)
 
 
+def skip(shop: Workshop) -> None:
+    """The checkpoint goes on in the next journal file that is there: the one that it names is gone,
+    and what was in it is lost."""
+    control = read_control(shop.paths, shop.uuid).control
+    numbers = numbers_in(shop.paths.journal)
+    later = [number for number in numbers if control is not None and number > control.journal]
+    if control is None or control.journal in numbers or not later:
+        return  # done already
+    shop.originals.keep(shop.paths.msgpool / poolctrl.NAME)
+    poolctrl.store(shop.paths, replace(
+        control, generation=control.generation + 1, journal=later[0], offset=0, flags=0))
+
+
 def write_epoch_file(paths: SpoolPaths, header: FileHeader) -> None:
     """A journal file that is a header and nothing else; the same again does no harm."""
     path = paths.journal / file_name(header.number)
@@ -237,6 +250,6 @@ REPAIRS: dict[Action, Callable[[Workshop, Found], None]] = {
     Action.RENAME: _rename, Action.FETCH: _fetch, Action.HEADER: _header, Action.CUT: _cut,
     Action.COUNT: _leave,
 }  # fmt: skip
-"""By action; those of pool records are in records.py, GO_ON, CONTROL and NEXT come last.
+"""By action; those of pool records are in records.py, GO_ON, SKIP, CONTROL and NEXT come last.
 Everything is counted anew in the end, whatever the plan was."""
 

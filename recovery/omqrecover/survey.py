@@ -11,25 +11,28 @@ behind the checkpoint. Errors: DiskError, SpoolMissing, SpoolLocked, Damaged, Ne
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from omq.base.arrays import Rows, picked
 from omq.base.paths import SpoolPaths
+from omq.core.judge.cases import Case, Place, Source
+from omq.core.judge.found import Found
+from omq.core.judge.judge import judge_names, judge_spool
 from omq.core.redo.redo import Redo
 from omq.core.redo.windows import Windows
 from omq.format.findings import Kind
 from omq.format.pool import Message, Record, decode_record
+from omq.format.poolctrl import PoolControl
+from omq.storage import poolctrl
 from omqtools.omqrecover import body_survey, journal_survey
-from omqtools.omqrecover.cases import Case, Source
 from omqtools.omqrecover.control_survey import ControlState, read_control, read_double_write
 from omqtools.omqrecover.history import History
 from omqtools.omqrecover.ledger import Ledger
-from omqtools.omqrecover.model import Found
 from omqtools.omqrecover.pending import PendingPool
-from omqtools.omqrecover.pool_survey import COLUMNS, PoolState, compare, differing, read_pool
+from omqtools.omqrecover.pool_survey import COLUMNS, PoolState, compare, judged_files, read_pool
 
 Progress = Callable[[str], None]
 """Journal for one step of ledger and redo: bounds memory."""
@@ -37,9 +40,10 @@ _UNKNOWN: Final = frozenset({
     Case.RECORD_DAMAGED, Case.RECORD_MISSING, Case.POOL_FILE_MISSING, Case.POOL_FILE_FOREIGN,
     Case.POOL_FILE_DIFFERS, Case.JOURNAL_NEWEST, Case.JOURNAL_NO_FOLLOWER, Case.JOURNAL_CUT,
     Case.POOL_FILE_RENAMED, Case.CONTROL_LOST, Case.CONTROL_FOREIGN, Case.NEWER,
-    Case.JOURNAL_ARCHIVED, Case.JOURNAL_BEHIND, Case.JOURNAL_GAP, Case.JOURNAL_BLOCK,
-    Case.BODY_DAMAGED})  # fmt: skip
+    Case.JOURNAL_ARCHIVED, Case.JOURNAL_BEHIND, Case.JOURNAL_POSITION, Case.JOURNAL_GAP,
+    Case.JOURNAL_BLOCK, Case.BODY_DAMAGED})  # fmt: skip
 """While one of these is there, a container may belong to a message that is not known."""
+_OF_POOL: Final = (Case.POOL_FILE_MISSING, Case.POOL_FILE_DIFFERS, Case.CONTROL_LOST)
 
 
 @dataclass(slots=True)
@@ -73,22 +77,31 @@ def survey(paths: SpoolPaths, uuid: bytes, progress: Progress, *, bodies: bool =
 
 def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: PendingPool,
             progress: Progress, *, bodies: bool) -> Survey:
-    found = [*control.found, *read_double_write(pool), *journal_survey.read_headers(paths, uuid)]
     current = control.control
     state = read_pool(pool, current, progress)
+    newest, slots = poolctrl.load(paths)
+    judged = judge_spool(paths, uuid, newest, slots, pool, state.possible)
+    found = [*read_double_write(pool), *journal_survey.read_headers(paths, uuid)]
     history = History([paths.archive, paths.journal], uuid, progress)
     history.archive, history.newest = paths.archive, journal_survey.noted(paths, uuid)
     history.needed_lsn = max(current.lsn if current else 0, int(state.rows["lsn"].max(initial=0)))
     redo = Redo(pool)
     then, now = _pass(paths, history, control, redo, state)
-    found += journal_survey.judge(paths, history, current)
+    if current is not None:
+        _rewritten(redo, state)
+    coming = {each.target for each in found if each.case is Case.JOURNAL_RENAMED
+              and each.place is Place.FREE}  # to where they belong
+    judged = [each for each in judged if each.file not in coming or each.case not in (
+        Case.JOURNAL_POSITION, Case.JOURNAL_NEWEST)]
+    found += _with_history(judged, paths, history, current)
+    found += journal_survey.judge(history, current, judged)
     found += _redo_findings(redo, history)
-    found += [*state.found, *differing(pool, current, state, history)]
+    found += [*state.found, *judged_files(state, judged, history)]
     if current is not None:
         found += compare(state, then, now, history)
     else:
         found += compare(state, Ledger(state.rows["qpool"]), now, history)
-        found += _control_lost(paths, control, state, history, redo)
+        found += _control_lost(judged, paths, state, history, redo)
     found = _explained(found)
     made = Survey(paths, uuid, control, history, redo, _effective(state.rows, redo), found=found,
                   pool=state, ledger=now)
@@ -97,6 +110,21 @@ def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: Pending
     if bodies:
         _bodies(made, progress)
     return made
+
+
+def _with_history(judged: list[Found], paths: SpoolPaths, history: History,
+                  control: PoolControl | None) -> list[Found]:
+    """What the judge has found beside the pool files, which have their own."""
+    seen = (journal_survey.with_history(each, paths, history, control) for each in judged
+            if each.case not in _OF_POOL)
+    return [each for each in seen if each is not None]
+
+
+def _rewritten(redo: Redo, state: PoolState) -> None:
+    """Damaged records that the next start writes anew, from the journal behind the checkpoint."""
+    slots = {*redo.changes(), *((file, record) for file, record, _ in redo.images.images())}
+    for slot in slots & state.damaged.keys():
+        del state.damaged[slot]
 
 
 def _explained(found: list[Found]) -> list[Found]:
@@ -138,21 +166,21 @@ def _redo_findings(redo: Redo, history: History) -> list[Found]:
             if each.record < 0 and each.kind is Kind.CORRUPT and each.lsn <= history.durable_lsn]
 
 
-def _control_lost(paths: SpoolPaths, control: ControlState, state: PoolState,
-                  history: History, redo: Redo) -> list[Found]:
+def _control_lost(judged: list[Found], paths: SpoolPaths, state: PoolState, history: History,
+                  redo: Redo) -> list[Found]:
     """No valid slot: fine in a spool that never was used, or when the journal has it all."""
-    if any(each.case is Case.CONTROL_FOREIGN for each in control.found):
+    if any(each.case is Case.CONTROL_FOREIGN for each in judged):
         return []
-    if not control.written and not len(state.rows) and not history.last_lsn:
+    said = [each for each in judged if each.case is Case.CONTROL_LOST]
+    said += judge_names(None, redo.queues, int(state.rows["qpool"].max(initial=0)))
+    if not said:
         return []
     kept = [file.follows for file in history.files if file.path.parent == paths.journal]
     begins = bool(state.possible) or not kept or kept[0] is None or kept[0].first_lsn == 1
     source = Source.WHOLE if redo.queues and begins else Source.NONE
     if source is Source.NONE and history.last_lsn:
         source = Source.PART  # the archive has names
-    if not control.written and source is Source.WHOLE and not len(state.rows):
-        return []  # the first checkpoint was not taken yet
-    return [Found(Case.CONTROL_LOST, "msgpool/poolctrl", "no slot is valid", source=source)]
+    return [replace(said[-1], source=source)]
 
 
 def _effective(rows: Rows, redo: Redo) -> Rows:

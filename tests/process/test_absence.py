@@ -13,8 +13,8 @@ import pytest
 from omq.base import events
 from omq.base.errors import Exit
 from omq.cli.launch import run as launch
-from omq.core.load import offline_index
-from omq.core.load.presence import pool_findings
+from omq.core.judge import judge
+from omq.core.judge.presence import pool_findings
 from omq.format.pool import RECORD_BYTES
 from omq.services.supervise.unit_files import UnitValues, render_all
 from omq.storage import poolctrl
@@ -185,7 +185,7 @@ def test_omqcheck_says_what_it_could_not_compare(
         poolctrl.store(paths, replace(control, generation=control.generation + 1))
         return found
 
-    monkeypatch.setattr(offline_index, "pool_findings", moving)
+    monkeypatch.setattr(judge, "pool_findings", moving)
     kept = path.read_bytes()
     path.write_bytes(kept[: 3 * RECORD_BYTES])
     code, out, err = check(omq_instance, capsys)

@@ -6,6 +6,8 @@ is lost, and what was put behind the copy is there once.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +16,15 @@ from pathlib import Path
 import pytest
 
 from omq.base.paths import SpoolPaths
+from omq.cli import launch
 from omq.storage.spool import open_spool
 from tests.process.amqp_world import needs_proton
 from tests.process.channel_world import SENDER, Side, omq_channel, sides, stop_channel
 from tests.process.instance import MANAGER, WRITER
+from tests.process.processes import start
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
 
 needs_proton()
 
@@ -30,6 +37,20 @@ def pair(tmp_path: Path) -> Iterator[list[Side]]:
 
 def begin(side: Side) -> None:
     side.start(MANAGER)
+    side.ready()
+    side.start(WRITER)
+
+
+def begin_elsewhere(side: Side) -> None:
+    """As on another machine: in a network of its own nobody sees that there is a twin (omq.storage.
+    home). What its sender does is in the network of all."""
+    def run() -> int:
+        assert _LIBC.unshare(_CLONE_NEWNET) == 0
+        return launch.run(MANAGER, ["--spool", str(side.root), "--conf", str(side.conf)])
+
+    if os.geteuid() != 0:
+        pytest.skip("needs root, for a network namespace")
+    side.children[MANAGER] = start(MANAGER, run, output=side.output)
     side.ready()
     side.start(WRITER)
 
@@ -47,7 +68,7 @@ def copied(west: Side, root: Path) -> Iterator[Side]:
             == open_spool(west.root, writer=False).uuid)
     try:
         begin(west)
-        begin(twin)
+        begin_elsewhere(twin)
         yield twin
         twin.stop(SENDER, MANAGER, WRITER)
     finally:

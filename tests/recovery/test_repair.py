@@ -238,7 +238,7 @@ DAMAGES: dict[str, tuple[Callable[[Dead], None], set[str]]] = {
     "renumbered record": (_renumbered_record, {"record_damaged"}),
     "old record": (_old_record, {"record_old"}),
     "stray continuation": (_stray, {"record_stray"}),
-    "one slot of poolctrl": (_one_slot, {"control_slot"}),
+    "one slot of poolctrl": (_one_slot, {"control_cut"}),
     "both slots of poolctrl": (_both_slots, {"control_lost"}),
     "foreign double-write file": (_foreign_double_write, {"double_write_foreign"}),
     "foreign journal file": (_foreign_journal, {"journal_foreign"}),
@@ -254,6 +254,9 @@ DAMAGES: dict[str, tuple[Callable[[Dead], None], set[str]]] = {
 LEFT_DAMAGED = {"one slot of poolctrl", "both slots of poolctrl", "header of a journal file",
                 "block below the checkpoint"}
 """The next checkpoint writes poolctrl; what is damaged in a journal file stays what it is."""
+
+LIKE_A_CUT = {"one slot of poolctrl"}
+"""What a cut checkpoint may leave: to the start, omqcheck and omqrecover alike it is no damage."""
 
 BODIES_MOVED = {"damaged body in the store", "missing store file"}
 
@@ -271,7 +274,7 @@ def test_damage_is_found_and_repaired(dead: Dead, name: str) -> None:
     damage(dead)
     code, findings = scan(dead.root)
     assert {each["finding"] for each in findings} == expected
-    assert code == REPAIRABLE, findings
+    assert code == (CLEAN if name in LIKE_A_CUT else REPAIRABLE), findings
     repair(dead.root)
     if name not in LEFT_DAMAGED:
         assert scan(dead.root) == (CLEAN, [])

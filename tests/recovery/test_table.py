@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from omqtools.omqrecover.apply import BEHIND, LAST, ORDER, RECORDS
-from omqtools.omqrecover.cases import (
+from omq.core.judge.cases import (
     TABLE,
     Action,
     Case,
@@ -14,6 +13,7 @@ from omqtools.omqrecover.cases import (
     decide,
     table_lines,
 )
+from omqtools.omqrecover.apply import BEHIND, LAST, ON, ORDER, RECORDS
 from omqtools.omqrecover.repairs import REPAIRS
 from tests.tidy.tree import ROOT
 
@@ -32,7 +32,7 @@ def test_no_row_is_out_of_use() -> None:
 
 
 def test_apply_knows_every_action_once() -> None:
-    listed = [*ORDER, *RECORDS, *LAST, *BEHIND, Action.REFUSE]
+    listed = [*ORDER, *RECORDS, *ON, *LAST, *BEHIND, Action.REFUSE]
     assert sorted(action.name for action in listed) == sorted(action.name for action in Action)
     assert set(REPAIRS) == set(ORDER)
 
@@ -41,7 +41,7 @@ def test_what_loses_nothing_is_never_said_to_lose() -> None:
     """Where history has everything, only a body that never was in it can be lost."""
     lossy = {row.case for row in TABLE for source in (Source.WHOLE,)
              if row.verdict is Verdict.LOSS and row.covers(row.case, source, Place.FREE)}
-    assert lossy == {Case.CONTROL_FOREIGN, Case.JOURNAL_BEHIND, Case.CONTAINER_DAMAGED}
+    assert lossy == {Case.CONTROL_FOREIGN, Case.CONTAINER_DAMAGED}
 
 
 def test_recovery_md_has_the_table() -> None:

@@ -16,10 +16,11 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "select": (),
         "engine": ("index",),
         "redo": ("index", "engine"),
-        "load": ("index", "engine", "redo"),
+        "judge": (),
+        "load": ("index", "engine", "redo", "judge"),
         "look": ("index", "engine", "load", "select"),
         "history": ("index", "engine", "redo"),
-        "check": ("index", "engine", "redo", "load", "history"),
+        "check": ("index", "engine", "redo", "judge", "load", "history"),
     },
     "ipc": {"remote": (), "serving": ()},
     "services": {
@@ -58,6 +59,7 @@ STRUCT_USERS = {
 
 OFFLINE = ("recovery/omqrecover/",)
 OFFLINE_MAY_USE = ("omq.base", "omq.format", "omq.storage", "omq.core.redo", "omq.core.load",
+                   "omq.core.judge",
                    "omq.cli.common")
 """Repair works without a daemon, on the files alone."""
 

@@ -344,6 +344,14 @@ class SpoolLocked(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class SpoolTwin(OmqError):
+    """{path}: process {pid} serves another copy of it, and both would give the same message ids; \
+stop that one, and if this copy is to go on instead: {command}"""
+
+    status = 54
+    exit_code = Exit.TEMPORARY
+
+
 class NewerFormat(OmqError):
     """{file} has format version {version}, this omq reads up to {known}; use the newer omq"""
 

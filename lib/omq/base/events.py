@@ -58,6 +58,7 @@ SUPERVISOR_STOPPED = _event(1122, "Supervisor Shut Down")
 SIDE_FILES_REFUSED = _event(1123, "Files for tools cannot be written; the work goes on without")
 SIDE_FILES_WRITTEN = _event(1124, "Files for tools are written again")
 EVENTS_LOST = _event(1125, "Lines of this log are missing: it could not be written")
+SIDE_FILE_UNREADABLE = _event(1128, "A file for tools cannot be looked at; taken as not there")
 NURSERY_GONE = _event(1129, "Daemons are started without the nursery, each as a new interpreter")
 
 # 1200: queue manager
@@ -87,6 +88,8 @@ DOOR_SCARCE = _event(1255, "No connection can be taken: descriptors or memory ar
 CLIENTS_LOWERED = _event(1256, "Fewer clients than configured: the limit of open files is too low")
 GARBAGE_TAKEN = _event(1257, "Garbage was taken off the request queue")
 THREAD_FAILED = _event(1258, "A thread ended by an unexpected error")
+SPOOL_MOVED = _event(1271, "The spool was moved here, or restored from a copy")
+SPOOL_COPY = _event(1272, "Another spool of this identity is there: never serve both")
 UNITS_IN_DOUBT = _event(1273, "Units of work are in doubt: their messages wait for their end")
 UNIT_ENDED = _event(1274, "A unit of work in doubt was ended by an operator")
 UNIT_DAMAGED = _event(1275, "Something of a unit of work in doubt is missing")

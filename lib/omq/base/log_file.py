@@ -49,17 +49,24 @@ class LogFile:
     def close(self) -> None:
         """Let go of the file."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            with suppress(OSError):  # it is closed all the same
+                os.close(self._descriptor)
             self._descriptor = -1
 
     def ready(self) -> bool:
-        """Have the file open that has the name, and not beyond its bound. Two system calls."""
+        """Have the file open that has the name, and not beyond its bound. Two system calls. One
+        that cannot be looked at (a stale handle, a sick disk) is opened again."""
         if self._descriptor >= 0:
-            mine = os.fstat(self._descriptor)
-            if not _is_at(self.path, mine):
+            try:
+                mine = side_files.calls.fstat(self._descriptor)
+            except OSError as error:
+                self._refused(f"cannot be looked at: {error.strerror}")
                 self.close()
-            elif 0 < self._bytes_max <= mine.st_size:
-                self._rotate()
+            else:
+                if not _is_at(self.path, mine):
+                    self.close()
+                elif 0 < self._bytes_max <= mine.st_size:
+                    self._rotate()
         if self._descriptor < 0:
             self.reopen()
         return self._descriptor >= 0
@@ -75,7 +82,7 @@ class LogFile:
             own = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 fcntl.flock(own, fcntl.LOCK_EX)
-                found = os.fstat(own)
+                found = side_files.calls.fstat(own)
                 if found.st_size >= self._bytes_max and _is_at(self.path, found):
                     side_files.calls.rename(str(self.path), str(before(self.path)))
             finally:
@@ -119,6 +126,6 @@ def opened(path: Path) -> list[IO[bytes]]:
 def _is_at(path: Path, file: os.stat_result) -> bool:
     """Whether this file has this name."""
     try:
-        return os.path.samestat(os.stat(path), file)
+        return os.path.samestat(side_files.calls.stat(str(path)), file)
     except OSError:
         return False

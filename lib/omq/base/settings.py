@@ -228,7 +228,7 @@ class Settings(MailSettings):
     operator_requeue_max: int = _number("daemons", 100, 1, 1_000_000,
         "most messages that one omrequeue sends back: a cause that is still there shows soon")
     qm_dont_read_messages_at_start: bool = _flag("daemons",
-        "start without the messages of the pool, which stay there: when the pool must be looked at",
+        "start without the messages of the pool, which stay there: when it is broken, or looked at",
         default=False)
     # fmt: on
 

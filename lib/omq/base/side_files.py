@@ -7,9 +7,10 @@
 
 A disk that is full, broken or read-only refuses these writes; the work goes on. A refused write is
 kept and done again later, the newest one of a file; when the first is refused that is one event,
-when the last is made up for another (OM 1123, OM 1124).
+when the last is made up for another (OM 1123, OM 1124). One that is there and cannot be looked at
+or read (ESTALE, EIO) is like one that is not there; that too is an event, one a file (OM 1128).
 
-Invariants: 1. nothing here raises OSError; 2. every such write of omq goes through `Calls`, one
+Invariants: 1. nothing here raises OSError; 2. every such call of omq goes through `Calls`, one
 method a system call (the text of a lock through the disk of its file), so that a test makes each
 of them fail; tests/tidy finds one that does not;
 3. a reader of a replaced file sees the old or the new one, never half; 4. nothing is synced: after
@@ -27,7 +28,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from omq.base import events, modes
 from omq.base.events import Event
@@ -37,6 +38,7 @@ RETRY_S: Final = 2.0
 _STDERR: Final = 2
 
 Write = Callable[[], None]
+Seen = TypeVar("Seen")
 Tell = Callable[[Event, dict[str, str | float]], None]
 """Takes an event and its fields; base.event_log has one."""
 
@@ -56,6 +58,16 @@ class Calls:
     def fchmod(self, fd: int, mode: int) -> None:
         os.fchmod(fd, mode)
 
+    def fstat(self, fd: int) -> os.stat_result:
+        return os.fstat(fd)
+
+    def stat(self, path: str) -> os.stat_result:
+        return os.stat(path)
+
+    def read(self, path: str, bytes_max: int) -> bytes:
+        with open(path, "rb") as file:
+            return file.read(bytes_max)
+
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)
 
@@ -73,6 +85,7 @@ class _Owed:
         self.since = 0.0
         self.due = 0.0
         self.told = False
+        self.unseen: dict[tuple[str, Path], str] = {}  # what cannot be looked at, and why
         self.first: dict[str, str | float] = {}
         self.tell: Tell | None = None
         self.pid = os.getpid()
@@ -94,6 +107,8 @@ def report_to(tell: Tell) -> None:
     been refused before is told at once."""
     _mine().tell = tell
     _say_begun()
+    for (_, path), reason in _owed.unseen.items():
+        tell(events.SIDE_FILE_UNREADABLE, {"file": str(path), "reason": reason})
 
 
 def replace(path: Path, data: bytes, mode: int = modes.FILE) -> bool:
@@ -121,6 +136,28 @@ def remove(path: Path) -> bool:
     """Let there be no such file; False: later."""
     _mine().appends.pop(path, None)
     return attempt(path, lambda: _remove(path))
+
+
+def seen(path: Path) -> os.stat_result | None:
+    """What there is; None: there is no such file, or it cannot be looked at."""
+    return _look("stat", path, lambda: calls.stat(str(path)))
+
+
+def read(path: Path, bytes_max: int = -1) -> bytes | None:
+    """What is in it; None: there is no such file, or it cannot be read."""
+    return _look("read", path, lambda: calls.read(str(path), bytes_max))
+
+
+def _look(kind: str, path: Path, look: Callable[[], Seen]) -> Seen | None:
+    try:
+        found = look()
+    except FileNotFoundError:
+        found = None
+    except OSError as error:
+        unseen(path, error, kind)
+        return None
+    _mine().unseen.pop((kind, path), None)
+    return found
 
 
 def attempt(path: Path, write: Write) -> bool:
@@ -229,6 +266,15 @@ def _say_begun() -> None:
     if _owed.writes and not _owed.told and _owed.tell is not None:
         _owed.told = True
         _owed.tell(events.SIDE_FILES_REFUSED, dict(_owed.first))
+
+
+def unseen(path: Path, error: OSError, kind: str = "") -> None:
+    """It cannot be looked at: told once, until it can be again, when somebody listens."""
+    owed = _mine()
+    if (kind, path) not in owed.unseen:
+        reason = owed.unseen[kind, path] = error.strerror or str(error)
+        if owed.tell is not None:
+            owed.tell(events.SIDE_FILE_UNREADABLE, {"file": str(path), "reason": reason})
 
 
 def _say_over() -> None:

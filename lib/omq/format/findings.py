@@ -35,6 +35,7 @@ class Finding:
     length: int = 0
     record: int = -1
     lsn: int = 0
+    count: int = 1  # how much is damaged: places, or messages whose bodies are gone
 
     def __str__(self) -> str:
         where = f"{self.file} offset {self.offset:#010x}"

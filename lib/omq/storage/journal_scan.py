@@ -196,12 +196,13 @@ class FileScan:
         words = np.frombuffer(self.data, dtype="<u4", count=pages * self.page // 4)
         hits = np.flatnonzero(words[:: self.page // 4] == _MAGIC) * self.page
         offsets = [int(offset) for offset in hits if offset > at]
-        behind = at + self._claimed_length(at)
+        behind = at + self.claimed_length(at)
         if behind in offsets and not isinstance(self._block_at(behind), Finding):
             return [offset for offset in offsets if offset >= behind]
         return offsets
 
-    def _claimed_length(self, at: int) -> int:
+    def claimed_length(self, at: int) -> int:
+        """What the header of a block that is not valid says of its length."""
         if len(self.data) - at < BLOCK.size:
             return 0
         return int(BLOCK.as_dict(self.data, at)["length"])

@@ -28,6 +28,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from omq.base import clock
 from omq.base.errors import Damaged, NeedsRepair
 from omq.base.paths import SpoolPaths
@@ -63,6 +65,7 @@ class PoolFiles(PoolReader):
         self._kept = KeptContents()
         self._double_write = DoubleWriteFile(paths, uuid)
         self._pending: Images | None = None  # durable in the double-write file, not yet in place
+        self._aside: frozenset[int] = frozenset()
 
     def _open_or_make(self, file: int) -> File:
         opened = self._open(file)
@@ -89,12 +92,26 @@ class PoolFiles(PoolReader):
         """Make the records durable, zeros free a slot; all or nothing up to COUNT_MAX of them."""
         assert self._may_write
         self._place()  # what a full disk left undone
-        images = images.ascending()
+        images = self._without_aside(images.ascending())
         for first in range(0, len(images), COUNT_MAX):
             self._stage(images.part(first, first + COUNT_MAX))
             self._place()
         if len(images):
             self._double_write.settled()
+
+    def leave(self, files: frozenset[int]) -> None:
+        """Never write to these: they are missing, cut or others, and stay as they are for a repair
+        (qm_dont_read_messages_at_start). What a checkpoint would have written there only history
+        has then, so from then on no file that is put back is the right one: omqrecover makes it."""
+        self._aside = files
+
+    def _without_aside(self, images: Images) -> Images:
+        if not self._aside:
+            return images
+        files = (images.slots >> 32).astype(np.int64)
+        left = np.isin(files, np.array(sorted(self._aside), dtype=np.int64))
+        self._kept.spoil(set(files[left].tolist()))
+        return images if not left.any() else Images(images.slots[~left], images.data[~left])
 
     def contents(self) -> Contents | None:
         """What the files should hold, for poolctrl."""
@@ -169,7 +186,7 @@ class PoolFiles(PoolReader):
         elif control is None or not 0 < found.checkpoint <= control.generation:
             if refuse:
                 self._check_before(found)
-            self._pending = found.images.ascending()
+            self._pending = self._without_aside(found.images.ascending())
             again = len(self._pending)
             self._place()
         self._double_write.replace_old()
@@ -184,7 +201,7 @@ class PoolFiles(PoolReader):
     def _check_before(self, found: DoubleWrite) -> None:
         """Writing records into a file that is gone would make half a file that looks like one."""
         before = found.before.contents if found.before else {}
-        for file in sorted({*(found.images.slots >> 32).tolist()} & before.keys()):
+        for file in sorted(({*(found.images.slots >> 32).tolist()} - self._aside) & before.keys()):
             opened = self._file_of(file)
             size = opened.size() if opened is not None else 0
             if before[file].used and size < (before[file].slots + 1) * RECORD_BYTES:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from omq.base.limits import POOL_FILES_MAX
 from omq.format.findings import Finding, Kind
 from omq.format.pool_contents import Content, Contents
 from omq.storage.pool import PoolFiles, differs
@@ -49,8 +50,10 @@ def _only_damaged(pool: PoolFiles, file: int, should: Content) -> bool:
 
 
 def missing_files(pool: PoolFiles, counted: int) -> Iterable[Finding]:
-    """Where poolctrl of format 1 tells no more than the number of files."""
-    there = len(pool.files())
-    if there < counted:
-        yield Finding(Kind.GAP, f"the last checkpoint counted {counted} pool files, {there} are "
-                      "there", "msgpool")
+    """Where poolctrl of format 1 tells no more than the number of files: they have the first
+    numbers."""
+    there = pool.files()
+    if len(there) < counted:
+        for file in sorted({*range(min(counted, POOL_FILES_MAX))} - {*there}):
+            yield Finding(Kind.GAP, f"missing; the last checkpoint counted {counted} pool files, "
+                          f"{len(there)} are there", f"{file}QP")

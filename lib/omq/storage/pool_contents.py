@@ -13,7 +13,7 @@ Errors: DiskError.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -79,10 +79,13 @@ class KeptContents:
     def __init__(self) -> None:
         self.should: dict[int, Content] | None = None  # None: not known yet
         self._marks: dict[int, Vector] = {}  # of the files that were counted
+        self._spoilt: set[int] = set()
 
     def take(self, contents: Contents | None) -> None:
         """What the files should hold; what was counted of them stays."""
         self.should = None if contents is None else dict(contents)
+        spoilt, self._spoilt = self._spoilt, set()
+        self.spoil(spoilt)
 
     def count(self, file: int, opened: File | None) -> Content:
         """Count a file as it is."""
@@ -135,6 +138,14 @@ class KeptContents:
         self.should = made.should
         for file, slots, after in made.marks:
             self._marks[file][slots] = after
+
+    def spoil(self, files: Iterable[int]) -> None:
+        """Changes of these are left out: no file as it was is what should be there any more."""
+        for file in {*files} - self._spoilt:
+            self._spoilt.add(file)
+            if self.should is not None:
+                before = self.should.get(file, Content())
+                self.should[file] = replace(before, sum=(before.sum + 1) % (1 << 64))
 
     def forget(self) -> None:
         """Nothing is known any more: the files were written without this."""

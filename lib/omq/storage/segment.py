@@ -22,13 +22,14 @@ from typing import Any
 
 import sysv_ipc
 
-from omq.base import access, clock, modes
+from omq.base import access, clock, modes, side_files
 from omq.base.errors import IpcLimit, ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
 from omq.format.index import IndexHeader, read_header
 from omq.storage.spool import open_spool
 
+_IDS_BYTES_MAX = 1 << 16  # more than an ids.json has
 _REFUSALS = (sysv_ipc.Error, OSError, MemoryError, ValueError)
 
 
@@ -54,11 +55,14 @@ def read_ids(paths: SpoolPaths) -> RuntimeIds | None:
     """The ids that the last manager published, whether it still lives or not; None: there are
     none. AccessDenied."""
     try:
-        raw = json.loads(paths.ids.read_text())
+        raw = json.loads(side_files.calls.read(str(paths.ids), _IDS_BYTES_MAX))
         return RuntimeIds(**{**raw, "requests": tuple(raw["requests"])})
     except PermissionError as error:
         raise access.denied(paths.ids, error) from error
     except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+    except OSError as error:
+        side_files.unseen(paths.ids, error)
         return None
 
 

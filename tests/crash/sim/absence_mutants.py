@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest import mock
 
-from omq.core.load import presence
+from omq.core.judge import judge, presence
 from omq.format.pool_contents import Content
 from omq.storage.pool import PoolFiles
 
@@ -38,6 +38,10 @@ def _nothing(*_: Any, **__: Any) -> list[Any]:
     return []
 
 
+def _two_nothings(*_: Any, **__: Any) -> tuple[list[Any], list[Any]]:
+    return [], []
+
+
 def _without_sum(self: Content, other: Content) -> bool:
     return (self.slots, self.used) == (other.slots, other.used)
 
@@ -56,7 +60,7 @@ def _but_one(control: Any, pool: PoolFiles, possible: list[Any]) -> list[Any]:
 MUTANTS: Final[dict[str, AbsenceMutant]] = {
     "no-contents": AbsenceMutant(
         "pool files are taken as they are", lambda: [
-            mock.patch.object(presence, "pool_findings", _nothing)], "QP", kind="absent"),
+            mock.patch.object(judge, "pool_findings", _nothing)], "QP", kind="absent"),
     "no-record-counts": AbsenceMutant(
         "a pool file is there: that is enough", lambda: [
             mock.patch.object(Content, "like", _only_files)], "QP", kind="record"),
@@ -66,7 +70,7 @@ MUTANTS: Final[dict[str, AbsenceMutant]] = {
         life="batches"),
     "not-every-file": AbsenceMutant(
         "one of the pool files is not compared", lambda: [
-            mock.patch.object(presence, "pool_findings", _but_one)], "QP", kind="absent"),
+            mock.patch.object(judge, "pool_findings", _but_one)], "QP", kind="absent"),
     "no-newest": AbsenceMutant(
         "nobody asks whether the newest journal file is there", lambda: [
             mock.patch.object(presence, "_newest", _nothing)], ".jnl", stopped=False,
@@ -77,10 +81,11 @@ MUTANTS: Final[dict[str, AbsenceMutant]] = {
         life="groups", kind="cut"),
     "no-place": AbsenceMutant(
         "the journal may end before the checkpoint", lambda: [
-            mock.patch.object(presence, "_behind", _nothing)], ".jnl", stopped=False,
+            mock.patch.object(presence, "_before_checkpoint", _two_nothings)],
+        ".jnl", stopped=False,
         life="rotation", kind="as at checkpoint"),
     "no-beginning": AbsenceMutant(
         "before the first checkpoint the journal may begin anywhere", lambda: [
-            mock.patch.object(presence, "_beginning", _nothing)], ".jnl", stopped=False,
+            mock.patch.object(judge, "_beginning", _nothing)], ".jnl", stopped=False,
         life="groups", kind="absent"),
 }

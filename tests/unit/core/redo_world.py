@@ -20,7 +20,7 @@ from omq.core.engine.settle import fail as fail_entry
 from omq.core.engine.state import IDEL, PERSISTENT, SPECIAL_QUEUES, Core, Party
 from omq.core.engine.statistics import Statistics
 from omq.core.index.tables import Tables
-from omq.core.load.presence import pool_findings
+from omq.core.judge.presence import pool_findings
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
 from omq.format.frame_rules import Reason

@@ -72,7 +72,8 @@ def test_a_stop_goes_on(world: World) -> None:
 
     end = SimpleNamespace
     parts = Parts(
-        world.info.paths, end(close=note("lock")), world.engine, world.writer,  # type: ignore[arg-type]
+        world.info.paths, end(close=note("lock")), end(close=note("name")),  # type: ignore[arg-type]
+        world.engine, world.writer,
         end(by_id={}, say_ended=note("told"), close_gone=note("sessions")),  # type: ignore[arg-type]
         end(close=note("server")),  # type: ignore[arg-type]
         end(bodies=end(stop=note("large bodies"))),  # type: ignore[arg-type]
@@ -82,7 +83,7 @@ def test_a_stop_goes_on(world: World) -> None:
     world.info.paths.ids.write_text(json.dumps({}))
     assert not parts.close_in_order(world.wall, world.mono)
     assert done == ["told", "doorkeeper", "large bodies", "sessions", "server", "index",
-                    "requests", "listed", "lock"]
+                    "requests", "listed", "name", "lock"]
     assert not world.info.paths.ids.exists()
 
 

@@ -15,11 +15,13 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from omq.base import clock
 from omq.base.config import client_settings
 from omq.base.errors import Exit, ManagerUnavailable, OmqError, TimedOut
+from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.progress import Reading
@@ -28,9 +30,10 @@ from omq.core.check.invariants import check_index, snapshot
 from omq.core.index.copies import IndexCopies
 from omq.core.index.tables import Tables
 from omq.core.index.view import IndexView
+from omq.core.judge.cases import Verdict
+from omq.core.judge.found import Found
 from omq.core.load.offline_index import OfflineIndex, read_files
 from omq.core.look.stored import StoredMessages
-from omq.format.findings import Finding
 from omq.format.index import Counter, IndexFlag, IndexLayout
 from omq.storage.segment import AttachedIndex
 
@@ -48,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     reading = Reading(NAME)
     files = read_files(paths, clock.wall_ns(), reading)
     reading.end()
-    problems += [_damage(finding) for finding in files.findings]
+    problems += [_damage(each) for each in files.judged if each.row.verdict is not Verdict.NORMAL]
     for finding in files.cut:
         say(NAME, f"{finding}: as a cut checkpoint leaves it. The other slot counts, and the next "
             "checkpoint writes this one anew")
@@ -70,21 +73,25 @@ def main(argv: list[str] | None = None) -> int:
         problems += by_itself
     if options.bodies:
         problems += _bodies(paths, files)
-    return _tell(problems, files, everything=options.all, as_json=options.json)
+    return _tell(paths.root, problems, files, everything=options.all, as_json=options.json)
 
 
-def _tell(problems: list[dict[str, Any]], files: OfflineIndex, *, everything: bool, as_json: bool
-          ) -> int:
+def _tell(root: Path, problems: list[dict[str, Any]], files: OfflineIndex, *, everything: bool,
+          as_json: bool) -> int:
     for problem in problems if everything else problems[:1]:
         if as_json:
             print_json(problem)
         else:
             sys.stdout.write(problem["text"] + "\n")
+    count = sum(problem.get("count", 1) for problem in problems)
     if as_json:
-        print_json({"kind": "summary", "lsn": files.lsn, "problems": len(problems),
+        print_json({"kind": "summary", "lsn": files.lsn, "problems": count,
                     "uncompared": files.uncompared})
     elif problems:
-        sys.stdout.write(f"{len(problems)} problems, up to LSN {files.lsn}\n")
+        sys.stdout.write(f"{count} problems, up to LSN {files.lsn}\n")
+        if any(problem["kind"] == "damage" for problem in problems):
+            sys.stdout.write(f"what it means and what to do: stop the instance, then omqrecover "
+                             f"scan {escape(str(root))}\n")
     else:
         sys.stdout.write(f"index, pool and journal agree, up to LSN {files.lsn}\n")
     if files.uncompared:
@@ -133,9 +140,14 @@ def _copy(paths: SpoolPaths, segment: int | None, wait_s: int) -> Copy | None:
                 bool(header.flags & IndexFlag.POOL_NOT_READ))
 
 
-def _damage(finding: Finding) -> dict[str, Any]:
-    return {"kind": "damage", "text": f"damage: {finding}", "file": finding.file,
-            "offset": finding.offset, "record": finding.record, "reason": finding.reason}
+def _damage(each: Found) -> dict[str, Any]:
+    """`count`: the messages whose bodies it is, or one place. What history knows of it omqrecover
+    says: here the verdict is `unknown` where that may be everything."""
+    finding = each.finding
+    text = f"damage: {finding}: {each.case.value}; {each.seen.value}"
+    return {"kind": "damage", "text": text, "file": finding.file, "offset": each.offset,
+            "record": each.record, "reason": each.reason, "finding": each.case.name.lower(),
+            "verdict": each.seen.value, "count": each.count}
 
 
 def _itself(copy: Copy) -> Iterator[dict[str, Any]]:

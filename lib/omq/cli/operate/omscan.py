@@ -46,9 +46,9 @@ from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.operate.noting import add_reason, note_command
 from omq.cli.progress import Reading
 from omq.core.index.view import IndexView
+from omq.core.judge.presence import pool_findings
 from omq.core.load.offline_index import OfflineIndex, read_files
 from omq.core.load.pool_orphans import orphan_records
-from omq.core.load.presence import pool_findings
 from omq.core.redo.checkpoint import settle_changes
 from omq.format.findings import Finding
 from omq.format.pool import RecordFlag

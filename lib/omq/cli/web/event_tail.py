@@ -33,14 +33,14 @@ class EventTail:
     def last(self) -> list[dict[str, Any]]:
         """The last LINES_MAX, the newest first."""
         try:
-            at = max(0, self._path.stat().st_size - BYTES)
+            with self._path.open("rb") as file:
+                at = max(0, os.fstat(file.fileno()).st_size - BYTES)
+                file.seek(at)
+                if at:
+                    file.readline()
+                found = [each for each in map(parse, file) if each is not None]
         except OSError:
             return []
-        with self._path.open("rb") as file:
-            file.seek(at)
-            if at:
-                file.readline()
-            found = [each for each in map(parse, file) if each is not None]
         return [record(each) for each in reversed(found[-LINES_MAX:])]
 
     def _read(self) -> list[Logged]:

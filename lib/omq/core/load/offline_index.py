@@ -28,8 +28,11 @@ from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.core.engine.state import SPECIAL_QUEUES, Core
 from omq.core.index.tables import Tables
+from omq.core.judge.cases import Case
+from omq.core.judge.found import Found
+from omq.core.judge.judge import judge_names, judge_spool
+from omq.core.judge.met import of_double_write, of_journal, of_records, once
 from omq.core.load.bodies_there import missing_bodies
-from omq.core.load.presence import journal_state, pool_findings
 from omq.core.load.rebuild import load
 from omq.core.redo.held_records import HeldRecords
 from omq.core.redo.redo import Redo
@@ -72,6 +75,7 @@ class OfflineIndex:
     cut: list[Finding] = field(default_factory=list)  # a slot of poolctrl that a cut left
     definitions: dict[str, str] = field(default_factory=dict)  # of queues made at run time
     uncompared: list[str] = field(default_factory=list)  # what moved while it was compared
+    judged: list[Found] = field(default_factory=list)  # `findings`, and what they mean
 
 
 def read_files(paths: SpoolPaths, now_ns: int, progress: Told = lambda done: None
@@ -88,15 +92,26 @@ def read_files(paths: SpoolPaths, now_ns: int, progress: Told = lambda done: Non
     if moved:
         found.uncompared.append(POOL_FILES)
     else:
-        found.findings[:0] = absent
+        found.judged = [*absent, *_not_told(found.judged, absent)]
     if found.moved:
         found.uncompared.append(BODY_FILES)
+    found.judged = once(found.judged)
+    seen = [each.finding for each in found.judged]
+    found.findings = [f for f in seen if f.kind not in (Kind.END, Kind.TORN)]
+    found.cut = [f for f in seen if f.kind is Kind.TORN and f.file == poolctrl.NAME]
     return found
 
 
+def _not_told(judged: list[Found], absent: list[Found]) -> list[Found]:
+    """What the reading met, without what the look at the files as such has told."""
+    told = {(each.file, each.lsn) for each in absent if each.file.startswith("journal/")}
+    return [each for each in judged if each.case is Case.BODY_DAMAGED
+            or (each.file, each.lsn) not in told]
+
+
 def _read(paths: SpoolPaths, uuid: bytes, now_ns: int, progress: Told) -> OfflineIndex:
-    control, findings = poolctrl.load(paths)
-    pool = OverlaidPool(paths, uuid)
+    control, _ = poolctrl.load(paths)
+    pool, findings = OverlaidPool(paths, uuid), list[Finding]()
     try:
         pool.lay_double_write()
         redo, scan = _redo(paths, uuid, pool, control, progress)
@@ -109,26 +124,23 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int, progress: Told) -> Offlin
     finally:
         pool.close()
     moved = has_moved(paths, uuid, control, pool.stands)
-    # What was retired meanwhile is not missing.
-    findings += [*([] if moved else absent), *pool.findings, *scan.findings, *_damage(redo, scan)]
+    judged = [*of_double_write(pool.findings), *of_journal([*scan.findings, *_damage(redo, scan)]),
+              *judge_names(control, redo.queues, int(core.t.v["m_qpool"].max(initial=0))),
+              *of_records(findings),
+              *([] if moved else absent)]  # what was retired meanwhile is not missing
     _name_queues(core.t, redo.queues)
     _count(core.t, redo, control)
-    kept = [f for f in findings if f.kind not in (Kind.END, Kind.TORN)]
-    cut = [f for f in findings if f.kind is Kind.TORN and f.file == poolctrl.NAME]
-    return OfflineIndex(core.t, redo.lsn, scan.durable_lsn, control, redo.queues, kept,
-                        redo.clean_stop, moved, pending, cut, redo.definitions)
+    return OfflineIndex(core.t, redo.lsn, scan.durable_lsn, control, redo.queues,
+                        clean=redo.clean_stop, moved=moved, pending=pending,
+                        definitions=redo.definitions, judged=judged)
 
 
 def _absent(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, pool: OverlaidPool
-            ) -> list[Finding]:
-    """What a start would miss (core.load.presence)."""
-    possible, coming = possible_contents(control, pool.stands)
-    state = journal_state(paths, uuid, control)
-    older = [Finding(Kind.GAP, f"checkpoint {control.generation}, checkpoint.dw is of {coming}: it "
-                     "comes from an older backup", poolctrl.NAME)
-             ] if control is not None and coming > control.generation + 1 else []
-    return [*older, *pool_findings(control, pool, possible), *state.note, *state.newest, *state.cut,
-            *state.behind]
+            ) -> list[Found]:
+    """What a start would miss."""
+    _, slots = poolctrl.load(paths)
+    possible, pool.checkpoint = possible_contents(control, pool.stands)
+    return judge_spool(paths, uuid, control, slots, pool, possible)
 
 
 def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl | None,

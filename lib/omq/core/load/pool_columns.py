@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from omq.base.arrays import Vector
+from omq.core.judge.found import Found
 from omq.format.findings import Finding, Kind
 from omq.format.pool import NO_RECORD, PART, PARTS_PER_RECORD, RECORD_BYTES, Message
 from omq.storage.pool import PoolFiles
@@ -42,6 +43,7 @@ class Loaded:
     limbo: dict[int, int] = field(default_factory=dict)  # active entry -> pool.lease_tag
     prepared: list[int] = field(default_factory=list)  # entries of units of work in doubt
     findings: list[Finding] = field(default_factory=list)
+    bodies: list[Found] = field(default_factory=list)  # that are not there (bodies_there)
     duplicates: list[tuple[int, int]] = field(default_factory=list)  # (file, record) of the losers
 
 
@@ -114,10 +116,12 @@ def _damaged(chunk: PoolChunk) -> Vector:
     return np.array([f.record for f in chunk.findings if f.record >= 0], dtype=np.int64)
 
 
-def reserve_slots(pool: PoolFiles, slots: SlotAllocator) -> None:
+def reserve_slots(pool: PoolFiles, slots: SlotAllocator, aside: frozenset[int]) -> None:
     """Only learn which slots are in use: the messages stay in the pool, unread
-    (qm_dont_read_messages_at_start)."""
-    for file in pool.files():
+    (qm_dont_read_messages_at_start). Nothing is put into the files that are `aside`."""
+    for file in aside:
+        slots.exclude(file)
+    for file in sorted({*pool.files()} - aside):
         used = [np.zeros(0, dtype=np.int64)]
         for chunk in pool.scan(file):
             used += [_in_use(chunk), _damaged(chunk)]

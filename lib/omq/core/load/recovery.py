@@ -25,11 +25,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from omq.base import clock
-from omq.base.errors import NeedsRepair, NewerFormat
+from omq.base.errors import Damaged, NeedsRepair, NewerFormat
 from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.load.presence import check_presence, note_newest
+from omq.core.judge.cases import Case
+from omq.core.judge.found import Found
+from omq.core.judge.judge import judge_files, judge_names, judge_place, judge_spool, refuse
+from omq.core.judge.met import of_double_write, of_journal
+from omq.core.judge.presence import note_newest
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
 from omq.core.redo.windows import Windows
@@ -39,7 +43,8 @@ from omq.storage import durable, poolctrl
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import JournalScan, read_entry, scan_journal
 from omq.storage.journal_scan import Block
-from omq.storage.pool import PoolFiles
+from omq.storage.pool import PoolFiles, possible_contents
+from omq.storage.pool_overlay import OverlaidPool
 
 UNSYNCED_FRAMES_MAX = 4096  # frames of non-persistent messages that may wait for a sync
 Progress = Callable[[str], None]
@@ -61,6 +66,8 @@ class Recovered:
     frames: int = 0  # redone
     upgraded: bool = False  # the spool was one of an earlier version
     definitions: dict[str, str] = field(default_factory=dict)  # of queues made at run time
+    judged: list[Found] = field(default_factory=list)  # `findings`, and what they mean
+    aside: frozenset[int] = frozenset()  # pool files that stay as they are, for a repair
 
 
 def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
@@ -70,15 +77,8 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
         raise NeedsRepair(path=paths.root, reason="a rebuild of the Message Pool is not finished",
                           command=f"omqrecover rebuild {paths.root} again, as it was begun")
     point("recovery.before_pool")
-    control, findings = poolctrl.load(paths, settle=True)
-    refuse_newer(paths.msgpool, findings)
-    if control is not None:
-        _check_place(paths, uuid, control, findings)
-    pool.recover_double_write(control)
-    findings = [f for f in [*findings, *pool.findings] if f.kind is not Kind.END]
-    refuse_newer(paths.msgpool, findings)
-    progress("checking the pool files")
-    findings += check_presence(paths, uuid, control, pool)
+    control, slots = poolctrl.load(paths, settle=True)
+    judged, aside = _examined(paths, settings, uuid, control, slots, pool, progress)
     point("recovery.after_pool")
     redo = Redo(pool)
     number = offset = 0
@@ -95,11 +95,9 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     # Above what was durable nobody was promised anything: what fails there is a torn append.
     torn = [replace(f, kind=Kind.TORN) if f.kind is Kind.CORRUPT and f.lsn > scan.durable_lsn else f
             for f in redo.findings]
-    findings += [*scan.findings, *torn]
-    refuse_newer(paths.journal, [*findings, *([scan.end] if scan.end else [])])
-    if scan.end is not None and scan.end.kind is Kind.FOREIGN:
-        raise NeedsRepair(path=paths.journal / scan.end.file, reason=scan.end.reason,
-                          command=f"mv {paths.journal / scan.end.file} {paths.quarantine}/")
+    met = [*scan.findings, *torn]
+    refuse_newer(paths.journal, [*met, *([scan.end] if scan.end else [])])
+    judged += of_journal(met, judged)
     files = numbers_in(paths.journal)
     headers = [read_entry(paths, n, uuid).header for n in files[-8:]]
     epoch = max([epoch, control.epoch if control else 0, *(h.epoch for h in headers if h)]) + 1
@@ -107,10 +105,7 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     first = max([redo.lsn + 1, *(h.first_lsn for h in headers if h)])
     if control is None:
         known_lsn, known_qpool = _highest(pool)
-        if known_qpool and not redo.queues:
-            raise NeedsRepair(
-                path=paths.msgpool, reason="poolctrl and the names of the queues are lost",
-                command=f"omqrecover plan {paths.root}")
+        refuse(paths.root, judge_names(control, redo.queues, known_qpool))
         first, next_qpool = max(first, known_lsn + 1), max(next_qpool, known_qpool + 1)
     if not redo.clean_stop and first > 1:
         void = settings.block_frames_max + UNSYNCED_FRAMES_MAX
@@ -118,37 +113,81 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     redo.next_qpool = next_qpool
     last = max([scan.last_number, number, *files])
     if redo.dirty or redo.clears or control is None or redo.lsn > control.lsn \
-            or control.contents is None:
+            or control.contents is None or aside:
         note_newest(paths, uuid)  # before poolctrl is of a format that has it
         written = Checkpointer(pool, redo, paths, uuid, settings,
                                lambda: progress("writing the message pool"))
         written.take(epoch - 1, *_position(scan, control), clock.wall_ns())
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
-                     redo.queues, redo.clients, findings, redo.frames_seen,
-                     control is not None and control.contents is None, redo.definitions)
+                     redo.queues, redo.clients, [each.finding for each in judged],
+                     redo.frames_seen, control is not None and control.contents is None,
+                     redo.definitions, judged, aside)
 
 
-def _check_place(paths: SpoolPaths, uuid: bytes, control: PoolControl, findings: list[Finding]
-                 ) -> None:
-    """Is this the journal that the checkpoint goes on in? If not, pool and journal come from
-    different times, and only an operator knows which is the better one. With one slot damaged the
-    other is older, and its journal file may have been retired: redo then goes on with the next.
-    """
-    command = f"omqrecover plan {paths.root}"
-    if control.uuid != uuid:
-        raise NeedsRepair(path=paths.msgpool, reason="poolctrl belongs to another instance",
-                          command=command)
-    if any(f.kind is Kind.CORRUPT and f.file == poolctrl.NAME for f in findings):
-        return
-    archived = (*numbers_in(paths.archive), *numbers_in(paths.archive, ".oma"))
-    if any(number >= control.journal > 0 for number in archived):
-        raise NeedsRepair(
-            path=paths.archive, reason="it has journal files that the checkpoint does not cover: "
-            "the Message Pool comes from an older backup", command=command)
-    if control.journal and control.journal not in numbers_in(paths.journal):
-        raise NeedsRepair(
-            path=paths.journal, reason=f"the checkpoint at LSN {control.lsn} goes on in "
-            f"{file_name(control.journal)}, which is missing", command=command)
+def _examined(paths: SpoolPaths, settings: Settings, uuid: bytes, control: PoolControl | None,
+              slots: list[Finding], pool: PoolFiles, progress: Progress
+              ) -> tuple[list[Found], frozenset[int]]:
+    """Judge the files, refuse what a start refuses, and in between finish a checkpoint that was
+    cut; what was found, and the pool files that are left as they are."""
+    judged = judge_place(paths, uuid, control, slots)
+    aside: frozenset[int] = frozenset()
+    if settings.qm_dont_read_messages_at_start:
+        aside = _aside(paths, uuid, control, slots)
+        pool.leave(aside)
+    elif any(each.refused for each in judged):
+        _refuse_all(paths, uuid, control, slots)
+    try:
+        pool.recover_double_write(control)
+    except NeedsRepair:
+        _refuse_all(paths, uuid, control, slots)
+        raise
+    except Damaged as error:  # records of a cut checkpoint belong into a file that is not ours
+        raise NeedsRepair(path=error.fields["file"], reason=error.fields["reason"],
+                          command=f"omqrecover plan {paths.root}") from error
+    refuse_newer(paths.msgpool, pool.findings)
+    progress("checking the pool files")
+    judged += of_double_write(pool.findings)
+    judged += judge_files(paths, uuid, control, pool, pool.possible, settle=True)
+    refuse(paths.root, (each for each in judged if _pool_file(each) not in aside))
+    return judged, aside
+
+
+def _aside(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, slots: list[Finding]
+           ) -> frozenset[int]:
+    """The pool files that are missing, cut or others, where the messages of the pool are not wanted
+    at this start: they are left as they are. Whatever else a start refuses it refuses."""
+    pool = OverlaidPool(paths, uuid)
+    try:
+        pool.lay_double_write()
+        possible, pool.checkpoint = possible_contents(control, pool.stands)
+        judged = judge_spool(paths, uuid, control, slots, pool, possible)
+        strange = [file for file in pool.files()
+                   if any(each.record < 0 and each.kind in (Kind.FOREIGN, Kind.UNREADABLE)
+                          for chunk in pool.scan(file) for each in chunk.findings)]
+    finally:
+        pool.close()
+    refuse(paths.root, (each for each in judged if _pool_file(each) < 0))
+    return frozenset({*strange, *(number for each in judged if (number := _pool_file(each)) >= 0)})
+
+
+def _pool_file(each: Found) -> int:
+    """The number of the pool file that it says is not what it should be; -1: it says another
+    thing."""
+    if each.case not in (Case.POOL_FILE_MISSING, Case.POOL_FILE_DIFFERS):
+        return -1
+    return int(each.file.removeprefix("msgpool/").removesuffix("QP"))
+
+
+def _refuse_all(paths: SpoolPaths, uuid: bytes, control: PoolControl | None,
+                slots: list[Finding]) -> None:
+    """Nothing may be written: say all that is wrong, not only what was met first."""
+    pool = OverlaidPool(paths, uuid)
+    try:
+        pool.lay_double_write()
+        possible, pool.checkpoint = possible_contents(control, pool.stands)
+        refuse(paths.root, judge_spool(paths, uuid, control, slots, pool, possible))
+    finally:
+        pool.close()
 
 
 def _highest(pool: PoolFiles) -> tuple[int, int]:

@@ -88,8 +88,8 @@ class ObjectList:
         self._bytes = 0  # of the list
         self._made: dict[tuple[str, int], None] = {}
         self._things: dict[int, tuple[str, int]] = {}  # by identity: what was made of a key
-        with contextlib.suppress(FileNotFoundError):
-            self._bytes = self._path.stat().st_size
+        if (found := side_files.seen(self._path)) is not None:
+            self._bytes = found.st_size
 
     def make(self, kind: Kind, create: Callable[[int], T]) -> T:
         """What `create` makes of a key that nobody has: the key is in the list before it is used.
@@ -128,11 +128,11 @@ class ObjectList:
     def clear_left_overs(self, owner: int, keep: Keep = lambda _segment: False) -> int:
         """Remove what a dead manager of this spool left; how many objects. `keep`: whether to stay
         attached to a segment."""
-        try:
-            # Not synced: after a power cut there may be anything in it.
-            lines = self._path.read_bytes().decode("ascii", "replace").splitlines()
-        except FileNotFoundError:
+        listed = side_files.read(self._path)
+        if listed is None:  # or it cannot be read: it stays, for a start that can
             return 0
+        # Not synced: after a power cut there may be anything in it.
+        lines = listed.decode("ascii", "replace").splitlines()
         boot = clock.boot_id().hex()
         made: dict[tuple[str, int], None] = {}
         for line in lines:

@@ -17,6 +17,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from omq.base import side_files
 from omq.services.channels.mlist import Wait
 from omq.storage import durable
 from omq.storage.files import create_file
@@ -35,15 +36,18 @@ class Holds:
 
     @property
     def names(self) -> frozenset[str]:
-        """Peers and channels that are held."""
+        """Peers and channels that are held. While the file cannot be looked at, those that were:
+        a sick disk sends nothing that an operator holds."""
         try:
-            found = os.stat(self._path)
+            found = side_files.calls.stat(str(self._path))
             seen = found.st_ino, found.st_mtime_ns
-        except OSError:
+            if seen != self._seen:
+                self._names = _decoded(side_files.calls.read(str(self._path), -1))
+                self._seen = seen
+        except FileNotFoundError:
             self._seen, self._names = None, frozenset()
-            return self._names
-        if seen != self._seen:
-            self._seen, self._names = seen, _decoded(self._path)
+        except OSError as error:
+            side_files.unseen(self._path, error)
         return self._names
 
     def of(self, channel: str, peer: str) -> Wait | None:
@@ -70,9 +74,9 @@ class Holds:
             file.close()
 
 
-def _decoded(path: Path) -> frozenset[str]:
+def _decoded(data: bytes) -> frozenset[str]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(data)
         return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return frozenset()

@@ -22,7 +22,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -108,9 +108,8 @@ class PeerStates:
                 self._down.pop(name, None)
 
     def _read(self) -> None:
-        try:
-            found = os.stat(self._path)
-        except OSError:
+        found = side_files.seen(self._path)
+        if found is None:
             if self._seen is not None:
                 self._seen, self._down = None, {}
             return
@@ -128,7 +127,8 @@ class PeerStates:
             yield
             return
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(OSError):  # a disk that has no locks: the last one to write wins
+                fcntl.flock(lock, fcntl.LOCK_EX)
             self._read()
             before = dict(self._down)
             yield
@@ -140,14 +140,14 @@ class PeerStates:
     def _write(self) -> None:
         rows = {peer: asdict(state) for peer, state in self._down.items()}
         if side_files.replace(self._path, (json.dumps(rows) + "\n").encode("ascii")):
-            found = os.stat(self._path)
-            self._seen = found.st_ino, found.st_mtime_ns
+            found = side_files.seen(self._path)
+            self._seen = None if found is None else (found.st_ino, found.st_mtime_ns)
 
 
 def _decoded(path: Path) -> dict[str, Down]:
     """What the file says; nothing where it is no such file."""
     try:
-        rows = json.loads(path.read_bytes())
+        rows = json.loads(side_files.read(path) or b"{}")
         return {str(peer): Down(int(row["failures"]), int(row["since_ns"]), int(row["retry_ns"]),
                                 str(row["reason"])) for peer, row in rows.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

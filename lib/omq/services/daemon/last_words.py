@@ -40,7 +40,8 @@ def listen(paths: SpoolPaths, service: str, log: EventLog) -> None:
         return
     faulthandler.enable(file=descriptor)
     while _opened:
-        os.close(_opened.pop())
+        with suppress(OSError):
+            os.close(_opened.pop())
     _opened.append(descriptor)
 
 

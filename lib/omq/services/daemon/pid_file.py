@@ -54,11 +54,19 @@ def release(path: Path) -> None:
 
 
 def running(path: Path) -> int:
-    """The pid of the daemon, if it lives; else 0."""
+    """The pid of the daemon, if it lives; else 0. A file that cannot be looked at says nothing:
+    what must not run twice has a lock in the spool."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return _running(path)
     except FileNotFoundError:
         return 0
+    except OSError as error:
+        side_files.unseen(path, error)
+        return 0
+
+
+def _running(path: Path) -> int:
+    fd = side_files.calls.open(str(path), os.O_RDONLY)
     try:
         fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):  # EACCES and EAGAIN both say that it is held
@@ -71,4 +79,4 @@ def running(path: Path) -> int:
 
 def expected(path: Path) -> bool:
     """Whether the daemon runs, or was killed: then whoever supervises it starts the next one."""
-    return path.exists()
+    return side_files.seen(path) is not None

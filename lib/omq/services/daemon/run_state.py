@@ -136,12 +136,8 @@ def _process(found: dict[str, Any]) -> ProcessState:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except (FileNotFoundError, IsADirectoryError):
-        return None
-    if len(data) > FILE_BYTES_MAX:
+    data = side_files.read(path, FILE_BYTES_MAX + 1)
+    if data is None or len(data) > FILE_BYTES_MAX:
         return None
     try:
         found = json.loads(data)

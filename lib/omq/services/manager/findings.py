@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from omq.base import events
 from omq.base.event_log import ERROR, REPORT
 from omq.core.engine.books import Books
 from omq.core.engine.state import Core
+from omq.core.judge.cases import Verdict
+from omq.core.judge.met import of_records, once
 from omq.core.load.new_index import mark_damaged
 from omq.core.load.pool_columns import Loaded
 from omq.core.load.recovery import Recovered
@@ -17,7 +21,8 @@ from omq.storage.quarantine import save_found
 
 def mark_damage(core: Core, recovered: Recovered, loaded: Loaded) -> None:
     """While something is damaged or missing, nothing that may hold what is needed is deleted."""
-    if {f.kind for f in (*recovered.findings, *loaded.findings)} - {*HARMLESS, Kind.DUPLICATE}:
+    kinds = {f.kind for f in (*recovered.findings, *loaded.findings)}
+    if loaded.bodies or kinds - {*HARMLESS, Kind.DUPLICATE}:
         mark_damaged(core.t)
 
 
@@ -29,14 +34,18 @@ def set_aside(context: DaemonContext, recovered: Recovered, loaded: Loaded) -> N
 
 
 def report(context: DaemonContext, recovered: Recovered, loaded: Loaded, books: Books) -> None:
-    """What recovery met: damage is set aside and said, an unclean end is normal."""
-    bad = [f for f in [*recovered.findings, *loaded.findings] if f.kind not in HARMLESS]
-    for finding in bad:
-        context.log.event(events.BLOCK_QUARANTINED, ERROR, file=finding.file, offset=finding.offset,
-                          reason=f"{finding.kind.value}: {finding.reason}")
-    books.quarantined(len(bad))
+    """What recovery met: damage is set aside and said, an unclean end is normal. `damaged` counts
+    places, and each message whose body is gone."""
+    found = once([*recovered.judged, *of_records(loaded.findings), *loaded.bodies])
+    bad = [each for each in found if each.row.verdict is not Verdict.NORMAL]
+    for each in bad:
+        context.log.event(events.BLOCK_QUARANTINED, ERROR, file=PurePath(each.file).name,
+                          offset=each.offset, reason=f"{each.case.value}: {each.reason}",
+                          verdict=each.seen.value)
+    damaged = sum(each.count for each in bad)
+    books.quarantined(damaged)
     if recovered.upgraded:
         context.log.event(events.SPOOL_UPGRADED, REPORT, files="poolctrl, checkpoint.dw, newest")
     context.log.event(events.RECOVERY_FINISHED, REPORT, messages=loaded.messages, lsn=recovered.lsn,
                       frames=recovered.frames, handed_out=len(loaded.limbo), clean=recovered.clean,
-                      damaged=len(bad))
+                      damaged=damaged)

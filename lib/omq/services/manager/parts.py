@@ -53,9 +53,11 @@ from omq.services.daemon.start_progress import StartProgress
 from omq.services.manager.descriptors import raise_limit
 from omq.services.manager.doubts import take_in_doubt
 from omq.services.manager.findings import mark_damage, report, set_aside
+from omq.services.manager.home import move_in
 from omq.services.manager.queue_changes import say_changes
 from omq.storage import poolctrl, segment, spool
 from omq.storage.files import File
+from omq.storage.home import Alone
 from omq.storage.journal import JournalWriter
 from omq.storage.journal_rest import give_back
 from omq.storage.payloads import PayloadReader
@@ -70,6 +72,7 @@ class Parts:
 
     paths: SpoolPaths
     lock: File
+    alone: Alone
     engine: Engine
     writer: JournalWriter
     sessions: Sessions
@@ -112,6 +115,7 @@ class Parts:
         with contextlib.suppress(sysv_ipc.ExistentialError):
             self.requests.queue.remove()
         self.listed.clear_left_overs(os.geteuid())
+        self.alone.close()
         self.lock.close()
         return said
 
@@ -125,6 +129,7 @@ def build(context: DaemonContext) -> Parts:
     limits = Limits.of(settings, raise_limit(settings, context.log))
     info = spool.open_spool(paths.root, writer=True)
     lock = spool.lock(paths.manager_lock, "queue.manager")
+    alone = move_in(context, paths, info.uuid)
     restrict_access(paths, context.log)
     listed = ObjectList(paths)
     old_notes: list[LeftNote] = []
@@ -138,7 +143,7 @@ def build(context: DaemonContext) -> Parts:
     recovered = recover(paths, settings, info.uuid, pool, progress)
     progress.step("loading the index")
     memory, core = _index(context, recovered, info.uuid, listed, groups)
-    loaded = _load(context, core, pool, progress)
+    loaded = _load(context, core, pool, progress, recovered.aside)
     mark_damage(core, recovered, loaded)
     set_aside(context, recovered, loaded)
     settle_changes(paths, pool, dict.fromkeys(loaded.duplicates))
@@ -153,7 +158,7 @@ def build(context: DaemonContext) -> Parts:
     engine.old_notes.by_token = notes_of(old_notes, recovered.clients)
     report(context, recovered, loaded, engine.books)
     parts = _wire(context, engine, core, writer, memory, authority, listed, recovered, lock,
-                  info.uuid, limits, groups)
+                  alone, info.uuid, limits, groups)
     progress.step("looking at units of work in doubt")
     take_in_doubt(context, core, engine.in_doubt, loaded, parts.server.bodies)
     pool_lock.close()
@@ -234,16 +239,17 @@ def _define(context: DaemonContext, engine: Engine, core: Core, queues: dict[str
     say_changes(context.log, changes)
 
 
-def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartProgress) -> Loaded:
+def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartProgress,
+          aside: frozenset[int]) -> Loaded:
     """The messages of the pool; none of them when the configuration says so. NewerFormat."""
     slots = cast(SlotAllocator, core.slots)
     if context.settings.qm_dont_read_messages_at_start:
-        reserve_slots(pool, slots)
+        reserve_slots(pool, slots, aside)
         context.log.event(events.MESSAGES_NOT_READ, WARNING)
         return Loaded()
     loaded = load(core, pool, slots, progress)
     refuse_newer(context.paths.msgpool, loaded.findings)
-    loaded.findings += missing_bodies(core, context.paths)
+    loaded.bodies = missing_bodies(core, context.paths, progress)
     return loaded
 
 
@@ -257,8 +263,8 @@ def _list_queues(paths: SpoolPaths, core: Core) -> None:
 
 def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWriter,
           memory: sysv_ipc.SharedMemory, authority: object, listed: ObjectList,
-          recovered: Recovered, lock: File, uuid: bytes, limits: Limits, groups: Groups
-          ) -> Parts:
+          recovered: Recovered, lock: File, alone: Alone, uuid: bytes, limits: Limits,
+          groups: Groups) -> Parts:
     paths, settings = context.paths, context.settings
     owner = paths.root.stat().st_uid
     queue = make_requests(listed, settings.request_queue_bytes)
@@ -285,6 +291,6 @@ def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWri
         clock.process_start_ticks(pid) or 0, memory.id, (queue.key, queue.id), clock.wall_ns(),
         {"form": server.form})
     side_files.replace(paths.ids, ids.text(), modes.PUBLIC)
-    return Parts(paths, lock, engine, writer, sessions, server, control, doorkeeper,
+    return Parts(paths, lock, alone, engine, writer, sessions, server, control, doorkeeper,
                  Requests(queue, control.garbage, server.intake), memory, listed, rated,
                  recovered.epoch)

@@ -22,7 +22,7 @@ from typing import Final
 from omq.base import clock, event_log, events
 from omq.base.errors import ManagerUnavailable, OmqError, SpoolFull, TimedOut
 from omq.base.limits import MIB
-from omq.core.load.presence import pool_findings
+from omq.core.judge.presence import pool_findings
 from omq.core.redo.checkpoint import Checkpointer, CheckpointResult
 from omq.core.redo.redo import Redo
 from omq.format.frame_rules import BY_NUMBER

@@ -1,60 +1,31 @@
 """Is everything there that a start needs? What is absent is damage, like what fails its checksum.
 
     pool files      hold what poolctrl, or a checkpoint that was cut, says (storage.pool_check)
-    poolctrl        is there where the instance was used
     journal         the newest file is the one that `journal/newest` names, with its header, and is
                     as long as it was made; that of the checkpoint has the blocks before it; files
                     between are missed by their follower
 
-What may have held acknowledged messages, or their ends, and cannot be had from anywhere else here
-is refused (NeedsRepair): served as it is, the loss would become lasting with the next checkpoint.
-omqrecover makes it again where history has it, or serves what is there when it is told to. The rest
-comes back as findings. Nothing is written.
+What it means is for core.judge.judge. Nothing is written but by `note_newest`.
 
-Errors: NeedsRepair, DiskError.
+Errors: DiskError.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omq.base.errors import NeedsRepair
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding, Kind
-from omq.format.journal import FILE_HEADER, Newest
+from omq.format.journal import FILE_HEADER, FileHeader, Newest, decode_file_header
 from omq.format.pool_contents import Contents
 from omq.format.poolctrl import ControlFlag, PoolControl
-from omq.storage import durable, journal_newest, poolctrl
+from omq.storage import durable, journal_newest
 from omq.storage.files import open_file, read_file, read_salvaged
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import SALVAGE_PAGE, read_entry
-from omq.storage.journal_scan import scan_file
+from omq.storage.journal_scan import FileScan, scan_file
 from omq.storage.pool import PoolFiles
 from omq.storage.pool_check import check_contents, missing_files
-
-
-def check_presence(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, pool: PoolFiles
-                   ) -> list[Finding]:
-    """At a start, behind `pool.recover_double_write`."""
-    if control is not None and pool.checkpoint > control.generation + 1:
-        raise NeedsRepair(
-            path=paths.msgpool / poolctrl.NAME, command=f"omqrecover plan {paths.root}",
-            reason=f"its newest checkpoint is number {control.generation}, and checkpoint.dw is of "
-            f"number {pool.checkpoint}: it comes from an older backup")
-    for finding in pool_findings(control, pool, pool.possible):
-        raise NeedsRepair(path=paths.msgpool / finding.file.removeprefix("msgpool"),
-                          reason=finding.reason, command=f"omqrecover plan {paths.root}")
-    state = journal_state(paths, uuid, control, settle=True)
-    out = [*state.note, *state.newest, *state.cut, *state.behind]
-    for finding in (*state.newest, *state.cut, *state.behind):
-        if not state.whole:
-            raise NeedsRepair(path=paths.journal / finding.file, reason=finding.reason,
-                              command=f"omqrecover plan {paths.root}")
-    if control is not None and not control.journal:
-        out += _beginning(paths, uuid, control)
-    if control is None:
-        out += _without_control(paths, uuid, pool, known=bool(pool.possible))
-    return out
 
 
 def pool_findings(control: PoolControl | None, pool: PoolFiles, possible: list[Contents]
@@ -77,6 +48,7 @@ class JournalState:
     newest: list[Finding]  # the newest file is not there, or is not it
     cut: list[Finding]  # the last file is too short
     behind: list[Finding]  # the checkpoint's file ends before the checkpoint
+    damaged: list[Finding]  # blocks before the checkpoint in its file: their frames are in the pool
 
 
 def journal_state(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, *,
@@ -98,8 +70,9 @@ def journal_state(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, *
                                 "is there cannot be told", journal_newest.NAME))
     whole = (control is not None and bool(control.flags & ControlFlag.CLEAN)
              and newest is not None and newest.number <= control.journal)
+    behind, damaged = _before_checkpoint(paths, uuid, control, numbers)
     return JournalState(whole, note, _newest(paths, uuid, newest, numbers),
-                        _cut(paths, uuid, numbers), _behind(paths, uuid, control, numbers))
+                        _cut(paths, uuid, numbers), behind, damaged)
 
 
 def note_newest(paths: SpoolPaths, uuid: bytes) -> None:
@@ -128,12 +101,18 @@ def _newest(paths: SpoolPaths, uuid: bytes, newest: Newest | None, numbers: list
                         "acknowledged is in it", name, lsn=newest.first_lsn)]
     entry = read_entry(paths, newest.number, uuid)
     header = entry.header
-    if header is None and not _begins_empty(paths, name):
-        return []  # damaged, or another instance's: the scan judges it, and reads its blocks
+    if header is None and not _begins_empty(paths, name) and not _strange(paths, name):
+        return []  # damaged: the scan judges it, and reads its blocks
     if header is None or (header.epoch, header.first_lsn) != (newest.epoch, newest.first_lsn):
         return [Finding(Kind.GAP, "emptied, or another file: it was made for LSN "
                         f"{newest.first_lsn} and later ones", name, lsn=newest.first_lsn)]
     return []
+
+
+def _strange(paths: SpoolPaths, name: str) -> bool:
+    """Is its header whole, and that of another file or instance?"""
+    return isinstance(decode_file_header(read_file(paths.journal / name, FILE_HEADER.size)),
+                      FileHeader)
 
 
 def _begins_empty(paths: SpoolPaths, name: str) -> bool:
@@ -151,53 +130,40 @@ def _cut(paths: SpoolPaths, uuid: bytes, numbers: list[int]) -> list[Finding]:
                     file_name(numbers[-1]), found.st_size)]
 
 
-def _behind(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, numbers: list[int]
-            ) -> list[Finding]:
+def _before_checkpoint(paths: SpoolPaths, uuid: bytes, control: PoolControl | None,
+                       numbers: list[int]) -> tuple[list[Finding], list[Finding]]:
     """Does the file in which the checkpoint goes on have the blocks before that place? A copy from
-    before the checkpoint has zeros there, and so no more of what was acknowledged since."""
-    if control is None or control.journal not in numbers:
-        return []
-    file = open_file(paths.journal / file_name(control.journal))
+    before the checkpoint has zeros there, and so no more of what was acknowledged since (first
+    list). Damaged blocks (second list) cost nothing: their frames are in the pool."""
+    if control is None or control.journal not in numbers or not control.offset:
+        return [], []
+    name = file_name(control.journal)
+    file = open_file(paths.journal / name)
     try:
-        data = read_salvaged(file, control.offset, 0, SALVAGE_PAGE)
+        data = read_salvaged(file, file.size(), 0, SALVAGE_PAGE)  # later blocks say what is durable
     finally:
         file.close()
-    scan = scan_file(data, control.journal, uuid, name=file_name(control.journal))
+    scan = scan_file(data, control.journal, uuid, name=name)
     for _ in scan:
         pass
-    if scan.end is None or scan.end.kind is not Kind.END or scan.offset >= control.offset:
-        return []
+    damaged = [each for each in scan.findings
+               if each.kind is Kind.CORRUPT and 0 < each.offset < control.offset]
+    if scan.header is None or scan.end is None or scan.end.kind is Kind.FOREIGN \
+            or scan.offset >= control.offset:
+        return [], damaged
+    first = scan.last_lsn + 1
+    if _written(scan, data, control.offset):
+        return [], [*damaged, Finding(
+            Kind.CORRUPT, f"{scan.end.reason}; LSN {first} to {control.lsn} are in the pool "
+            "already", name, scan.offset, control.offset - scan.offset, lsn=first)]
     reason = (f"it ends at LSN {scan.last_lsn}, the checkpoint at LSN {control.lsn} goes on in it: "
               "it comes from an older backup")
-    return [Finding(Kind.GAP, reason, file_name(control.journal), scan.offset,
-                    lsn=scan.last_lsn + 1)]
+    return [Finding(Kind.GAP, reason, name, scan.offset, lsn=first)], damaged
 
 
-def _beginning(paths: SpoolPaths, uuid: bytes, control: PoolControl) -> list[Finding]:
-    """Before the first checkpoint the journal must begin where that of the first start did."""
-    headers = [header for number in numbers_in(paths.journal)
-               if (header := read_entry(paths, number, uuid).header) is not None]
-    if not headers or headers[0].follows_lsn <= control.lsn:
-        return []
-    return [Finding(Kind.GAP, f"follows LSN {headers[0].follows_lsn}, the journal files before it "
-                    "are missing", file_name(headers[0].number), lsn=control.lsn + 1)]
-
-
-def _without_control(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, *, known: bool
-                     ) -> list[Finding]:
-    """No checkpoint counts. A spool that was never used has none; else the whole journal that is
-    kept is redone, which is enough if it begins at the beginning, or the pool is known."""
-    numbers = numbers_in(paths.journal)
-    headers = [header for number in numbers
-               if (header := read_entry(paths, number, uuid).header) is not None]
-    begins = not headers or headers[0].first_lsn == 1
-    if not begins and not known:
-        raise NeedsRepair(
-            path=paths.msgpool / poolctrl.NAME, command=f"omqrecover plan {paths.root}",
-            reason=f"no checkpoint is left, and the journal begins at LSN {headers[0].first_lsn}: "
-            "what was before it cannot be told")
-    if begins and not pool.files() and len(numbers) < 2:
-        return []  # the first checkpoint was not taken yet
-    if durable.status(paths.msgpool / poolctrl.NAME) is not None:
-        return []  # damaged: its slots are findings
-    return [Finding(Kind.GAP, "missing; the whole journal that is kept is redone", poolctrl.NAME)]
+def _written(scan: FileScan, data: bytes, end: int) -> bool:
+    """Were there blocks from where the scan ends up to `end`? Then the place is damaged, and not a
+    copy from before they were written: that has zeros from its own end on."""
+    rest = data[scan.offset : end]
+    used = -(-len(rest.rstrip(b"\0")) // scan.page) * scan.page
+    return scan.offset + used >= end or scan.offset + scan.claimed_length(scan.offset) == end

@@ -3,6 +3,9 @@
 One row covers one case, for the sources and places that it names (empty: all). `decide` looks rows
 up; tests show that every combination has exactly one row and that lib/omq/docs/RECOVERY.md holds
 what `table_lines` renders. A new case is a member of `Case` and its rows, nothing else.
+
+The start, omqcheck and omqrecover judge by this table and no other. Start and omqcheck do not read
+history: where only history can tell, they say UNKNOWN (`Found.verdict`).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from enum import Enum
 class Case(Enum):
     """What the scan can find. The value is its name in listings, JSON and saved plans."""
 
+    CONTROL_CUT = "slot of poolctrl as a cut checkpoint leaves it"
     CONTROL_SLOT = "one slot of poolctrl damaged"
     CONTROL_LOST = "no valid slot of poolctrl"
     CONTROL_FOREIGN = "poolctrl of another instance"
@@ -25,6 +29,7 @@ class Case(Enum):
     TORN_TAIL = "torn tail of the journal"
     JOURNAL_BLOCK = "damaged place in the journal"
     JOURNAL_GAP = "journal file or LSNs missing"
+    JOURNAL_POSITION = "journal file of the checkpoint missing"
     JOURNAL_NEWEST = "newest journal file missing or emptied"
     JOURNAL_NO_NOTE = "note of the newest journal file missing"
     JOURNAL_NO_FOLLOWER = "archived journal file without the one behind it"
@@ -94,6 +99,7 @@ class Action(Enum):
     NEXT = "make the next journal file"
     COUNT = "count anew"
     GO_ON = "go on in a new journal file"
+    SKIP = "go on in the next journal file that is there"
     REFUSE = "none"
 
 
@@ -119,6 +125,8 @@ _NOT_WHOLE = (Source.PART, Source.NONE)
 _FREE, _TAKEN = (Place.FREE,), (Place.TAKEN,)
 
 TABLE: tuple[Row, ...] = (
+    Row(C.CONTROL_CUT, V.NORMAL, A.LEAVE,
+        "the other slot counts; the next checkpoint writes this one"),
     Row(C.CONTROL_SLOT, V.REPAIR, A.SAVE,
         "the other slot counts; the next checkpoint writes this one"),
     Row(C.CONTROL_LOST, V.REPAIR, A.SAVE,
@@ -141,14 +149,20 @@ TABLE: tuple[Row, ...] = (
         "its frames are lost; recovery goes on behind it", _NOT_WHOLE),
     Row(C.JOURNAL_GAP, V.REPAIR, A.LEAVE, "its frames are in the pool already", _WHOLE),
     Row(C.JOURNAL_GAP, V.LOSS, A.LEAVE,
-        "recovery goes on behind the gap: put the file back if you have it", _PART),
-    Row(C.JOURNAL_GAP, V.LOSS, A.GO_ON,
+        "recovery goes on behind the gap: put the file back if you have it", _NOT_WHOLE),
+    Row(C.JOURNAL_POSITION, V.REPAIR, A.LEAVE, "everything that was in it is in the pool", _WHOLE),
+    Row(C.JOURNAL_POSITION, V.LOSS, A.SKIP,
+        "what it held behind the checkpoint is lost: put it back if you have it", _PART),
+    Row(C.JOURNAL_POSITION, V.LOSS, A.GO_ON,
         "all behind the checkpoint is lost: put the files back if you have them", _NONE),
     Row(C.JOURNAL_HEADER, V.REPAIR, A.SAVE, "its blocks are read all the same"),
     Row(C.JOURNAL_NEWEST, V.REPAIR, A.LEAVE, "its frames are in the pool already", _WHOLE),
     Row(C.JOURNAL_NEWEST, V.UNKNOWN, A.NEXT,
         "what was acknowledged last was in it: put it back if you have it", _NOT_WHOLE),
-    Row(C.JOURNAL_NO_NOTE, V.REPAIR, A.LEAVE, "the next start writes it"),
+    Row(C.JOURNAL_NO_NOTE, V.REPAIR, A.LEAVE, "the next start writes it",
+        (Source.WHOLE, Source.PART)),
+    Row(C.JOURNAL_NO_NOTE, V.UNKNOWN, A.NEXT,
+        "no journal file is there either: put the files back if you have them", _NONE),
     Row(C.JOURNAL_NO_FOLLOWER, V.UNKNOWN, A.NEXT,
         "what came behind it is in no file: put the files back if you have them"),
     Row(C.JOURNAL_CUT, V.REPAIR, A.LEAVE, "its frames are in the pool already", _WHOLE),
@@ -162,9 +176,11 @@ TABLE: tuple[Row, ...] = (
         "the pool comes from an older backup: redo needs this file; a file of its name is moved "
         "to quarantine", (Source.WHOLE, Source.PART)),
     Row(C.JOURNAL_ARCHIVED, V.LOSS, A.FETCH, "the same; LSNs before it are missing", _NONE),
+    Row(C.JOURNAL_BEHIND, V.REPAIR, A.LEAVE,
+        "an orderly end: everything that the newer file had is in the pool", _WHOLE),
     Row(C.JOURNAL_BEHIND, V.LOSS, A.GO_ON,
         "the journal comes from an older backup: what came behind the checkpoint is lost, numbers "
-        "go on above the highest known"),
+        "go on above the highest known", _NOT_WHOLE),
     Row(C.POOL_FILE_MISSING, V.REPAIR, A.REBUILD, "its records are made again", _WHOLE),
     Row(C.POOL_FILE_MISSING, V.LOSS, A.REBUILD, "the records that are known are made again", _PART),
     Row(C.POOL_FILE_MISSING, V.LOSS, A.LEAVE, "its messages are lost", _NONE),
@@ -199,6 +215,14 @@ TABLE: tuple[Row, ...] = (
     Row(C.STORE_DAMAGED, V.REPAIR, A.SAVE, "live bodies in it are findings of their own"),
     Row(C.STORE_FOREIGN, V.REPAIR, A.SET_ASIDE, "nothing of this instance is in it"),
 )
+
+
+REFUSED: frozenset[Case] = frozenset({
+    C.CONTROL_FOREIGN, C.CONTROL_LOST, C.CONTROL_OLD, C.JOURNAL_ARCHIVED, C.JOURNAL_BEHIND,
+    C.JOURNAL_CUT, C.JOURNAL_FOREIGN, C.JOURNAL_NEWEST, C.JOURNAL_NO_NOTE, C.JOURNAL_POSITION,
+    C.JOURNAL_RENAMED, C.NEWER, C.POOL_FILE_DIFFERS, C.POOL_FILE_MISSING})  # fmt: skip
+"""A start that meets one of these refuses the spool, unless everything is in the pool or in the
+journal that it redoes (Source.WHOLE). Of all else it says what it is, and serves the rest."""
 
 
 def decide(case: Case, source: Source, place: Place) -> Row:
