@@ -74,13 +74,14 @@ class PlainIndex:
 
     def hands_out(self, queue: str) -> bool:
         """Whether get from this queue is allowed."""
-        return not self._flags(queue) & QueueFlag.SUSPENDED
+        number = self._number(queue)
+        return number is None or not self._column("q_flags")[number] & QueueFlag.SUSPENDED
 
     def raw_entries(self, queue: str, limit: int | None = None) -> Iterator[RawEntry]:
         """The messages on a queue in the order of hand-out, at most `limit`. UnknownQueue."""
-        if not self._flags(queue) & QueueFlag.IN_USE:
+        number = self._number(queue)
+        if number is None:
             raise UnknownQueue(queue=escape(queue))
-        number = self.queue_names().index(queue)
         found = (raw for raw in self._at(self._on(number)) if raw[1][0] == number)
         return islice(found, limit)
 
@@ -101,10 +102,11 @@ class PlainIndex:
         """The item reference of a message."""
         return self._refs.of(word, offset, length, flags)
 
-    def _flags(self, queue: str) -> int:
-        """Of a queue; 0: there is none."""
-        known = self.queue_names()
-        return int(self._column("q_flags")[known.index(queue)]) if queue in known else 0
+    def _number(self, queue: str) -> int | None:
+        """Of a queue that is there; one that was removed may have had the same name."""
+        flags = self._column("q_flags")
+        return next((number for number, name in enumerate(self.queue_names())
+                     if name == queue and flags[number] & QueueFlag.IN_USE), None)
 
     def _on(self, queue: int) -> list[tuple[int, int]]:
         """(entry number, sequence) of all that is on a queue, in the order of hand-out."""
