@@ -1,5 +1,5 @@
-"""The Python of the documents runs where only that is installed which they say, on the instance that
-the README makes; of PYTHON.md in any order."""
+"""The Python of the documents runs where only that is installed which they say, on the README's
+instance; the blocks of PYTHON.md in any order."""
 
 from __future__ import annotations
 
