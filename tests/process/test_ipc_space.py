@@ -12,7 +12,6 @@ from omq.base.paths import SpoolPaths
 from omq.ipc.serving.objects import ObjectList
 from tests.process import ipc_space
 
-
 OWN, COMMON = "own", "common"
 
 
