@@ -106,7 +106,8 @@ def test_ci_runs_what_the_readme_says_and_nothing_else_there() -> None:
     said = re.findall(r'as-user "\$work/debian" (.*?)(?: \|\| ended=\$\?)?$', there, re.MULTILINE)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.split("\n## The two commands\n")[1].split("\n## ")[0]
-    assert said == re.findall(r"^    (make .*)$", section, re.MULTILINE) == ["make run", "make test"]
+    assert said == re.findall(r"^    (make .*)$", section, re.MULTILINE)
+    assert said == ["make run", "make test"]
     assert set(re.findall(r"^FOREIGN=\((.*?)\)$", text, re.MULTILINE | re.DOTALL))
 
 

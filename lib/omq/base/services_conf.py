@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from omq.base import limits
 from omq.base.config_file import Section, read_sections
 from omq.base.errors import BadName
 from omq.base.names import QUEUE_RULE, SERVICE_RULE, check_queue_name, check_service_name
+from omq.base.paths import shipped_conf
 from omq.base.settings_file import conf_path
 
 SERVICES_FILE: Final = "services.conf"
@@ -57,7 +58,7 @@ class ServiceConf:
 
 def load_services(conf_dir: Path | None = None) -> dict[str, ServiceConf]:
     """The services by short name (router, local, ...), in the order of the file."""
-    sections = read_sections(conf_path(conf_dir, SERVICES_FILE))
+    sections = _completed(read_sections(conf_path(conf_dir, SERVICES_FILE)))
     services: dict[str, ServiceConf] = {}
     numbers: dict[int, str] = {}
     for section in sections.values():
@@ -69,6 +70,21 @@ def load_services(conf_dir: Path | None = None) -> dict[str, ServiceConf]:
         numbers[service.number] = service.name
         services[service.name] = service
     return services
+
+
+def _completed(said: dict[str, Section]) -> dict[str, Section]:
+    """A section without `kind` says what differs from the shipped one of its name. A file of such
+    sections alone is a change of the shipped file: what it does not name is as shipped."""
+    if all("kind" in section.entries for section in said.values()):
+        return said
+    shipped = read_sections(shipped_conf() / SERVICES_FILE)
+    changes_all = not any("kind" in section.entries for section in said.values())
+    found = dict(shipped) if changes_all else {}
+    for name, section in said.items():
+        if "kind" not in section.entries and name in shipped:
+            section = replace(section, entries={**shipped[name].entries, **section.entries})
+        found[name] = section
+    return found
 
 
 def _service(section: Section) -> ServiceConf:
