@@ -84,6 +84,20 @@ def test_the_guide(base: Path, shop: Instance, order: str) -> None:
             raise AssertionError(f"block {number}, {order}: {error}") from error
 
 
+@pytest.mark.parametrize(("name", "more"), [
+    ("README.md", ()), ("lib/omq/docs/PYTHON.md", ()),
+    ("lib/omq/docs/WITH-POSTGRESQL.md", ("psycopg",))])
+def test_what_a_block_imports_is_what_its_document_installs(
+        base: Path, tmp_path: Path, name: str, more: tuple[str, ...]) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    wanted = {module.partition(".")[0] for block in blocks(text)
+              for module in re.findall(r"^(?:import|from) ([\w.]+)", block, re.MULTILINE)}
+    for module in more:
+        assert re.search(rf"pip install .*{module}", text), module
+        wanted.remove(module)
+    fresh.run(base, "".join(f"import {module}\n" for module in sorted(wanted)), tmp_path, WAIT_S)
+
+
 def test_a_browse_says_the_same_with_numpy_and_without(base: Path, shop: Instance) -> None:
     with shop.connect() as c:
         for number in range(300):
