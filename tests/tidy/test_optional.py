@@ -1,4 +1,4 @@
-"""What is optional is built quietly, and named in one line when it could not be (tools/optional)."""
+"""What is optional is built quietly, and named in a line when it could not be (tools/optional)."""
 
 from __future__ import annotations
 
