@@ -170,3 +170,37 @@ def test_parts_that_hang_are_ended_and_say_where(tmp_path: Path, monkeypatch: py
     side_by_side._wait([part], time.monotonic())
     assert part.process.returncode == -signal.SIGABRT
     assert "in test_hang" in part.log.read_text()
+
+
+def test_the_record_keeps_what_others_noted(suite: Path, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps({"tests/tidy": 7.0, "tests/gone": 8.0}))
+    assert _run("pytest", "-p", "tests.parts", f"--record-durations={record}",
+                "tests/tidy/test_parts.py", "-k", "equally_long").returncode == 0
+    known = json.loads(record.read_text())
+    assert known.pop("tests/tidy") == 7.0
+    assert list(known) == ["tests/tidy/test_parts.py"]
+
+
+def test_named_tests_are_dealt_out_too(suite: Path) -> None:
+    names = [f"{suite}/test_one.py::test_one", f"{suite}/test_three.py::test_three"]
+    ran = [_run("pytest", "-p", "tests.parts", f"--part={part}/2", *names).stdout
+           for part in (1, 2)]
+    assert ["1 passed, 1 deselected" in each for each in ran] == [True, True], ran
+
+
+def test_what_is_ignored_is_no_load_of_a_part(suite: Path) -> None:
+    """Its seconds would leave a part with nothing but what it does not run."""
+    for number in (1, 2):
+        done = _run("pytest", "-p", "tests.parts", f"--part={number}/2", str(suite),
+                    f"--ignore={suite}/test_three.py")
+        assert "1 passed" in done.stdout or "1 failed" in done.stdout, done.stdout
+
+
+def test_records_are_merged_by_the_most(tmp_path: Path) -> None:
+    one, other, found = (tmp_path / name for name in ("one", "other", "found"))
+    here = "tests/tidy/test_parts.py"
+    one.write_text(json.dumps({here: 7.0, "tests/gone.py": 8.0}))
+    other.write_text(json.dumps({here: 2.0, "tests/tidy": 1.0}))
+    assert parts.main(["merge", str(found), str(one), str(other)]) == 0
+    assert json.loads(found.read_text()) == {here: 7.0, "tests/tidy": 1.0}
