@@ -5,7 +5,9 @@
 #   make setup-dev          the same and what tests and lint need; make test does it
 #   make run                real mail through an instance of its own; N=2000 CRASH=1, and
 #                           OMQ_DEMO_MAIL=path (MAIL is the login shell's)
-#   make test               all tests; ARGS="tests/unit -k names" to choose
+#   make test               the tests that a person waits for, in parts side by side, at most ten
+#                           minutes on two free processors; ARGS="tests/unit -k names" to choose
+#   make test-all           all tests: Spark (JRE 17), whole machines and power cuts (root), too
 #   make lint               ruff, mypy strict
 #   make check              the same, and the tidy tests
 #   make analytics          a generated archive on Spark: tables, audit, report (needs a JRE 17)
@@ -43,9 +45,14 @@ TOOLS := build/typed/omqtools
 TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb clean
+.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb clean
+
+# What nobody needs is built quietly, and the end of make says in one line what could not be.
+OPTIONAL := tools/optional $(VENV)
+TOLD = code=$$?; $(OPTIONAL) told; exit $$code
 
 setup: $(STAMP) $(FAST_STAMP)
+	@$(OPTIONAL) told
 
 # A package folder that appears later must be made known, hence the __init__ files.
 # setuptools comes first and builds without isolation: then its version is pinned like all others.
@@ -59,20 +66,23 @@ $(STAMP): pyproject.toml setup.py lib/omq/cli/programs.py constraints.txt $(wild
 	$(BIN)/python -W error -c 'import omq.base.checksum'
 	touch $@
 
-# The fast path as C where there is a compiler (Debian: gcc, python3-dev); else it runs interpreted,
-# which is said. Neither Cython nor a compiler is needed for anything.
+# The fast path as C where there is a compiler (Debian: gcc, python3-dev); else it runs interpreted.
+# Neither Cython nor a compiler is needed for anything.
 $(FAST_STAMP): $(STAMP) setup_compiled.py lib/omq/base/shim.py $(wildcard lib/omq/fast/*.py lib/omq/fast/*.pxd)
-	-$(BIN)/python -m pip install --quiet --constraint constraints.txt cython
-	$(BIN)/python setup_compiled.py
+	@$(OPTIONAL) try 'the compiled fast path (apt-get install gcc python3-dev)' sh -ec \
+		'$(BIN)/python -m pip install --quiet --constraint constraints.txt cython; \
+		$(BIN)/python setup_compiled.py --required'
 	touch $@
 
 # What tests and lint need besides.
 setup-dev: $(DEV_STAMP) $(FAST_STAMP)
+	@$(OPTIONAL) told
 
 $(DEV_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
 		--no-build-isolation --editable '.[suite,dev]'
-	-$(BIN)/python -m pip install --quiet --constraint constraints.txt python-qpid-proton
+	@$(OPTIONAL) try 'python-qpid-proton, for clients of AMQP (apt-get install gcc python3-dev libssl-dev)' \
+		$(BIN)/python -m pip install --quiet --constraint constraints.txt python-qpid-proton
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python
 	touch $@
 
@@ -88,11 +98,19 @@ ifeq ($(origin MAIL),command line)
 $(error your own mail is named by OMQ_DEMO_MAIL=$(MAIL): login shells set MAIL)
 endif
 
-run: setup
-	$(BIN)/python -m omqtools.omqdemo
+run: $(STAMP) $(FAST_STAMP)
+	@$(BIN)/python -m omqtools.omqdemo; $(TOLD)
 
-test: setup-spark
-	$(BIN)/python -m pytest $(ARGS)
+# Tests that are named run by themselves, whatever they take; tests/long.py has the rule for the rest.
+test: $(DEV_STAMP) $(FAST_STAMP)
+ifdef ARGS
+	@$(BIN)/python -m pytest $(ARGS); $(TOLD)
+else
+	@$(BIN)/python -m tests.parts --only quick; $(TOLD)
+endif
+
+test-all: setup-spark
+	@$(BIN)/python -m tests.parts $(ARGS); $(TOLD)
 
 lint: setup-spark
 	$(BIN)/ruff check .

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import trustme
 
+from omq.base.services_conf import load_services
+from omq.cli.setup import omq_conf
 from tests.process.amqp_world import SERVER, needs_proton
-from tests.process.channel_world import AUTHORITY, QUEUES, SENDER, sides
+from tests.process.channel_world import SENDER, sides
 from tests.process.processes import start_program
 from tests.tidy.tree import ROOT
 
@@ -45,17 +47,16 @@ def test_two_hosts(tmp_path: Path) -> None:
         (east.conf / "own.pem").chmod(0o600)
         east.users("daemon")
         told = files("east, files", east.conf, EASTHOST="127.0.0.1", EASTPORT="0")
-        assert "amqp" in told.pop("services.conf")
-        (east.conf / "authority.conf").write_text(AUTHORITY + told.pop("authority.conf"))
-        east.queues(QUEUES + told.pop("queues.conf"))
-        _settings(east.conf, told.pop("omq.conf"))
-        assert not told
+        use(east.conf, told)
+        assert load_services(east.conf)["amqp"].enabled
         told = files("west, files", west.conf)
-        (west.conf / "channels").write_text(told.pop("channels"))
+        use(west.conf, told)
         (west.conf / "channels").chmod(0o600)
-        assert "channels" in told.pop("services.conf")
-        _settings(west.conf, told.pop("omq.conf"))
-        assert not told
+        assert load_services(west.conf)["channels"].enabled
+        west.stop()
+        west.start()
+        west.ready()
+        west.start("pool.writer")
         east.stop()
         east.start()
         east.ready()
@@ -79,7 +80,23 @@ def test_two_hosts(tmp_path: Path) -> None:
         assert "EAST, which has batch 0" in said.read_text()
 
 
-def _settings(conf: Path, text: str) -> None:
-    """These sections instead of those that the world made."""
-    path = conf / "omq.conf"
-    path.write_text(path.read_text().partition("[amqp]")[0] + text)
+def use(conf: Path, told: dict[str, str]) -> None:
+    """These files, whole; of omq.conf the sections instead of those that the world made. They are
+    what omq conf finds nothing wrong with."""
+    for name, text in told.items():
+        before = (conf / name).read_text().partition("[amqp]")[0] if name == "omq.conf" else ""
+        (conf / name).write_text(before + text)
+    assert omq_conf.main(["--conf", str(conf)]) == 0
+
+
+@pytest.mark.parametrize("title", ["clients, files", "east, files", "west, files"])
+def test_the_files_alone_are_a_configuration(tmp_path: Path, title: str,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    told = files(title, tmp_path, EASTHOST="127.0.0.1", EASTPORT="5671")
+    for name, text in told.items():
+        (tmp_path / name).write_text(text)
+    assert omq_conf.main(["--conf", str(tmp_path)]) == 0, capsys.readouterr()
+    services = load_services(tmp_path)
+    wanted = "channels" if title.startswith("west") else "amqp"
+    assert services[wanted].enabled
+    assert {"qmgr", "pool", "idel"} <= {each.name for each in services.values() if each.enabled}

@@ -196,7 +196,7 @@ def test_a_dead_peer_is_known_after_a_restart_and_tried_when_asked(
                   == ["DEFERRED"] * 3)
     (state,) = gateway.live.paths.run.glob("unix.peers.json")
     (down,) = json.loads(state.read_text()).values()
-    assert down["failures"] == 1
+    assert down["failures"] in (1, 2)  # two may have tried it at once, before either failed
     gateway.child.kill()
     gateway.child.wait(WAIT_S)
     gateway.run()
@@ -208,8 +208,9 @@ def test_a_dead_peer_is_known_after_a_restart_and_tried_when_asked(
         said = gateway.live.run("omq peers")
         assert f"{back.name}" in said.out and "down" in said.out, said
         row = json.loads(gateway.live.run("omq peers", "--json").out.splitlines()[-1])
-        assert (row["peer"], row["state"], row["failures"]) == (back.name, "down", 1)
-        assert 0 < row["retry_s"] <= 1000
+        assert (row["peer"], row["state"], row["failures"]) == (
+            back.name, "down", down["failures"])
+        assert 0 < row["retry_s"] <= 1000 * down["failures"]
         assert gateway.live.run("omq peers", "--retry", back.name).code == 0
         back.until(4)
         gateway.empty()

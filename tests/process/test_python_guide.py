@@ -1,36 +1,15 @@
-"""The examples of PYTHON.md run, one behind the other, on one instance."""
+"""What PYTHON.md names; that its examples run is in test_fresh_environments."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import omq
 import omq.aio
-from tests.process.instance import Instance
-from tests.process.processes import WAIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "lib/omq/docs/PYTHON.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-QUEUES = "[*]\n\n[ORDERS]\n\n[AUDIT]\n\n[REPLIES]\n\n[SHIPPED]\n"
-
-
-def test_the_examples_of_the_guide_run(omq_instance: Instance) -> None:
-    omq_instance.queues(QUEUES)
-    omq_instance.start()
-    omq_instance.ready()
-    assert len(BLOCKS) >= 10
-    for number, block in enumerate(BLOCKS):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", block], capture_output=True, text=True,
-            timeout=WAIT_S, check=False,
-            env={"OMQ_SPOOL": str(omq_instance.root), "PYTHONPATH": str(ROOT / "lib")})
-        assert done.returncode == 0, f"example {number}:\n{block}\n{done.stderr}"
-    for queue in ("ORDERS", "AUDIT", "SHIPPED"):
-        omq_instance.drain(queue)
 
 
 def test_the_guide_names_every_class_and_the_errors_that_it_tells_of() -> None:

@@ -24,6 +24,7 @@ from omqtools.omqspark.generator import Load
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.pipeline import run
+from tests.needs import need_java
 
 FAST = {
     "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false",
@@ -48,8 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if not os.environ.get("JAVA_HOME") and not shutil.which("java"):
-        pytest.skip("no java: apt-get install default-jre-headless")
+    need_java()
     scratch = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         f"--master local[1] --driver-memory 1g --driver-java-options '{JAVA}' "

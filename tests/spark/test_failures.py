@@ -18,6 +18,7 @@ from omq.cli.launch import BROKEN_PIPE
 from omqtools.omqspark import session
 from omqtools.omqspark.failures import quiet, told
 from omqtools.omqspark.lake import Lake
+from tests import needs
 
 COMMAND = [sys.executable, "-m", "omq.cli.launch", "omq-spark"]
 ENDS_S = 120
@@ -58,6 +59,7 @@ def java_of(parent: int) -> int:
     return 0
 
 
+@needs.java
 def test_a_jvm_that_is_killed_is_told_in_a_line(made: tuple[Path, dict[str, Any]], tmp_path: Path
                                                 ) -> None:
     """As the kernel does it for want of memory; the next run makes it good."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import needs
 from tests.tidy.tree import ROOT
 
 MESSAGES = 2000
@@ -23,6 +24,7 @@ def recipe(target: str) -> list[str]:
     return found[1].replace("\\\n", " ").replace("\t", "").splitlines()
 
 
+@needs.java
 def test_make_analytics_does_what_it_says(tmp_path: Path) -> None:
     python = f"{sys.executable} -m"
     words = {"$(ANALYTICS)": str(tmp_path / "made"), "$(BIN)/python -m": python, "$$": "$",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,3 +97,24 @@ def test_few_files_of_tests_are_run_again(tmp_path: Path, files: int, code: int)
     assert done.returncode == code
     assert done.stdout.splitlines()[:2] == ["there.1 tests/a.py", "spark tests/b0.py"]
     assert len(done.stdout.splitlines()) == files
+
+
+def test_ci_runs_what_the_readme_says_and_nothing_else_there() -> None:
+    """In the bare Debian: the README's two commands as they are written."""
+    text = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    (there,) = re.findall(r"^there\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    said = re.findall(r'as-user "\$work/debian" (.*?)(?: \|\| ended=\$\?)?$', there, re.MULTILINE)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = readme.split("\n## The two commands\n")[1].split("\n## ")[0]
+    assert said == re.findall(r"^    (make .*)$", section, re.MULTILINE)
+    assert said == ["make run", "make test"]
+    assert set(re.findall(r"^FOREIGN=\((.*?)\)$", text, re.MULTILINE | re.DOTALL))
+
+
+def test_ci_leaves_no_test_out() -> None:
+    """What make test leaves out has a lane of its own."""
+    text = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    lanes = set(re.findall(r"^for each in (.*); do$", text, re.MULTILINE)[0].split())
+    assert {"machines", "spark", "foreign", "long", "lint_and_storms"} <= lanes
+    assert "here machines 1 tests/system" in text and "here spark 1 tests/spark" in text
+    assert "--only long" in text and 'here storms 1 "$ROOTS"' in text

@@ -4,47 +4,59 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests import parts
+from tests import long, parts, side_by_side, units
 from tests.tidy.tree import ROOT
+from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of the run that this is a part of; nor its record."""
+    monkeypatch.setenv("OMQ_TESTS_LOGS", str(tmp_path / "logs"))
+    monkeypatch.delenv("OMQ_TESTS_RECORD", raising=False)
+    monkeypatch.delenv("OMQ_TESTS_LIMIT_S", raising=False)
+
 
 SECONDS = {"a": 9.0, "b": 5.0, "c": 4.0, "d": 3.0, "e": 2.0, "f": 1.0}
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
 def test_every_file_is_in_exactly_one_part(count: int) -> None:
-    units = {parts.unit_of(path) for path in (ROOT / "tests").rglob("test_*.py")}
-    divided = parts.divide(units, parts.recorded(), count)
+    every = units.all_units()
+    divided = units.divide(every, units.recorded(), count)
     assert len(divided) == count
-    assert sorted(unit for part in divided for unit in part) == sorted(units)
-    assert parts.divide(sorted(units), parts.recorded(), count) == divided
+    assert sorted(unit for part in divided for unit in part) == sorted(every)
+    assert units.divide(sorted(every), units.recorded(), count) == divided
 
 
 def test_parts_take_equally_long() -> None:
-    assert parts.divide(SECONDS, SECONDS, 2) == [["a", "d"], ["b", "c", "e", "f"]]
-    spent = [sum(SECONDS[unit] for unit in part) for part in parts.divide(SECONDS, SECONDS, 3)]
+    assert units.divide(SECONDS, SECONDS, 2) == [["a", "d"], ["b", "c", "e", "f"]]
+    spent = [sum(SECONDS[unit] for unit in part) for part in units.divide(SECONDS, SECONDS, 3)]
     assert spent == [9, 8, 7]
 
 
 def test_a_new_file_counts_as_the_middle_one() -> None:
-    assert parts.divide(["a", "new", "newer"], {"a": 6.0, "b": 4.0, "c": 3.0}, 2) == [
+    assert units.divide(["a", "new", "newer"], {"a": 6.0, "b": 4.0, "c": 3.0}, 2) == [
         ["a"], ["new", "newer"]]
-    assert parts.divide(["new", "newer"], {}, 2) == [["new"], ["newer"]]
+    assert units.divide(["new", "newer"], {}, 2) == [["new"], ["newer"]]
 
 
 def test_folders_that_share_a_start_stay_whole() -> None:
-    assert parts.unit_of(ROOT / "tests/spark/test_plain.py") == "tests/spark"
-    assert parts.unit_of(ROOT / "tests/tidy/test_parts.py") == "tests/tidy/test_parts.py"
-    assert all((ROOT / each / "conftest.py").exists() for each in parts.SHARED)
+    assert units.unit_of(ROOT / "tests/spark/test_plain.py") == "tests/spark"
+    assert units.unit_of(ROOT / "tests/tidy/test_parts.py") == "tests/tidy/test_parts.py"
+    assert all((ROOT / each / "conftest.py").exists() for each in units.SHARED)
 
 
 def test_the_record_is_of_tests_that_exist() -> None:
-    found = parts.recorded()
+    found = units.recorded()
     assert len(found) > 100
     assert [unit for unit in found if not (ROOT / unit).exists()] == []
 
@@ -52,12 +64,13 @@ def test_the_record_is_of_tests_that_exist() -> None:
 @pytest.mark.parametrize(("codes", "status"), [
     ([0, 0], 0), ([0, 5], 0), ([5, 5], 5), ([0, 1], 1), ([5, 1], 1), ([-9, 0], 9), ([3, 1], 3)])
 def test_the_status_of_all_is_the_worst(codes: list[int], status: int) -> None:
-    assert parts.worst(codes) == status
+    assert side_by_side.worst(codes) == status
 
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     """Three files of tests, one of which fails."""
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
     for name, line in (("one", "assert True"), ("two", "assert False"), ("three", "assert True")):
         (tmp_path / f"test_{name}.py").write_text(f"def test_{name}() -> None:\n    {line}\n")
     return tmp_path
@@ -72,11 +85,11 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_all_run_and_a_failure_in_one_part_is_told(suite: Path) -> None:
     done = _run("tests.parts", "4", str(suite), "-v")
     assert done.returncode == 1, done.stdout
-    words = done.stdout.split()
-    assert sorted(word for word in words if word in ("PASSED", "FAILED")) == [
-        "FAILED", "FAILED", "PASSED", "PASSED"]  # a failure also in the summary
     assert done.stdout.count("status 0") == 2
     assert done.stdout.count("status 5") == 1
+    assert "assert False" in done.stdout, "the trace of what failed"
+    assert "=== 3 tests ran" in done.stdout and "1 failed\n" in done.stdout
+    assert "test_two.py::test_two\n" in done.stdout
 
 
 def test_a_failing_test_is_no_usage_error(suite: Path) -> None:
@@ -91,9 +104,72 @@ def test_a_part_that_is_none_is_refused(part: str, suite: Path) -> None:
     assert "K/N with K from 1 to N" in done.stderr
 
 
-@pytest.mark.parametrize("words", [[], ["0"], ["x"]])
-def test_how_many_parts_must_be_said(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["0"], ["merge"], ["merge", "file"], ["--help"]])
+def test_what_makes_no_sense_is_not_run(words: list[str]) -> None:
     assert parts.main(words) == 2
+
+
+def test_there_are_two_parts_a_processor() -> None:
+    assert side_by_side.usual_parts() == max(2, min(2 * len(os.sched_getaffinity(0)), 8))
+
+
+def test_what_is_quick_and_what_is_long_are_everything() -> None:
+    every = units.all_units()
+    quick, left = (set(parts.chosen(every, only)) for only in (parts.QUICK, parts.LONG))
+    assert quick | left == every and not quick & left
+    assert set(parts.chosen(every, None)) == every
+    assert len(quick) > len(every) / 2, "make test is most of the tests"
+    assert {"tests/spark", "tests/system"} <= left
+    seconds = units.recorded()
+    assert all(seconds.get(unit, 0) <= long.LIMIT_S for unit in quick)
+    assert all((ROOT / folder).is_dir() for folder in long.FOLDERS)
+
+
+def test_the_quick_ones_are_what_a_person_waits_for() -> None:
+    """By the record, which is of a machine with eight lanes on two processors: ADR 0112 has what
+    that is on a free one. Who adds more makes others faster, or lowers tests.long.LIMIT_S."""
+    seconds = units.recorded()
+    assert sum(seconds.get(unit, 0) for unit in parts.chosen(units.all_units(), parts.QUICK)) < 2400
+
+
+def test_what_make_test_leaves_out_is_named_with_how_to_run_it(
+        capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMQ_SHARE", raising=False)
+    side_by_side.run(2, ["--only", "quick", "tests/tidy/test_parts.py", "-k", "the_status_of_all"])
+    said = capsys.readouterr().out
+    assert "left to `make test-all`" in said
+    assert all(f"{folder}: {why}" in said for folder, why in long.FOLDERS.items())
+    for unit in parts.chosen(units.all_units(), parts.LONG):
+        named = any(unit.startswith(folder) for folder in long.FOLDERS)
+        assert named or unit.removeprefix("tests/") in said
+    assert f"OMQ_SHARE={long.SHARE}" in said
+
+
+def test_a_run_by_another_program_leaves_its_record(suite: Path, tmp_path: Path) -> None:
+    record = tmp_path / "kept"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.parts", "2", str(suite)], cwd=ROOT, check=False,
+        env=os.environ | {"OMQ_TESTS_RECORD": str(record)}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert len((record / "outcomes").read_text().splitlines()) == 3
+    assert (record / "outcomes.failed").read_text().count("\n") == 1
+    assert (record / "durations").exists()
+
+
+def test_parts_that_hang_are_ended_and_say_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                 ) -> None:
+    begun = tmp_path / "begun"
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
+    (tmp_path / "test_hang.py").write_text(
+        "import signal\nfrom pathlib import Path\ndef test_hang() -> None:\n"
+        f"    Path({str(begun)!r}).touch()\n    signal.pause()\n")
+    part = side_by_side._start(tmp_path / "part-1", "1/1", [str(tmp_path / "test_hang.py")],
+                               dict(os.environ))
+    until(begun.exists)
+    monkeypatch.setenv("OMQ_TESTS_LIMIT_S", "0")
+    side_by_side._wait([part], time.monotonic())
+    assert part.process.returncode == -signal.SIGABRT
+    assert "in test_hang" in part.log.read_text()
 
 
 def test_the_record_keeps_what_others_noted(suite: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from omq.base.config_file import Entry, Section, read_sections
 from omq.base.errors import BadName
 from omq.base.mistakes import Mistakes
 from omq.base.names import QUEUE_RULE, SERVICE_RULE, check_queue_name, check_service_name
+from omq.base.paths import shipped_conf
 from omq.base.settings_file import conf_path
 
 SERVICES_FILE: Final = "services.conf"
@@ -59,7 +60,7 @@ class ServiceConf:
 
 def load_services(conf_dir: Path | None = None) -> dict[str, ServiceConf]:
     """The services by short name (router, local, ...), in the order of the file."""
-    sections = read_sections(conf_path(conf_dir, SERVICES_FILE))
+    sections = _completed(read_sections(conf_path(conf_dir, SERVICES_FILE)))
     services: dict[str, ServiceConf] = {}
     numbers: dict[int, str] = {}
     mistakes = Mistakes()
@@ -83,6 +84,21 @@ def load_services(conf_dir: Path | None = None) -> dict[str, ServiceConf]:
 
 def _of_entries(section: Section, entries: dict[str, Entry]) -> ServiceConf:
     return _service(replace(section, entries=entries))
+
+
+def _completed(said: dict[str, Section]) -> dict[str, Section]:
+    """A section without `kind` says what differs from the shipped one of its name. A file of such
+    sections alone is a change of the shipped file: what it does not name is as shipped."""
+    if all("kind" in section.entries for section in said.values()):
+        return said
+    shipped = read_sections(shipped_conf() / SERVICES_FILE)
+    changes_all = not any("kind" in section.entries for section in said.values())
+    found = dict(shipped) if changes_all else {}
+    for name, section in said.items():
+        if "kind" not in section.entries and name in shipped:
+            section = replace(section, entries={**shipped[name].entries, **section.entries})
+        found[name] = section
+    return found
 
 
 def _service(section: Section) -> ServiceConf:

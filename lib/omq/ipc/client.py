@@ -240,7 +240,7 @@ class Connection(EndsUnits):
         arguments.queue(queue)
         arguments.whole(limit, "limit", 0, limits.BROWSE_MAX)
         self._link.check_open()
-        from omq.ipc.browsed import browse  # who never browses needs no numpy
+        from omq.ipc.browsed import browse  # numpy, if any, is most of a start
 
         return browse(self._wire, queue, limit or limits.BROWSE_MAX, arguments.text(where, "where"))
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from omq.base.errors import LookBehind
-from omq.core.index.view import ENTRY_COLUMNS, MESSAGE_COLUMNS, RawEntry
+from omq.core.index.rows import ENTRY_COLUMNS, MESSAGE_COLUMNS, RawEntry
 from omq.format.index import EntryState
 from omq.format.wire import GIVEN, REPLY
 from omq.ipc.browsed import Browsed

@@ -8,13 +8,20 @@ Errors: NoAuthority, QueueGone, and those of the link.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from omq.base import limits
 from omq.base.errors import GetInhibited, NotOperator
-from omq.core.index.rows import EntryRow, MessageRow
-from omq.core.index.view import ENTRY_COLUMNS, MESSAGE_COLUMNS, IndexView, RawEntry
+from omq.base.paths import SpoolPaths
+from omq.core.index.rows import (
+    ENTRY_COLUMNS,
+    MESSAGE_COLUMNS,
+    EntryRow,
+    MessageRow,
+    RawEntry,
+)
 from omq.format.index import EntryState, IndexHeader
 from omq.format.pool import RecordFlag
 from omq.format.wire import REPLY, SEEN
@@ -60,10 +67,29 @@ class Rows(Protocol):
         """Let go of everything."""
 
 
+class IndexRows(Rows, Protocol):
+    """Those of the index itself."""
+
+    def raw_entries(self, queue: str, limit: int | None = None) -> Iterator[RawEntry]:
+        """See Rows; at most `limit`."""
+
+
+def index_of(paths: SpoolPaths) -> IndexRows:
+    """The index, read with numpy where that is installed, else without: a client needs none.
+    ManagerUnavailable, NotOperator."""
+    if importlib.util.find_spec("numpy") is None:
+        from omq.core.index.plain import PlainIndex
+
+        return PlainIndex.attach(paths)
+    from omq.core.index.view import IndexView
+
+    return IndexView.attach(paths)
+
+
 def rows_of(wire: Wire) -> Rows:
     """Of the index, where this user may map it; else of what the manager tells."""
     try:
-        return IndexView.attach(wire.paths)
+        return index_of(wire.paths)
     except NotOperator:
         return ToldRows(wire.link)
 

@@ -23,6 +23,7 @@ from omq.cli.roff import Page, text
 from omq.cli.setup.omq_main import COMMANDS as PARTS
 from omq.cli.setup.omq_main import main_of
 from omqtools.omqdump.options import OPTIONS
+from tests import needs
 from tests.tidy.tree import ROOT
 
 SHARE = ROOT / "share"
@@ -176,6 +177,7 @@ def in_zsh(home: Path, words: list[str]) -> list[str]:
     return out
 
 
+@needs.terminal
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="install zsh")
 def test_a_real_zsh_completes_from_the_first_tab_on(tmp_path: Path) -> None:
     asked = {"omhold 9": "omhold 956 ", "omqdump --so": "omqdump --source ",

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import io
 import os
-import pty
 import re
 import select
 import subprocess
@@ -22,6 +21,7 @@ from omq.base.errors import BadRequest
 from omq.storage.spool import SpoolInfo
 from omqtools.omqdump.answers import Answers
 from omqtools.omqdump.session import parse
+from tests.needs import open_terminal
 from tests.tidy.tree import ROOT
 from tests.unit.omqdump import world
 
@@ -36,7 +36,7 @@ class Terminal:
     """A tool with a terminal of 100 columns for its input and output."""
 
     def __init__(self, *arguments: str, command: str = "omqdump") -> None:
-        self._mine, theirs = pty.openpty()
+        self._mine, theirs = open_terminal()
         termios.tcsetwinsize(theirs, (30, 100))
         search = os.pathsep.join([str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(

@@ -14,16 +14,9 @@ from typing import Final
 import numpy as np
 
 from omq.base.arrays import Vector
-from omq.base.names import escape
+from omq.core.index import names
 from omq.core.index.in_order import first_in_order
-from omq.format.index import (
-    COUNTERS_AT,
-    QUEUE_NAME_BYTES,
-    READER_NAME_BYTES,
-    Counter,
-    EntryState,
-    IndexLayout,
-)
+from omq.format.index import COUNTERS_AT, Counter, EntryState, IndexLayout
 from omq.format.pool import RecordFlag
 
 _PRIORITY_MAX: Final = np.uint64(9)
@@ -218,17 +211,10 @@ class IndexCopies:
 
     def queue_names(self) -> list[str]:
         """Names by queue number; `#n` where there is none."""
-        at, count = self.layout.queue_names, self.high(Counter.QUEUES_HIGH, self.layout.queues)
-        return [self._name(at + number * QUEUE_NAME_BYTES, QUEUE_NAME_BYTES) or f"#{number}"
-                for number in range(count)]
+        return names.of_queues(self._buffer, self.layout)
 
     def reader_name(self, reader: int) -> str:
-        at = self.layout.reader_names + reader * READER_NAME_BYTES
-        return self._name(at, READER_NAME_BYTES)
-
-    def _name(self, at: int, width: int) -> str:
-        raw = bytes(self._buffer[at : at + width]).rstrip(b"\0")
-        return escape(raw.decode("ascii", "backslashreplace"))
+        return names.of_reader(self._buffer, self.layout, reader)
 
     def table(self, name: str) -> Vector:
         """All of a column: a small one."""

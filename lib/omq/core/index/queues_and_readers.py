@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from omq.core.index.copies import IndexCopies
-from omq.core.index.rows import Averages, QueueRow, ReaderRow
+from omq.core.index.rows import Averages, QueueRow, ReaderRow, name_at
 from omq.format.index import Counter, EntryState, QueueFlag, ReaderFlag
 
 _QUEUE: Final = (
@@ -80,8 +80,3 @@ class QueuesAndReaders:
             active=len(held), current=min(held)[1] if held else None, processed=processed,
             registered_ns=registered_ns, request_ns=request_ns, response_ns=response_ns,
             timeout_s=timeout_s, flags=flags)
-
-
-def name_at(names: list[str], queue: int) -> str:
-    """The name of a queue by its number, whatever that is."""
-    return names[queue] if queue < len(names) else f"#{queue}"

@@ -7,9 +7,21 @@ They are copies: nothing in them changes or refers to the segment. Times are wal
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from omq.format.index import EntryState
-from omq.format.pool import RecordFlag
+from omq.format.pool import NO_RECORD, RecordFlag
+
+MESSAGE_COLUMNS: Final = (
+    "m_qpool", "m_file", "m_record", "m_parts", "m_flags", "m_size", "m_time", "m_pid",
+    "m_location", "m_offset", "m_length", "m_lsn", "m_crc", "m_expiry", "m_origin")
+ENTRY_COLUMNS: Final = (
+    "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
+    "e_until", "e_lease", "e_reader")
+RawEntry = tuple[int, tuple[int, ...], int, tuple[int, ...]]
+"""Plain numbers: entry number, ENTRY_COLUMNS, slot of the message, MESSAGE_COLUMNS."""
+STATES: Final = {int(state): state for state in EntryState if state is not EntryState.FREE}
+_ACTIVE: Final = int(EntryState.ACTIVE)
 
 Averages = tuple[float, float, float]
 """Over the last 1, 5 and 15 minutes."""
@@ -125,3 +137,32 @@ class EntryRow:
     lease: int
     reader: int | None  # row of the reader that holds it
     message: MessageRow
+
+
+def name_at(names: list[str], queue: int) -> str:
+    """The name of a queue by its number, whatever that is."""
+    return names[queue] if queue < len(names) else f"#{queue}"
+
+
+def entry_row(number: int, values: tuple[int, ...], names: list[str], message: MessageRow
+              ) -> EntryRow:
+    """The record of an entry; `values` are its ENTRY_COLUMNS, its state one of STATES."""
+    (queue, state, priority, sequence, attempts, retries, submitted_ns, until_ns, lease,
+     reader) = values
+    failed = attempts - 1 if state == _ACTIVE and attempts else attempts
+    return EntryRow(
+        number=number, queue=name_at(names, queue), state=STATES[state], priority=priority,
+        sequence=sequence, attempts=failed, retries=retries, submitted_ns=submitted_ns,
+        until_ns=until_ns, lease=lease, reader=reader - 1 if reader else None, message=message)
+
+
+def message_row(number: int, values: tuple[int, ...], item_ref: str) -> MessageRow:
+    """The record of a message; `values` are its MESSAGE_COLUMNS."""
+    (qpool, file, record, parts, flags, size, created_ns, pid, word, offset, length, lsn, crc,
+     expiry_ns, origin) = values
+    has_record = record != NO_RECORD
+    return MessageRow(
+        number=number, qpool=qpool, file=file if has_record else None,
+        record=record if has_record else None, parts=parts, flags=flags, size=size,
+        created_ns=created_ns, pid=pid, item_ref=item_ref, word=word, offset=offset,
+        length=length, lsn=lsn, crc=crc, expiry_ns=expiry_ns, origin=origin)

@@ -31,27 +31,27 @@ from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.core.index.copies import IndexCopies, Test
 from omq.core.index.item_refs import ItemRefs
-from omq.core.index.queues_and_readers import QueuesAndReaders, name_at
-from omq.core.index.rows import EntryRow, MessageRow, QueueRow, ReaderRow
+from omq.core.index.queues_and_readers import QueuesAndReaders
+from omq.core.index.rows import (
+    ENTRY_COLUMNS,
+    MESSAGE_COLUMNS,
+    STATES,
+    EntryRow,
+    MessageRow,
+    QueueRow,
+    RawEntry,
+    ReaderRow,
+    entry_row,
+    message_row,
+)
 from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState, IndexHeader, IndexLayout, QueueFlag
-from omq.format.pool import NO_RECORD
 from omq.storage.segment import AttachedIndex
 
-__all__ = ["EntryRow", "IndexView", "MessageRow", "QueueRow", "ReaderRow"]
+__all__ = ["EntryRow", "IndexView", "MessageRow", "QueueRow", "RawEntry", "ReaderRow"]
 
 CHUNK_ROWS: Final = 4096
 """Rows copied at a time: bounds the memory of a listing of any length."""
-
-MESSAGE_COLUMNS: Final = (
-    "m_qpool", "m_file", "m_record", "m_parts", "m_flags", "m_size", "m_time", "m_pid",
-    "m_location", "m_offset", "m_length", "m_lsn", "m_crc", "m_expiry", "m_origin")
-ENTRY_COLUMNS: Final = (
-    "e_queue", "e_state", "e_priority", "e_sequence", "e_attempts", "e_retries", "e_submitted",
-    "e_until", "e_lease", "e_reader")
-RawEntry = tuple[int, tuple[int, ...], int, tuple[int, ...]]
-_ACTIVE: Final = int(EntryState.ACTIVE)
-_STATES: Final = {int(state): state for state in EntryState if state is not EntryState.FREE}
 
 
 class IndexView:
@@ -149,7 +149,7 @@ class IndexView:
     def entry_of(self, raw: RawEntry, names: list[str]) -> EntryRow:
         """The record of plain numbers; `names` as queue_names gives them."""
         number, entry, slot, message = raw
-        return self._entry(number, entry, names, self._message(slot, message))
+        return entry_row(number, entry, names, self._message(slot, message))
 
     def raw_entries(self, queue: str | None = None, limit: int | None = None,
                     after: tuple[int, int] | None = None) -> Iterator[RawEntry]:
@@ -236,7 +236,7 @@ class IndexView:
     def _entries(self, selected: tuple[Vector, Vector]) -> Iterator[EntryRow]:
         names = self.copies.queue_names()
         for number, entry, slot, message in self.raw_at(selected):
-            yield self._entry(number, entry, names, self._message(slot, message))
+            yield entry_row(number, entry, names, self._message(slot, message))
 
     def raw_at(self, selected: tuple[Vector, Vector]) -> Iterator[RawEntry]:
         """The entries with these numbers that still have these sequences, as plain numbers."""
@@ -255,25 +255,8 @@ class IndexView:
                    strict=True)
         return ((number, entry, slot, message)
                 for number, entry, slot, message, is_inside, is_whole in rows
-                if is_inside and is_whole and message[0] and entry[1] in _STATES)
-
-    def _entry(self, number: int, values: tuple[int, ...], names: list[str], message: MessageRow
-               ) -> EntryRow:
-        (queue, state, priority, sequence, attempts, retries, submitted_ns, until_ns, lease,
-         reader) = values
-        failed = attempts - 1 if state == _ACTIVE and attempts else attempts
-        return EntryRow(
-            number=number, queue=name_at(names, queue), state=_STATES[state], priority=priority,
-            sequence=sequence, attempts=failed, retries=retries, submitted_ns=submitted_ns,
-            until_ns=until_ns, lease=lease, reader=reader - 1 if reader else None, message=message)
+                if is_inside and is_whole and message[0] and entry[1] in STATES)
 
     def _message(self, number: int, values: tuple[int, ...]) -> MessageRow:
-        (qpool, file, record, parts, flags, size, created_ns, pid, word, offset, length, lsn, crc,
-         expiry_ns, origin) = values
-        has_record = record != NO_RECORD
-        return MessageRow(
-            number=number, qpool=qpool, file=file if has_record else None,
-            record=record if has_record else None, parts=parts, flags=flags, size=size,
-            created_ns=created_ns, pid=pid, item_ref=self._refs.of(word, offset, length, flags),
-            word=word, offset=offset, length=length, lsn=lsn, crc=crc, expiry_ns=expiry_ns,
-            origin=origin)
+        _, _, _, _, flags, _, _, _, word, offset, length, *_ = values
+        return message_row(number, values, self._refs.of(word, offset, length, flags))

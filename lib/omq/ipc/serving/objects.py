@@ -33,7 +33,8 @@ LIST_NAME = "ipc.list"
 LIST_BYTES_MAX = 4 << 20  # two lines of 60 bytes a client: those of clients_max, three times over
 _MSGMNB = Path("/proc/sys/kernel/msgmnb")
 _KEY = re.compile(r"[0-9]{1,10}")
-KEY_MAX = 2**31 - 1
+KEYS = range(1, 2**31)
+"""Those that an object may get; a test that shares a System V namespace takes a part of its own."""
 MADE, STRUCK = "made", "struck"
 Kind = Literal["shm", "sem", "msg"]
 T = TypeVar("T")
@@ -97,7 +98,7 @@ class ObjectList:
         In the middle of a crash: the list names a key with or without an object behind it. A key
         that turns out to be somebody else's is struck out again."""
         while True:
-            key = 1 + secrets.randbelow(KEY_MAX)
+            key = KEYS[secrets.randbelow(len(KEYS))]
             self._note(kind, key)
             try:
                 thing = create(key)

@@ -1,0 +1,48 @@
+"""What a test may lack, with the reason that its skip says; for fixtures and marks.
+
+tests/tidy/test_lacking.py takes each of these away and looks that nothing fails by it.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+from typing import Final
+
+import pytest
+
+NO_JAVA: Final = "no java: apt-get install default-jre-headless"
+NO_TERMINAL: Final = "no pseudo terminals: /dev/pts is not mounted here"
+
+
+def _java() -> bool:
+    return bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
+
+
+def _terminal() -> bool:
+    try:
+        for number in pty.openpty():
+            os.close(number)
+    except OSError:
+        return False
+    return True
+
+
+java = pytest.mark.skipif(not _java(), reason=NO_JAVA)
+"""Also where the test starts a process that needs one."""
+terminal = pytest.mark.skipif(not _terminal(), reason=NO_TERMINAL)
+
+
+def need_java() -> None:
+    """For fixtures."""
+    if not _java():
+        pytest.skip(NO_JAVA)
+
+
+def open_terminal() -> tuple[int, int]:
+    """Both ends of a pseudo terminal."""
+    try:
+        return pty.openpty()
+    except OSError:
+        pytest.skip(NO_TERMINAL)
