@@ -13,8 +13,8 @@ import pytest
 
 from omq.ipc.client import Client
 from tests.process.instance import MANAGER, WRITER, Instance
-from tests.process.task_workers import drive as drive_with
 from tests.process.processes import WAIT_S
+from tests.process.task_workers import drive as drive_with
 from tests.process.task_workers import lines, running_worker, said, until
 
 pytest.importorskip("celery", reason="the extra `celery` is not installed")

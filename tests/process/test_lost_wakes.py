@@ -45,9 +45,9 @@ STRANGER = b"stranger"
 
 
 class Steps:
-    """Does `end` once, at the line number `at` of omq's that this thread executes; at the latest when the request number `waits` of those that may wait for ever is
-    about to wait. `reached` says that this came first: there is no further line. `held`: nobody
-    can come in between now."""
+    """Does `end` once, at the line number `at` of omq's that this thread executes; at the latest
+    when the request number `waits` of those that may wait for ever is about to wait. `reached` says
+    that this came first: there is no further line. `held`: nobody can come in between now."""
 
     held: Callable[[], bool] = staticmethod(lambda: False)
 
@@ -103,7 +103,7 @@ def watch_waits(monkeypatch: pytest.MonkeyPatch, told: Callable[[], None]) -> No
             tell()
             return wait()
 
-        gate.ask, gate.wait = ask_told, wait_told  # type: ignore[method-assign]
+        gate.ask, gate.wait = ask_told, wait_told  # type: ignore[method-assign, assignment]
         try:
             return request(self, *args, **said)
         finally:
@@ -276,7 +276,7 @@ def threads_every_step(instance: Instance, made: Made) -> None:
 
             threading.settrace(now.trace)
             give, end, changed = made(connect, done.set)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
             now.held = changed._is_owned  # type: ignore[attr-defined]
             now.end = give
             go.set()

@@ -289,7 +289,7 @@ def test_who_has_given_up_waiting_takes_nothing(remote: Client) -> None:
     """A caller whose time is over while the thread looks: what it waited for stays where it is,
     for its next call. Else a message would be in the hands of nobody."""
     line, taken = remote.line, list[str]()  # type: ignore[attr-defined]
-    given_up = _Wait(lambda: taken.append("a message") or True)
+    given_up = _Wait(lambda: taken.append("a message"))
 
     def meanwhile() -> bool:
         line._waits.remove(given_up)

@@ -37,7 +37,7 @@ from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, REQUEST_TYPE, VERSION
 from omq.ipc.control_line import Lost
 from omq.ipc.exchange import Answer
 from omq.ipc.gate import Gate
-from omq.ipc.registered import INTERRUPTED_S, LOST, RETRY_S, Registered
+from omq.ipc.registered import LOST, RETRY_S, Registered
 
 BYE_S = 1.0  # how long a good-bye may take
 BUSY_S = 0.001  # pause when the request queue is full
@@ -159,10 +159,9 @@ class Link(Registered):
     def _heard_of_manager(self) -> None:
         """It is there: an interrupt that was met limits no later wait for it. One that nobody has
         met yet still does, also if it comes at this moment."""
-        if not self.interrupted:
-            self._patience = None
-            if self.interrupted:
-                self._patience = time.monotonic() + INTERRUPTED_S
+        patience, self._patience = self._patience, None
+        if self.interrupted:
+            self._patience = patience
 
     def _heard(self, gate: Gate, wait_s: float | None) -> bool:
         """Wait; whether there is a reply. Somebody may have ended the wait, at another gate."""

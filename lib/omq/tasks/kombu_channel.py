@@ -48,6 +48,7 @@ class Channel(virtual.Channel):
         self._pumps: dict[str, Pump] = {}
         self._callbacks: dict[str, Callable[[envelope.Raw], Any]] = {}
         self._without_ack: set[str] = set()
+        self.comes_first = False
         self._declared: set[str] = set()  # temporary ones, which go with the channel
 
     # publishing
@@ -164,6 +165,7 @@ class Channel(virtual.Channel):
         self._consumers.add(consumer_tag)
         self._active_queues.append(queue)
         self._callbacks[queue] = deliver
+        self.comes_first = self.comes_first or self.connection.queues.is_temporary(queue)
         if no_ack:
             self._without_ack.add(queue)
         self._pump(queue)

@@ -114,8 +114,9 @@ class Transport(virtual.Transport):
                 raise TimeoutError
 
     def _next_event(self) -> Callable[[], Any] | None:
-        """A delivery that may happen now, of each channel in its turn."""
-        for channel in list(self.channels):
+        """A delivery that may happen now, of each channel in its turn; those with temporary queues
+        first: what is said to a worker counts for the tasks that have come, too."""
+        for channel in sorted(self.channels, key=lambda each: not each.comes_first):
             deliver: Callable[[], Any] | None = channel.next_event()
             if deliver is not None:
                 self.channels.remove(channel)

@@ -228,8 +228,8 @@ class Taker:
             self._hand_over(left, limit, draining=draining)
 
     def _hand_over(self, left: int, limit: int, *, draining: bool) -> None:
-        """`left` of `limit` were wanted and are not there. Who wanted more meanwhile, and those that
-        are there now, is not told that this was all: they are looked for once more."""
+        """`left` of `limit` were wanted and are not there. Who wanted more meanwhile, of those
+        that are there now, is not told that this was all: it is looked for once more."""
         given: list[Given] = []
         while (self._pouring or self._found) and self._room:
             each = self._piece(*self._pouring) if self._pouring else self._given(
