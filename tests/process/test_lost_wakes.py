@@ -361,7 +361,7 @@ def test_the_thread_of_a_reader_of_coroutines(omq_instance: Instance) -> None:
         def end() -> None:
             reader._stir(closing=True)
             thread.join(WAIT_S)
-            loop.run_until_complete(asyncio.sleep(0))  # what the thread has told
+            loop.run_until_complete(ended.result())
 
         return lambda: reader._stir(says=(said, work)), end, reader._changed
 
