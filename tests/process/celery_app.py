@@ -13,7 +13,7 @@ import omq
 from omq.tasks.natives import place_of
 
 __all__ = ["add", "again", "app", "blocked", "chain", "chord", "collected", "group", "noted",
-           "refused", "suicide", "total", "trace", "unwritable"]
+           "refused", "sends", "suicide", "total", "trace", "unwritable"]
 URL = os.environ.get("OMQ_TEST_URL", "omq://")
 app = Celery("celery_app", broker=URL, backend=URL)
 app.conf.update(
@@ -83,6 +83,12 @@ def suicide(path: str) -> str:
         line(path, os.getpid())
         os.kill(os.getpid(), signal.SIGKILL)
     return "survived"
+
+
+@app.task
+def sends(number: int) -> tuple[int, str]:
+    """From a process of the pool."""
+    return os.getpid(), str(add.delay(number, number).id)
 
 
 @app.task

@@ -13,8 +13,9 @@ import pytest
 
 from omq.ipc.client import Client
 from tests.process.instance import MANAGER, WRITER, Instance
+from tests.process.processes import WAIT_S
 from tests.process.task_workers import drive as drive_with
-from tests.process.task_workers import lines, running_worker, until
+from tests.process.task_workers import lines, running_worker, said, until
 
 pytest.importorskip("celery", reason="the extra `celery` is not installed")
 
@@ -108,6 +109,58 @@ add.apply_async((1, 1), expires=0)
         assert [(row.state.name, row.priority) for row in rows] == [("READY", 7), ("DEFERRED", 0)]
         assert all(row.properties["task"] == f"{APP}.add" for row in rows)
         connection.queues.clear("CELERY")
+
+
+def test_a_busy_worker_hears(running: Instance, tmp_path: Path) -> None:
+    """A liveness probe, what it has in work, the end of a task, a warm shutdown: nothing of that
+    waits for the pool."""
+    path = tmp_path / "blocked"
+    os.mkfifo(f"{path}.go")
+    with worker(running, "prefork", "-n", "busy@test", "-c", "1") as process:
+        told = drive(running, f"""
+import time
+from pathlib import Path
+busy = {{"destination": ["busy@test"], "timeout": 120}}
+tasks = [blocked.delay({str(path)!r}, number) for number in range(3)]
+while not Path({str(path)!r}).exists():  # a broadcast is for workers that are there
+    time.sleep(0.1)
+one = app.control.inspect(["busy@test"], timeout=120)
+told = {{"ping": app.control.ping(**busy)}}
+while not (active := one.active()["busy@test"]):
+    time.sleep(0.1)
+told["active"] = [each["id"] for each in active] == [tasks[0].id]
+told["reserved"] = [each["id"] for each in one.reserved()["busy@test"]]
+told["mine"] = tasks[1].id in told.pop("reserved")
+app.control.revoke(tasks[0].id, terminate=True, **busy, reply=True)
+told["ended"] = type(tasks[0].get(timeout=120, propagate=False)).__name__
+while [each["id"] for each in one.active()["busy@test"]] != [tasks[1].id]:
+    time.sleep(0.1)
+json.dump(told, sys.stdout)
+""")
+        process.terminate()
+        until(lambda: "Warm shutdown" in said(running), running)
+        (tmp_path / "blocked.go").write_bytes(b"")
+        assert process.wait(WAIT_S) == 0, said(running)
+    assert told == {"ping": [{"busy@test": {"ok": "pong"}}], "active": True, "mine": True,
+                    "ended": "TaskRevokedError"}
+    assert lines(tmp_path / "blocked.ended") == ["1"]
+    with running.connect() as connection:
+        assert facts(connection, "CELERY")["ready"] == 1
+    running.drain("CELERY")
+    running.drain("CELERY.RESULTS")
+
+
+def test_processes_of_a_pool_are_forked_beside_its_readers(running: Instance) -> None:
+    """Each task in a process of its own, which sends another one: what the worker's threads had
+    when it forked is the worker's."""
+    with worker(running, "prefork", "-n", "forks@test", "--max-tasks-per-child", "1"):
+        told = drive(running, """
+sent = [sends.delay(number).get(timeout=120) for number in range(6)]
+json.dump([len({pid for pid, _ in sent}),
+           [app.AsyncResult(id).get(timeout=120) for _, id in sent]], sys.stdout)
+""")
+    assert told == [6, [0, 2, 4, 6, 8, 10]]
+    running.drain("CELERY.RESULTS")
 
 
 def test_killed_workers_lose_nothing(running: Instance, tmp_path: Path) -> None:

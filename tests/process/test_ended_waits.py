@@ -113,3 +113,58 @@ def test_what_was_to_end_a_reader_ends_nothing_behind_it(omq_instance: Instance,
         else:
             with c.reader("A") as second:
                 assert second.next(), "it did not wait"
+
+
+def test_an_interrupt_ends_one_iteration(omq_instance: Instance) -> None:
+    """Also where `next` met it. The next iteration is ended by its own interrupt, not by a wake."""
+    omq_instance.start()
+    with omq_instance.connect() as c, c.reader("A") as reader:
+        reader.interrupt()
+        assert reader.next() == []
+        c.put("A", b"x")
+        request, rounds = reader._request, iter(("woken", "woken"))
+
+        def woken(*said: object) -> object:
+            if next(rounds, None):
+                reader.wake()
+                for message in found:
+                    c.put("A", message.body)
+            return request(*said)  # type: ignore[arg-type]
+
+        found: list[omq.Message] = []
+        reader._request = woken  # type: ignore[assignment,method-assign]
+        for message in reader:
+            found.append(message)
+            message.done()
+            if len(found) == 2:
+                reader.interrupt()
+        assert [message.body for message in found] == [b"x", b"x"]
+
+
+def test_a_cursor_leaves_an_end_to_the_next_wait(omq_instance: Instance) -> None:
+    """`take` does not wait: it is not what a wake or an interrupt was to end."""
+    omq_instance.start()
+    with omq_instance.connect() as c, c.reader("A") as reader:
+        for end in (reader.wake, reader.interrupt):
+            c.put("A", b"x")
+            (row,) = c.browse("A")
+            end()
+            message = reader.take(row)
+            assert message is not None
+            message.done()
+            assert reader.next() == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupt_that_nobody_has_met_limits_the_wait_for_a_manager(
+        omq_instance: Instance, *, late: bool) -> None:
+    """Whatever is answered meanwhile; once it is met, it limits nothing more."""
+    omq_instance.start()
+    with omq_instance.connect() as c, c.reader("A") as reader:
+        reader.interrupt()
+        c.put("A", b"x")
+        assert c._link._patience is not None
+        if late:
+            assert reader.next() == []
+            assert len(reader.next()) == 1
+            assert c._link._patience is None

@@ -18,6 +18,7 @@ import omq
 import omq.tasks.kombu_plugin
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S
+from tests.waiting import until
 
 
 @contextmanager
@@ -121,6 +122,29 @@ def test_rejected_requeued_and_recovered(running: Instance) -> None:
         simple.close()
     assert [b"aside" in each.body for each in running.drain("CELERY.REJECTED")] == [True]
     assert [b"again" in each.body for each in running.drain("POISON")] == [True]
+
+
+def test_what_is_said_to_a_worker_comes_before_its_tasks(running: Instance) -> None:
+    """As of remote control, whatever came first and however many tasks there are."""
+    with connection(running) as made:
+        work, control = kombu.Queue("work"), kombu.Queue("control", auto_delete=True)
+        found: list[str] = []
+        channels = [made.channel(), made.channel()]
+        consumers = [made.Consumer([queue], channel=channel, no_ack=True,
+                                   callbacks=[lambda body, _: found.append(body)])
+                     for queue, channel in zip((work, control), channels, strict=True)]
+        for consumer in consumers:
+            consumer.consume()
+        with pytest.raises(TimeoutError):
+            made.drain_events(timeout=0)  # they are asked for now
+        with made.Producer() as producer:
+            for body, key in (("task", "work"), ("task", "work"), ("said", "control")):
+                producer.publish(body, routing_key=key)
+        pumps = [pump for channel in channels for pump in channel._pumps.values()]
+        until(lambda: [len(each._arrived) for each in pumps] == [2, 1])
+        for _ in range(3):
+            made.drain_events(timeout=WAIT_S)
+        assert found == ["said", "task", "task"]
 
 
 def test_what_nobody_reads_any_more(running: Instance) -> None:

@@ -20,6 +20,7 @@ needs_proton()
 
 from omq.base.errors import NotRemote, RemoteLost, RemoteRefused  # noqa: E402
 from omq.ipc.client import Client  # noqa: E402
+from omq.ipc.remote.line import _Wait  # noqa: E402
 from omq.ipc.remote.url import parse  # noqa: E402
 
 WAIT_S = 120
@@ -282,3 +283,19 @@ def test_the_commands_by_a_url(world: AmqpWorld) -> None:
     assert row["properties"] == {"k": "v"}
     assert ran("omread", "A", "--timeout", "0").returncode == 1
     assert b"over AMQP" in ran("omsend", "-t", data=b"To: bob").stderr
+
+
+def test_who_has_given_up_waiting_takes_nothing(remote: Client) -> None:
+    """A caller whose time is over while the thread looks: what it waited for stays where it is,
+    for its next call. Else a message would be in the hands of nobody."""
+    line, taken = remote.line, list[str]()  # type: ignore[attr-defined]
+    given_up = _Wait(lambda: taken.append("a message"))
+
+    def meanwhile() -> bool:
+        line._waits.remove(given_up)
+        return True
+
+    with line._lock:
+        line._waits += [_Wait(meanwhile), given_up]
+    line.until(lambda: True, WAIT_S)
+    assert taken == []

@@ -115,7 +115,7 @@ class GroupReader:
             timeout_s = arguments.seconds(timeout_s, "timeout_s")
         if self._group is not None:
             self._group.release()
-        messages = self._reader._take(limits.BATCH_MAX, timeout_s, _ANY)
+        messages = self._reader.whole_group(timeout_s)
         if not messages:
             return None
         self._group = Group(self, messages)
@@ -156,6 +156,15 @@ class GroupReader:
 
 class _Members(Reader):
     """The messages of whole groups, which end together."""
+
+    def whole_group(self, timeout_s: float | None) -> list[Message]:
+        """Empty when the time is over or on `interrupt`."""
+        if self._interrupted():
+            return []
+        found = self._take(limits.BATCH_MAX, timeout_s, _ANY)
+        if timeout_s != 0:
+            self._waited()
+        return found
 
     def settle_all(self, messages: Sequence[Message], kind: Settlement, argument: int, reason: str
                    ) -> None:

@@ -108,7 +108,8 @@ class Link(Registered):
                                 queue, count, length, size, crc, correlation, want, argument, parts,
                                 expiry)
                 if said == DONE:
-                    self._patience = None
+                    if self._patience is not None:
+                        self._heard_of_manager()
                     return Answer(gate.count, gate.qpool, gate.lsn, gate.lost)
             point("client.before_request")
             while True:
@@ -140,7 +141,8 @@ class Link(Registered):
                             back_by = time.monotonic() + self._timeout_s
                         self._refused(status, text, back_by)
                     point("client.after_reply")
-                    self._patience = None
+                    if self._patience is not None:
+                        self._heard_of_manager()
                     return Answer(number, qpool, lsn, lost)
                 except (Lost, OSError, *LOST) as lost_it:
                     said = UNSENT
@@ -153,6 +155,13 @@ class Link(Registered):
                         raise UnitBackedOut from None
         finally:
             self._busy.release()
+
+    def _heard_of_manager(self) -> None:
+        """It is there: an interrupt that was met limits no later wait for it. One that nobody has
+        met yet still does, also if it comes at this moment."""
+        patience, self._patience = self._patience, None
+        if self.interrupted:
+            self._patience = patience
 
     def _heard(self, gate: Gate, wait_s: float | None) -> bool:
         """Wait; whether there is a reply. Somebody may have ended the wait, at another gate."""

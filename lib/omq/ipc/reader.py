@@ -114,18 +114,45 @@ class Reader(Moving):
             timeout_s = arguments.seconds(timeout_s, "timeout_s")
         n = n or self.batch
         wanted = wish(correlation, message_id, self._link.id_prefix)
-        if wanted is not None:
-            if where is not None:
-                raise BadRequest(reason="it is asked for by an id or by a selector, not both")
-            self._put_back()
-            return certain(self, wanted, n, timeout_s)
+        if wanted is not None and where is not None:
+            raise BadRequest(reason="it is asked for by an id or by a selector, not both")
         where = self.where if where is None else arguments.text(where, "where")
-        if where:
+        if wanted is None and not where and self._ahead:
+            ahead = [self._ahead.popleft() for _ in range(min(n, len(self._ahead)))]
+            if held := [each for each in ahead if self._holds(each)]:
+                return self._listed(held)
+        if self._interrupted():
+            return []
+        if wanted is not None:
             self._put_back()
-            return self._listed(self._select(where).take(n, timeout_s))
-        ahead = [self._ahead.popleft() for _ in range(min(n, len(self._ahead)))]
-        return self._listed([each for each in ahead if self._holds(each)]
-                            or self._take(n, timeout_s))
+            found = certain(self, wanted, n, timeout_s)
+        elif where:
+            self._put_back()
+            found = self._listed(self._select(where).take(n, timeout_s))
+        else:
+            found = self._listed(self._take(n, timeout_s))
+        if timeout_s != 0:
+            self._waited()
+        return found
+
+    def _interrupted(self) -> bool:
+        """An interrupt ended an earlier wait, or came while nobody waited: this call is the one
+        that it ends. ReaderClosed."""
+        if self._closed:
+            raise ReaderClosed(queue=self.queue)
+        link = self._link
+        if not link.interrupted:
+            return False
+        link.interrupted = False
+        self._ended = True
+        self.flush()
+        return True
+
+    def _waited(self) -> None:
+        """A call that might wait is about to return: whatever woke it until now has its effect by
+        that. Nothing else takes a wake away, however many requests the call made: a step of it
+        would take one that came meanwhile, and the next step wait."""
+        self._link.woken = False
 
     def _listed(self, messages: list[Message]) -> list[Message]:
         """The program gets these, and the note says so."""
@@ -170,26 +197,23 @@ class Reader(Moving):
                 self._record(Settlement.RELEASE, message, later=True)
 
     def _take(self, n: int, timeout_s: float | None, wanted: Wish | None = None) -> list[Message]:
+        """One step of a call. It does not wait where somebody has ended that; that it was ended is
+        for the call to forget."""
         if self._closed:
             raise ReaderClosed(queue=self.queue)
         link = self._link
-        if link.interrupted:
-            link.interrupted = False
-            self._ended = True
-            self.flush()
-            return []
-        wait = -1.0 if timeout_s is None else timeout_s
-        if link.woken:
-            wait = 0.0
-        answer = self._request(_NEXT if wanted is None else _GET, n, wait,
-                                -1 if wait < 0 else int(wait * 1000), wanted)
-        link.woken = False
-        if answer.recovered:  # the settlements were carried out; what was handed out is free again
-            return self._take(n, timeout_s, wanted)
-        return self._rows.take(self._link.reply, answer.count, self._link.trusted)
+        while True:
+            wait = -1.0 if timeout_s is None else timeout_s
+            if link.woken or link.interrupted:
+                wait = 0.0
+            answer = self._request(_NEXT if wanted is None else _GET, n, wait,
+                                   -1 if wait < 0 else int(wait * 1000), wanted)
+            if not answer.recovered:  # else settlements were carried out, what was given is free
+                return self._rows.take(link.reply, answer.count, link.trusted)
 
     def __iter__(self) -> Iterator[Message]:
         note, ahead = self._note, self._ahead
+        self._ended = False  # an iteration before this one
         while True:
             while ahead:
                 message = ahead.popleft()
@@ -201,9 +225,12 @@ class Reader(Moving):
                     note.current(message.lease)
                 yield message
             self._current = None
+            if self._ended or self._interrupted():
+                return
             batch = (self._take(self.batch, None) if not self.where
                      else self._select(self.where).take(self.batch, None))
-            if not batch and (self._link.interrupted or self._ended):
+            self._waited()
+            if not batch and self._link.interrupted:
                 return
             ahead.extend(batch)
 

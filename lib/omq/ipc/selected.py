@@ -50,20 +50,22 @@ class Selected:
         reader, link = self._reader, self._wire.link
         found: list[Message] = []
         ends = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            if link.interrupted or reader.closed:
-                return found or reader._take(n, 0.0)
+        last = False  # somebody has woken it
+        while not link.interrupted:
             row = self._next()
             if row is not None:
-                found += reader._take_under(row)
-            if len(found) == n or (row is None and found):
-                return found
-            if row is None:
-                left_s = -1.0 if ends is None else max(0.0, ends - time.monotonic())
-                if not self._look(0.0 if link.woken else left_s) and (
-                        link.woken or (left_s == 0 and not link.interrupted)):
-                    link.woken = False
-                    return []
+                found += reader._take_under(row)  # or somebody was quicker
+                if len(found) == n:
+                    break
+                continue
+            if found or last:
+                break
+            left_s = -1.0 if ends is None else max(0.0, ends - time.monotonic())
+            last = link.woken
+            over = last or left_s == 0
+            if not self._look(0.0 if over else left_s) and over:
+                break
+        return found
 
     def _look(self, wait_s: float) -> bool:
         """Wait for arrivals. Whether there is something to test."""

@@ -86,6 +86,8 @@ class Taking(ABC):
                 if stranger not in meant:
                     self._leave(stranger)
             if meant or not found:
+                if wait != 0:
+                    self._link.woken = False  # it ended this wait, or came too late for that
                 return meant
             wait = max(0.0, ends - time.monotonic()) if wait >= 0 else wait
 

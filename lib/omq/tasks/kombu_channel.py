@@ -48,6 +48,7 @@ class Channel(virtual.Channel):
         self._pumps: dict[str, Pump] = {}
         self._callbacks: dict[str, Callable[[envelope.Raw], Any]] = {}
         self._without_ack: set[str] = set()
+        self.comes_first = False
         self._declared: set[str] = set()  # temporary ones, which go with the channel
 
     # publishing
@@ -164,9 +165,17 @@ class Channel(virtual.Channel):
         self._consumers.add(consumer_tag)
         self._active_queues.append(queue)
         self._callbacks[queue] = deliver
+        self.comes_first = self.comes_first or self.connection.queues.is_temporary(queue)
         if no_ack:
             self._without_ack.add(queue)
         self._pump(queue)
+        self.connection.told()  # an event loop asks what is wanted of it
+
+    def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0,
+                  apply_global: bool = False) -> None:  # noqa: FBT001, FBT002 (kombu's)
+        """There may be room for more now, or less."""
+        super().basic_qos(prefetch_size, prefetch_count, apply_global)
+        self.connection.told()
 
     def basic_cancel(self, consumer_tag: str) -> None:
         if consumer_tag not in self._consumers:
@@ -202,12 +211,13 @@ class Channel(virtual.Channel):
             queue = self._active_queues.pop(0)  # each has its turn
             self._active_queues.append(queue)
             room = AHEAD if queue in self._without_ack else self._room()
-            pump = self._pump(queue)
-            arrived = pump.take() if room > 0 else None
-            pump.want(max(0, room - bool(arrived)))
-            if arrived is not None and (raw := self._raw(queue, pump, *arrived)) is not None:
-                callback = self._callbacks[queue]
-                return lambda: callback(raw)
+            pump, raw = self._pump(queue), None
+            while room > 0 and raw is None and (arrived := pump.take()) is not None:
+                raw = self._raw(queue, pump, *arrived)  # None: it is set aside, the next one
+            pump.want(max(0, room - bool(raw)))
+            if raw is not None:
+                callback, delivered = self._callbacks[queue], raw
+                return lambda: callback(delivered)
         return None
 
     def _room(self) -> int:

@@ -95,14 +95,15 @@ class Line:
             self._waits.append(wait)
         self.poke()
         try:
-            if not wait.ended.wait(timeout_s):
-                raise TimedOut(seconds=timeout_s, what=self.url.shown)
+            wait.ended.wait(timeout_s)
         finally:
-            with self._lock:
+            with self._lock:  # from here on the thread does not ask it
                 if wait in self._waits:
                     self._waits.remove(wait)
         if wait.error is not None:
             raise wait.error
+        if not wait.ended.is_set():
+            raise TimedOut(seconds=timeout_s, what=self.url.shown)
         found: T = wait.value
         return found
 
@@ -197,14 +198,16 @@ class Line:
         with self._lock:
             waits = tuple(self._waits)
         for wait in waits:
-            try:
-                wait.value = wait.ask()
-            except Exception as error:  # the caller's, whatever it is
-                wait.error = error
-            if wait.value is not None or wait.error is not None:
-                with self._lock:
-                    if wait in self._waits:
-                        self._waits.remove(wait)
+            with self._lock:  # what it takes, and forgets, is for a caller that is still there
+                if wait not in self._waits:
+                    continue
+                try:
+                    wait.value = wait.ask()
+                except Exception as error:  # the caller's, whatever it is
+                    wait.error = error
+                if wait.value is None and wait.error is None:
+                    continue
+                self._waits.remove(wait)
                 wait.ended.set()
 
     def _happened(self, event: Event) -> None:

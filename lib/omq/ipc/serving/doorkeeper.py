@@ -147,9 +147,9 @@ class Doorkeeper:
     def wake(self) -> None:
         """Make the main loop look; if the queue is full it is awake anyway, if it is gone it knows
         already."""
+        self._wake_owed = False  # first: another thread may fail, and owe it, behind our success
         try:
             self._requests.send(b"w", block=False, type=WAKE_TYPE)
-            self._wake_owed = False
         except (sysv_ipc.Error, OSError, MemoryError) as error:
             found = outcome("msgsnd", error)
             if found is Outcome.BUG:

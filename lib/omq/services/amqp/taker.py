@@ -217,7 +217,7 @@ class Taker:
             with self._changed:
                 if self._told or not self._asked:
                     continue
-                draining, left = self._draining, max(0, self._left)
+                draining, left, limit = self._draining, max(0, self._left), self._limit
                 count = 0 if self._found or self._pouring else min(left, self._batch_max)
                 self._taking = count > 0
             if count:
@@ -225,9 +225,11 @@ class Taker:
                 found = reader.next(count, timeout_s=0 if draining else None)
                 left -= len(found) if len(found) == count else left  # 0: there are no more now
                 self._found.extend(found)
-            self._hand_over(left, draining=draining)
+            self._hand_over(left, limit, draining=draining)
 
-    def _hand_over(self, left: int, *, draining: bool) -> None:
+    def _hand_over(self, left: int, limit: int, *, draining: bool) -> None:
+        """`left` of `limit` were wanted and are not there. Who wanted more meanwhile, of those
+        that are there now, is not told that this was all: it is looked for once more."""
         given: list[Given] = []
         while (self._pouring or self._found) and self._room:
             each = self._piece(*self._pouring) if self._pouring else self._given(
@@ -239,7 +241,8 @@ class Taker:
         drained = draining and not self._found and not self._pouring and left <= 0
         if drained:
             with self._changed:
-                self._draining = False
+                drained = self._limit <= limit
+                self._draining = not drained
         if given or drained:
             self._tell(lambda: self._ear.took(given, drained=drained))
 
