@@ -2,14 +2,13 @@
 
 What omq has no place for is a property named `amqp.*`, so that it comes out as it went in; a
 message that a native program put has none of these, and comes out as one section of data.
-Properties that are no strings keep their type by name in `amqp.types`.
+Properties that are no strings keep their type (ipc.remote.foreign_values).
 
 Errors: Untranslatable, with the condition of AMQP.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +22,7 @@ from omq.base.names import check_queue_name
 from omq.ipc.browsed import Browsed
 from omq.ipc.message import Message as Native
 from omq.ipc.outgoing import Outgoing
+from omq.ipc.remote.foreign_values import texts_in, values_out
 from omq.services.amqp import ids, sections
 from omq.services.amqp.ids import PREFIX
 from omq.services.amqp.untranslatable import Untranslatable
@@ -99,43 +99,9 @@ def _outgoing(message: Message, terms: Terms, kind: str) -> Outgoing:
 
 
 def _application_properties(given: dict[Any, Any]) -> dict[str, str]:
-    out: dict[str, str] = {}
-    types: dict[str, str] = {}
-    for key, value in given.items():
-        name = str(key)
-        if name.startswith(RESERVED):
-            raise Untranslatable("amqp:invalid-field", f"a property may not be named {name}")
-        if type(value) is str:
-            out[name] = value
-            continue
-        kind, text = _simple(value)
-        types[name], out[name] = kind, text
-    if types:
-        out[PREFIX + "types"] = json.dumps(types, separators=(",", ":"))
-    return out
-
-
-def _simple(value: Any) -> tuple[str, str]:
-    """(type, text) of a property that is no string: the encoded value where no text says it."""
-    if isinstance(value, bool):
-        return "boolean", "true" if value else "false"
-    if type(value) is int:
-        return "long", str(value)
-    if type(value) is float:
-        return "double", repr(value)
-    data = Data()
-    data.put_object(value)
-    return "encoded", data.encode().hex()
-
-
-def _valued(kind: str, text: str) -> Any:
-    if kind == "boolean":
-        return text == "true"
-    if kind == "long":
-        return int(text)
-    if kind == "double":
-        return float(text)
-    return ids.value_of(bytes.fromhex(text))
+    if reserved := next((name for name in map(str, given) if name.startswith(RESERVED)), ""):
+        raise Untranslatable("amqp:invalid-field", f"a property may not be named {reserved}")
+    return texts_in(given)
 
 
 def _body(message: Message, properties: dict[str, str]) -> bytes:
@@ -202,7 +168,7 @@ def encoded(message: Native | Browsed) -> bytes:
 def encoded_head(message: Native | Browsed) -> bytes | None:
     """The bytes before those of its body, which are to follow as they are; None: this body goes as
     a whole. The errors of `encoded`."""
-    kind = message.properties.get(PREFIX + "body", "data")
+    kind = message.texts.get(PREFIX + "body", "data")
     if kind not in sections.KINDS:
         return None
     try:
@@ -213,7 +179,7 @@ def encoded_head(message: Native | Browsed) -> bytes | None:
 
 
 def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
-    out, properties = Message(), dict(message.properties)
+    out, properties = Message(), message.texts
     kind = properties.pop(PREFIX + "body", "data")
     out.body, out.inferred = (None, False) if bodiless else _given_body(message.body, kind)
     out.durable, out.priority = message.persistent, message.priority
@@ -235,10 +201,7 @@ def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
     for name, kept in _TEXTS.items():
         if text := properties.pop(PREFIX + kept, ""):
             setattr(out, name, text)
-    types = json.loads(properties.pop(PREFIX + "types", "{}"))
-    out.properties = {
-        name: _valued(types[name], text) if name in types else text
-        for name, text in properties.items()} or None
+    out.properties = values_out(properties) or None
     return bytes(out.encode())
 
 
