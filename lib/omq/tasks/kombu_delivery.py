@@ -66,7 +66,9 @@ class QoS(virtual.QoS):
         self._on_collect.cancel()
 
     def _settle(self, tag: str, how: Callable[[Native], None]) -> None:
-        message = self._delivered[tag]
+        message = self._delivered.get(tag)
+        if message is None:
+            return  # it needed no ack, and was done when it came; a second one is kombu's to refuse
         self._quick_ack(tag)
         message.pump.say(lambda _: how(message.native))
         self.channel.connection.told()  # there may be room now
