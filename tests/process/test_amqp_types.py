@@ -268,7 +268,7 @@ def test_each_message_says_where_it_goes(world: AmqpWorld) -> None:
     for address, why in ((None, "precondition-failed"), ("NONE", "not-found"),
                          ("no queue", "not-found")):
         delivery = sender.link.send(Message(address=address, body=b"x", durable=True))
-        connection.wait(lambda: delivery.settled)
+        connection.wait(lambda delivery=delivery: delivery.settled)
         assert delivery.remote_state == Delivery.REJECTED
         assert delivery.remote.condition.name == f"amqp:{why}"
         delivery.settle()
