@@ -59,10 +59,17 @@ class Seen(Facts):
         return BodyDamaged(qpool_id=self.qpool_id, where="here", expected=self._crc, got=got)
 
 
+def value(r: random.Random) -> Any:
+    """Of a property: a text, or of another type."""
+    return r.choice(("x" * r.choice((0, 5, 300)), "x", r.getrandbits(60), -r.getrandbits(63),
+                     r.random(), r.random() < 0.5, r.randbytes(r.randrange(9)),
+                     datetime.fromtimestamp(r.getrandbits(32), UTC)))
+
+
 def payload(r: random.Random) -> bytes:
     """Often a right one."""
     properties = message_format.encode_properties(
-        {f"p{i}": "x" * r.choice((0, 5, 300)) for i in range(r.randrange(4))})
+        Outgoing(properties={f"p{i}": value(r) for i in range(r.randrange(4))}).properties)
     parts = [Part(3 + i, 4) for i in range(r.choice((0, 0, 2, 300)))]
     made = bytearray(message_format.encode(
         Descriptor(), parts, properties, r.randbytes(r.choice((0, 1, 50, 1000))), 0, 0))
@@ -171,6 +178,7 @@ MORE: Final[tuple[dict[str, Any], ...]] = (
     {"priority": 4}, {"priority": 5}, {"priority": "urgent"}, {"persistent": True},
     {"persistent": False}, {"queues": ("HERE",)}, {"queues": ("THERE",)},
     {"queues": ("HERE", "THERE")}, {"properties": {"a": "b"}}, {"correlation_id": b"c"},
+    {"properties": {"a": 3, "b": True}},
     {"message_id": b"m"}, {"expiry_s": 0.0}, {"reply_to": "THERE"}, {"delay_s": 9.0},
     {"at": datetime(2099, 1, 1, tzinfo=UTC)}, {"group_id": b"g"},
     {"group_id": b"g", "group_sequence": 1, "last_in_group": True})

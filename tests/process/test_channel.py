@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -57,6 +58,23 @@ def test_the_trace_crosses_with_its_message(pair: list[Side]) -> None:
     east.await_depth("A", 1)
     (message,) = east.drain("A")
     assert trace.items() <= message.properties.items()
+
+
+def test_types_cross_with_their_values(pair: list[Side]) -> None:
+    """As texts, with the types beside: a peer of an older version sees the texts."""
+    west, east = pair
+    moment = datetime(2026, 11, 25, 18, 48, 28, 123456, tzinfo=UTC)
+    given = {"n": 3, "half": 0.5, "yes": True, "due": moment, "raw": b"\x00\xff", "text": "3"}
+    connected(west, east)
+    west.put("FAR", 0, 1, properties=given)
+    west.start(SENDER)
+    east.await_depth("A", 1)
+    (message,) = east.drain("A")
+    found = message.properties
+    assert {name: found[name] for name in given} == given
+    assert {name: type(found[name]) for name in given} == {
+        name: type(value) for name, value in given.items()}
+    assert message.texts["n"] == "3" and found["omq.from.queue"] == "A"
 
 
 SENDS = ("channel.before_resync", "channel.after_take", "channel.after_prepare", "channel.in_batch",

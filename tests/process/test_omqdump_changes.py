@@ -149,14 +149,14 @@ def test_ids_from_a_file_and_from_standard_input(live: Instance, tmp_path: Path)
 def test_copy_makes_new_messages_with_the_same_content(live: Instance, tmp_path: Path) -> None:
     with live.connect() as connection:
         connection.put("A", outgoing=Outgoing(
-            body=BINARY, queues=("A",), priority=8, properties={"customer": "42", "ü": "ß"},
+            body=BINARY, queues=("A",), priority=8, properties={"customer": "42", "u": "ß"},
             correlation_id=b"corr", reply_to="B", group_id="g"))
     live.dump("-e", "C A B 1 1", "--json")
     assert len(live.on("A")) == 1
     with live.connect() as connection, connection.reader("B") as reader:
         (copied,) = reader.next(timeout_s=WAIT_S)
         assert (copied.body, copied.priority) == (BINARY, 8)
-        assert dict(copied.properties) == {"customer": "42", "ü": "ß"}
+        assert dict(copied.properties) == {"customer": "42", "u": "ß"}
         assert copied.correlation_id == b"corr" and copied.group_id == "g"
         copied.done()
     (row,) = [json.loads(line) for line in live.dump(

@@ -185,7 +185,9 @@ WRONG: list[tuple[str, Callable[[Client], object]]] = [
     ("at", lambda c: c.put("A", b"", at=datetime.max)),
     ("at", lambda c: c.put("A", b"", at=datetime.now(UTC), delay_s=1)),
     ("properties", lambda c: c.put("A", b"", properties=["a"])),  # type: ignore[arg-type]
-    ("count", lambda c: c.put("A", b"", properties={"count": 5})),  # type: ignore[dict-item]
+    ("count", lambda c: c.put("A", b"", properties={"count": [5]})),  # type: ignore[dict-item]
+    ("a b", lambda c: c.put("A", b"", properties={"a b": "c"})),
+    ("count", lambda c: c.put_many("A", [omq.Outgoing(b"", properties={"count": None})])),
     ("properties", lambda c: c.put("A", b"", properties={5: "a"})),  # type: ignore[dict-item]
     ("correlation_id", lambda c: c.put("A", b"", correlation_id=b"x" * 25)),
     ("message_id", lambda c: c.put("A", b"", message_id="x" * 25)),

@@ -31,6 +31,7 @@ from omq.core.index.view import IndexView
 from omq.core.look.stored import Stored, StoredMessages, message_id
 from omq.format.message import LAST_IN_GROUP, Descriptor
 from omq.format.pool import RecordFlag
+from omq.format.property_values import carried
 from omq.storage import containers
 from omq.storage.files import read_file
 from omqtools.omqdump import message_text
@@ -175,7 +176,8 @@ def _with_facts(handle: int, path: Path, body: bytes, facts: dict[str, Any]) -> 
     if len(correlation) > _ID_BYTES or len(group) > _ID_BYTES:
         raise BadItemRef(ref=escape(str(path)), reason="correlation and group ids have 24 bytes")
     number = int(facts.get("group_sequence", 0)) & LAST_IN_GROUP - 1
-    properties = {str(name): str(value) for name, value in dict(facts["properties"]).items()}
+    properties = dict(carried(
+        {str(name): str(value) for name, value in dict(facts["properties"]).items()}))
     descriptor = Descriptor(correlation_id=correlation.ljust(_ID_BYTES, b"\0"),
                             expiry=int(facts["expiry_ns"]),
                             group_id=group.ljust(_ID_BYTES, b"\0"),

@@ -21,6 +21,7 @@ from omq.aio.reader import AsyncReader
 from omq.aio.unit import AsyncUnit
 from omq.aio.waiter import Waiter
 from omq.base.errors import ConnectionClosed
+from omq.format.property_values import Value
 from omq.ipc import arguments
 from omq.ipc.asking import REPLIES, Reply
 from omq.ipc.client import NOTHING_SAID, TIMEOUT_S, Client
@@ -86,7 +87,7 @@ class AsyncConnection:
     # putting
 
     async def put(self, queues: str | Sequence[str], body: bytes = b"", *,
-                  priority: int | str | None = None, properties: Mapping[str, str] | None = None,
+                  priority: int | str | None = None, properties: Mapping[str, Value] | None = None,
                   persistent: bool | None = None, correlation_id: bytes | str = b"",
                   message_id: bytes | str = b"", expiry_s: float | None = None, reply_to: str = "",
                   delay_s: float = 0.0, at: datetime | None = None, group_id: bytes | str = b"",
@@ -114,7 +115,7 @@ class AsyncConnection:
     # requests
 
     async def request(self, queue: str, body: bytes = b"", timeout_s: float = TIMEOUT_S, *,
-                      reply_to: str = REPLIES, properties: Mapping[str, str] | None = None,
+                      reply_to: str = REPLIES, properties: Mapping[str, Value] | None = None,
                       priority: int | str | None = None, persistent: bool | None = None) -> Reply:
         """Put a message that wants an answer, and wait for it. As many at once as there are native
         connections; others wait for their turn, and `timeout_s` begins with it."""

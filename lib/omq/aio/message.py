@@ -21,6 +21,7 @@ from omq.base.errors import (
     TimedOut,
     UnitEnded,
 )
+from omq.format.property_values import Value
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Outgoing
 
@@ -40,7 +41,7 @@ class AsyncMessage:
         """In the thread of the message, which reads its payload. BodyUnavailable, BodyDamaged."""
         self.native, self._run, self._settled = native, run, False
         self.body: bytes = native.body
-        self.properties: dict[str, str] = native.properties
+        self.properties: dict[str, Any] = native.properties
         self.message_id: str = native.message_id
         self.correlation: str = native.correlation
         self.reply_to: str = native.reply_to
@@ -71,7 +72,7 @@ class AsyncMessage:
         """Off this queue, onto `queues`, and put `new`: all or nothing."""
         await self._end(lambda: self.native.move(queues, new))
 
-    async def reply(self, body: bytes = b"", *, properties: Mapping[str, str] | None = None,
+    async def reply(self, body: bytes = b"", *, properties: Mapping[str, Value] | None = None,
                     priority: int | str | None = None, persistent: bool | None = None) -> bool:
         """Answer a request, and finish with it. False: its time is over."""
         return bool(await self._end(lambda: self.native.reply(

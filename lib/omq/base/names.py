@@ -35,13 +35,14 @@ SERVICE_RULE: Final = "1 to 16 of a-z, 0-9, '_', '.' and '-', not dots alone, no
 INSTANCE_RULE: Final = "1 to 16 of a-z, 0-9 and '-', no '-' first"
 CLIENT_RULE: Final = "1 to 16 printable ASCII characters without space"
 ID_RULE: Final = "up to 24 bytes, as bytes, as text, or as 48 hexadecimal digits"
-PROPERTY_RULE: Final = "1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-', a letter or digit first"
+PROPERTY_RULE: Final = (
+    "1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-', a letter, digit or '_' first")
 
 _QUEUE = re.compile(r"(?!\.+\Z)[A-Z0-9_.]{1,16}")
 _SERVICE = re.compile(r"(?!\.+\Z)[a-z0-9_.][a-z0-9_.-]{0,15}")
 _INSTANCE = re.compile(r"[a-z0-9][a-z0-9-]{0,15}")
 _CLIENT = re.compile(r"[!-~]{1,16}")
-_PROPERTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_PROPERTY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}")
 _MESSAGE_ID = re.compile(r"[0-9a-fA-F]{48}")
 _TEXT_ID = re.compile(rb"(?![0-9]+\Z)[!-~]{1,24}")  # digits alone would be a QPoolId
 
@@ -82,9 +83,14 @@ def check_client_name(name: str) -> str:
 
 def check_property_name(name: str) -> str:
     """The name itself, or BadProperty."""
-    if _PROPERTY.fullmatch(name) is None:
-        raise BadProperty(name=name, rule=PROPERTY_RULE)
+    if not is_property_name(name):
+        raise BadProperty(name=escape(name), rule=PROPERTY_RULE)
     return name
+
+
+def is_property_name(name: str) -> bool:
+    """Whether a property may have it."""
+    return _PROPERTY.fullmatch(name) is not None
 
 
 def check_priority(priority: int) -> int:

@@ -49,8 +49,9 @@ class AmqpSettings(QmgrSettings):
         "connections at once; one more is closed before a byte is read")
     amqp_user_connections_max: int = number("amqp", 200, 1, 100_000,
         "connections of one user at once")
-    amqp_links_max: int = number("amqp", 64, 1, 10_000,
-        "links of one connection at once")
+    amqp_links_max: int = number("amqp", 1024, 1, 10_000,
+        "links of one connection at once; told to clients as handle-max. Those that take or browse "
+        "are bounded by amqp_receivers_max, too")
     amqp_receivers_max: int = number("amqp", 200, 1, 10_000,
         "links of all clients that take or browse messages: each costs a thread and a place of "
         "clients_max")

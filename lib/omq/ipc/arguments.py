@@ -18,6 +18,7 @@ from typing import Any, Final
 from omq.base import limits, names
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadArgument, BadProperty
+from omq.format import property_values
 
 SECONDS_MAX: Final = float(0xFFFFFFFF)
 """The pool keeps a time as seconds in 32 bits."""
@@ -105,17 +106,18 @@ def text(value: Any, argument: str) -> str:
 
 
 def properties(value: Any, argument: str = "properties") -> Mapping[str, str]:
-    """Names and texts."""
+    """Names and values, as the texts that lie in a message (format.property_values)."""
     if not isinstance(value, Mapping):
-        raise wrong(argument, value, "it is a dict of str to str")
-    for name, content in value.items():
+        raise wrong(argument, value, "it is a dict of names and values")
+    for name in value:
         if not isinstance(name, str):
             raise wrong(argument, name, "the name of a property is a str")
-        if not isinstance(content, str):
-            raise BadProperty(name=name, rule=f"its value is a str, not {type(content).__name__}")
-        if not (_has_bytes(name) and _has_bytes(content)):
-            raise BadProperty(name=names.escape(name), rule="it can be written as UTF-8")
-    return value
+        names.check_property_name(name)
+    found = property_values.texts_of(value)
+    for name, content in found.items():
+        if not _has_bytes(content):
+            raise BadProperty(name=name, rule="it can be written as UTF-8")
+    return found
 
 
 def group(group_id: Any, number: Any, last: Any) -> None:

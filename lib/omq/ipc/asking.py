@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.errors import NoReply, OmqError
 
@@ -34,7 +34,7 @@ class Reply:
     """The answer to a request: read, and off its queue. `correlation`: the id of the request."""
 
     body: bytes
-    properties: Mapping[str, str]
+    properties: Mapping[str, Any]
     message_id: str
     correlation: str
     priority: int

@@ -30,6 +30,7 @@ from omq.base.errors import (
     UnitOpen,
 )
 from omq.base.paths import SpoolPaths, chosen_spool, existing_spool
+from omq.format.property_values import Value
 from omq.ipc import arguments
 from omq.ipc.absence import Waiting
 from omq.ipc.asking import REPLIES, Reply, await_reply
@@ -104,7 +105,7 @@ class Connection(EndsUnits):
     # putting
 
     def put(self, queues: str | Sequence[str], body: bytes = b"", *,
-            priority: int | str | None = None, properties: Mapping[str, str] | None = None,
+            priority: int | str | None = None, properties: Mapping[str, Value] | None = None,
             persistent: bool | None = None, correlation_id: bytes | str = b"",
             message_id: bytes | str = b"", expiry_s: float | None = None,
             reply_to: str = "", delay_s: float = 0.0, at: datetime | None = None,
@@ -165,7 +166,7 @@ class Connection(EndsUnits):
     # requests
 
     def request(self, queue: str, body: bytes = b"", timeout_s: float = TIMEOUT_S, *,
-                reply_to: str = REPLIES, properties: Mapping[str, str] | None = None,
+                reply_to: str = REPLIES, properties: Mapping[str, Value] | None = None,
                 priority: int | str | None = None, persistent: bool | None = None) -> Reply:
         """Put a message that wants an answer (`Message.reply`) and wait for it: a Reply, finished.
 

@@ -14,6 +14,7 @@ from typing import Protocol
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest
 from omq.format.location import number_of
+from omq.format.property_values import Value
 from omq.format.wire import GivenFlag, Settlement
 from omq.ipc import arguments
 from omq.ipc.outgoing import Outgoing
@@ -137,7 +138,7 @@ class Message(PayloadFacts):
                 raise arguments.wrong("new", each, "it is a list of omq.Outgoing")
         self._reader._move(self, listed, messages)
 
-    def reply(self, body: bytes = b"", *, properties: Mapping[str, str] | None = None,
+    def reply(self, body: bytes = b"", *, properties: Mapping[str, Value] | None = None,
               priority: int | str | None = None, persistent: bool | None = None) -> bool:
         """Answer a request, and finish with it: both or neither. The reply goes to its `reply_to`
         with its id as correlation id, with its priority, persistence and remaining time unless
@@ -150,7 +151,7 @@ class Message(PayloadFacts):
         answer = Outgoing(
             body=body, queues=(queue,), properties={
                 **({} if properties is None else arguments.properties(properties)),
-                **reply_header(self.properties)},
+                **reply_header(self.texts)},
             priority=self.priority if priority is None else arguments.priority(priority),
             persistent=self.persistent if persistent is None else persistent,
             correlation_id=self.message_id,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from omq.base.checksum import crc32c
 from omq.base.clock import NS_PER_S as NS
@@ -35,7 +36,7 @@ class Outgoing:
     body: bytes = b""
     queues: tuple[str, ...] = ()
     priority: int | None = None  # 0 to 9
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)  # kept as format.property_values
     persistent: bool | None = None
     correlation_id: bytes | str = b""  # up to 24 bytes, a text, or what `put` returned
     message_id: bytes | str = b""  # the same; empty = the manager's
@@ -57,7 +58,7 @@ class Outgoing:
         if self.priority is not None:
             set_(self, "priority", arguments.priority(self.priority))
         if self.properties != {}:
-            arguments.properties(self.properties)
+            set_(self, "properties", arguments.properties(self.properties))
         if self.persistent is not None:
             arguments.flag(self.persistent, "persistent")
         if self.correlation_id != b"":

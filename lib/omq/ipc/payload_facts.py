@@ -8,7 +8,7 @@ Errors: BodyUnavailable, BodyDamaged.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from omq.base import names
 from omq.base.errors import BodyDamaged
@@ -16,6 +16,7 @@ from omq.fast.handed import Facts
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.message import Descriptor
+from omq.format.property_values import carried, values_of
 from omq.format.wire import GivenFlag
 from omq.ipc.bodies import check_container
 
@@ -77,8 +78,19 @@ class PayloadFacts(Facts):
                         reference)
 
     @property
-    def properties(self) -> dict[str, str]:
-        """What the submitter said of it, as names and texts; the caller's own."""
+    def properties(self) -> dict[str, Any]:
+        """What the submitter said of it: a str, int, float, bool, datetime or bytes each, as it was
+        put; the caller's own."""
+        return values_of(self._said())
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The same as texts, with their types beside (format.property_values); the caller's own.
+        Names that no property may have by now are in `amqp.named`."""
+        return dict(carried(self._said()))
+
+    def _said(self) -> dict[str, str]:
+        """As it lies in the message; the caller's own."""
         kept: dict[str, str] | None = getattr(self, "_found", None)
         if kept is not None:
             return kept.copy()

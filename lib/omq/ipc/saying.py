@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from omq.base.errors import BadRequest
+from omq.format.property_values import Value
 from omq.ipc import arguments
 from omq.ipc.outgoing import Outgoing
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,
-                priority: int | str | None = None, properties: Mapping[str, str] | None = None,
+                priority: int | str | None = None, properties: Mapping[str, Value] | None = None,
                 persistent: bool | None = None, correlation_id: bytes | str = b"",
                 message_id: bytes | str = b"", expiry_s: float | None = None, reply_to: str = "",
                 delay_s: float = 0.0, at: datetime | None = None, group_id: bytes | str = b"",

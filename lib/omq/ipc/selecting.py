@@ -54,8 +54,8 @@ class _Source:
         self._message = message
 
     @property
-    def properties(self) -> Mapping[str, str]:
-        return self._message.properties
+    def texts(self) -> Mapping[str, str]:
+        return self._message.texts
 
     def header(self, name: str) -> str:
         return mail.header(mail.head(self._message.body), name)
@@ -85,11 +85,11 @@ class _Source:
         """What the index says besides, and a mail's envelope."""
         message = self._message
         if name == "sender":
-            return mail.sender(message.properties, message._descriptor().application) or None
+            return mail.sender(message.texts, message._descriptor().application) or None
         if name == "recipient":
-            return "\n".join(mail.recipients(message.properties)) or None
+            return "\n".join(mail.recipients(message.texts)) or None
         if name == "subject":
-            return message.properties.get("subject") or self.header("subject") or None
+            return message.texts.get("subject") or self.header("subject") or None
         row = message.row.message
         if name == "replayed":
             return bool(row.flags & RecordFlag.REPLAYED)

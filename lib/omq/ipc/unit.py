@@ -32,6 +32,7 @@ from omq.base.errors import (
     UnitTooLarge,
 )
 from omq.format.journal import FRAME
+from omq.format.property_values import Value
 from omq.format.wire import Operation
 from omq.ipc import in_doubt
 from omq.ipc.exchange import Answer
@@ -58,7 +59,7 @@ class Unit(Taking):
     # putting
 
     def put(self, queues: str | Sequence[str], body: bytes = b"", *,
-            priority: int | str | None = None, properties: Mapping[str, str] | None = None,
+            priority: int | str | None = None, properties: Mapping[str, Value] | None = None,
             persistent: bool | None = None, correlation_id: bytes | str = b"",
             message_id: bytes | str = b"", expiry_s: float | None = None,
             reply_to: str = "", delay_s: float = 0.0, at: datetime | None = None,

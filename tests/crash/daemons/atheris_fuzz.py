@@ -57,8 +57,9 @@ def _either(target: Target) -> Target:
 
 
 def _decoders() -> dict[str, tuple[Target, bytes]]:
-    from omq.format import archive, message, old_queue
+    from omq.format import archive, message, old_queue, property_values
     from omq.format.findings import Finding
+    from omq.ipc.outgoing import Outgoing
     from omq.storage.archive import cut, write
     from omq.storage.archive_file import open_archive, rebuild
     from omq.storage.journal_scan import scan_file
@@ -80,6 +81,14 @@ def _decoders() -> dict[str, tuple[Target, bytes]]:
         if not isinstance(found, Finding) and found.header.journal_bytes < 1 << 22:
             rebuild(found, None)
 
+    def values(data: bytes) -> None:
+        texts = message.decode_properties(data)
+        if not isinstance(texts, Finding):
+            property_values.values_of(dict(texts))
+            property_values.carried(texts)
+            for name in texts:
+                property_values.asked(texts, name)
+
     def queue(data: bytes) -> None:
         count = old_queue.decode_header(data)
         for number in range(min(count, 50) if isinstance(count, int) else 0):
@@ -90,6 +99,8 @@ def _decoders() -> dict[str, tuple[Target, bytes]]:
                                             for name, case in CASES.items()}
     out["properties"] = (message.decode_properties,
                          message.encode_properties({"mail.from": "a@example.org"}))
+    typed = Outgoing(properties={"n": 3, "yes": True, "half": 0.5, "raw": b"x"}).properties
+    out["property values"] = (values, message.encode_properties(typed))
     out["seek table"] = (lambda data: archive.decode_seek_table(data, len(data)),
                          archive.encode_seek_table([(100, 200), (300, 65536)]))
     with tempfile.TemporaryDirectory(prefix="omq-fuzz-") as folder:

@@ -33,6 +33,10 @@ class FakeMessage:
     ended: tuple[Any, ...] = ()
 
     @property
+    def texts(self) -> Mapping[str, str]:
+        return self.properties
+
+    @property
     def size(self) -> int:
         return len(self.content)
 

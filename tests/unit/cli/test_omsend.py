@@ -125,7 +125,7 @@ def test_ids_of_what_was_put_before_an_error_are_printed(
         (["ORDERS", "--correlation-id", "x" * 25], Exit.USAGE),
         (["ORDERS", "--correlation-id", "x" * 48], Exit.USAGE),
         (["ORDERS", "--property", "novalue"], Exit.DATA),
-        (["ORDERS", "--property", "_bad=1"], Exit.DATA),
+        (["ORDERS", "--property", ".bad=1"], Exit.DATA),
         (["ORDERS", "--property", "a=\udcff"], Exit.DATA),
         (["ORDERS", "--defer", "-1"], Exit.USAGE),
         (["ORDERS", "--defer", "nan"], Exit.USAGE),

@@ -5,6 +5,7 @@ its CRC made right again, because a CRC is no signature."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omq.base.checksum import crc32c
-from omq.format import double_write, index, journal, message, pool, poolctrl, store
+from omq.base.names import is_property_name
+from omq.format import double_write, index, journal, message, pool, poolctrl, property_values, store
 from omq.format.findings import Finding, Kind
 from tests.unit.format import samples
 from tests.unit.format.samples import PAGE, UUID
@@ -146,3 +148,27 @@ def test_a_free_slot_is_nothing() -> None:
 def test_properties_never_raise(data: bytes) -> None:
     found = message.decode_properties(data)
     assert isinstance(found, (dict, Finding))
+
+
+_NAMES = st.sampled_from(("a", "mail.to", "amqp.types", "a b", "ü", "\n", ""))
+_KINDS = st.sampled_from((*property_values.WHOLE, "boolean", "float", "double", "decimal64",
+                          "binary", "timestamp", "uuid", "symbol", "null", "encoded", "string",
+                          "?"))
+
+
+@settings(max_examples=500, deadline=None)
+@given(texts=st.dictionaries(_NAMES, st.text(max_size=20)),
+       types=st.dictionaries(_NAMES, _KINDS) | st.text(max_size=20))
+def test_values_of_properties_never_raise(texts: dict[str, str], types: dict[str, str] | str
+                                          ) -> None:
+    """And what a program reads of them, it can put, but for names that no property has."""
+    texts["amqp.types"] = types if isinstance(types, str) else json.dumps(types)
+    carried = dict(property_values.carried(texts))
+    assert all(map(is_property_name, carried))
+    for name in carried:
+        property_values.asked(carried, name)
+    found = property_values.values_of(carried.copy())
+    if "amqp.types" not in found:
+        again = property_values.texts_of(found)
+        assert property_values.values_of(dict(again)) == found or any(
+            value != value for value in found.values())  # NaN

@@ -38,6 +38,7 @@ from omq.core.index.rows import EntryRow
 from omq.core.index.view import IndexView
 from omq.core.look.stored import Stored, StoredMessages
 from omq.format.message import Descriptor
+from omq.format.property_values import carried
 from omq.ipc.absence import hung_error
 from omq.ipc.client import Client, Outgoing
 from omq.ipc.operator import Operator, Refusal, Report
@@ -191,7 +192,7 @@ def outgoing(stored: Stored, body: bytes, priority: int, names: Sequence[str], *
     found: Descriptor = stored.descriptor
     reply_to = names[found.reply_to] if 0 < found.reply_to < len(names) else ""
     expiry_s = max(0, expiry_ns - time.time_ns()) / 1e9 if expiry_ns else None
-    return Outgoing(body=body, priority=priority, properties=stored.properties,
+    return Outgoing(body=body, priority=priority, properties=carried(stored.properties),
                     persistent=persistent, correlation_id=found.correlation_id.rstrip(b"\0"),
                     expiry_s=expiry_s, reply_to=reply_to, group_id=found.group_id.rstrip(b"\0"),
                     group_sequence=found.number, last_in_group=found.last)

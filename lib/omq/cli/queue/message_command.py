@@ -127,7 +127,7 @@ def environment(message: Message) -> dict[str, str]:
     """This process's environment and what the command is told of the message."""
     # Of two properties that become one name the first by name wins.
     named = {PROPERTY_PREFIX + _UNFIT.sub("_", name.upper()): value.replace("\0", "\ufffd")
-             for name, value in sorted(message.properties.items(), reverse=True)}
+             for name, value in sorted(message.texts.items(), reverse=True)}
     inherited = {name: value for name, value in os.environ.items()
                  if not name.startswith(PROPERTY_PREFIX)}  # of a message around this one
     return inherited | named | {

@@ -80,7 +80,7 @@ def record(message: Message) -> dict[str, Any]:
         "put_time": clock.iso_time(message.put_time_ns),
         "correlation_id": message.correlation_id.hex(),
         "size": message.size,
-        "properties": dict(message.properties),
+        "properties": dict(message.texts),
     }
     try:
         found["body"] = message.body.decode()

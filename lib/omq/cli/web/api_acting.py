@@ -23,6 +23,7 @@ from omq.cli.web.api import encoded
 from omq.cli.web.console import caller_of, console_of
 from omq.cli.web.holders import COUNT_MAX, WAIT_MAX_S, Holders
 from omq.format.definition import Kind
+from omq.format.property_values import Value
 from omq.services.channel.names import RECORDS
 
 HOLDERS: Final = web.AppKey("holders", Holders)
@@ -73,6 +74,15 @@ def texts(found: dict[str, Any], key: str) -> dict[str, str]:
     return value
 
 
+def properties(found: dict[str, Any], key: str) -> dict[str, Value]:
+    """An object of texts, numbers and truth. BadRequest."""
+    value = found.get(key, {})
+    if not isinstance(value, dict) or not all(
+            isinstance(each, str | int | float) for each in value.values()):
+        raise BadRequest(reason=f"{key} is an object of texts, numbers, true and false")
+    return value
+
+
 async def put(request: web.Request) -> web.Response:
     """POST /api/v1/queues/NAME/messages."""
     console, caller = console_of(request), caller_of(request)
@@ -87,7 +97,7 @@ async def put(request: web.Request) -> web.Response:
             except (binascii.Error, ValueError) as error:
                 raise BadRequest(reason="body_base64 is no base64") from error
         said = {key: found[key] for key in _PUT if key in found}
-        texts(found, "properties")
+        properties(found, "properties")
     else:
         body, said = await request.read(), {}
 
@@ -116,7 +126,7 @@ async def get(request: web.Request) -> web.Response:
     return web.json_response({"deliveries": [
         {"delivery": delivery, "qpool_id": each.qpool_id, "message_id": each.message_id,
          "priority": each.priority, "attempts": each.attempts, "redelivered": each.redelivered,
-         "properties": dict(each.properties), "correlation_id": each.correlation_id.hex(),
+         "properties": each.texts, "correlation_id": each.correlation_id.hex(),
          "reply_to": each.reply_to, **encoded(each.body)} for delivery, each in given]})
 
 

@@ -23,7 +23,7 @@ from omq.core.look.where_words import GLUED, WORDS, Ids, column_value, term, wro
 from omq.core.select.names import delivery_mode, is_field, lookup
 from omq.core.select.parser import Both, Condition
 from omq.core.select.tokens import unquoted
-from omq.core.select.values import Truth, Value
+from omq.core.select.values import Truth, Value, number, truth
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 
@@ -93,7 +93,8 @@ def node_of(found: Both[Node] | Condition | Node) -> Node:
     if name == "queue" and isinstance(value, str) and sign in ("=", "!=") and value.isalnum():
         return term(f"queue{sign}{value}")
     if operator == "=" and isinstance(value, str) and value and not is_field(name) and (
-            name.isidentifier() and "," not in value):
+            name.isidentifier() and "," not in value and number(value) is None
+            and truth(value) is None):  # a number may be written in other ways
         return SelectorTerm(found, term(f"property:{name}={value}"))
     return SelectorTerm(found)
 
@@ -132,7 +133,7 @@ class _Row:
     facts: MessageFacts
 
     @property
-    def properties(self) -> Mapping[str, str]:
+    def texts(self) -> Mapping[str, str]:
         return self.facts.properties
 
     def header(self, name: str) -> str:

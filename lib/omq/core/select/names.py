@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from omq.core.select.values import Lookup, Value
+from omq.format.property_values import asked
 
 FIELDS: Final = frozenset((
     "queue", "state", "priority", "size", "age", "attempts", "retries", "queues", "pid", "lsn",
@@ -31,8 +32,8 @@ class Source(Protocol):
     """A message that is asked."""
 
     @property
-    def properties(self) -> Mapping[str, str]:
-        """Those that the submitter gave."""
+    def texts(self) -> Mapping[str, str]:
+        """The properties that the submitter gave, as they lie in the message."""
 
     def field(self, name: str) -> Value:
         """One of FIELDS."""
@@ -54,7 +55,7 @@ def lookup(source: Source) -> Lookup:
             return source.field(name)
         if name.startswith("header:"):
             return source.header(name.removeprefix("header:")) or None
-        return source.properties.get(name.removeprefix("property:"))
+        return asked(source.texts, name.removeprefix("property:"))
     return ask
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadRequest, LeaseLost, NotRemote
+from omq.format.property_values import Value
 from omq.ipc import arguments
 from omq.ipc.outgoing import Outgoing
 from omq.ipc.remote.links import ACCEPTED, MODIFIED, REJECTED, RELEASED
@@ -45,9 +46,14 @@ class RemoteRow:
         return arguments.identifier(self.correlation, "correlation")
 
     @property
-    def properties(self) -> dict[str, str]:
+    def properties(self) -> dict[str, Any]:
         """The caller's own."""
         return self._content.properties.copy()
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """As of omq.Message."""
+        return self._content.texts.copy()
 
     def pieces(self) -> Iterator[bytes]:
         """The body; a client of AMQP has all of it in memory."""
@@ -110,7 +116,7 @@ class RemoteMessage(RemoteRow):
             raise NotRemote(what="move to other queues", instead="put a copy: move((), [...])")
         self._holder.replace(self, new)
 
-    def reply(self, body: bytes = b"", *, properties: Mapping[str, str] | None = None,
+    def reply(self, body: bytes = b"", *, properties: Mapping[str, Value] | None = None,
               priority: int | str | None = None, persistent: bool | None = None) -> bool:
         """As omq.Message.reply."""
         if not self.reply_to:

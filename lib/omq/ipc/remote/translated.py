@@ -15,9 +15,11 @@ from proton import Message, ProtonException, symbol
 
 from omq.base import limits, names
 from omq.base.clock import NS_PER_S
-from omq.base.errors import BodyDamaged, NotRemote
+from omq.base.errors import BadProperty, BodyDamaged, NotRemote
+from omq.format.property_values import values_of
 from omq.ipc import arguments
 from omq.ipc.outgoing import Outgoing
+from omq.ipc.remote.foreign_values import texts_in, values_out
 
 NORMAL: Final = 4
 
@@ -27,7 +29,8 @@ class Content:
     """What a message says of itself."""
 
     body: bytes
-    properties: dict[str, str]
+    properties: dict[str, Any]  # as of a Message
+    texts: dict[str, str]
     message_id: str
     correlation: str
     reply_to: str
@@ -63,7 +66,10 @@ def encoded(message: Outgoing) -> tuple[str, bytes]:
         delay_s = max(0.0, (until - time.time_ns()) / NS_PER_S)
     if delay_s:
         out.annotations = {symbol("x-opt-delivery-delay"): int(delay_s * 1000)}
-    out.properties = dict(message.properties) or None
+    try:
+        out.properties = values_out(message.properties) or None
+    except ValueError as error:
+        raise BadProperty(name="amqp.types", rule=str(error)) from error
     return identifier, bytes(out.encode())
 
 
@@ -88,11 +94,11 @@ def _content(message: Any) -> Content:
     body = message.body
     if isinstance(body, str):
         body = body.encode("utf-8", "surrogatepass")
+    texts = texts_in(message.properties or {})
     expiry = time.time_ns() + int(message.ttl * NS_PER_S) if message.ttl else 0
     return Content(
         body=b"" if body is None else bytes(body),
-        properties={str(name): value if isinstance(value, str) else str(value)
-                    for name, value in (message.properties or {}).items()},
+        properties=values_of(texts.copy()), texts=texts,
         message_id=str(message.id or ""), correlation=str(message.correlation_id or ""),
         reply_to=message.reply_to or "", group_id=message.group_id or "",
         priority=int(message.priority), persistent=bool(message.durable),

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from proton import Described, ProtonException
+from proton import Described
 
 from omq.base.errors import (
     BadName,
@@ -26,7 +26,9 @@ from omq.base.names import check_queue_name
 from omq.format.definition import Kind
 from omq.ipc.client import Client
 from omq.ipc.queues import QueueInfo
+from omq.services.amqp.untranslatable import UNREADABLE, Untranslatable
 
+INTERNAL: Final = "amqp:internal-error"
 _SERVER: Final = re.compile(r"\Aamqps?://[^/?#]*/", re.IGNORECASE)
 _SELECTORS: Final = ("apache.org:selector-filter:string", 0x0000468C00000004)
 
@@ -43,6 +45,8 @@ class Address:
 
 def condition(error: Exception | None) -> str:
     """What AMQP calls the reason that a link cannot be, or go on."""
+    if isinstance(error, Untranslatable):
+        return error.condition
     if isinstance(error, UnknownQueue | BadName):
         return "amqp:not-found"
     if isinstance(error, NoAuthority):
@@ -51,7 +55,7 @@ def condition(error: Exception | None) -> str:
         return "amqp:invalid-field"
     if isinstance(error, TooManyQueues):
         return "amqp:resource-limit-exceeded"
-    return "amqp:resource-deleted" if isinstance(error, QueueGone) else "amqp:internal-error"
+    return "amqp:resource-deleted" if isinstance(error, QueueGone) else INTERNAL
 
 
 def resolved(native: Client, address: str) -> Address:
@@ -77,7 +81,7 @@ def selector(source: Any) -> str:
         return ""
     try:
         found = filters.get_object()
-    except (ProtonException, RecursionError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"filters cannot be read: {error}") from error
     if not isinstance(found or {}, dict):
         raise ValueError("filters are a map")

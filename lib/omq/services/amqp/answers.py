@@ -21,6 +21,7 @@ from omq.base.errors import MessageTooLong, OmqError, UnknownQueue
 from omq.base.event_log import WARNING
 from omq.services.amqp.putter import Fate, Told
 from omq.services.amqp.translation import TRANSACTIONAL
+from omq.services.amqp.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
@@ -73,7 +74,9 @@ class Answers:
                                  user=self._user, reason=reason[:200])
 
 
-def _condition(error: OmqError | None) -> str:
+def _condition(error: OmqError | Untranslatable | None) -> str:
+    if isinstance(error, Untranslatable):
+        return error.condition
     if isinstance(error, MessageTooLong):
         return "amqp:link:message-size-exceeded"
     return "amqp:not-found" if isinstance(error, UnknownQueue) else "amqp:precondition-failed"

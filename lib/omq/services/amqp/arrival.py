@@ -155,8 +155,8 @@ class Arrival:
             if self._rest is None:
                 message = translation.decoded(bytes(self._parts), terms)
             else:
-                self._rest.end()
-                message = translation.decoded(self._head, terms, self._kind)
+                foot = self._rest.end()
+                message = translation.decoded(self._head, terms, self._kind, foot)
         except Untranslatable:
             self._room.release(len(self._head))
             self.close()

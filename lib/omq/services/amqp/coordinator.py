@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from proton import (
@@ -25,6 +26,7 @@ from proton import (
 
 from omq.base.errors import OmqError
 from omq.services.amqp import two_phases
+from omq.services.amqp.targets import destination, own_target
 from omq.services.amqp.transactions import ROLLED_BACK, Transaction
 from omq.services.amqp.untranslatable import Untranslatable
 
@@ -130,7 +132,11 @@ class Coordinator:
             transaction.roll_back(transaction.reason)
             return Condition(transaction.condition, transaction.reason)
         try:
+            await self._placed(transaction)
             await two_phases.commit(self._session.host, transaction)
+        except Untranslatable as error:
+            transaction.roll_back(error.reason)
+            return Condition(error.condition, error.reason)
         except two_phases.LOST:
             raise
         except OmqError as error:
@@ -138,6 +144,16 @@ class Coordinator:
             return Condition(ROLLED_BACK, str(error))
         transaction.committed()
         return None
+
+    async def _placed(self, transaction: Transaction) -> None:
+        """What came over a link without an address goes where it says itself. Untranslatable."""
+        found: dict[str, tuple[str, ...]] = {}
+        for each in transaction.new:
+            if not each.message.queues:
+                name = destination(each.message)
+                if name not in found:
+                    found[name] = (await own_target(self._session, name)).queues
+                each.message = replace(each.message, queues=found[name])
 
     def ended(self) -> None:
         """The link is over."""

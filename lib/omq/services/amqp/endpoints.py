@@ -19,6 +19,7 @@ from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.incoming import Incoming
 from omq.services.amqp.outgoing import Outgoing
 from omq.services.amqp.transactions import Transactions
+from omq.services.amqp.untranslatable import UNREADABLE
 from omq.services.channel.greeting import asks
 from omq.services.channel.receiver import ChannelLink
 
@@ -68,6 +69,8 @@ class Endpoints:
     @abstractmethod
     def abort(self) -> None: ...
     @abstractmethod
+    def _begun(self, session: Any) -> None: ...
+    @abstractmethod
     def _tick(self) -> None: ...
     @abstractmethod
     def _end_of_output(self) -> None: ...
@@ -93,7 +96,7 @@ class Endpoints:
             self._detached(event.link, closed=kind == Event.LINK_REMOTE_CLOSE)
         elif kind == Event.SESSION_REMOTE_OPEN:
             event.session.incoming_capacity = self.host.policy.settings.amqp_outgoing_bytes_max
-            event.session.open()
+            self._begun(event.session)
         elif kind == Event.SESSION_REMOTE_CLOSE:
             ours = [*self.links, *self._ended]
             for link in [link for link in ours if link.session == event.session]:
@@ -138,11 +141,16 @@ class Endpoints:
         if len(self.links) >= settings.amqp_links_max:
             self._refuse(link, LIMIT, "amqp_links_max links are open")
             return
+        try:
+            channel = link.is_receiver and asks(link)
+        except UNREADABLE as error:
+            self._refuse(link, "amqp:invalid-field", f"its properties cannot be read: {error}")
+            return
         if link.is_receiver:
             if link.remote_target.type == Terminus.COORDINATOR:
                 self.links[link] = Coordinator(self._whole, link)
             else:
-                self.links[link] = (ChannelLink if asks(link) else Incoming)(self._whole, link)
+                self.links[link] = (ChannelLink if channel else Incoming)(self._whole, link)
         else:
             self.links[link] = Outgoing(self._whole, link)
 

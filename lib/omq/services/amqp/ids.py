@@ -16,6 +16,7 @@ from uuid import UUID
 from proton import Data
 
 from omq.base.limits import MESSAGE_ID_BYTES
+from omq.ipc.remote.foreign_values import decoded as value_of
 
 PREFIX: Final = "amqp."
 
@@ -48,18 +49,15 @@ def kept(value: Any, name: str, properties: dict[str, str]) -> bytes | str:
         plain = isinstance(value, str) and (found == value or found == value.encode())
         if not (plain and str(value).isascii() and str(value).isprintable()
                 and " " not in value and not value.isdigit()):
-            data = Data()
-            data.put_object(value)
-            properties[PREFIX + name] = data.encode().hex()
+            properties[PREFIX + name] = encoded(value).hex()
     return found
 
 
-def value_of(raw: bytes) -> Any:
-    """A value that was encoded."""
+def encoded(value: Any) -> bytes:
+    """A value of the library as bytes, of which `value_of` makes it again."""
     data = Data()
-    data.decode(raw)
-    data.next()
-    return data.get_object()
+    data.put_object(value)
+    return bytes(data.encode())
 
 
 def given(text: str, name: str, properties: dict[str, str]) -> Any:

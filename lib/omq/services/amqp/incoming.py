@@ -19,18 +19,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.errors import OmqError
+from omq.ipc.ending_together import New
 from omq.services.amqp import putter, translation
-from omq.services.amqp.addresses import Address, condition, resolved
+from omq.services.amqp.addresses import INTERNAL, Address, condition
 from omq.services.amqp.answers import Answers
 from omq.services.amqp.arrival import PIECES_BYTES, Arrival, Arrived
 from omq.services.amqp.memory import OVERHEAD_BYTES
 from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp.targets import destination, own_target, target
 from omq.services.amqp.translation import TRANSACTIONAL
 from omq.services.amqp.untranslatable import Untranslatable
-from omq.services.channel.names import RECORDS
 
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
@@ -52,7 +54,8 @@ class Incoming:
 
     def __init__(self, session: Session, link: Any) -> None:
         self._session, self._link, self._host = session, link, session.host
-        self._address: Address | None = None
+        self._address: Address | None = None  # each message has its own
+        self._opened = False
         self._waiting: deque[_Transfer] = deque()
         assert session.user is not None
         self._user = session.user.name
@@ -146,8 +149,7 @@ class Incoming:
             self._stirred.set()
         else:
             self._give(arrived)
-            assert self._address is not None
-            transaction.put(arrived, self._address.queues)
+            transaction.put(arrived, self._address.queues if self._address else ())
             self._answers.in_transaction(delivery, transaction.name)
             self.flowed()
 
@@ -162,7 +164,7 @@ class Incoming:
 
     def flowed(self) -> None:
         """Give credit for what there is room for."""
-        if self._address is None or self._over or self._session.gone:
+        if not self._opened or self._over or self._session.gone:
             return
         under_way = self._credit + len(self._waiting)
         free = self._room.free
@@ -221,17 +223,11 @@ class Incoming:
             name = link.remote_target.address or ""
             if link.remote_target.dynamic:
                 name = await self._host.temporary_queue(session)
-            address = await self._host.ask(session, lambda native: resolved(native, name))
-        except (OmqError, ValueError) as error:  # an address that is no UTF-8 is among these
+            address = await target(session, name) if name else None
+        except (OmqError, ValueError, Untranslatable) as error:  # ValueError: no UTF-8
             self._refused(condition(error), str(error))
             return
         if self._over or session.gone:
-            return
-        if not self._host.allows(session, "put", address):
-            self._refused("amqp:unauthorized-access", f"no right to put on {name}")
-            return
-        if RECORDS in (*address.queues, *address.rights):  # the right to be a channel, no more
-            self._refused("amqp:unauthorized-access", f"{name} takes channels alone")
             return
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
@@ -240,7 +236,7 @@ class Incoming:
             link.target.address = name
         link.max_message_size = self._most
         link.open()
-        self._address = address
+        self._address, self._opened = address, True
         self.flowed()
         session.kick()
 
@@ -252,14 +248,14 @@ class Incoming:
         self._session.kick()
 
     async def _put_some(self) -> None:
-        address, settings = self._address, self._host.policy.settings
-        assert address is not None
+        settings = self._host.policy.settings
         some = [self._waiting[i] for i in range(
             min(len(self._waiting), settings.amqp_batch_messages_max))]
-        batch = [(each.arrived.message, each.arrived.file) for each in some]
+        name = destination(some[0].arrived.message)
+        if self._address is None:
+            some = [*takewhile(lambda each: destination(each.arrived.message) == name, some)]
         self._under_way = len(some)
-        told = await self._host.put(
-            lambda native: putter.put_batch(native, address.queues, batch))
+        told = await self._told(name, [(each.arrived.message, each.arrived.file) for each in some])
         self._under_way = 0
         for each, fate in zip(some, told, strict=False):
             if fate.fate is Fate.LATER:
@@ -268,16 +264,29 @@ class Incoming:
             self._done_with(each)
             if not self._over:
                 self._answers.told(each.delivery, fate, settled=each.settled)
+            elif fate.fate is Fate.REFUSED:
+                self._answers.refused(str(fate.error))
         if told and told[-1].fate is Fate.LATER:
             if self._over:
                 self._give_up(told[-1])
                 return
-            self._host.full(self._session, address.name, told[-1].error)
+            self._host.full(self._session, self._address.name if self._address else name,
+                            told[-1].error)
             self._session.kick()
             await asyncio.sleep(settings.amqp_retry_ms / 1000)
             return
         self.flowed()
         self._session.kick()
+
+    async def _told(self, name: str, batch: list[New]) -> list[Told]:
+        """The fates of these, for the queue of that name where the link has none."""
+        try:
+            address = self._address or await own_target(self._session, name)
+        except Untranslatable as error:  # who cannot be asked now is asked again
+            fate = Fate.LATER if error.condition == INTERNAL else Fate.REFUSED
+            return [Told(fate, error)] * len(batch)
+        return await self._host.put(
+            lambda native: putter.put_batch(native, address.queues, batch))
 
     def _give_up(self, told: Told) -> None:
         """Nobody waits for these any more, and their queue does not take them."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proton import Condition, Delivery, Described
 
+from omq.services.amqp.untranslatable import UNREADABLE
+
 if TYPE_CHECKING:
     from omq.ipc.message import Message
 
@@ -35,13 +37,19 @@ def outcome(delivery: Any, state: Any) -> Callable[[Message], None]:
     if state == Delivery.ACCEPTED:
         return done
     if state == Delivery.REJECTED:
-        condition: Condition | None = delivery.remote.condition
-        reason = "rejected" if condition is None else (
-            f"{condition.name}: {condition.description or ''}")
+        reason = _reason(delivery)
         return lambda message: message.fail(reason)
     if state == Delivery.MODIFIED and (delivery.remote.failed or delivery.remote.undeliverable):
         return lambda message: message.fail("modified: delivery failed")
     return released
+
+
+def _reason(delivery: Any) -> str:
+    try:
+        condition: Condition | None = delivery.remote.condition
+    except UNREADABLE:
+        return "rejected, with a reason that cannot be read"
+    return "rejected" if condition is None else f"{condition.name}: {condition.description or ''}"
 
 
 def in_transaction(outcome: Any) -> Say | None:

@@ -28,6 +28,7 @@ from omq.base.errors import (
 )
 from omq.ipc.client import Client
 from omq.ipc.ending_together import New
+from omq.services.amqp.untranslatable import Untranslatable
 
 TOGETHER_BYTES: Final = 4096
 """A larger body gains nothing by company; below it none goes into a container."""
@@ -51,7 +52,7 @@ class Told:
     """The fate of one, in the order of the batch; a batch may have fewer than it was given."""
 
     fate: Fate
-    error: OmqError | None = None
+    error: OmqError | Untranslatable | None = None
 
 
 def put_batch(native: Client, queues: tuple[str, ...], batch: Sequence[New]) -> list[Told]:

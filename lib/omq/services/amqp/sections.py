@@ -4,7 +4,7 @@ on in pieces while it comes, and be sent in pieces.
     section    0x00, descriptor (0x53 and its number, or 0x80 and 8 bytes), value
     head       0x70 header ... 0x74 application properties: a list or map, with its size
     body       0x75 data: binary; 0x77 value: here a binary or a string; 0x76 and others: as a whole
-    behind it  more data sections, which are one body; 0x78 footer, which is not kept
+    behind it  more data sections, which are one body; 0x78 footer, a map
 
 Errors: Untranslatable for what cannot be a message.
 """
@@ -21,6 +21,7 @@ DATA: Final = 0x75
 VALUE: Final = 0x77
 _FOOTER: Final = 0x78
 _LAST_OF_HEAD: Final = 0x74
+_FOOTERS: Final = (bytes((0x00, 0x53, _FOOTER)), b"\x00\x80" + _FOOTER.to_bytes(8, "big"))
 _BINARY, _STRING = 0xB0, 0xB1
 _SHORT: Final = 0x10
 """So much less is the code of a binary or string whose length is one byte."""
@@ -29,6 +30,10 @@ _OPENING_MAX: Final = 15
 FOOT_BYTES_MAX: Final = 64 * 1024
 _SIZES: Final = {0x45: 0, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
 """Codes of lists and maps, and how many bytes say how long they are."""
+_WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+"""By the upper half of a code: bytes behind it. The others say in 1 (an even one) or 4 bytes how
+many there are."""
+_DEPTH_MAX: Final = 16
 KINDS: Final = {"data": (DATA, _BINARY), "binary": (VALUE, _BINARY), "string": (VALUE, _STRING)}
 """Bodies that go in pieces, by their name in `amqp.body`."""
 
@@ -131,8 +136,46 @@ class Rest:
             except UnicodeDecodeError as error:
                 raise Untranslatable("amqp:decode-error", f"no string: {error}") from error
 
-    def end(self) -> None:
-        """Whether that was all of it. Untranslatable."""
-        if self._left or (self._behind and (
-                (found := _descriptor(self._behind, 0)) is None or found[0] != _FOOTER)):
+    def end(self) -> bytes:
+        """Its footer, as of `footer`; whether that was all of it. Untranslatable."""
+        found = footer(self._behind)
+        if self._left or (self._behind and not found):
             raise Untranslatable("amqp:decode-error", "the body is not as long as it says")
+        return found
+
+
+def footer(data: bytes | bytearray) -> bytes:
+    """The bytes of the map in the footer of a message; empty: it has none."""
+    if not any(each in data for each in _FOOTERS):  # it is seldom there
+        return b""
+    at = 0
+    while (found := _descriptor(data, at)) is not None:
+        section, value = found
+        try:
+            at = _behind(data, value)
+        except IndexError:
+            break
+        if section == _FOOTER:
+            return bytes(data[value:at]) if at == len(data) else b""
+    return b""
+
+
+def footer_section(value: bytes) -> bytes:
+    """What ends a message that has one."""
+    return _FOOTERS[0] + value if value else b""
+
+
+def _behind(data: bytes | bytearray, at: int, depth: int = 0) -> int:
+    """Where a value ends. IndexError: not here."""
+    code = data[at]
+    if code == 0x00:  # a described one
+        if depth >= _DEPTH_MAX:
+            raise IndexError
+        return _behind(data, _behind(data, at + 1, depth + 1), depth + 1)
+    at += 1
+    if (width := _WIDTHS.get(code >> 4)) is None:
+        said = 4 if code >> 4 & 1 else 1
+        width = said + int.from_bytes(data[at : at + said], "big")
+    if at + width > len(data):
+        raise IndexError
+    return at + width

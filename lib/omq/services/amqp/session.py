@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proton import Collector, Connection, ProtonException, Transport
 
 from omq.base import events
 from omq.base.event_log import ERROR, WARNING
+from omq.services.amqp import hello
 from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.endpoints import Endpoints, tick_s
 from omq.services.amqp.entrance import proved
@@ -156,7 +157,7 @@ class Session(Endpoints, asyncio.Protocol):
         engine.idle_timeout = settings.amqp_idle_timeout_s
         self._connection = connection = Connection()
         connection.collect(self._collector)
-        connection.container = f"omq-{self.host.context.location.paths.root.name}"
+        hello.introduce(connection, f"omq-{self.host.context.location.paths.root.name}")
         engine.bind(connection)
 
     def _push(self, data: bytes) -> None:
@@ -176,6 +177,11 @@ class Session(Endpoints, asyncio.Protocol):
             if self.gone:
                 return
         self.work()
+
+    def _begun(self, session: Any) -> None:
+        assert self._line is not None and self._engine is not None
+        self._line.write(hello.begun(
+            self._engine, session, self.host.policy.settings.amqp_links_max))
 
     def eof_received(self) -> bool:
         return False  # half of a connection is none
@@ -260,7 +266,9 @@ class Session(Endpoints, asyncio.Protocol):
         finally:  # whatever a link does: its place is free, or the server is full one day
             self.links.clear()
             self.host.left(self)
-            self._connection = None
+            if self._connection is not None:
+                self._connection.free()
+                self._connection = None
             if self._engine is not None:
                 self._engine.unbind()
                 self._engine = None

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Protocol, TypeVar
 
 from omq.aio.jobs import Call
@@ -253,7 +254,8 @@ class Taker:
                 raise Untranslatable("", f"{message.size} bytes are more than a client of AMQP is "
                                      f"given: {self._size_max} (amqp_message_bytes_max)")
             if message.size > PIECES_BYTES and (head := translation.encoded_head(message)):
-                self._pouring = message, message.pieces()
+                foot = translation.footer(message)
+                self._pouring = message, chain(message.pieces(), [foot] if foot else [])
                 return Given(message, head, ends=False)
             return Given(message, translation.encoded(message))
         except (BodyUnavailable, BodyDamaged, Untranslatable) as error:

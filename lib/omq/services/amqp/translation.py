@@ -2,19 +2,18 @@
 
 What omq has no place for is a property named `amqp.*`, so that it comes out as it went in; a
 message that a native program put has none of these, and comes out as one section of data.
-Properties that are no strings keep their type by name in `amqp.types`.
+Properties that are no strings keep their type (ipc.remote.foreign_values).
 
 Errors: Untranslatable, with the condition of AMQP.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from proton import Data, Message, ProtonException
+from proton import Message
 
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadArgument, BadName, OmqError
@@ -23,10 +22,14 @@ from omq.base.names import check_queue_name
 from omq.ipc.browsed import Browsed
 from omq.ipc.message import Message as Native
 from omq.ipc.outgoing import Outgoing
+from omq.ipc.remote.foreign_values import decoded as value_of
+from omq.ipc.remote.foreign_values import texts_in, values_out
 from omq.services.amqp import ids, sections
 from omq.services.amqp.ids import PREFIX
-from omq.services.amqp.untranslatable import Untranslatable
+from omq.services.amqp.untranslatable import UNREADABLE, Untranslatable
 
+ANNOTATIONS: Final = PREFIX + "annotations"
+FOOTER: Final = PREFIX + "footer"
 RESERVED: Final = (PREFIX, "omq.")
 DELIVERY_TIME: Final = "x-opt-delivery-time"  # ms since 1970
 DELIVERY_DELAY: Final = "x-opt-delivery-delay"  # ms
@@ -40,9 +43,6 @@ TRANSACTIONAL: Final = 0x34
 """The state of a delivery that belongs to a transaction; there are none that it could name."""
 _NO_SYMBOL: Final = "None"
 """What the library makes of a symbol that is not there."""
-_UNREADABLE: Final = (ProtonException, ValueError, TypeError, KeyError, AttributeError,
-                      OverflowError, RecursionError)
-"""What comes of a section that is of another type than the standard says, or nests too deep."""
 _TIME_MAX_S: Final = 100 * 366 * 86400
 
 
@@ -55,20 +55,20 @@ class Terms:
     threshold: int  # bytes above which a body is persistent in any case
 
 
-def decoded(data: bytes, terms: Terms, kind: str = "") -> Outgoing:
+def decoded(data: bytes, terms: Terms, kind: str = "", foot: bytes = b"") -> Outgoing:
     """The message that these bytes are. `kind`: they end before its body, which is of this kind
-    (sections.KINDS) and goes into a container. Untranslatable."""
+    (sections.KINDS) and goes into a container, and before its footer. Untranslatable."""
     message = Message()
     try:
         message.decode(data)
-        return _outgoing(message, terms, kind)
-    except _UNREADABLE as error:
+        return _outgoing(message, terms, kind, foot or sections.footer(data))
+    except UNREADABLE as error:
         raise Untranslatable("amqp:decode-error", f"no message of AMQP: {error}") from error
     except (BadArgument, BadName) as error:
         raise Untranslatable("amqp:invalid-field", str(error)) from error
 
 
-def _outgoing(message: Message, terms: Terms, kind: str) -> Outgoing:
+def _outgoing(message: Message, terms: Terms, kind: str, foot: bytes) -> Outgoing:
     properties = _application_properties(message.properties or {})
     body = b"" if kind else _body(message, properties)
     if kind not in ("", "data"):
@@ -89,6 +89,11 @@ def _outgoing(message: Message, terms: Terms, kind: str) -> Outgoing:
         properties[PREFIX + "group-sequence"] = str(int(message.group_sequence))
     if message.creation_time:
         properties[PREFIX + "creation-time"] = repr(float(message.creation_time))
+    if notes := {name: value for name, value in (message.annotations or {}).items()
+                 if str(name) not in (DELIVERY_DELAY, DELIVERY_TIME)}:
+        properties[ANNOTATIONS] = ids.encoded(notes).hex()
+    if foot:
+        properties[FOOTER] = foot.hex()
     return Outgoing(
         body=body, properties=properties, priority=min(int(message.priority), PRIORITY_MAX),
         persistent=(bool(message.durable) and not terms.settled) or bool(kind)
@@ -99,43 +104,9 @@ def _outgoing(message: Message, terms: Terms, kind: str) -> Outgoing:
 
 
 def _application_properties(given: dict[Any, Any]) -> dict[str, str]:
-    out: dict[str, str] = {}
-    types: dict[str, str] = {}
-    for key, value in given.items():
-        name = str(key)
-        if name.startswith(RESERVED):
-            raise Untranslatable("amqp:invalid-field", f"a property may not be named {name}")
-        if type(value) is str:
-            out[name] = value
-            continue
-        kind, text = _simple(value)
-        types[name], out[name] = kind, text
-    if types:
-        out[PREFIX + "types"] = json.dumps(types, separators=(",", ":"))
-    return out
-
-
-def _simple(value: Any) -> tuple[str, str]:
-    """(type, text) of a property that is no string: the encoded value where no text says it."""
-    if isinstance(value, bool):
-        return "boolean", "true" if value else "false"
-    if type(value) is int:
-        return "long", str(value)
-    if type(value) is float:
-        return "double", repr(value)
-    data = Data()
-    data.put_object(value)
-    return "encoded", data.encode().hex()
-
-
-def _valued(kind: str, text: str) -> Any:
-    if kind == "boolean":
-        return text == "true"
-    if kind == "long":
-        return int(text)
-    if kind == "double":
-        return float(text)
-    return ids.value_of(bytes.fromhex(text))
+    if reserved := next((name for name in map(str, given) if name.startswith(RESERVED)), ""):
+        raise Untranslatable("amqp:invalid-field", f"a property may not be named {reserved}")
+    return texts_in(given)
 
 
 def _body(message: Message, properties: dict[str, str]) -> bytes:
@@ -151,9 +122,7 @@ def _body(message: Message, properties: dict[str, str]) -> bytes:
     elif isinstance(body, bytes):
         kind, raw = "binary", body
     else:
-        data = Data()
-        data.put_object(body)
-        kind, raw = ("sequence" if message.inferred else "value"), data.encode()
+        kind, raw = ("sequence" if message.inferred else "value"), ids.encoded(body)
     properties[PREFIX + "body"] = kind
     return raw
 
@@ -194,26 +163,31 @@ def encoded(message: Native | Browsed) -> bytes:
     """A message of a queue as bytes of AMQP. BodyUnavailable, BodyDamaged; Untranslatable: who put
     it named properties as we do, and they make no sense."""
     try:
-        return _encoded(message)
-    except _UNREADABLE as error:
+        return _encoded(message) + footer(message)
+    except UNREADABLE as error:
         raise Untranslatable("amqp:decode-error", f"no message for AMQP: {error}") from error
 
 
 def encoded_head(message: Native | Browsed) -> bytes | None:
     """The bytes before those of its body, which are to follow as they are; None: this body goes as
     a whole. The errors of `encoded`."""
-    kind = message.properties.get(PREFIX + "body", "data")
+    kind = message.texts.get(PREFIX + "body", "data")
     if kind not in sections.KINDS:
         return None
     try:
         head = _encoded(message, bodiless=True)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise Untranslatable("amqp:decode-error", f"no message for AMQP: {error}") from error
-    return head + sections.opening(kind, message.size)
+    return head + sections.opening(kind, message.size)  # `footer` follows
+
+
+def footer(message: Native | Browsed) -> bytes:
+    """What follows the bytes of its body."""
+    return sections.footer_section(bytes.fromhex(message.texts.get(FOOTER, "")))
 
 
 def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
-    out, properties = Message(), dict(message.properties)
+    out, properties = Message(), message.texts
     kind = properties.pop(PREFIX + "body", "data")
     out.body, out.inferred = (None, False) if bodiless else _given_body(message.body, kind)
     out.durable, out.priority = message.persistent, message.priority
@@ -235,10 +209,10 @@ def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
     for name, kept in _TEXTS.items():
         if text := properties.pop(PREFIX + kept, ""):
             setattr(out, name, text)
-    types = json.loads(properties.pop(PREFIX + "types", "{}"))
-    out.properties = {
-        name: _valued(types[name], text) if name in types else text
-        for name, text in properties.items()} or None
+    if notes := properties.pop(ANNOTATIONS, ""):
+        out.annotations = value_of(bytes.fromhex(notes))
+    properties.pop(FOOTER, None)
+    out.properties = values_out(properties) or None
     return bytes(out.encode())
 
 
@@ -258,4 +232,4 @@ def _given_body(body: bytes, kind: str) -> tuple[Any, bool]:
         return body.decode("utf-8", "surrogatepass"), False
     if kind == "binary":
         return body, False
-    return ids.value_of(body), kind == "sequence"
+    return value_of(body), kind == "sequence"

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from proton import ProtonException
+
+UNREADABLE: Final = (ProtonException, ValueError, TypeError, KeyError, AttributeError,
+                     OverflowError, RecursionError)
+"""What the library raises for a value of another type than the standard says, one that nests too
+deep, and a map with a list as a key."""
+
 
 class Untranslatable(Exception):
     """It cannot become a message of omq, or one of AMQP."""

@@ -193,14 +193,14 @@ class Taker:
         if reach.bytes_max and message.size > reach.bytes_max:
             return f"its {message.size} bytes are over the other side's {reach.bytes_max}"
         try:
-            to = destination(message.properties)
+            to = destination(message.texts)
         except (BodyUnavailable, BodyDamaged) as error:
             return f"it cannot be read: {error}"
         return "" if to is not None else "it does not say where it goes (omq.remote.queue)"
 
     def _bury(self, taken: Taken, message: Message, why: str) -> None:
         try:
-            body, properties = message.body, message.properties
+            body, properties = message.body, message.texts
         except (BodyUnavailable, BodyDamaged):
             body, properties = b"", {}
         to = destination(properties) or Address()
@@ -245,5 +245,5 @@ class Taker:
         """At a foreign peer; "" at an omq."""
         if not self._channel.foreign:
             return ""
-        to = destination(message.properties)
+        to = destination(message.texts)
         return self._channel.text("address").replace("{queue}", to.queue if to else "")

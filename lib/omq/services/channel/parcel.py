@@ -33,6 +33,7 @@ from omq.base.errors import BadArgument, BadName, BadProperty
 from omq.base.limits import AMQP_TTL_MAX_S
 from omq.base.names import check_queue_name
 from omq.format import amqp_values as values
+from omq.format.property_values import carried
 from omq.ipc.message import Message as Native
 from omq.ipc.outgoing import Outgoing
 from omq.ipc.remote_header import REMOTE_MANAGER, REMOTE_QUEUE, REPLY_MANAGER, REPLY_QUEUE
@@ -105,7 +106,7 @@ def hops_of(properties: Mapping[str, str]) -> int:
 def packed(message: Native, own: str, reply_to: str, *, again: bool = False) -> bytes:
     """The bytes of a message in hand. `own`: our name; `reply_to`: its queue here that wants the
     reply. BodyUnavailable, BodyDamaged; OverflowError, ValueError."""
-    properties = message.properties
+    properties = message.texts
     to = destination(properties) or Address()
     notes = {TO: _pair(to.manager, to.queue),
              FROM: _pair(properties.get(FROM_MANAGER, own), properties.get(FROM_QUEUE, to.queue)),
@@ -219,7 +220,7 @@ def _opened(sections: Iterable[tuple[int, Any]], spot: Spot) -> Parcel:
     group, sequence = _text(said[10]), said[11] or 0
     return Parcel(
         Outgoing(
-            body=body, properties=properties,
+            body=body, properties=carried(properties),
             priority=4 if priority is None else min(_whole(priority), 9),
             persistent=durable is True, message_id=_text(said[0]), correlation_id=_text(said[5]),
             group_id=group, group_sequence=_whole(sequence) if group else 0,

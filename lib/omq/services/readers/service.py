@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from omq import Outgoing
@@ -70,7 +70,12 @@ class Message(Protocol):
         ...
 
     @property
-    def properties(self) -> Mapping[str, str]: ...
+    def properties(self) -> Mapping[str, Any]:
+        """Those that omq itself reads (format.property_values, TEXTS_ONLY) are texts."""
+        ...
+
+    @property
+    def texts(self) -> Mapping[str, str]: ...
     @property
     def message_id(self) -> str: ...
     @property

@@ -36,7 +36,7 @@ class Native:
     group_sequence, last_in_group, expiry_ns, size = 0, False, 0, 1
 
     def __init__(self, *, persistent: bool = True, **changed: Any) -> None:
-        self.persistent, self.properties = persistent, {REMOTE_QUEUE: "Q"}
+        self.persistent, self.texts = persistent, {REMOTE_QUEUE: "Q"}
         vars(self).update(changed)
 
 
@@ -96,7 +96,7 @@ def took(unit: Unit, **said: str) -> tuple[Taker, Taken]:
 
 
 def test_what_was_not_sent_stays_when_another_was_buried() -> None:
-    good, bad = Native(), Native(properties={})
+    good, bad = Native(), Native(texts={})
     unit = Unit([good, bad])
     _, taken = took(unit)
     taken.end()
@@ -105,7 +105,7 @@ def test_what_was_not_sent_stays_when_another_was_buried() -> None:
 
 
 def test_nothing_leaves_when_taking_failed_behind_a_dead_letter() -> None:
-    unit = Unit([Native(), Native(properties={})], QueueFull(queue="X", limit=1))
+    unit = Unit([Native(), Native(texts={})], QueueFull(queue="X", limit=1))
     with pytest.raises(QueueFull):
         taker(unit).take(REACH)
     assert not unit.left
@@ -113,7 +113,7 @@ def test_nothing_leaves_when_taking_failed_behind_a_dead_letter() -> None:
 
 
 def test_a_dead_letter_queue_that_is_full_leaves_the_unit_ended() -> None:
-    unit = Unit([Native(properties={})])
+    unit = Unit([Native(texts={})])
     _, taken = took(unit)
     unit.full = True
     with pytest.raises(QueueFull):

@@ -39,7 +39,7 @@ REMOTE = {"omq.remote.manager": "EAST", "omq.remote.queue": "A"}
 
 def native(**said: Any) -> Any:
     return SimpleNamespace(**{
-        "body": b"x", "properties": dict(REMOTE), "persistent": True, "priority": 4,
+        "body": b"x", "texts": dict(REMOTE), "persistent": True, "priority": 4,
         "attempts": 0, "message_id": "id", "correlation": "", "group_id": "",
         "group_sequence": 0, "last_in_group": False, "expiry_ns": 0, **said})
 
@@ -48,11 +48,12 @@ RICH: dict[str, Any] = {
     "body": bytes(range(256)) * 300, "priority": 9, "attempts": 300, "message_id": "ä" * 12,
     "correlation": "order-1", "group_id": "g" * 24, "group_sequence": 70_000,
     "last_in_group": True,
-    "properties": {**REMOTE, "customer": "42", "long": "y" * 5000, "": "", "ключ": "значение"}}
+    "texts": {**REMOTE, "customer": "42", "long": "y" * 5000, "count": "3",
+              "amqp.types": '{"count":"uint"}'}}
 
 
 @pytest.mark.parametrize("said", [{}, RICH, {"persistent": False, "body": b""},
-                                  {"properties": {**REMOTE, **{f"p{n}": "v" for n in range(99)}}}])
+                                  {"texts": {**REMOTE, **{f"p{n}": "v" for n in range(99)}}}])
 def test_the_library_reads_what_is_packed(said: dict[str, Any]) -> None:
     """The one that every client has; `opened` reads it, too."""
     message = native(**said)
@@ -67,7 +68,7 @@ def test_the_library_reads_what_is_packed(said: dict[str, Any]) -> None:
             message.message_id, message.correlation or None, message.group_id, message.attempts)
         assert found.group_sequence == message.group_sequence
         assert (found.properties or {}) == {
-            name: text for name, text in message.properties.items() if name not in REMOTE}
+            name: text for name, text in message.texts.items() if name not in REMOTE}
         notes = found.annotations
         assert notes[symbol("x-opt-omq-to")] == ["EAST", "A"]
         assert notes[symbol("x-opt-omq-from")] == ["WEST", "A"]

@@ -43,6 +43,10 @@ class FakeMessage:
     path: Path | None = None
 
     @property
+    def texts(self) -> Mapping[str, str]:
+        return self.properties
+
+    @property
     def size(self) -> int:
         return len(self.body)
 
