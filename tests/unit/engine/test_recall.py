@@ -103,4 +103,5 @@ def test_who_has_started_calls_back_what_is_due_soon(
         world.engine.commit()
     assert counts == [2, 1, 0]
     assert [each.qpool for each in world.give(9)] == soon
-    assert {state(world, each) for each in (later, failed, new, at_its_time)} == {EntryState.DEFERRED}
+    assert {state(world, each) for each in (later, failed, new, at_its_time)} == {
+        EntryState.DEFERRED}

@@ -160,7 +160,7 @@ class Dispatcher:
                     if not action.process.busy:
                         self._crew.end(action.process)
                         self._scheduler.ended(action.process, now)
-        self._publisher.publish(self._scheduler, self._book, self._holds, self._ends.in_hand, now)
+        self._publisher.publish(self._scheduler, self._aside, self._holds, self._ends.in_hand, now)
 
     # messages
 
