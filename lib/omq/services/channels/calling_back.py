@@ -8,17 +8,20 @@ the longest time for which one does so. It is planned anew, and known from then 
 its peer refused for now, and would have come soon, is tried a little earlier by that.
 
 In the middle of a crash: see omq.services.channels.aside. Errors: what the manager refuses (the
-disk is full) is asked for again after a second; others end the process, as those of the reader do.
+disk is full) is asked for again after a second; a manager that does not know the question, being
+older, is not asked again: what was put off comes when it is due. Others end the process, as those
+of the reader do.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from omq.base import clock, event_log, events
-from omq.base.errors import REFUSALS
+from omq.base.errors import REFUSALS, BadRequest, NoAuthority
 from omq.core.engine.recall import ITEMS_MAX
 from omq.services.channels.aside import Aside, Where
 from omq.services.channels.holds import HELD_S, Holds
@@ -87,7 +90,9 @@ class CallingBack:
         except REFUSALS as error:
             self._context.log.event(events.DISPOSITION_REFUSED, event_log.WARNING,
                                     queue=self._context.conf.queue, qpool_id=0, reason=str(error))
-            self._not_before = self._aside.closed_until = now + LOOK_S
+            # A manager that is older than this service does not know the question.
+            never = isinstance(error, BadRequest | NoAuthority)
+            self._not_before = self._aside.closed_until = math.inf if never else now + LOOK_S
 
     def _call(self, connection: Recalls, flush: Callable[[], None], peers: list[Where], free: int,
               now: float) -> None:
