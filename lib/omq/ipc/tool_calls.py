@@ -78,13 +78,13 @@ class ToolCalls:
 
     def recall(self, queue: str, qpools: Sequence[int]) -> int:
         """A service has room again for these, which it had put off: they are ready. How many were;
-        at most core.engine.recall.ITEMS_MAX a call."""
+        at most limits.RECALL_MAX a call."""
         answer = self._wire.control({"op": "recall", "queue": queue, "qpools": list(qpools)})
         return int(answer["recalled"])
 
     def recall_due(self, queue: str, within_s: float, before: int) -> tuple[int, int]:
         """The same for what is due within this time and was put off before this LSN (0: until now).
-        How many, ITEMS_MAX at most, and the LSN for the next call."""
+        How many, RECALL_MAX at most, and the LSN for the next call."""
         answer = self._wire.control({"op": "recall", "queue": queue, "before": before,
                                      "within_ns": int(within_s * NS_PER_S)})
         return int(answer["recalled"]), int(answer["before"])

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import BadRequest
-from omq.core.engine import recall as recalls
+from omq.base.limits import RECALL_MAX
 from omq.core.engine.operate import Action, Item, Order, operate
-from omq.core.engine.recall import recall, recall_due
 from omq.format.index import EntryState
 from omq.format.wire import Settlement
 from tests.unit.engine.test_engine import counters_agree
@@ -44,7 +43,7 @@ def put_off(world: World, seconds: float, count: int = 1) -> list[int]:
 
 def called(world: World, *qpools: int, queue: int = A) -> int:
     world.begin()
-    count = recall(world.core, world.reader, queue, qpools)
+    count = world.engine.recall.these(world.reader, queue, qpools)
     world.engine.commit()
     return count
 
@@ -80,12 +79,12 @@ def test_whatever_is_no_deferred_message_of_the_queue_is_passed_over(world: Worl
     assert state(world, held) is EntryState.HELD
     assert called(world, waits) == 0
     with pytest.raises(BadRequest):
-        recall(world.core, world.reader, A, range(1, recalls.ITEMS_MAX + 2))
+        world.engine.recall.these(world.reader, A, range(1, RECALL_MAX + 2))
 
 
 def test_who_has_started_calls_back_what_is_due_soon(
         world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recalls, "ITEMS_MAX", 2)
+    monkeypatch.setattr("omq.core.engine.recall.RECALL_MAX", 2)
     soon = put_off(world, 300.0, 3)
     (later,) = put_off(world, 301.0)
     failed = world.put(A)
@@ -99,7 +98,7 @@ def test_who_has_started_calls_back_what_is_due_soon(
     (new,) = put_off(world, 60.0)
     for _ in range(3):
         world.begin()
-        counts.append(recall_due(world.core, world.reader, A, 300 * NS, before))
+        counts.append(world.engine.recall.due(world.reader, A, 300 * NS, before))
         world.engine.commit()
     assert counts == [2, 1, 0]
     assert [each.qpool for each in world.give(9)] == soon

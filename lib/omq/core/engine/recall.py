@@ -9,7 +9,7 @@ queue any more is passed over: it was due, an operator has it, or it is gone.
 In the middle of a crash: the frames of one call stand in one block, and each is about one message.
 A message whose frame is lost is DEFERRED still, and due when it was due before.
 
-Errors: BadRequest for more than ITEMS_MAX; SpoolFull, and nothing was done.
+Errors: BadRequest for more than RECALL_MAX; SpoolFull, and nothing was done.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from omq.base.errors import BadRequest
+from omq.base.limits import RECALL_MAX
 from omq.core.engine.settle import frame_for
 from omq.core.engine.state import REMEMBERS, Core, Party
 from omq.core.engine.transitions import Event, after
@@ -27,38 +28,44 @@ from omq.format.frame_rules import Reason
 from omq.format.index import EntryState
 from omq.format.journal import FrameType
 
-ITEMS_MAX: Final = 500
-"""Messages of one call: bounds what one group of the manager does."""
 _DEFERRED: Final = int(EntryState.DEFERRED)
 
 
-def recall(core: Core, party: Party, queue: int, qpools: Iterable[int]) -> int:
-    """Make these ready; how many were put off."""
-    t, wanted = core.t, tuple(dict.fromkeys(qpools))
-    if len(wanted) > ITEMS_MAX:
-        raise BadRequest(reason=f"{len(wanted)} messages, a recall takes {ITEMS_MAX}")
-    core.block.flush()  # as an order of an operator does
-    slots = [t.slot_of(qpool) for qpool in wanted if qpool > 0]
-    entries = [t.entry_on(slot, queue) for slot in slots
-               if slot >= 0 and not t.m_flags[slot] & REMEMBERS]
-    return _ready(core, party, [each for each in entries
-                                if each >= 0 and t.e_state[each] == _DEFERRED])
+class Recall:
+    """See the module."""
 
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
-def recall_due(core: Core, party: Party, queue: int, within_ns: int, before: int) -> int:
-    """Make up to ITEMS_MAX ready that are due within this time and have not changed since the frame
-    with LSN `before`: who calls until there are none gets none twice. How many there were."""
-    t, v = core.t, core.t.v
-    core.block.flush()
-    high = t.entries.high
-    found = np.flatnonzero(
-        (v["e_queue"][:high] == queue) & (v["e_state"][:high] == _DEFERRED)
-        & (v["e_attempts"][:high] == 0) & (v["e_retries"][:high] > 0)
-        & (v["e_until"][:high] <= np.uint64(core.now_ns + within_ns)))
-    found = found[v["m_lsn"][v["e_message"][found]] < np.uint64(before)]
-    some = map(int, found[np.argsort(v["e_sequence"][found])])
-    return _ready(core, party, [each for each in some
-                                if not t.m_flags[t.e_message[each]] & REMEMBERS][:ITEMS_MAX])
+    def these(self, party: Party, queue: int, qpools: Iterable[int]) -> int:
+        """Make these ready; how many were put off."""
+        core, wanted = self._core, tuple(dict.fromkeys(qpools))
+        if len(wanted) > RECALL_MAX:
+            raise BadRequest(reason=f"{len(wanted)} messages, a recall takes {RECALL_MAX}")
+        t = core.t
+        core.block.flush()  # as an order of an operator does
+        slots = [t.slot_of(qpool) for qpool in wanted if qpool > 0]
+        entries = [t.entry_on(slot, queue) for slot in slots
+                   if slot >= 0 and not t.m_flags[slot] & REMEMBERS]
+        return _ready(core, party, [each for each in entries
+                                    if each >= 0 and t.e_state[each] == _DEFERRED])
+
+    def due(self, party: Party, queue: int, within_ns: int, before: int) -> int:
+        """Make up to RECALL_MAX ready that are due within this time and have not changed since the
+        frame with LSN `before`: who calls until there are none gets none twice. How many there
+        were."""
+        core = self._core
+        t, v = core.t, core.t.v
+        core.block.flush()
+        high = t.entries.high
+        found = np.flatnonzero(
+            (v["e_queue"][:high] == queue) & (v["e_state"][:high] == _DEFERRED)
+            & (v["e_attempts"][:high] == 0) & (v["e_retries"][:high] > 0)
+            & (v["e_until"][:high] <= np.uint64(core.now_ns + within_ns)))
+        found = found[v["m_lsn"][v["e_message"][found]] < np.uint64(before)]
+        some = map(int, found[np.argsort(v["e_sequence"][found])])
+        return _ready(core, party, [each for each in some if not
+                                    t.m_flags[t.e_message[each]] & REMEMBERS][:RECALL_MAX])
 
 
 def _ready(core: Core, party: Party, entries: list[int]) -> int:

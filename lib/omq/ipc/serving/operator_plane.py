@@ -28,7 +28,6 @@ from omq.base.errors import BadRequest, UnknownQueue
 from omq.base.event_log import REPORT, EventLog
 from omq.core.engine.engine import Engine
 from omq.core.engine.operate import Action, Item, Order
-from omq.core.engine.recall import recall, recall_due
 from omq.core.engine.state import IDEL, POISON
 from omq.ipc.serving.doors import Door
 from omq.ipc.serving.sessions import Session, Sessions, say
@@ -117,13 +116,13 @@ class OperatorPlane:
         """A service has room again for what it had put off."""
         queue, qpools = self._number(str(question["queue"])), question.get("qpools")
         self._may(session, "admin", queue)
-        core, party = self._engine.core, session.party
-        before = int(question.get("before", 0)) or core.block.lsn
+        recall, party = self._engine.recall, session.party
+        before = int(question.get("before", 0)) or self._engine.last_lsn + 1
         if qpools is None:
             within_ns = min(max(0, int(question["within_ns"])), WITHIN_S_MAX * _S)
-            count = recall_due(core, party, queue, within_ns, before)
+            count = recall.due(party, queue, within_ns, before)
         else:
-            count = recall(core, party, queue, [int(each) for each in qpools])
+            count = recall.these(party, queue, [int(each) for each in qpools])
         self._answers.append((session.door, {"recalled": count, "before": before}))
 
     def resolve(self, session: Session, question: Question) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from omq.base import clock, event_log, events
 from omq.base.errors import REFUSALS, BadRequest, NoAuthority
-from omq.core.engine.recall import ITEMS_MAX
+from omq.base.limits import RECALL_MAX
 from omq.services.channels.aside import Aside, Where
 from omq.services.channels.holds import HELD_S, Holds
 
@@ -109,7 +109,7 @@ class CallingBack:
         flush()
         each, done = iter(called), 0
         try:
-            while some := list(islice(each, ITEMS_MAX)):
+            while some := list(islice(each, RECALL_MAX)):
                 connection.recall(self._context.conf.queue, some)
                 done += len(some)
         except REFUSALS:
@@ -122,4 +122,4 @@ class CallingBack:
             return
         count, self._before = connection.recall_due(
             self._context.conf.queue, self.longest_s, self._before)
-        self._earlier = count == ITEMS_MAX
+        self._earlier = count == RECALL_MAX

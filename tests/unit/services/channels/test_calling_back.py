@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from omq.base.errors import BadRequest, OmqError, SpoolFull
+from omq.base.limits import RECALL_MAX
 from omq.base.paths import SpoolPaths
 from omq.base.settings import DEFAULTS
-from omq.core.engine.recall import ITEMS_MAX
 from omq.services.channels.aside import Aside
 from omq.services.channels.calling_back import CallingBack
 from omq.services.channels.holds import Holds
@@ -66,7 +66,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = World(tmp_path)
-    for number in range(1, ITEMS_MAX * 2 + 1):
+    for number in range(1, RECALL_MAX * 2 + 1):
         made.aside.put(number, PEER, Cause.SHARE, "it has enough", 1 << 62)
     return made
 
@@ -74,15 +74,15 @@ def world(tmp_path: Path) -> World:
 def test_what_is_refused_is_asked_for_after_a_second(world: World) -> None:
     world.manager.error, world.manager.after = SpoolFull(path="journal", detail="none"), 1
     world.turn(0.0)
-    assert [len(each) for each in world.manager.called] == [ITEMS_MAX]
-    assert len(world.aside) == ITEMS_MAX, "the others wait on"
+    assert [len(each) for each in world.manager.called] == [RECALL_MAX]
+    assert len(world.aside) == RECALL_MAX, "the others wait on"
     assert not world.aside.has_share(PEER, 0.5), "who comes now does not wait behind them"
     world.manager.error = None
     world.turn(0.5)
     assert len(world.manager.called) == 1
     world.turn(1.0)
     assert sorted(qpool for some in world.manager.called for qpool in some) == list(
-        range(1, ITEMS_MAX * 2 + 1))
+        range(1, RECALL_MAX * 2 + 1))
     assert world.manager.flushed == 2
 
 
