@@ -347,8 +347,8 @@ def test_a_peer_and_a_channel_are_held_and_released(gateway: Gateway) -> None:
                       == ["DEFERRED"])
         told = gateway.live.run("omq peers").out
         assert [each.split()[:3] for each in told.splitlines() if each.startswith(one.name)] == [
-            [one.name, "held", "-"]]
-        assert "waits on UNIX, deferred" in told
+            [one.name, "held", "0"]]
+        assert f"an operator holds {one.name}" in told
         for tool in (("omstat", "-a"), ("omtop", "--once", "--interval", "0.2")):
             assert f"held {one.name}" in " ".join(gateway.live.run(*tool).out.split())
         for file in gateway.live.paths.run.iterdir():  # as a reboot leaves run/
@@ -360,6 +360,8 @@ def test_a_peer_and_a_channel_are_held_and_released(gateway: Gateway) -> None:
         assert gateway.live.run("omq peers", "--release", one.name).code == 0
         one.until(2)
         gateway.empty()
+        said = gateway.live.run("omq peers", "--release", one.name)
+        assert (said.code, said.out) == (1, f"{one.name}: it is not held\n")
         assert gateway.live.run("omq peers", "--hold", "smtp").code == 0
         gateway.put("c@one.test", "d@two.test")
         gateway.until("all to wait", lambda: [each.state.name for each in gateway.rows()]
@@ -367,6 +369,49 @@ def test_a_peer_and_a_channel_are_held_and_released(gateway: Gateway) -> None:
         assert gateway.live.run("omq peers", "--release", "smtp").code == 0
         one.until(3)
         two.until(2)
+
+
+def test_a_backlog_for_one_peer_is_shown_explained_and_goes_out(gateway: Gateway) -> None:
+    """What is beyond its share was put off for minutes, flushed or not, and no tool told of it."""
+    with SmtpPeer("MAIL") as slow, SmtpPeer() as other:
+        gateway.start({"slow.test": slow, "other.test": other}, qmgr_window=40,
+                      qmgr_put_off_s_max=80_000)
+        assert gateway.live.run("omq peers", "--hold", "lmtp").code == 0, "no mail went over it"
+        for number in range(60):
+            gateway.put(f"r{number}@slow.test")
+        slow.until(2, "MAIL")
+        gateway.until("most to be put off", lambda: sum(
+            each.state.name == "DEFERRED" for each in gateway.rows()) > 40)
+
+        def shown() -> dict[str, Any]:
+            return next((row for row in map(
+                json.loads, gateway.live.run("omq peers", "--json").out.splitlines())
+                if row.get("peer") == slow.name), {})
+
+        gateway.until("all to be shown", lambda: shown() and
+                      shown()["mlists"] + shown()["put_off"] == 60)
+        row = shown()
+        assert row["causes"] == {"share": row["put_off"]}
+        assert "messages to take first" in row["reason"]
+        assert 0 < row["next_s"] <= 80_000
+        said = gateway.live.run("omqwhy", "UNIX").out
+        assert f"deferred messages wait for {slow.name}" in said
+        late = next(each for each in gateway.rows() if each.state.name == "DEFERRED")
+        said = gateway.live.run("omqwhy", str(late.message.qpool)).out
+        assert f"it is for {slow.name}: {slow.name} has" in said
+        released = gateway.live.run("omq peers", "--release", "lmtp")
+        assert "0 of" not in released.out
+        assert "lmtp: nothing else waits" in released.out
+        again = gateway.live.run("omq peers", "--release", "lmtp")
+        assert (again.code, again.out) == (1, "lmtp: it is not held\n")
+        assert sum(each.state.name == "DEFERRED" for each in gateway.rows()) == row["put_off"]
+        gateway.put("r@other.test")
+        other.until(1)
+        os.kill(gateway.scheduler, signal.SIGKILL)
+        slow.unshut("MAIL")
+        slow.until(60)
+        gateway.empty()
+        gateway.until("nothing to be shown", lambda: not shown().get("put_off"))
 
 
 def test_omq_peers_shows_what_is_stuck(gateway: Gateway) -> None:

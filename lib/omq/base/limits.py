@@ -39,6 +39,9 @@ MESSAGE_ID_BYTES: Final = 24
 UNIT_NAME_BYTES_MAX: Final = 200  # as the names of prepared transactions in PostgreSQL
 """The width IBM MQ made customary; printed as 48 hexadecimal digits."""
 
+RECALL_MAX: Final = 500
+"""Messages of one recall (core.engine.recall): bounds what one group of the manager does."""
+
 CORRELATION_ID_BYTES: Final = 24
 """As wide as a message id, because a reply's correlation id usually is one."""
 

@@ -29,19 +29,20 @@ class MailSettings(TransportSettings):
         "port of smtp.server; 25 needs a privilege, 0: any free one (in run/, for tests)")
     smtp_message_bytes_max: int = number("mail", 32 * MIB, 1 * KIB, BODY_BYTES_MAX,
         "largest message, announced by SIZE; not above body_bytes_max")
-    smtp_recipients_max: int = number("mail", 1000, 100, 10_000,
-        "recipients of one message (RFC 5321 4.5.3.1.8 asks for 100 at least)")
+    smtp_recipients_max: int = number("mail", 1000, 100, 1000,
+        "recipients of one message (RFC 5321 4.5.3.1.8 asks for 100 at least); their addresses "
+        "have 32 KiB together: 1000 of 31 bytes on average, 100 of the longest")
     smtp_sessions_max: int = number("mail", 100, 1, 10_000,
-        "sessions at once; one more is told to come back later")
+        "sessions at once at smtp_listen_port; one more is told to come back later")
     smtp_sessions_reserved: int = number("mail", 20, 0, 5000,
-        "the last of these, a quarter at most, are for clients that have no session yet")
+        "the last of a port's, a quarter at most, are for clients that have no session there yet")
     smtp_memory_bytes_max: int = number("mail", 256 * MIB, 1 * MIB, 64 * GIB,
         "texts of all sessions together, counted twice (a text and its copy on the way to the "
         "queue); beyond it 452; at least twice the largest message")
     smtp_client_period_s: int = number("mail", 60, 1, 86400,
         "what one client does is counted in this time; clients of smtp_relay_networks are free")
     smtp_client_sessions_max: int = number("mail", 20, 1, 10_000,
-        "sessions of one client (an IPv4 address, an IPv6 /64) at once")
+        "sessions of one client (an IPv4 address, an IPv6 /64) at once at a port")
     smtp_client_connections_max: int = number("mail", 300, 0, 1_000_000,
         "connections of one client in the period; 0: no limit")
     smtp_client_messages_max: int = number("mail", 600, 0, 1_000_000,

@@ -41,8 +41,11 @@ class QmgrSettings(TriggerSettings):
     qmgr_window: int = number("qmgr", 2000, 10, 100_000,
         "messages in hand; one peer has at most a quarter of what is free of them")
     qmgr_put_off_s_max: int = number("qmgr", 300, 1, 86_400,
-        "what is beyond a peer's share is looked at again when the peer could be through with it, "
-        "after this at the latest")
+        "what is beyond a peer's share is called back as soon as the peer has room; this is when "
+        "it comes back by itself, where nobody knows of it any more")
+    qmgr_put_off_messages_max: int = number("qmgr", 100_000, 0, 10_000_000,
+        "so many messages that were put off are known, and can be called back and shown by peer, "
+        "at some 300 bytes each; those beyond it come back by themselves")
     qmgr_sends_bytes_max: int = number("qmgr", 16 * MIB, 0, 1024 * GIB,
         "the record of sends, logs/SERVICE.sends.jsonl (what went where, how long it waited and "
         "took; omq-spark whatif --sends reads it), is renamed to .1 at this size; 0: there is none")

@@ -47,6 +47,8 @@ class TransportSettings(WebSettings):
         "0: any free one (in run/, for tests)")
     submissions_port: int = number("submission", -1, -1, 65535,
         "the same with TLS from the first byte, 465 by RFC 8314")
+    submission_sessions_max: int = number("submission", 100, 1, 10_000,
+        "sessions at once at each of these two ports; those of smtp_listen_port take none of them")
     submission_users: str = text("submission", "", _PATH, _PATH_RULE,
         "file of those who may send there, a line 'name:hash' each (argon2; see MAIL.md), which "
         "others must not read; needed for the two ports above; needs the extra omq[mail]")

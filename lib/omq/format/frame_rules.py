@@ -218,7 +218,8 @@ RULES: Final[dict[FrameType, Rule]] = {
         About.MESSAGE, "held{it.on}", _OPERATOR, entry=Entry(PartState.HELD, attempts=False),
         reasoned=True),
     FrameType.RELEASE: Rule(
-        About.MESSAGE, "released{it.on}", _OPERATOR, entry=Entry(PartState.READY), reasoned=True),
+        About.MESSAGE, "released{it.on}", _READER | _OPERATOR, entry=Entry(PartState.READY),
+        reasoned=True),
     FrameType.COMMIT: Rule(
         About.MESSAGE, "committed{it.on}", _READER | _OPERATOR,
         entry=Entry(PartState.READY, attempts=False)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from omq.base.clock import NS_PER_S
 from omq.base.paths import SpoolPaths
 from omq.format.wire import Operation
 from omq.ipc.bodies import Bodies
@@ -74,6 +75,19 @@ class ToolCalls:
                      new: Sequence[New], name: str = "") -> str:
         """Finish what this reader holds and put what is new, all or nothing; see the module."""
         return end_together(self._wire, reader, messages, new, name)
+
+    def recall(self, queue: str, qpools: Sequence[int]) -> int:
+        """A service has room again for these, which it had put off: they are ready. How many were;
+        at most limits.RECALL_MAX a call."""
+        answer = self._wire.control({"op": "recall", "queue": queue, "qpools": list(qpools)})
+        return int(answer["recalled"])
+
+    def recall_due(self, queue: str, within_s: float, before: int) -> tuple[int, int]:
+        """The same for what is due within this time and was put off before this LSN (0: until now).
+        How many, RECALL_MAX at most, and the LSN for the next call."""
+        answer = self._wire.control({"op": "recall", "queue": queue, "before": before,
+                                     "within_ns": int(within_s * NS_PER_S)})
+        return int(answer["recalled"]), int(answer["before"])
 
     def control(self, question: dict[str, Any]) -> dict[str, Any]:
         """One question over the control connection; the answer."""

@@ -45,7 +45,8 @@ def everything() -> Facts:
                frozenset((10, 11, 12)), 5)
         for conf in load_services(None).values())
     gate = next(each.conf for each in services if each.conf.name == "unix")
-    channel = {"name": "smtp", "processes": 2, "busy": 1, "peers": 3, "mlists": 4, "held": 0}
+    channel = {"name": "smtp", "processes": 2, "busy": 1, "peers": 3, "mlists": 4, "held": 0,
+               "put_off": 5}
     found = facts(queue("A", ready=1, readers=1, spent=SPENT))
     return replace(
         found, services=services, gateways=(Gateway(gate, 4, (channel,), ("a",), 1.0, ()),),

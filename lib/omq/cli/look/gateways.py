@@ -40,7 +40,9 @@ class Gateway:
     def text(self) -> str:
         """In one line."""
         told = [f"{each['name']} {each['processes']} of {self.processes_max} processes, "
-                f"{each['peers']} peers, {each['mlists']} Mlists" for each in self.channels]
+                f"{each['peers']} peers, {each['mlists']} Mlists"
+                + (f", {each['put_off']} put off" if each["put_off"] else "")
+                for each in self.channels]
         if self.down:
             told.append(f"down {_named(self.down)}, next try in {self.next_try_s:.0f} s")
         if self.held:

@@ -18,6 +18,7 @@ from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import Exit, UnknownQueue
 from omq.base.names import IDEL_NAME, POISON_NAME, escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.look.gateway_why import peers_of_message
 from omq.cli.look.queue_why import explain_queue
 from omq.cli.look.queue_why import lines as queue_lines
 from omq.cli.look.queue_why import record as queue_record
@@ -104,6 +105,10 @@ def explain(location: Location, seen: Look, qpool: int) -> Iterator[Answer]:
             answer.evidence = {"expiry": iso_time(entry.message.expiry_ns)}
         if entry.queue == POISON_NAME:
             answer.evidence = _evidence(location, qpool)
+        if entry.state in (EntryState.DEFERRED, EntryState.ACTIVE):
+            for peer, reason, hint in peers_of_message(location, entry):
+                answer.text += f"; it is for {peer}" + (f": {reason}" if reason else "")
+                answer.hints += [hint] if hint else []
         if seen.origin in (Origin.LEFT_OVER, Origin.FILES):
             answer.hints.append("the queue manager does not run: nothing moves (omrc starts it)")
         elif seen.origin is Origin.HUNG:

@@ -17,6 +17,7 @@ from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import ConfigError
 from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.base.services_conf import load_services
+from omq.cli.look.gateway_why import waits_by_peer
 from omq.cli.look.service_status import Word, all_status
 from omq.core.index.rows import QueueRow, ReaderRow
 from omq.core.look.look import Look, Origin
@@ -55,6 +56,7 @@ def explain_queue(location: Location, seen: Look, name: str, now_ns: int) -> Que
     if not reasons:
         reasons = [Reason("moves", f"it moves: {row.throughput[0]:.1f} messages a minute, "
                           f"{row.ready} ready, {row.active} active")]
+    reasons += [Reason("put_off", text, hints) for text, hints in waits_by_peer(location, name)]
     return QueueAnswer(row, len(readers), reasons)
 
 

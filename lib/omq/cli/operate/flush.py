@@ -33,6 +33,7 @@ from omq.core.look.selection import parse
 from omq.core.look.stored import StoredMessages
 from omq.services.daemon.options import Location
 from omq.services.mail import mail_message as mail
+from omq.services.mail.channel_names import SMTP
 from omq.services.mail.routes import Peer, peer_of
 from omq.services.mail.routes_file import load_routes
 from omq.storage.spool import open_spool
@@ -49,12 +50,16 @@ def main(argv: list[str]) -> int:
     return Exit.OK
 
 
-def release_mail_of(location: Location, what: str, command: str, options: argparse.Namespace
-                    ) -> None:
-    """What waits for a queue, domain or peer is ready. NothingMeant and those of the module."""
+def release_mail_of(location: Location, what: str, command: str, options: argparse.Namespace, *,
+                    channel: str = "") -> None:
+    """What waits for a queue, domain or peer is ready; for what goes over the channel `what`, if
+    `channel` names a gateway's queue. NothingMeant and those of the module."""
     queue = what.upper()
     services = list(load_services(location.conf_dir).values())
-    if queue in load_queues(location.conf_dir):
+    if channel:
+        queues = [channel]
+        meant, peers = _over(location, what)
+    elif queue in load_queues(location.conf_dir):
         queues, meant, peers = [queue], None, None
     else:
         meant, peers = _for_peer(location, what.lower())
@@ -96,6 +101,26 @@ def _chosen(location: Location, rows: list[EntryRow], meant: Meant) -> Iterator[
         stored.close()
 
 
+def _over(location: Location, channel: str) -> tuple[Meant, IsPeer]:
+    """Who has a recipient that goes over this channel; one that no route names goes by SMTP."""
+    routes, settings = load_routes(location.conf_dir), load_settings(location.conf_dir)
+    smarthost = peer_of(settings.unix_smarthost) if settings.unix_smarthost else None
+
+    def is_it(peer: Peer | None) -> bool:
+        return channel == (peer.channel if peer is not None else SMTP)
+
+    def meant(properties: dict[str, str], queue: str) -> bool:
+        return any(is_it(routes.peer(domain) or smarthost)
+                   for domain in _domains(properties, queue))
+
+    return meant, is_it
+
+
+def _domains(properties: dict[str, str], queue: str) -> set[str]:
+    listed = properties.get(mail.to_name(queue)) or properties.get(mail.TO, "")
+    return {mail.split_address(each)[1].lower() for each in mail.lines(listed)}
+
+
 def _for_peer(location: Location, wanted: str) -> tuple[Meant, IsPeer]:
     """Who has a recipient in this domain, or one that goes to this peer; which peer is meant."""
     routes, settings = load_routes(location.conf_dir), load_settings(location.conf_dir)
@@ -112,8 +137,7 @@ def _for_peer(location: Location, wanted: str) -> tuple[Meant, IsPeer]:
         raise UnknownQueue(queue=escape(wanted.upper()))
 
     def meant(properties: dict[str, str], queue: str) -> bool:
-        listed = properties.get(mail.to_name(queue)) or properties.get(mail.TO, "")
-        domains = {mail.split_address(each)[1].lower() for each in mail.lines(listed)}
+        domains = _domains(properties, queue)
         return wanted in domains or any(is_it(routes.peer(domain) or smarthost)
                                         for domain in domains)
 

@@ -1,16 +1,19 @@
 """omq peers: the channels and peers of the mail gateways; peers tried, held and released by hand.
 
-    omq peers                          channels, and peers with work or down
-    omq peers --retry mx.example.org   it is not down any more, and its mail is ready
-    omq peers --hold mx.example.org    nothing is sent there until it is released
-    omq peers --hold smtp              the same for a channel
-
-Of a peer that is down or held no Mlists are told: its mail is in nobody's hand, it waits on the
-queue, deferred, and only a look at the queue could count it.
+    omq peers                             channels, and peers with work, with mail put off, or down
+    omq peers --retry mx.example.org      it is not down any more, and its mail is ready
+    omq peers --hold mx.example.org       nothing is sent there until it is released
+    omq peers --hold smtp                 the same for a channel: smtp, lmtp, pipe, names
+    omq peers --release mx.example.org    what was held goes again; where nothing is, nothing does
 
 A NAME is a peer as it is listed (host:port), its host, or a channel. What is shown is what the
 scheduler published (run/SERVICE.peers.now.json, once a second), what is down and held what it knows
-(run/SERVICE.peers.json, SERVICE.held.json of the spool); nothing is asked of it. Errors:
+(run/SERVICE.peers.json, SERVICE.held.json of the spool); nothing is asked of it. Mail that waits
+for a peer is in the scheduler's hands (`mlists`), or put off: on the queue, deferred, for a reason.
+What an earlier run of the gateway had put off for long is known to nobody but the queue, and
+counted in the last line.
+
+A release is seen by the scheduler within a second, which calls back what waits for it. Errors:
 UnknownPeer; those of omq flush for what waits.
 """
 
@@ -19,12 +22,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from omq.base import clock
 from omq.base.config import load_settings
-from omq.base.errors import Exit, NothingMeant, UnknownPeer
+from omq.base.errors import Exit, NothingMeant, OmqError, UnknownPeer
 from omq.base.names import escape
 from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
@@ -33,16 +37,17 @@ from omq.cli.operate.noting import add_reason
 from omq.services.channels.holds import Holds
 from omq.services.channels.published import read_published
 from omq.services.daemon.options import Location
+from omq.services.mail.channel_names import CHANNELS
 
 NAME: Final = "omq peers"
 _SHOWN: Final = 1000
-_ASIDE: Final = frozenset(("down", "held"))
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """A peer: `state` is up, probing, down or held; `mlists`: in the scheduler's hands; times in
-    seconds, `retry_s` from now."""
+    """A peer: `state` is up, probing, down or held; `mlists`: in the scheduler's hands; `put_off`:
+    on the queue, deferred, by `cause` (services.channels.mlist.Cause). Times in seconds, `retry_s`
+    (the peer) and `next_s` (the first message that was put off, at the latest) from now."""
 
     service: str
     channel: str
@@ -54,6 +59,9 @@ class PeerRow:
     failures: int = 0
     retry_s: float = 0.0
     reason: str = ""
+    put_off: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    next_s: float = 0.0
 
 
 def main(argv: list[str]) -> int:
@@ -66,34 +74,46 @@ def main(argv: list[str]) -> int:
         for conf in gateways:
             _show(location, conf, json_lines=options.json)
         return Exit.OK
+    done = False
     for conf in gateways:
-        holds = _holds(location, conf)
-        known = {each.peer for each in peer_rows(location, conf)} | holds.names
-        channels = {each["name"] for each in _published(location, conf)["channels"]} | {"smtp"}
         for name in options.names:
-            meant = frozenset(each for each in known | channels
-                              if name in (each, each.rpartition(":")[0]))
-            if options.hold:
-                holds.change(add=meant or frozenset((_new(name),)))
-                continue
-            if not meant:
-                raise UnknownPeer(peer=escape(name))
-            holds.change(remove=meant)
-            states_of(location, conf).forget(meant)
-            for each in sorted(meant):
-                _ready(location, options, each, conf, whole=each in channels)
-    return Exit.OK
+            done |= _carry_out(location, options, name, conf)
+    return Exit.OK if done else Exit.NO
 
 
-def _ready(location: Location, options: argparse.Namespace, name: str, conf: ServiceConf, *,
-           whole: bool) -> None:
+def _carry_out(location: Location, options: argparse.Namespace, name: str, conf: ServiceConf
+               ) -> bool:
+    """Hold, release or retry one name; whether there was something to do."""
+    holds = _holds(location, conf)
+    known = {each.peer for each in peer_rows(location, conf)} | holds.names | CHANNELS
+    meant = frozenset(each for each in known if name in (each, each.rpartition(":")[0]))
+    if options.hold:
+        holds.change(add=meant or frozenset((_new(name),)))
+        return True
+    if not meant and (options.retry or ":" not in name):
+        raise UnknownPeer(peer=escape(name))
+    if options.release and not meant & holds.names:
+        sys.stdout.write(f"{escape(name)}: it is not held\n")
+        return False
+    if options.release:
+        meant &= holds.names
+        holds.change(remove=meant)
+    states_of(location, conf).forget(meant)
+    for each in sorted(meant):
+        _ready(location, options, each, conf)
+    return True
+
+
+def _ready(location: Location, options: argparse.Namespace, name: str, conf: ServiceConf) -> None:
     """What waits there is tried now; that nothing waits is no error."""
     from omq.cli.operate.flush import release_mail_of  # numpy: not for who only looks
 
     try:
-        release_mail_of(location, conf.queue if whole else name, f"{NAME} {name}", options)
+        release_mail_of(location, name, f"{NAME} {name}", options,
+                        channel=conf.queue if name in CHANNELS else "")
     except NothingMeant:
-        sys.stdout.write(f"{name}: nothing waits\n")
+        sys.stdout.write(f"{name}: nothing else waits\n" if options.release
+                         else f"{name}: nothing waits\n")
 
 
 def _new(name: str) -> str:
@@ -116,20 +136,41 @@ def peer_rows(location: Location, conf: ServiceConf) -> Iterator[PeerRow]:
     held = _holds(location, conf).names
     down = states_of(location, conf).down
     now_ns = clock.wall_ns()
+    seen = set()
     for each in _published(location, conf)["peers"]:
-        state = down.pop(each["peer"], None)
-        row = PeerRow(conf.name, each["channel"], each["peer"], each["state"], each["mlists"],
+        name, state = each["peer"], down.get(each["peer"])
+        seen.add(name)
+        row = PeerRow(conf.name, each["channel"], name, each["state"], each["mlists"],
                       each["active"], each["mean_s"])
         if state is not None:
-            row = PeerRow(row.service, row.channel, row.peer, row.state, row.mlists, row.active,
-                          row.mean_s, state.failures, 0.0, state.reason)
-        yield row
+            row = replace(row, failures=state.failures, reason=state.reason)
+            if not row.mlists:
+                row = replace(row, state="down", retry_s=_seconds(state.retry_ns, now_ns))
+        if name in held or each["channel"] in held:
+            row = replace(row, state="held")
+        yield _with_put_off(row, each["put_off"], now_ns)
     for name, state in sorted(down.items(), key=lambda item: item[1].retry_ns):
-        left_s = max(0.0, (state.retry_ns - now_ns) / clock.NS_PER_S)
-        yield PeerRow(conf.name, "", name, "held" if name in held else "down",
-                      failures=state.failures, retry_s=round(left_s, 1), reason=state.reason)
-    for name in sorted(held - down.keys()):
+        if name not in seen:
+            yield PeerRow(conf.name, "", name, "held" if name in held else "down",
+                          failures=state.failures, retry_s=_seconds(state.retry_ns, now_ns),
+                          reason=state.reason)
+    for name in sorted(held - down.keys() - seen - CHANNELS):
         yield PeerRow(conf.name, "", name, "held")
+
+
+def _seconds(until_ns: int, now_ns: int) -> float:
+    return round(max(0.0, (until_ns - now_ns) / clock.NS_PER_S), 1)
+
+
+def _with_put_off(row: PeerRow, put_off: dict[str, Any], now_ns: int) -> PeerRow:
+    """The reason is that of most of them."""
+    if not put_off:
+        return row
+    most = max(put_off.values(), key=lambda each: each["messages"])
+    first_ns = min(each["next_ns"] for each in put_off.values())
+    causes = {cause: each["messages"] for cause, each in put_off.items()}
+    return replace(row, reason=row.reason or most["reason"], put_off=sum(causes.values()),
+                   causes=causes, next_s=_seconds(first_ns, now_ns))
 
 
 def _show(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
@@ -138,32 +179,50 @@ def _show(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
     if json_lines:
         for each in found["channels"]:
             print_json({"service": conf.name, "channel": each["name"]} | {
-                key: each[key] for key in ("processes", "busy", "peers", "mlists", "held")})
+                key: each[key]
+                for key in ("processes", "busy", "peers", "mlists", "held", "put_off")})
         for row in peer_rows(location, conf):
             print_json(asdict(row))
         return
     write = sys.stdout.write
+    held = _holds(location, conf).names
     processes = sum(each["processes"] for each in found["channels"])
     write(f"{conf.name}: {processes} of {most} processes, {found['in_hand']} messages in hand\n\n")
-    write(f"{'channel':<10} {'processes':>9} {'busy':>5} {'peers':>6} {'mlists':>7}\n")
+    write(f"{'channel':<10} {'processes':>9} {'busy':>5} {'peers':>6} {'mlists':>7} "
+          f"{'put off':>8}\n")
     for each in found["channels"]:
         write(f"{each['name']:<10} {each['processes']:>9} {each['busy']:>5} {each['peers']:>6} "
-              f"{each['mlists']:>7}{'  held' if each['held'] else ''}\n")
-    write(f"\n{'peer':<32} {'state':<8} {'mlists':>7} {'active':>6} {'mean s':>7} "
-          f"{'next try':>9}\n")
-    waits = False
+              f"{each['mlists']:>7} {each['put_off']:>8}{'  held' * each['held']}\n")
+    for name in sorted(held & CHANNELS - {each["name"] for each in found["channels"]}):
+        write(f"{name:<10} {0:>9} {0:>5} {0:>6} {0:>7} {0:>8}  held\n")
+    write(f"\n{'peer':<32} {'state':<8} {'mlists':>7} {'put off':>8} {'active':>6} {'mean s':>7} "
+          f"{'next':>6}\n")
     for number, row in enumerate(peer_rows(location, conf)):
         if number == _SHOWN:
             write("...\n")
             break
-        due = f"{row.retry_s:.0f} s" if row.state == "down" else ""
-        why = f"  {escape(row.reason)} ({row.failures})" if row.reason else ""
-        aside = row.state in _ASIDE and not row.mlists
-        waits |= aside
-        write(f"{escape(row.peer):<32} {row.state:<8} {'-' if aside else row.mlists:>7} "
-              f"{row.active:>6} {row.mean_s:>7.3f} {due:>9}{why}\n")
-    if waits:
-        write(f"\n-: what there is waits on {conf.queue}, deferred\n")
+        next_s = row.retry_s if row.state == "down" else row.next_s
+        due = f"{next_s:.0f} s" if next_s or row.put_off else ""
+        failed = f" ({row.failures})" if row.failures else ""
+        why = f"  {escape(row.reason)}{failed}" if row.reason else ""
+        write(f"{escape(row.peer):<32} {row.state:<8} {row.mlists:>7} {row.put_off:>8} "
+              f"{row.active:>6} {row.mean_s:>7.3f} {due:>6}{why}\n")
+    unknown = _deferred(location, conf.queue) - sum(
+        each["put_off"] for each in found["channels"])
+    if unknown > 0:
+        write(f"\n{unknown} more on {conf.queue} were deferred before the gateway started, or by "
+              "others: omqwhy has the message's peer\n")
+
+
+def _deferred(location: Location, queue: str) -> int:
+    """Messages that are deferred on a queue; 0 where that cannot be seen: the manager is off, or
+    this user may not look, or numpy is not installed."""
+    with suppress(ImportError, OmqError):
+        from omq.core.index.view import IndexView
+
+        with IndexView.attach(location.paths) as view:
+            return sum(row.deferred for row in view.queues() if row.name == queue)
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:

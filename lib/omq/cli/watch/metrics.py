@@ -267,6 +267,7 @@ def _services(facts: Facts, instance: str) -> Iterator[Metric]:
 _CHANNEL: Final = {
     "processes": "Processes of the channel", "busy": "Processes of the channel that work",
     "peers": "Peers of the channel with something to do", "mlists": "Messages in hand for peers",
+    "put_off": "Messages on the queue, deferred, that wait for a peer",
     "held": "1: an operator holds the channel"}
 
 

@@ -35,6 +35,7 @@ from omq.core.engine.limbo import adopt, given_up
 from omq.core.engine.noted import Noted, OldNotes, left
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.queues import Queues
+from omq.core.engine.recall import Recall
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Core, Party, Poisoned
@@ -73,7 +74,7 @@ class Engine:
         self.back = TakingBack(core, self.poisoned.append)
         self.units = Units(core, self.back.take)
         self.in_doubt = InDoubt(core, self.poisoned.append)
-        self.clients, self.books = Clients(core), Books(core)
+        self.clients, self.books, self.recall = Clients(core), Books(core), Recall(core)
         self.queues = Queues(core, self.books, statistics.forget)
         self.expiry = Expiry(core)
         self.index = core.t.readonly()  # for those who serve clients: to look at

@@ -7,7 +7,7 @@
     bye       good-bye                  checkpoint, room  of pool.writer: pool_plane
     locate, fetch, container, contain, discard    bodies: see body_plane
     see       rows of the queue that it reads: seeing
-    status    counters, for tools       operate, free, resolve  operator commands: operator_plane
+    status    counters, for tools       operate, free, recall, resolve  operator_plane
     units     units of work in doubt, of this user or, who may `admin` POISON, of all
     queue, temporary  queues are made, changed and removed: queue_plane
 
@@ -93,10 +93,8 @@ class ControlPlane:
         self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free,
                                        settings.operator_undo_s)
         self.queues = QueuePlane(server, settings, log, self.operators.answer_later)
-        self._later = {"operate": self.operators.operate, "free": self.operators.free,
-                       "note": self.operators.note, "resolve": self.operators.resolve,
-                       "queue": self.queues.queue, "temporary": self.queues.temporary,
-                       **self.bodies.later}
+        self._later = {**self.operators.later, "queue": self.queues.queue,
+                       "temporary": self.queues.temporary, **self.bodies.later}
 
     def watched_by(self, watching: Watching) -> None:
         """Somebody is told from now on."""

@@ -7,6 +7,9 @@
              or concerns so many other things (services)  -> {"lsn"}
     resolve  {"unit", "commit", "command", "reason"}: end a unit of work in doubt  -> {"unit", ...}
     free     {"queue", "pid", "command", "reason"}: let go of a reader  -> {"freed": clients}
+    recall   {"queue", "qpools": [qpool, ...]}: what its reader had put off is ready; or
+             {"queue", "within_ns", "before"}: all that is due by then, if it was put off before
+             that LSN (0: now)  -> {"recalled": messages, "before": LSN}. Not an order: not logged
 
 The answers wait for the commit of their group, as every acknowledgement does: `release`.
 
@@ -34,6 +37,7 @@ TEXT_BYTES_MAX = 2048
 THINGS_CHARACTERS_MAX = 32
 MESSAGES = "messages"
 KEEP_S_MAX = 30 * 86400
+WITHIN_S_MAX = 30 * 86400
 _S = 1_000_000_000
 
 
@@ -51,6 +55,9 @@ class OperatorPlane:
         self._end = end
         self._undo_s = undo_s
         self._answers: list[tuple[Door, Question]] = []
+        self.later: dict[str, Callable[[Session, Question], None]] = {
+            "operate": self.operate, "free": self.free, "note": self.note,
+            "resolve": self.resolve, "recall": self.recall}
 
     def release(self) -> None:
         """After the commit: the answers of this group."""
@@ -104,6 +111,19 @@ class OperatorPlane:
         for other in freed:
             self._end(other)
         self._answers.append((session.door, {"freed": len(freed)}))
+
+    def recall(self, session: Session, question: Question) -> None:
+        """A service has room again for what it had put off."""
+        queue, qpools = self._number(str(question["queue"])), question.get("qpools")
+        self._may(session, "admin", queue)
+        recall, party = self._engine.recall, session.party
+        before = int(question.get("before", 0)) or self._engine.last_lsn + 1
+        if qpools is None:
+            within_ns = min(max(0, int(question["within_ns"])), WITHIN_S_MAX * _S)
+            count = recall.due(party, queue, within_ns, before)
+        else:
+            count = recall.these(party, queue, [int(each) for each in qpools])
+        self._answers.append((session.door, {"recalled": count, "before": before}))
 
     def resolve(self, session: Session, question: Question) -> None:
         """End a unit of work in doubt in the place of its program: `admin` on all of its queues, on

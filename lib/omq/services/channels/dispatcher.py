@@ -7,7 +7,8 @@ Invariants: 1. a message that was taken is settled once, or given back untouched
 was done is never handed to another reader: a settlement that the manager refuses stays here and is
 tried again (or takes the service's other way, `ChannelService.instead`); 3. at most `qmgr_window`
 messages are in hand, and one peer has at most a quarter of what is free of them, so that a peer
-that takes nothing cannot hide the others' mail; 4. a message is "in work" for the manager only
+that takes nothing cannot hide the others' mail: the rest is put off, and called back when there is
+room (omq.services.channels.calling_back); 4. a message is "in work" for the manager only
 while it is looked into: if this process is killed no attempt is counted, and all come again.
 
 A channel process that dies costs the message that it had in work one attempt; what it had not begun
@@ -31,6 +32,8 @@ from typing import TYPE_CHECKING, Final
 from omq.base import event_log, events
 from omq.base.errors import OmqError
 from omq.base.fault import point
+from omq.services.channels.aside import Aside
+from omq.services.channels.calling_back import LOOK_S, CallingBack
 from omq.services.channels.crew import Crew
 from omq.services.channels.ends import Ends, Work, words
 from omq.services.channels.holds import Holds
@@ -48,11 +51,11 @@ from omq.services.readers.runner import Connect
 from omq.services.readers.service import Fail, Service
 
 if TYPE_CHECKING:
+    from omq.ipc.client import Client
     from omq.ipc.message import Message
     from omq.ipc.reader import Reader
 
 _TAKE_MAX: Final = 100
-LOOK_S: Final = 1.0
 
 
 class Dispatcher:
@@ -64,8 +67,8 @@ class Dispatcher:
         self._signals = signals
         self._connect = connect
         self._rung = self._waiting = False
-        self._ends = Ends(service, self._follow)
-        self._held_names: frozenset[str] = frozenset()
+        self._aside = Aside(service.context.settings.qmgr_put_off_messages_max)
+        self._ends = Ends(service, self._aside, self._follow)
 
     def run(self, ready: Callable[[], None]) -> None:
         """Until a signal to stop. `ready` is called once the queue manager knows the reader."""
@@ -77,6 +80,7 @@ class Dispatcher:
             with self._connect(context) as connection, connection.reader(
                     context.conf.queue, batch=_TAKE_MAX, auxiliary=False) as reader:
                 self._reader: Reader = reader  # type: ignore[assignment]
+                self._connection: Client = connection  # type: ignore[assignment]
                 signal.signal(signal.SIGIO, self._ring)
                 self._signals.add_waker(self._reader.interrupt)
                 ready()
@@ -99,8 +103,9 @@ class Dispatcher:
         context = self._service.context
         self._rules = Rules.of(context.settings)
         self._scheduler = Scheduler(self._rules)
-        self._book = PeerBook(context, self._scheduler)
+        self._book = PeerBook(context, self._scheduler, self._aside)
         self._holds = Holds(context.paths.held(context.conf.name))
+        self._calling = CallingBack(context, self._aside, self._book, self._holds)
         self._publisher = Publisher(context.paths.run / f"{context.conf.name}.peers.now.json")
         self._sends = Sends.of(context, self._rules, begins=True)
 
@@ -111,6 +116,8 @@ class Dispatcher:
             self._take(time.monotonic())
             self._collect()
             self._decide()
+            self._calling.turn(self._connection, self._reader.flush,
+                               self._rules.window - self._ends.in_hand, time.monotonic())
         self._finish()
 
     def _take(self, now: float) -> None:
@@ -129,7 +136,7 @@ class Dispatcher:
 
     def _timeout_s(self, now: float) -> float:
         longest = float(self._service.context.settings.reader_wait_s)
-        if self._ends.in_hand:  # what tools change in files is seen in time
+        if self._ends.in_hand or self._calling.waits:  # what tools change in files is seen in time
             longest = min(longest, LOOK_S)
         longest = min(longest, max(0.0, min(self._scheduler.wake, self._ends.due) - now))
         return max(0.0, min(longest, self._publisher.due_s(now)))
@@ -153,12 +160,13 @@ class Dispatcher:
                     if not action.process.busy:
                         self._crew.end(action.process)
                         self._scheduler.ended(action.process, now)
-        self._publisher.publish(self._scheduler, self._book, self._holds, self._ends.in_hand, now)
+        self._publisher.publish(self._scheduler, self._aside, self._holds, self._ends.in_hand, now)
 
     # messages
 
     def _begin(self, message: Message) -> None:
         """What a new message's Mlists are."""
+        called = self._aside.came(message.qpool_id)
         self._ends.in_hand += 1
         try:
             plan = self._service.plan(message)
@@ -167,18 +175,19 @@ class Dispatcher:
             plan = Fail(words(error))
         if isinstance(plan, Plan):
             message.set_aside()
-            self._follow(message, plan)
+            self._follow(Work.of(message, plan, called=called))
         else:
             self._ends.settle(message, plan)
 
-    def _follow(self, message: Message, plan: Plan) -> None:
-        """Where each Mlist of the plan waits."""
-        work = Work(message, plan, len(plan.groups) + 1, list(plan.results))
-        now = time.monotonic()
+    def _follow(self, work: Work) -> None:
+        """Where each Mlist of the plan waits. Of a message that has several none is put off because
+        its peer has its share: the others would wait with it."""
+        message, plan = work.message, work.plan
+        now, room = time.monotonic(), work.called or len(plan.groups) > 1
         for group in plan.groups:
             mlist = Mlist(group.channel, group.peer, message.priority, group.recipients, work, now)
             wait = self._holds.of(group.channel, group.peer) or self._book.wait(
-                mlist, self._rules.window - self._ends.in_hand, now)
+                mlist, self._rules.window - self._ends.in_hand, now, called=room)
             if wait is not None:
                 self._ends.not_now(mlist, wait)
             else:
@@ -226,7 +235,7 @@ class Dispatcher:
     def _collect(self) -> None:
         self._rung = False
         self._book.refresh()
-        self._hold()
+        self._ends.hold(self._scheduler, self._holds)
         with self._service.together():
             for process, reports, there in self._crew.reports():
                 now = time.monotonic()
@@ -235,17 +244,6 @@ class Dispatcher:
                 if not there:
                     self._gone(process)
         self._sends.write()
-
-    def _hold(self) -> None:
-        """What an operator holds waits no longer here."""
-        if self._holds.names == self._held_names:
-            return
-        self._held_names = self._holds.names
-        for channel in list(self._scheduler.channels.values()):
-            for peer in list(channel.peers):
-                if wait := self._holds.of(channel.name, peer):
-                    for mlist in self._scheduler.take_back(channel.name, peer):
-                        self._ends.not_now(mlist, wait)
 
     def _reported(self, process: Process, mlist: Mlist, report: Report, now: float) -> None:
         work: Work = mlist.work
@@ -256,8 +254,9 @@ class Dispatcher:
             self._book.reached(mlist)
         else:
             wait, rest = self._book.failed(mlist, report.reason, now)
-            work.waits(wait)
+            work.waits(wait, mlist)
         self._scheduler.reported(process, mlist, report.spent_s, now)
+        self._calling.moved(mlist)
         self._ends.one_ended(work)
         for each in rest:
             self._ends.not_now(each, self._book.wait_of(each, now))
@@ -295,4 +294,5 @@ class Dispatcher:
         self._sends.close()
         self._sends = Sends.of(self._service.context, self._rules, begins=False)
         self._book.forget(self._service.context)
+        self._calling.configure(self._service.context)
 

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from omq.base import event_log, events
+from omq.base import clock, event_log, events
 from omq.base.errors import REFUSALS, LeaseLost, OmqError
 from omq.base.fault import point
-from omq.services.channels.mlist import Mlist, Wait
+from omq.services.channels.aside import Aside, Where
+from omq.services.channels.mlist import Cause, Mlist, Wait
 from omq.services.channels.service import Plan
 from omq.services.daemon.daemon import last_trace
 from omq.services.readers.runner import settle
@@ -25,6 +26,8 @@ from omq.services.readers.service import Defer, Disposition, Fail
 
 if TYPE_CHECKING:
     from omq.ipc.message import Message
+    from omq.services.channels.holds import Holds
+    from omq.services.channels.scheduler import Scheduler
     from omq.services.channels.service import ChannelService
 
 _REASON_CHARACTERS: Final = 500
@@ -36,27 +39,45 @@ class Work:
 
     message: Message
     plan: Plan
-    left: int = 0
+    left: int
     results: list[Any] = field(default_factory=list)
     wait: Wait | None = None
+    waits_for: Where | None = None  # the peer of that wait
     failed: str = ""
+    called: bool = False  # it was called back: there is room for it
 
-    def waits(self, wait: Wait) -> None:
+    @classmethod
+    def of(cls, message: Message, plan: Plan, *, called: bool) -> Work:
+        """Before any of its Mlists has ended, and the plan itself."""
+        return cls(message, plan, len(plan.groups) + 1, list(plan.results), called=called)
+
+    def waits(self, wait: Wait, mlist: Mlist) -> None:
         """One of its Mlists is to be tried then; the longest wait counts."""
         if self.wait is None or wait.seconds > self.wait.seconds:
-            self.wait = wait
+            self.wait, self.waits_for = wait, (mlist.channel, mlist.peer)
+
+    @property
+    def cause(self) -> tuple[Where, Cause] | None:
+        """Who is waited for if it is deferred, and why."""
+        if self.wait is not None and self.waits_for is not None:
+            return self.waits_for, self.wait.cause
+        for group in self.plan.groups:
+            return (group.channel, group.peer), Cause.REFUSED
+        return None
 
 
 class Ends:
     """Of one dispatcher. `in_hand`: messages that are not settled; `due`: when `retry` has
     something to do, monotonic."""
 
-    def __init__(self, service: ChannelService, more: Callable[[Message, Plan], None]) -> None:
+    def __init__(self, service: ChannelService, aside: Aside,
+                 more: Callable[[Work], None]) -> None:
         self.in_hand = 0
         self.due = math.inf
         self._more = more
-        self._service = service
+        self._service, self._aside = service, aside
         self._owed: list[tuple[Message, Disposition]] = []
+        self._held_names: frozenset[str] = frozenset()
 
     @property
     def refused_s(self) -> float:
@@ -67,8 +88,19 @@ class Ends:
         """An Mlist is not tried."""
         work: Work = mlist.work
         work.results += self._service.untried(mlist, wait)
-        work.waits(wait)
+        work.waits(wait, mlist)
         self.one_ended(work)
+
+    def hold(self, scheduler: Scheduler, holds: Holds) -> None:
+        """What an operator holds waits no longer here."""
+        if holds.names == self._held_names:
+            return
+        self._held_names = holds.names
+        for channel in list(scheduler.channels.values()):
+            for peer in list(channel.peers):
+                if wait := holds.of(channel.name, peer):
+                    for mlist in scheduler.take_back(channel.name, peer):
+                        self.not_now(mlist, wait)
 
     def one_ended(self, work: Work) -> None:
         """An Mlist of the message has ended; with the last one the message is settled."""
@@ -81,20 +113,24 @@ class Ends:
         try:
             found = self._service.ended(work.message, work.results, work.wait)
             if isinstance(found, Plan):
-                self._more(work.message, found)
+                self._more(Work.of(work.message, found, called=work.called))
                 return
         except Exception as error:
             self.tell_failed(work.message, error)
             found = Defer(self.refused_s, words(error))
         point("reader.before_done")
-        self.settle(work.message, found)
+        self.settle(work.message, found, work.cause)
         point("reader.after_done")
 
-    def settle(self, message: Message, disposition: Disposition) -> None:
-        """This becomes of the message."""
+    def settle(self, message: Message, disposition: Disposition,
+               cause: tuple[Where, Cause] | None = None) -> None:
+        """This becomes of the message; for this cause, if it is deferred."""
         try:
             settle(message, disposition)
             self.in_hand -= 1
+            if isinstance(disposition, Defer) and cause is not None:
+                due_ns = clock.wall_ns() + int(disposition.seconds * clock.NS_PER_S)
+                self._aside.put(message.qpool_id, *cause, disposition.reason, due_ns)
             return
         except LeaseLost as error:  # another reader has it by now: nothing is ours to decide
             self._tell_refused(message, error)

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Final
 
 from omq.base import side_files
-from omq.services.channels.mlist import Wait
+from omq.services.channels.mlist import Cause, Wait
 from omq.storage import durable
 from omq.storage.files import create_file
 
 HELD_S: Final = 300.0
-"""What is held is looked at again then; a release makes it ready at once."""
+"""What is held is looked at again then, at the latest: a release calls it back at once."""
 
 
 class Holds:
@@ -54,7 +54,8 @@ class Holds:
         """Whether this is held."""
         names = self.names
         if names and (channel in names or peer in names):
-            return Wait(HELD_S, f"an operator holds {peer if peer in names else channel}")
+            return Wait(HELD_S, f"an operator holds {peer if peer in names else channel}",
+                        Cause.HELD)
         return None
 
     def change(self, add: frozenset[str] = frozenset(), remove: frozenset[str] = frozenset()

@@ -12,17 +12,16 @@ is thrown away when it comes up. So each step costs the logarithm of the number 
 from __future__ import annotations
 
 import heapq
-import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
 _NO_ENTRY: Final = (0, 0)
 PEERS_KNOWN: Final = 20_000
 """Beyond it those with nothing to do are forgotten."""
 _WEIGHT: Final = 0.2  # of the newest message in the running mean of a peer's times
-_PACE_OVER_S: Final = 10.0
 
 
 @dataclass(eq=False, slots=True)
@@ -37,21 +36,33 @@ class Mlist:
     since: float = 0.0  # monotonic
 
 
+class Cause(Enum):
+    """Why an Mlist waits on its queue and not here."""
+
+    SHARE = "share"  # its peer has its share of the messages in hand
+    HELD = "held"  # an operator holds the peer or the channel
+    DOWN = "down"  # the peer was not reached lately
+    REFUSED = "refused"  # the peer refused it for now
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why an Mlist was not tried, and for how long; `down`: its peer was not reached lately."""
+    """Why an Mlist was not tried, and for how long at most."""
 
     seconds: float
     reason: str
-    down: bool = False
+    cause: Cause
+
+    @property
+    def down(self) -> bool:
+        """Its peer was not reached lately."""
+        return self.cause is Cause.DOWN
 
 
 @dataclass(eq=False, slots=True)
 class Peer:
     """Who takes mail over one channel. `active`: processes that serve it now; `mean_s`: time that
-    one message took lately, 0 when nothing is known; `pace_s`: time from one message to the next
-    while it was served. That is an average over seconds, not over messages: of what comes quickly
-    one that takes long changes the mean at once, and the pace hardly."""
+    one message took lately, 0 when nothing is known."""
 
     name: str
     waiting: dict[int, deque[Mlist]] = field(default_factory=dict)
@@ -61,10 +72,6 @@ class Peer:
     mean_s: float = 0.0
     entry: int = 0  # number of its entry in the heap, 0: none
     key: tuple[int, int] = _NO_ENTRY  # priority and active of that entry
-    free_at: float = 0.0  # when what was given back of its Mlists could be served, monotonic
-    _ends: float = 0.0  # of messages in the last seconds, and these seconds
-    _passed_s: float = 0.0
-    _last: float = 0.0  # monotonic
 
     @property
     def priority(self) -> int:
@@ -95,25 +102,9 @@ class Peer:
         self.count = 0
         return taken
 
-    def begins(self, now: float) -> None:
-        """One process more serves it."""
-        if not self.active:
-            self._last = now
-        self.active += 1
-
-    def took(self, spent_s: float, now: float) -> None:
+    def took(self, spent_s: float) -> None:
         """A message took this long."""
         self.mean_s += (spent_s - self.mean_s) * (_WEIGHT if self.mean_s else 1.0)
-        passed = max(0.0, now - self._last)
-        kept = math.exp(-passed / _PACE_OVER_S)
-        self._ends = self._ends * kept + 1.0
-        self._passed_s = self._passed_s * kept + passed
-        self._last = now
-
-    @property
-    def pace_s(self) -> float:
-        """0 when nothing is known."""
-        return self._passed_s / self._ends if self._ends else 0.0
 
 
 class Channel:

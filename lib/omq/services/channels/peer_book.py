@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING, Final
 from omq.base import clock, events
 from omq.base.event_log import WARNING
 from omq.base.limits import PRIORITY_URGENT
-from omq.services.channels.mlist import Mlist, Wait
+from omq.services.channels.mlist import Cause, Mlist, Wait
 from omq.services.channels.peer_states import Down, PeerStates
 
 if TYPE_CHECKING:
+    from omq.services.channels.aside import Aside
     from omq.services.channels.scheduler import Scheduler
     from omq.services.readers.service import ServiceContext
 
 _SHARE: Final = 4  # a peer may hold this part of what is free of the window
-_GUESS_S: Final = 1.0  # a message at a peer of which nothing is known yet
 
 
 class PeerBook:
     """Of one dispatcher."""
 
-    def __init__(self, context: ServiceContext, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, context: ServiceContext, scheduler: Scheduler, aside: Aside) -> None:
+        self._scheduler, self._aside = scheduler, aside
         self._configure(context)
-        self._down: dict[str, Down] = {}
 
     def _configure(self, context: ServiceContext) -> None:
         settings = context.settings
@@ -48,16 +47,39 @@ class PeerBook:
         for name in [each for each in self._scheduler.down if each not in down]:
             self._scheduler.is_up(name)
 
-    def wait(self, mlist: Mlist, free: int, now: float) -> Wait | None:
-        """Why a new Mlist is not to be taken in now; None: it is."""
+    def wait(self, mlist: Mlist, free: int, now: float, *, called: bool) -> Wait | None:
+        """Why a new Mlist is not to be taken in now; None: it is. `called`: it was called back, or
+        is one of several of its message: there is room for it."""
         state = self.states.down.get(mlist.peer)
         if state is not None:
-            left_s = (state.retry_ns - clock.wall_ns()) / clock.NS_PER_S
-            if 0.0 < left_s <= self.states.longest_s and not self._probed(mlist):
+            left_s = self._left_s(state)
+            if left_s > 0.0 and not self._probed(mlist):
                 return Wait(left_s, f"{mlist.peer} was not reached lately: {state.reason}",
-                            down=True)
+                            Cause.DOWN)
             self._scheduler.down[mlist.peer] = min(now, self._scheduler.down.get(mlist.peer, now))
-        return None if mlist.priority >= PRIORITY_URGENT else self._too_many(mlist, free, now)
+        if called or mlist.priority >= PRIORITY_URGENT:
+            return None
+        return self._too_many(mlist, free, now)
+
+    def _left_s(self, state: Down) -> float:
+        """How long the peer is left alone. A time that is farther off than any pause is over."""
+        left_s = (state.retry_ns - clock.wall_ns()) / clock.NS_PER_S
+        return left_s if 0.0 < left_s <= self.states.longest_s else 0.0
+
+    def left_alone(self) -> frozenset[str]:
+        """The peers that are down, and are not to be tried yet."""
+        return frozenset(name for name, state in self.states.down.items()
+                         if self._left_s(state) > 0.0)
+
+    def share(self, free: int) -> int:
+        """How many Mlists of a peer may wait here, with so many free places in the window."""
+        return max(2 * self._scheduler.rules.peer_concurrency, free // _SHARE)
+
+    def waits_here(self, where: tuple[str, str]) -> int:
+        """How many of this channel and peer do."""
+        channel = self._scheduler.channels.get(where[0])
+        peer = channel.peers.get(where[1]) if channel else None
+        return peer.count if peer else 0
 
     def _probed(self, mlist: Mlist) -> bool:
         """Whether one of ours tries it just now: the others wait here for what comes of it."""
@@ -66,15 +88,12 @@ class PeerBook:
         return peer is not None and peer.probing and peer.active > 0
 
     def _too_many(self, mlist: Mlist, free: int, now: float) -> Wait | None:
-        channel = self._scheduler.channels.get(mlist.channel)
-        peer = channel.peers.get(mlist.peer) if channel else None
-        rules = self._scheduler.rules
-        if peer is None or peer.count < max(2 * rules.peer_concurrency, free // _SHARE):
+        where = mlist.channel, mlist.peer
+        count = self.waits_here(where)
+        if count < self.share(free) and not self._aside.has_share(where, now):
             return None
-        each_s = peer.pace_s or _GUESS_S / rules.peer_concurrency
-        peer.free_at = max(peer.free_at, now + peer.count * each_s) + each_s
-        seconds = min(max(1.0, peer.free_at - now), self._put_off_s_max)
-        return Wait(seconds, f"{mlist.peer} has {peer.count} messages to take first")
+        return Wait(self._put_off_s_max, f"{mlist.peer} has {count} messages to take first",
+                    Cause.SHARE)
 
     def begins(self, mlist: Mlist) -> None:
         """An Mlist is about to be sent: where its peer was down, this is the one that tries."""
@@ -96,7 +115,7 @@ class PeerBook:
         self._log.event(events.GATEWAY_NO_PEER, WARNING, peer=mlist.peer, reason=reason,
                         pause_s=pause_s)
         rest = self._scheduler.leave_alone(mlist.channel, mlist.peer, now + pause_s)
-        return Wait(pause_s, reason, down=True), rest
+        return Wait(pause_s, reason, Cause.DOWN), rest
 
     def wait_of(self, mlist: Mlist, now: float) -> Wait:
         """How long an Mlist of a peer that is down waits."""
@@ -104,4 +123,4 @@ class PeerBook:
         state = self.states.down.get(mlist.peer)
         reason = state.reason if state else "it was not reached"
         return Wait(max(0.0, until - now), f"{mlist.peer} was not reached lately: {reason}",
-                    down=True)
+                    Cause.DOWN)

@@ -1,11 +1,13 @@
 """What the scheduler shows of itself: run/SERVICE.peers.now.json, at most once a second.
 
     {"time": wall seconds, "in_hand": messages,
-     "channels": [{"name", "processes", "busy", "peers", "mlists", "held"}],
-     "peers": [{"channel", "peer", "mlists", "active", "state", "mean_s"}]}
+     "channels": [{"name", "processes", "busy", "peers", "mlists", "held", "put_off"}],
+     "peers": [{"channel", "peer", "mlists", "active", "state", "mean_s",
+                "put_off": {cause: {"messages", "reason", "next_ns": wall}}}]}
 
-The peers with most to do come first, PEERS_SHOWN at most; those that are down and have nothing in
-hand are in run/SERVICE.peers.json alone.
+`mlists` are in the scheduler's hands, `put_off` is on the queue, deferred (aside.Aside; causes:
+mlist.Cause). The peers with most to do come first, PEERS_SHOWN at most; those that are down and
+have nothing to do are in run/SERVICE.peers.json alone.
 """
 
 from __future__ import annotations
@@ -14,20 +16,22 @@ import heapq
 import json
 import math
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.base import modes, side_files
+from omq.services.channels.mlist import Peer
 
 if TYPE_CHECKING:
+    from omq.services.channels.aside import Aside, Group, Where
     from omq.services.channels.holds import Holds
-    from omq.services.channels.peer_book import PeerBook
     from omq.services.channels.scheduler import Scheduler
 
 PERIOD_S: Final = 1.0
 PEERS_SHOWN: Final = 200
-_CHANNEL: Final = {"name", "processes", "busy", "peers", "mlists", "held"}
-_PEER: Final = {"channel", "peer", "mlists", "active", "state", "mean_s"}
+_CHANNEL: Final = {"name", "processes", "busy", "peers", "mlists", "held", "put_off"}
+_PEER: Final = {"channel", "peer", "mlists", "active", "state", "mean_s", "put_off"}
 
 
 class Publisher:
@@ -43,14 +47,14 @@ class Publisher:
         """Seconds until something is to be written; infinite: nothing is."""
         return max(0.0, self._due - now) if self._stale else math.inf
 
-    def publish(self, scheduler: Scheduler, book: PeerBook, holds: Holds, in_hand: int,
-                now: float) -> None:
+    def publish(self, scheduler: Scheduler, aside: Aside, holds: Holds, in_hand: int, now: float
+                ) -> None:
         """Called after each turn."""
         if now < self._due:
             self._stale = True
             return
         self._due, self._stale = now + PERIOD_S, False
-        found = facts(scheduler, holds)
+        found = facts(scheduler, aside, holds)
         found["in_hand"] = in_hand
         if found != self._last:
             self._last = found
@@ -62,25 +66,45 @@ class Publisher:
         side_files.remove(self._path)
 
 
-def facts(scheduler: Scheduler, holds: Holds) -> dict[str, Any]:
+def facts(scheduler: Scheduler, aside: Aside, holds: Holds) -> dict[str, Any]:
     """Channels and peers, as they are now."""
     held = holds.names
-    channels = []
-    for channel in scheduler.channels.values():
-        mine = [each for each in scheduler.processes.values() if each.channel == channel.name]
-        peers = [each for each in channel.peers.values() if each.count or each.active]
-        channels.append({
-            "name": channel.name, "processes": len(mine), "busy": sum(each.busy for each in mine),
+    put_off: dict[Where, list[Group]] = {}
+    for group in aside.groups():
+        put_off.setdefault(group.where, []).append(group)
+    rows = {(channel.name, peer.name): peer for channel in scheduler.channels.values()
+            for peer in channel.peers.values() if peer.count or peer.active}
+    rows |= {where: Peer(where[1]) for where in put_off if where not in rows}
+    names = {*scheduler.channels, *(channel for channel, _ in rows)}
+    shown = heapq.nlargest(PEERS_SHOWN, rows, key=lambda where: rows[where].count
+                           + rows[where].active + _messages(put_off.get(where, ())))
+    return {
+        "channels": [_channel(name, rows, put_off, scheduler) | {"held": name in held}
+                     for name in sorted(names)],
+        "peers": [_peer(where, rows[where], put_off.get(where, ())) for where in shown]}
+
+
+def _messages(groups: Iterable[Group]) -> int:
+    return sum(len(each.due) for each in groups)
+
+
+def _channel(name: str, rows: Mapping[Where, Peer], put_off: Mapping[Where, list[Group]],
+             scheduler: Scheduler) -> dict[str, Any]:
+    mine = [each for each in scheduler.processes.values() if each.channel == name]
+    peers = [peer for (channel, _), peer in rows.items() if channel == name]
+    return {"name": name, "processes": len(mine), "busy": sum(each.busy for each in mine),
             "peers": len(peers), "mlists": sum(each.count + each.active for each in peers),
-            "held": channel.name in held})
-    rows = [(channel.name, peer) for channel in scheduler.channels.values()
-            for peer in channel.peers.values() if peer.count or peer.active]
-    shown = heapq.nlargest(PEERS_SHOWN, rows, key=lambda row: row[1].count + row[1].active)
-    peers_shown = [{
-        "channel": channel, "peer": peer.name, "mlists": peer.count + peer.active,
-        "active": peer.active, "state": "probing" if peer.probing else "up",
-        "mean_s": round(peer.mean_s, 3)} for channel, peer in shown]
-    return {"channels": channels, "peers": peers_shown}
+            "put_off": sum(_messages(groups) for (channel, _), groups in put_off.items()
+                           if channel == name)}
+
+
+def _peer(where: Where, peer: Peer, put_off: Iterable[Group]) -> dict[str, Any]:
+    return {"channel": where[0], "peer": peer.name, "mlists": peer.count + peer.active,
+            "active": peer.active, "state": "probing" if peer.probing else "up",
+            "mean_s": round(peer.mean_s, 3),
+            "put_off": {each.cause.value: {
+                "messages": len(each.due), "reason": each.reason, "next_ns": each.next_ns}
+                for each in put_off}}
 
 
 def read_published(path: Path) -> dict[str, Any]:

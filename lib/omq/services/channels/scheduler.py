@@ -102,7 +102,7 @@ class Scheduler:
         assert process.run[0] is mlist
         del process.run[0]
         peer = self.channels[mlist.channel].peers[mlist.peer]
-        peer.took(spent_s, now)
+        peer.took(spent_s)
         if not process.run:
             self._rests(process, peer, now)
 
@@ -205,7 +205,7 @@ class Scheduler:
         if peer.mean_s > 0.0 and not peer.probing:
             run = max(1, int(min(rules.run_messages, rules.run_s / peer.mean_s)))
         process.run = peer.take(run)
-        peer.begins(now)
+        peer.active += 1
         if process.last != peer.name:
             process.last, process.last_since = peer.name, now
         process.since = now

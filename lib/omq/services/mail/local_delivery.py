@@ -37,6 +37,7 @@ from omq.services.mail.mailbox_quota import Quotas, told_full
 from omq.services.mail.mailboxes import Mailboxes
 from omq.services.mail.maildir import Maildir, file_name, folder_name
 from omq.services.mail.routes_file import load_routes
+from omq.services.mail.smtp_address import plain_local
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Done, Message, Move, Service
 from omq.storage.durable import FULL
@@ -229,7 +230,7 @@ class _Work:
     @property
     def told(self) -> tuple[str, str]:
         """(who has it, the address that led there if that is of another name) for mail.log."""
-        local = mail.split_address(self.original)[0]
+        local = plain_local(mail.split_address(self.original)[0])
         own = not self.user or self.user.partition("@")[0] == local.lower()
         return (self.original, "") if own else (self.user, self.original)
 
@@ -270,7 +271,7 @@ def recipients_of(properties: Mapping[str, str], queue: str) -> list[tuple[str, 
     originals = mail.lines(properties.get(mail.original_name(queue), ""))
     if not users:
         originals = mail.lines(properties.get(mail.TO, ""))
-        users = tuple(mail.split_address(address)[0] for address in originals)
+        users = tuple(plain_local(mail.split_address(address)[0]) for address in originals)
     if len(originals) != len(users):
         originals = users
     found: dict[str, tuple[str, str]] = {}

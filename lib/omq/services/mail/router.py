@@ -3,7 +3,7 @@
 Input: a mail message with its envelope in properties. Output, in ONE atomic operation that also
 finishes the input: one message for all visible recipients, on every queue that any of them needs at
 once (LOCAL, UNIX, ERRMGR, ...), with `mail.to.QUEUE` and `mail.orig.QUEUE` for each reader; and a
-message of its own for every blind recipient: one that neither To nor Cc names.
+message of its own for every blind recipient elsewhere: one that neither To nor Cc names.
 
 The rules stand in omq.services.mail.routing. Most mail that comes by SMTP does not pass here:
 smtp.server has asked them already (`smtp_straight`).

@@ -27,7 +27,7 @@ from omq.base.limits import MIB
 from omq.services.mail.mail_message import Failure, split_address
 from omq.services.mail.mailbox_rules import MailboxRules
 from omq.services.mail.maildir import mailbox_name
-from omq.services.mail.smtp_address import literal
+from omq.services.mail.smtp_address import literal, plain_local
 
 PORT_MAX: Final = 65535
 DEFAULT: Final = "*"
@@ -49,6 +49,7 @@ class Destination:
     def key(self) -> tuple[str, str]:
         """Equal for what is the same recipient: domains have no case."""
         local, domain = split_address(self.address)
+        local = plain_local(local)
         return self.queue, f"{local}@{domain}" if domain else local.lower()
 
 
@@ -112,6 +113,7 @@ class Routes:
     tls: Mapping[str, TlsRule] = field(default_factory=dict)
     pipes: Mapping[str, Pipe] = field(default_factory=dict)
     mailboxes: MailboxRules = field(default_factory=MailboxRules)
+    senders: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by login
     relayed: frozenset[str] = frozenset()  # domains of others that mail is taken for
     delimiter: str = ""  # between a user's name and what he puts behind it
     hops_max: int = 50
@@ -125,7 +127,7 @@ class Routes:
             domain[0] == "[" and literal(domain) in self.literals)
 
     def _is_postmaster(self, local: str, domain: str) -> bool:
-        return domain == self.hostname and local.lower() == POSTMASTER
+        return domain == self.hostname and plain_local(local).lower() == POSTMASTER
 
     def is_named(self, user: str) -> bool:
         """Whether a user has a mailbox by name: in a list, of this system, postmaster, or the one
@@ -186,14 +188,15 @@ class Routes:
         """The address with a domain, in lower case: the same for what is the same recipient (the
         local part keeps its case where it belongs to another host)."""
         local, domain = split_address(address)
-        return f"{local}@{domain}" if not self.is_local(address) else self._key(address)
+        return (f"{plain_local(local)}@{domain}" if not self.is_local(address)
+                else self._key(address))
 
     def _key(self, address: str) -> str:
         local, domain = split_address(address)
         if not domain or self._is_postmaster(local, domain) or (
                 domain[0] == "[" and literal(domain) in self.literals):
             domain = self.domains[0]
-        return f"{local.lower()}@{domain}"
+        return f"{plain_local(local).lower()}@{domain}"
 
     def _members(self, key: str) -> tuple[str, ...] | None:
         local, domain = split_address(key)
@@ -229,10 +232,9 @@ class Routes:
         return Destination(queue or names.UNIX, address, original)
 
     def _mailbox(self, address: str, original: str) -> Destination | Failure:
-        local, domain = split_address(address)[0], split_address(self._key(address))[1]
-        name = local[1:-1] if len(local) > 2 and local[0] == local[-1] == '"' else local
+        local, domain = split_address(self._key(address))
         try:
-            user = mailbox_name(name)
+            user = mailbox_name(local)
         except BadName:
             user = ""
         box = self.mailboxes.mailbox(user, domain)

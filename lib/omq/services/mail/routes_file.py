@@ -4,6 +4,7 @@
     [pipes]    name = user command
     [queues]   address, domain, .domain or * = queue       [peers]  domain, .domain or * = host:port
     [mailboxes] user, @domain or * = owner [quota]
+    [senders]  login or * = addresses, @domains, *
     [tls]      domain, host, .domain or * = level [hosts]  [router] limits
 
 conf/routes.conf explains every key. A section or key that is missing has its default.
@@ -42,9 +43,10 @@ from omq.services.mail.routes import (
     TlsRule,
     peer_of,
 )
+from omq.services.mail.senders import senders_of
 
 FILE_NAME: Final = "routes.conf"
-_SECTIONS: Final = ("local", "aliases", "queues", "peers", "pipes", "mailboxes", "tls",
+_SECTIONS: Final = ("local", "aliases", "queues", "peers", "pipes", "mailboxes", "senders", "tls",
                     "router")
 _LOCAL_KEYS: Final = ("domains", "literals", "relayed", "users", "unknown_user", "delimiter")
 _ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max")
@@ -74,6 +76,7 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
     routes = Routes(
         pipes=pipes,
         mailboxes=rules_of(sections.get("mailboxes", empty).entries.values(), domains),
+        senders=senders_of(sections.get("senders", empty).entries.values()),
         relayed=_relayed(local, domains),
         delimiter=_delimiter(local),
         domains=domains,

@@ -7,14 +7,17 @@ Rules:
 1. A recipient that several ways lead to (given twice, by two aliases) has the message once; the
    visible way wins over the blind one. Domains have no case, mailbox names neither.
 2. Fields Bcc and Resent-Bcc are removed from every copy: a blind recipient is told to nobody, not
-   even to the other blind ones. Nothing else in the body changes.
+   even to the other blind ones. So is a Return-Path that somebody else wrote: delivery adds the
+   one with the envelope's sender (RFC 5321 4.4). Nothing else in the body changes.
 3. More than `hops_max` Received fields: the message runs in a circle; all recipients fail (5.4.6).
 4. Unknown local users fail (5.1.1) while the others go on; all failures of a message go to ERRMGR
    together, for one report. The null sender, priority, correlation id and the submitter's other
    properties are kept; all messages made from a mail carry its id and time of arrival.
 5. Properties are limited, so very many recipients are shared out over several messages.
-6. Blind recipients beyond `blind_copies_max`, or whose copies would exceed `blind_bytes_max`, share
-   messages among themselves. Local copies still show nobody else: each file names its own user.
+6. Blind recipients whose mail stays here share a message, that of the visible ones if theirs stays
+   here, too: each has a file of his own, which names nobody else, and what cannot be delivered is
+   one report. Those elsewhere have a message each; beyond `blind_copies_max`, or where copies would
+   exceed `blind_bytes_max`, they share some.
 
 No errors: a message whose header is no header is routed by its envelope alone.
 """
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 PROPERTIES_ROOM_BYTES: Final = 4 * KIB
 """Beside the recipients, properties have names, lengths and a sender: room kept for them."""
 
+_DROPPED: Final = mail.BLIND_FIELDS | {b"return-path"}
 Routed = Destination | mail.Failure
 Resolve = Callable[[str], tuple[list[Destination], list[mail.Failure]]]
 """A recipient's destinations and failures (Routes.resolve)."""
@@ -68,7 +72,7 @@ def straight(text: bytes, fields: mail.Fields, recipients: Sequence[str],
 def _routed(text: bytes, fields: mail.Fields, recipients: Sequence[str], source: Source,
             routes: Routes, resolve: Resolve) -> Iterator[Outgoing]:
     hops = mail.hops(fields)
-    body = mail.without_fields(text, mail.BLIND_FIELDS, fields)
+    body = mail.without_fields(text, _DROPPED, fields)
     if not recipients:
         nobody = mail.Failure("(no recipient)", "5.1.3", "the message has no recipient")
         yield from messages_of(source, body, [nobody])
@@ -80,10 +84,17 @@ def _routed(text: bytes, fields: mail.Fields, recipients: Sequence[str], source:
         named = mail.named_recipients(text, fields)
         visible, blind = _resolve_all(recipients, named, routes, resolve)
         failures = [each for group in blind for each in group if isinstance(each, mail.Failure)]
-        if visible or failures:  # one report for all: the blind ones' too, it goes to their sender
-            yield from messages_of(source, body, [*visible, *failures])
         reached = [[each for each in group if isinstance(each, Destination)] for group in blind]
-        for group in _grouped([each for each in reached if each], len(body), routes):
+        here = [each for group in reached for each in group if each.queue == names.LOCAL]
+        # One report for all: the blind ones' too, it goes to their sender. But what is on another
+        # queue, too, tells its reader of no blind one.
+        only_here = all(isinstance(each, mail.Failure) or each.queue == names.LOCAL
+                        for each in visible)
+        yield from messages_of(source, body, [*visible, *failures, *(here if only_here else ())])
+        if here and not only_here:
+            yield from messages_of(source, body, here)
+        away = [[each for each in group if each.queue != names.LOCAL] for group in reached]
+        for group in _grouped([each for each in away if each], len(body), routes):
             yield from messages_of(source, body, group)
 
 

@@ -25,6 +25,8 @@ _UTF8 = "\u0080-\U0010ffff"
 _ATOM = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_UTF8}-]+"
 _DOT_STRING = re.compile(rf"{_ATOM}(?:\.{_ATOM})*")
 _QUOTED = re.compile(rf'"(?:[ !#-\[\]-~{_UTF8}]|\\[ -~])*"')
+_PAIR = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = re.compile(r'["\\]')
 _LABEL = re.compile(rf"[A-Za-z0-9_{_UTF8}](?:[A-Za-z0-9_{_UTF8}-]*[A-Za-z0-9_{_UTF8}])?")
 _PATH = re.compile(r"""[ \t]*<(?:@[^\s:<>"]*:)?((?:"(?:[^"\\]|\\.)*"|[^\s<>"])*)>(|[ \t].*)\Z""",
                    re.DOTALL)
@@ -41,6 +43,20 @@ def grammar_problem(address: str) -> str | None:
     if _DOT_STRING.fullmatch(local) is None and _QUOTED.fullmatch(local) is None:
         return "its local part is neither words with dots between them nor quoted"
     return domain_problem(domain) if at else None
+
+
+def plain_local(local: str) -> str:
+    """A local part in the one form that all of its spellings have: RFC 5321 4.1.2 makes a backslash
+    in a quoted string a mark that the next character means itself, and 4.1.2 and RFC 5322 3.2.4
+    the quotes no part of the name. So "al\\ice" and "alice" are alice, and what needs quotes has
+    them, with a backslash before a quote and a backslash alone."""
+    if len(local) < 2 or local[0] != '"' or local[-1] != '"':
+        return local
+    inner = _PAIR.sub(r"\1", local[1:-1])
+    if _DOT_STRING.fullmatch(inner):
+        return inner
+    escaped = _ESCAPED.sub(r"\\\g<0>", inner)
+    return f'"{escaped}"'
 
 
 def domain_problem(domain: str) -> str | None:

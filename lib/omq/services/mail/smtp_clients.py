@@ -5,8 +5,10 @@ messages, recipients, errors and wrong passwords; each has a limit in a period t
 first of them. Clients of `smtp_relay_networks` are this site's own and are not limited, but in how
 many sessions there are altogether, and in wrong passwords.
 
-The last of all sessions are for clients that have none yet (`smtp_sessions_reserved`): a few
-clients that hold all they may do not lock out the rest.
+Each port has places of its own (`smtp_sessions_max`; `submission_sessions_max` for each of those of
+users), so that a flood of strangers at one takes none of another's; a client may have its sessions
+at each. The last of a port's are for clients that have none there yet (`smtp_sessions_reserved`): a
+few clients that hold all they may do not lock out the rest. Acts are counted over all ports.
 
 Bounded: at most CLIENTS_MAX addresses are remembered; beyond it those whose period is over are
 forgotten, then the oldest: a flood of addresses costs the others' counts, never memory.
@@ -15,7 +17,7 @@ forgotten, then the oldest: a flood of addresses costs the others' counts, never
 from __future__ import annotations
 
 import ipaddress
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -36,12 +38,20 @@ class Act(Enum):
     LOGIN_FAILED = "smtp_client_logins_max"
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Of one port: its name, and the setting that says how many sessions there may be."""
+
+    port: str
+    key: str = "smtp_sessions_max"
+
+
 @dataclass(slots=True)
 class _Client:
     """One address."""
 
     began_ns: int
-    sessions: int = 0
+    sessions: Counter[str] = field(default_factory=Counter)  # by port
     acts: dict[Act, int] = field(default_factory=dict)
 
 
@@ -63,14 +73,16 @@ class Clients:
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, _Client] = OrderedDict()
-        self.sessions = 0
+        self.sessions = Counter[str]()  # by port
 
-    def refusal(self, key: str, settings: Settings, now_ns: int, *, own: bool) -> str:
-        """Why no session can be had now; empty: it can, and `begin` is to be called."""
+    def refusal(self, places: Places, key: str, settings: Settings, now_ns: int, *, own: bool
+                ) -> str:
+        """Why no session can be had at a port now; empty: it can, and `begin` is to be called."""
         client = self._clients.get(key)
-        held = client.sessions if client is not None else 0
-        free = settings.smtp_sessions_max - self.sessions
-        reserved = min(settings.smtp_sessions_reserved, settings.smtp_sessions_max // 4)
+        held = client.sessions[places.port] if client is not None else 0
+        most: int = getattr(settings, places.key)
+        free = most - self.sessions[places.port]
+        reserved = min(settings.smtp_sessions_reserved, most // 4)
         if free <= 0 or (held and free <= reserved):
             return "too many sessions"
         if own:
@@ -84,17 +96,17 @@ class Clients:
             return "too many errors of this client"
         return ""
 
-    def begin(self, key: str, now_ns: int) -> None:
+    def begin(self, places: Places, key: str, now_ns: int) -> None:
         """A session begins."""
-        self.sessions += 1
-        self._client(key, now_ns).sessions += 1
+        self.sessions[places.port] += 1
+        self._client(key, now_ns).sessions[places.port] += 1
 
-    def end(self, key: str) -> None:
+    def end(self, places: Places, key: str) -> None:
         """A session is over."""
-        self.sessions -= 1
+        self.sessions[places.port] -= 1
         client = self._clients.get(key)
-        if client is not None and client.sessions:
-            client.sessions -= 1
+        if client is not None and client.sessions[places.port]:
+            client.sessions[places.port] -= 1
 
     def exceeds(self, key: str, act: Act, settings: Settings, now_ns: int, *, own: bool) -> bool:
         """Count an act; whether it is one too many."""
@@ -122,5 +134,6 @@ class Clients:
     def _make_room(self) -> None:
         """The oldest without a session goes; those with sessions are fewer than the room."""
         while len(self._clients) >= CLIENTS_MAX:
-            key = next((key for key, each in self._clients.items() if not each.sessions), "")
+            key = next((key for key, each in self._clients.items()
+                        if not any(each.sessions.values())), "")
             self._clients.pop(key, None)

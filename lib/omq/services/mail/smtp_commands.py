@@ -44,13 +44,13 @@ class SmtpCommands(FilteringCommands):
             refusal = self.admit_filter()
             self._began = not refusal
             return refusal
-        now = clock.monotonic_ns()
-        reason = handler.clients.refusal(self._key, self.settings, now, own=self._own)
+        now, places = clock.monotonic_ns(), self._listener.places
+        reason = handler.clients.refusal(places, self._key, self.settings, now, own=self._own)
         if reason:
             handler.rated.event(events.SMTP_REFUSED, WARNING, self._key, peer=self._peer,
                                 reason=reason)
             return f"421 4.7.0 {reason}, try again later"
-        handler.clients.begin(self._key, now)
+        handler.clients.begin(places, self._key, now)
         self._began = True
         return ""
 
@@ -66,7 +66,7 @@ class SmtpCommands(FilteringCommands):
             if self._listener is Listener.RETURNED:
                 self._handler.filter.sessions -= 1
             else:
-                self._handler.clients.end(self._key)
+                self._handler.clients.end(self._listener.places, self._key)
 
     def secured(self, how: Secured) -> None:
         """TLS has begun: all that was said before is forgotten."""

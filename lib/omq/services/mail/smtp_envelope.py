@@ -12,7 +12,8 @@ Rules:
    line in mail.log and of `omqlog --mail`.
 5. Refusals for good are counted by session and client; too many end the session (421 4.7.0).
 6. At a port of users nothing is taken before TLS and AUTH (530, RFC 4954 section 6); what comes
-   there gets the fields Date and Message-ID if they are missing (RFC 6409 section 8).
+   there gets the fields Date and Message-ID if they are missing (RFC 6409 section 8). Who has
+   logged in sends as himself alone (553 5.7.1): omq.services.mail.senders.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from omq.base import clock, events, limits
 from omq.base.event_log import WARNING
 from omq.base.settings import Settings
 from omq.services.mail.dsn import wish_of
+from omq.services.mail.senders import may_send_as
 from omq.services.mail.smtp_address import parameters_of, path_of
 from omq.services.mail.smtp_chunk import chunk_of
 from omq.services.mail.smtp_clients import Act
@@ -95,6 +97,7 @@ class EnvelopeCommands:
         """No transaction is under way any more."""
         if self._mail is not None:
             self._mail.drop()
+            self._handler.policy.mailboxes.promises.give_back(self._mail.promised)
         self._mail = None
 
     # the commands: an Answer, or the reply of a refusal
@@ -118,6 +121,9 @@ class EnvelopeCommands:
         wrong = address_problem(path[0], utf8=utf8) if path[0] else None
         if wrong is not None:
             return f"553 5.1.7 the sender is no address: {wrong}"
+        if self._user and not may_send_as(self._handler.policy.routes, self._user, path[0]):
+            return self._no("MAIL", f"553 5.7.1 {fit(self._user)} may not send as this address",
+                            path[0])
         if self._exceeds(Act.MESSAGE):
             return self._no("MAIL", "450 4.7.1 too many messages of this client", path[0])
         memory, size = self._handler.memory, int(parameters.get("SIZE") or 0)
@@ -146,14 +152,15 @@ class EnvelopeCommands:
         accepted, resolved = policy.resolved(address)
         if not accepted and not self._may_relay:
             return self._no("RCPT", "550 5.7.1 relaying is not allowed", address)
-        lost = policy.unreachable(address, resolved, int(given.parameters.get("SIZE") or 0))
+        lost = policy.unreachable(address, resolved, int(given.parameters.get("SIZE") or 0),
+                                  given.promised)
         if lost is not None:
             code = _CODES.get(lost.status, "550")
             return self._no("RCPT", f"{code} {lost.status} {lost.reason}", address)
         held = given.recipients_bytes + len(address.encode()) + 1 + wish.takes(address)
         if (len(given.recipients) >= self.settings.smtp_recipients_max
                 or held > RECIPIENTS_BYTES_MAX):
-            return "452 4.5.3 too many recipients, send to the others separately"
+            return "452 4.5.3 too many recipients, or too long ones: send to the others separately"
         given.recipients.append(address)
         given.recipients_bytes = held
         given.wishes[address] = wish

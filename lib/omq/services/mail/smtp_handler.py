@@ -18,7 +18,7 @@ from omq.services.mail.dsn import Wish, sender_problem
 from omq.services.mail.mail_log import MailLog, accepted_lines
 from omq.services.mail.smtp_address import grammar_problem
 from omq.services.mail.smtp_chunk import Chunk
-from omq.services.mail.smtp_clients import Clients
+from omq.services.mail.smtp_clients import Clients, Places
 from omq.services.mail.smtp_filter import Filter
 from omq.services.mail.smtp_intake import Intake
 from omq.services.mail.smtp_policy import Policy, Resolved
@@ -53,6 +53,16 @@ class Listener(Enum):
     def of_users(self) -> bool:
         """Whether everybody has to say who he is."""
         return self in (Listener.SUBMISSION, Listener.SUBMISSIONS)
+
+    @property
+    def places(self) -> Places:
+        """How many sessions there may be at it."""
+        return _PLACES[self]
+
+
+_PLACES: Final = {each: Places(
+    each.value, "submission_sessions_max" if each.of_users else "smtp_sessions_max")
+    for each in Listener}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +125,7 @@ class Transaction:
     wishes: dict[str, Wish] = field(default_factory=dict)  # by recipient
     resolved: dict[str, Resolved] = field(default_factory=dict)  # likewise
     text: Text | None = None  # while it comes in chunks
+    promised: list[str] = field(default_factory=list)  # mailboxes that are to be made for it
 
     def drop(self) -> None:
         """Nothing becomes of it: give back its memory."""

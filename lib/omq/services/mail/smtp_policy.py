@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -66,15 +67,19 @@ class Policy:
                 self.known[address] = found
         return found
 
-    def unreachable(self, address: str, resolved: Resolved, size: int = 0) -> Failure | None:
+    def unreachable(self, address: str, resolved: Resolved, size: int = 0,
+                    promised: list[str] | None = None) -> Failure | None:
         """Why no delivery can reach this recipient, as `routes` resolve it, or none that has room
-        for `size` bytes; None when one can, of all that an alias names."""
+        for `size` bytes; None when one can, of all that an alias names. `promised`: the mailboxes
+        that are to be made for him are added to it."""
         destinations, failures = resolved
         found: tuple[str, str] | None = None
         for each in destinations:
             if each.queue != names.LOCAL:
                 return None
-            problem = self.mailboxes.problem(each.address)
+            problem, new = self.mailboxes.promise(each.address, time.monotonic())
+            if new and promised is not None:
+                promised.append(each.address)
             found = ("5.1.1", problem) if problem else self.mailboxes.full(each.address, size)
             if found is None:
                 return None

@@ -8,7 +8,9 @@ port", one line), for the case that the port was chosen by the system; so are th
 
 Start: the queue manager must be reachable and the ports free before the supervisor is told READY.
 SIGHUP reads the configuration again, with certificate and users; new handshakes have the new
-certificate. Addresses and ports change at a restart only.
+certificate. Addresses and ports change with it: who asks a filter has its return port. A port that
+cannot be had (another program has it; one below 1024, for which the privilege is gone) refuses the
+whole reload. Sessions at a port that is given up go on.
 SIGTERM drains: no new connection; sessions between two messages are told 421 and closed; those in a
 transaction finish it, and are closed after it. What is left after `drain_timeout_s` is cut off: it
 never had its 250, so its client sends again.
@@ -22,12 +24,13 @@ import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import omq
 from omq.base import events, side_files
 from omq.base.config import load_settings
-from omq.base.errors import ConfigError
+from omq.base.errors import ConfigError, PortInUse
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.daemon.daemon import DaemonContext, run_daemon
@@ -44,7 +47,7 @@ from omq.services.network.listening import announce, listen
 from omq.services.network.tls import bound_buffers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from omq.base.settings import Settings
 
@@ -67,6 +70,8 @@ class SmtpServer:
             Memory(settings.smtp_memory_bytes_max),
             ThreadPoolExecutor(settings.submission_workers, thread_name_prefix="password"),
             Filter(policy.hostname, settings.smtp_filter_connections_max))
+        self._servers: dict[Listener, asyncio.Server] = {}
+        self._places: dict[Listener, tuple[str, int]] = {}  # as the settings have them
         self._live: set[SmtpSession] = set()
         self._returned: set[SmtpSession] = set()  # the filter's
         self._draining = False
@@ -75,18 +80,17 @@ class SmtpServer:
     async def run(self) -> int:
         """Until SIGTERM or SIGINT, and all sessions have ended."""
         loop, signals = asyncio.get_running_loop(), self._context.signals
-        servers: dict[Listener, asyncio.Server] = {}
         try:
-            for listener, host, key in _addresses(self._context.settings):
-                servers[listener] = await self._listen(listener, host, key)
+            await self._open(self._context.settings)
             await loop.run_in_executor(None, self._handler.intake.check)
             loop.add_reader(signals.fileno(), self._on_signal)
-            self._announce(servers)
+            host, port = self._servers[Listener.RELAY].sockets[0].getsockname()[:2]
+            self._context.notifier.ready(f"listening on {host} port {port}")
             await self._serve()
             loop.remove_reader(signals.fileno())
-            await self._drain(servers)
+            await self._drain(self._servers)
         finally:
-            for server in servers.values():
+            for server in self._servers.values():
                 server.close()
             self._handler.checking.shutdown(wait=False, cancel_futures=True)
             await loop.run_in_executor(None, self._handler.filter.close)
@@ -96,11 +100,6 @@ class SmtpServer:
         self._rated.flush(NEVER)
         self._context.log.event(events.SMTP_STOPPED, REPORT)
         return 0
-
-    async def _listen(self, listener: Listener, host: str, key: str) -> asyncio.Server:
-        settings = self._context.settings
-        return await listen(lambda: self._new_session(listener), host, getattr(settings, key),
-                            key=key, backlog=settings.smtp_sessions_max)
 
     def _new_session(self, listener: Listener) -> SmtpSession:
         commands = SmtpCommands(self._handler, listener)
@@ -116,20 +115,19 @@ class SmtpServer:
         live.add(session)
         return session
 
-    def _announce(self, servers: Mapping[Listener, asyncio.Server]) -> None:
+    def _announce(self, fresh: Collection[Listener]) -> None:
+        """The addresses in run/, an event for each that is new."""
         context = self._context
         for listener in Listener:
-            found = announce(context.paths.run / listener.value, servers.get(listener))
-            if found is not None:
+            found = announce(context.paths.run / listener.value, self._servers.get(listener))
+            if found is not None and listener in fresh:
                 context.log.event(events.SMTP_STARTED, REPORT, address=found[0], port=found[1])
-        host, port = servers[Listener.RELAY].sockets[0].getsockname()[:2]
-        context.notifier.ready(f"listening on {host} port {port}")
 
     async def _serve(self) -> None:
         signals, notifier = self._context.signals, self._context.notifier
         while not signals.stopping:
             if signals.take_reload():
-                self._reload()
+                await self._reload()
             notifier.watchdog()
             side_files.retry()
             notifier.status(f"{len(self._live)} sessions")
@@ -167,17 +165,41 @@ class SmtpServer:
             context.log.event(events.SMTP_SESSION_FAILED, WARNING, reason="cut off at the stop")
             session.abort()
 
-    def _reload(self) -> None:
-        context = self._context
+    async def _reload(self) -> None:
+        """All of the new configuration, its addresses and ports, too, or none of it."""
+        context, handler = self._context, self._handler
         context.notifier.reloading()
         try:
             settings = load_settings(context.conf_dir)
-            self._handler.policy = load_policy(settings, context.conf_dir, context.paths.root)
-            self._handler.memory.limit = settings.smtp_memory_bytes_max
+            policy = load_policy(settings, context.conf_dir, context.paths.root)
+            await self._open(settings)
+            policy.mailboxes.promises.made.update(handler.policy.mailboxes.promises.made)
+            handler.policy, handler.memory.limit = policy, settings.smtp_memory_bytes_max
             context.log.event(events.SERVICE_RELOADED, REPORT)
-        except ConfigError as error:
+        except (ConfigError, PortInUse) as error:
             context.log.event(events.RELOAD_REFUSED, ERROR, reason=str(error))
         context.notifier.ready()
+
+    async def _open(self, settings: Settings) -> None:
+        """Listen where these settings say. PortInUse, and all is as it was."""
+        wanted = {each: (host, getattr(settings, key), key)
+                  for each, host, key in _addresses(settings)}
+        fresh: dict[Listener, asyncio.Server] = {}
+        try:
+            for listener, (host, port, key) in wanted.items():
+                if self._places.get(listener) != (host, port):
+                    fresh[listener] = await listen(
+                        partial(self._new_session, listener), host, port, key=key,
+                        backlog=settings.smtp_sessions_max)
+        except BaseException:
+            for server in fresh.values():
+                server.close()
+            raise
+        for listener in self._servers.keys() - (wanted.keys() - fresh.keys()):
+            self._servers.pop(listener).close()
+        self._servers |= fresh
+        self._places = {listener: (host, port) for listener, (host, port, _) in wanted.items()}
+        self._announce(fresh)
 
     def _on_signal(self) -> None:
         self._context.signals.drain()

@@ -47,6 +47,7 @@ from omq.services.channels.mlist import Mlist, Wait
 from omq.services.channels.service import ChannelService, Group, Plan
 from omq.services.channels.worker import Worker
 from omq.services.mail import mail_message as mail
+from omq.services.mail.channel_names import LMTP, NAMES, PIPE
 from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.mail_retry import Retry
 from omq.services.mail.names import NamesWorker, check_names
@@ -75,10 +76,6 @@ from omq.services.mail.ways import LookUp, Way, Ways
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Message, Move
 
-LMTP: Final = "lmtp"
-PIPE: Final = "pipe"
-NAMES: Final = "names"
-"""The channel that looks domains up: its peers are domains."""
 SHARED: Final = "unix.shared"
 """Of a message whose peers were too many for a copy each: it is not shared out again."""
 ENDED: Final = "unix.ended"

@@ -17,7 +17,7 @@ from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import load_services
 from omq.base.settings import Settings
-from omq.services.channels.mlist import Wait
+from omq.services.channels.mlist import Cause, Wait
 from omq.services.channels.service import Plan
 from omq.services.mail.unix_out import UnixOutService
 from omq.services.readers.service import Disposition, Service, ServiceContext
@@ -112,7 +112,7 @@ def sent_by(service: UnixOutService, message: Any) -> Disposition:
                 worker.close()
             results += report.results
             if not report.reached:
-                wait = Wait(60.0, report.reason, down=True)
+                wait = Wait(60.0, report.reason, Cause.DOWN)
         plan = service.ended(message, results, wait)
     return plan
 

@@ -65,10 +65,28 @@ def test_one_message_on_all_queues_for_visible_recipients(routed: Callable[..., 
 
 def test_a_message_for_each_blind_recipient(routed: Callable[..., list[Any]]) -> None:
     body = HEADER + b"Bcc: bob@example.org\r\n\r\nhello\r\n"
-    visible, *blind = routed(body, ["alice@example.org", "bob@example.org", "b@far.test"])
-    assert [each.queues for each in (visible, *blind)] == [("LOCAL",), ("LOCAL",), ("UNIX",)]
-    assert [to(each, "LOCAL") for each in blind] == [["bob"], []]
-    assert all(each.body == HEADER + b"\r\nhello\r\n" for each in (visible, *blind))
+    here, *blind = routed(body, ["alice@example.org", "bob@example.org", "b@far.test",
+                                 "c@far.test"])
+    assert [each.queues for each in (here, *blind)] == [("LOCAL",), ("UNIX",), ("UNIX",)]
+    assert to(here, "LOCAL") == ["alice", "bob"], "each has a file of his own"
+    assert [to(each, "UNIX") for each in blind] == [["b@far.test"], ["c@far.test"]]
+    assert all(each.body == HEADER + b"\r\nhello\r\n" for each in (here, *blind))
+
+
+def test_the_reader_of_another_queue_hears_of_no_blind_one(
+        routed: Callable[..., list[Any]]) -> None:
+    news = routed(b"To: a@far.test\r\n\r\n", ["a@far.test", "alice@example.org", "bob@example.org"])
+    assert [each.queues for each in news] == [("UNIX",), ("LOCAL",)]
+    assert "alice" not in str(news[0].properties)
+    assert to(news[1], "LOCAL") == ["alice", "bob"]
+
+
+@pytest.mark.parametrize("name", [b"Return-Path", b"return-path", b"RETURN-PATH "])
+def test_a_foreign_return_path_goes(routed: Callable[..., list[Any]], name: bytes) -> None:
+    """It stood next to the one that delivery writes, and who reads mail saw a forged sender."""
+    (new,) = routed(name + b": <forged@bank.test>,\r\n <x@y>\r\n" + HEADER
+                    + b"\r\nReturn-Path: x\r\n", ["alice@example.org"])
+    assert new.body == HEADER + b"\r\nReturn-Path: x\r\n"
 
 
 def test_the_trace_goes_on_with_every_message_made(routed: Callable[..., list[Any]]) -> None:
@@ -136,10 +154,10 @@ def test_earlier_routing_does_not_leak(routed: Callable[..., list[Any]]) -> None
 
 
 def test_blind_recipients_beyond_the_limit_share_messages(routed: Callable[..., list[Any]]) -> None:
-    news = routed(b"\r\n", [f"u{n}@example.org" for n in range(10)])
+    news = routed(b"\r\n", [f"u{n}@far.test" for n in range(10)])
     assert len(news) == 4
-    assert sorted(user for new in news for user in to(new, "LOCAL")) == sorted(
-        f"u{n}" for n in range(10))
+    assert sorted(user for new in news for user in to(new, "UNIX")) == sorted(
+        f"u{n}@far.test" for n in range(10))
 
 
 def test_properties_stay_within_their_limit(routed: Callable[..., list[Any]]) -> None:
@@ -159,7 +177,7 @@ def test_nasty_bodies_are_routed_unchanged(routed: Callable[..., list[Any]], nas
 
 
 def test_one_report_for_all_that_fail(routed: Callable[..., list[Any]]) -> None:
-    """Blind recipients have messages of their own; their failures are one all the same."""
+    """The blind ones' failures, too."""
     news = routed(b"To: alice@example.org\r\n\r\n",
                   ["alice@example.org", "no1@example.org", "bob@example.org", "no2@example.org"])
     told = [each for each in news if "ERRMGR" in each.queues]

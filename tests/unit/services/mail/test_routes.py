@@ -56,6 +56,13 @@ def routes(conf_dir: Path) -> Routes:
     ("../alice@example.org", []),
     ("loop-a", []),
     ('"alice"@example.org', ["LOCAL:alice"]),
+    ('"al\\ice"@example.org', ["LOCAL:alice"]),
+    ('"\\S\\taff"@example.org',
+     ["LOCAL:alice", "LOCAL:bob", "UNIX:bob@elsewhere.test", "UNIX:dave@elsewhere.test"]),
+    ('"fa\\x"@example.org', ["FAX:\"fa\\x\"@example.org"]),
+    ('"post\\master"@localhost', ["LOCAL:alice"]),
+    ('"al ice"@example.org', []),
+    ('"al\\\\ice"@example.org', []),
 ])
 def test_resolution(routes: Routes, address: str, places: list[str]) -> None:
     found, failures = routes.resolve(address)

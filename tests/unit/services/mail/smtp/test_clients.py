@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from omq.base.settings import Settings
-from omq.services.mail.smtp_clients import CLIENTS_MAX, Act, Clients, client_key
+from omq.services.mail.smtp_clients import CLIENTS_MAX, Act, Clients, Places, client_key
+from omq.services.mail.smtp_handler import Listener
 
 TEXT = b"Subject: x\r\n\r\nhello\r\n"
 STRANGER = {"smtp_relay_networks": "192.0.2.0/24"}
 S = 1_000_000_000
+PORT = Places("smtp.port")
 
 
 def test_a_client_is_an_address_or_a_network_of_ipv6() -> None:
@@ -32,15 +34,32 @@ def test_the_last_sessions_are_for_clients_that_have_none() -> None:
     settings = Settings(smtp_sessions_max=8, smtp_sessions_reserved=2)
     clients = Clients()
     for _ in range(6):
-        assert not clients.refusal("a", settings, 0, own=True)
-        clients.begin("a", 0)
-    assert clients.refusal("a", settings, 0, own=True) == "too many sessions"
+        assert not clients.refusal(PORT, "a", settings, 0, own=True)
+        clients.begin(PORT, "a", 0)
+    assert clients.refusal(PORT, "a", settings, 0, own=True) == "too many sessions"
     for key in ("b", "c"):
-        assert not clients.refusal(key, settings, 0, own=False)
-        clients.begin(key, 0)
-    assert clients.refusal("d", settings, 0, own=False) == "too many sessions"
-    clients.end("b")
-    assert not clients.refusal("d", settings, 0, own=False)
+        assert not clients.refusal(PORT, key, settings, 0, own=False)
+        clients.begin(PORT, key, 0)
+    assert clients.refusal(PORT, "d", settings, 0, own=False) == "too many sessions"
+    clients.end(PORT, "b")
+    assert not clients.refusal(PORT, "d", settings, 0, own=False)
+
+
+def test_a_flood_at_one_port_takes_no_place_of_another(users: Callable[..., Any]) -> None:
+    """Strangers at 25 took the places of those who have a password, at 587."""
+    running = users(smtp_sessions_max=2, smtp_sessions_reserved=0, submission_sessions_max=1)
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(running.client())
+        with pytest.raises(smtplib.SMTPConnectError):
+            running.client()
+        for listener in (Listener.SUBMISSION, Listener.SUBMISSIONS):
+            port = running.port_of(listener)
+            first = stack.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+            if listener is Listener.SUBMISSION:
+                assert first.recv(4) == b"220 "
+        more = socket.create_connection(("127.0.0.1", running.port_of(Listener.SUBMISSION)), 60)
+        assert stack.enter_context(more).recv(4) == b"421 "
 
 
 def test_acts_are_counted_in_a_period() -> None:
@@ -56,7 +75,7 @@ def test_acts_are_counted_in_a_period() -> None:
 
 def test_a_flood_of_addresses_has_bounded_memory() -> None:
     settings, clients = Settings(), Clients()
-    clients.begin("first", 0)
+    clients.begin(PORT, "first", 0)
     for number in range(CLIENTS_MAX + 10):
         clients.exceeds(f"a{number}", Act.ERROR, settings, 0, own=False)
     assert len(clients._clients) == CLIENTS_MAX

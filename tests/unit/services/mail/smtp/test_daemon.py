@@ -17,6 +17,7 @@ import pytest
 
 from omq.base.errors import ConfigError, ManagerUnavailable, PortInUse
 from omq.services.daemon.daemon import DaemonContext
+from omq.services.mail.smtp_handler import Listener
 from omq.services.mail.smtp_server import PORT_FILE, SmtpServer
 
 TEXT = b"Subject: x\r\n\r\n.hello\r\n..\r\n"
@@ -85,7 +86,8 @@ def test_a_stop_is_bounded(server: Callable[..., Any], logged: Callable[[], list
 def test_a_reload_changes_the_routes(server: Callable[..., Any], conf_dir: Path,
                                      logged: Callable[[], list[int]]) -> None:
     running = server()
-    (conf_dir / "omq.conf").write_text("[mail]\nsmtp_relay_networks = 192.0.2.0/24\n")
+    (conf_dir / "omq.conf").write_text(
+        "[mail]\nsmtp_listen_port = 0\nsmtp_relay_networks = 192.0.2.0/24\n")
     (conf_dir / "routes.conf").write_text("[local]\ndomains = new.test\n")
     with running.client() as client:
         client.ehlo()
@@ -102,6 +104,36 @@ def test_a_reload_changes_the_routes(server: Callable[..., Any], conf_dir: Path,
             client.noop()
         assert client.docmd("RCPT", "TO:<a@new.test>")[0] == 250
     assert 1004 in logged()
+
+
+def test_a_reload_takes_ports_too_or_nothing(server: Callable[..., Any], conf_dir: Path,
+                                              logged: Callable[[], list[int]]) -> None:
+    """One that took smtp_filter without its return port had 451 for everybody."""
+    running, pause = server(), threading.Event()
+    old = running.port
+
+    def reload(text: str, event: int) -> None:
+        seen = logged().count(event)
+        (conf_dir / "omq.conf").write_text("[mail]\nsmtp_listen_port = 0\n" + text)
+        running.signals.send(signal.SIGHUP)
+        while logged().count(event) == seen:
+            pause.wait(0.02)
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        reload(f"smtp_filter = 127.0.0.1:1\nsmtp_filter_return_port = {port}\n", 1005)
+    with running.client() as client:
+        client.sendmail("s@x", ["a@here.test"], TEXT)
+    assert len(running.manager.puts) == 1, "it goes on as before, without a filter"
+    reload("smtp_filter = 127.0.0.1:1\nsmtp_filter_return_port = 0\n", 1004)
+    with socket.create_connection(("127.0.0.1", running.port_of(Listener.RETURNED)), 60) as back:
+        assert back.recv(4) == b"220 "
+    assert running.port_of(Listener.RELAY) == old, "a port that stays is not closed"
+    reload("", 1004)
+    assert not (running.context.paths.run / Listener.RETURNED.value).exists()
+    reload("smtp_listen_host = ::1\n", 1004)
+    with smtplib.SMTP("::1", running.port_of(Listener.RELAY), timeout=60) as client:
+        client.sendmail("s@x", ["a@here.test"], TEXT)
 
 
 def test_the_port_is_published(server: Callable[..., Any]) -> None:

@@ -139,9 +139,10 @@ def test_what_is_given_back_is_the_mail(filtered: Start, checked: Filter) -> Non
     assert code == 250
     mail_id = reply.split()[-1].decode()
     ((queue, body, _, properties),) = running.manager.puts
-    assert (queue, properties["mail.id"]) == ("ROUTER", mail_id)
+    assert (queue, properties["mail.id"]) == ("LOCAL", mail_id)
     assert (properties["mail.peer"], properties["mail.helo"]) == ("127.0.0.1", "client.test")
-    assert (properties["mail.to"], properties["mail.envid"]) == ("a@here.test\nb@here.test", "e1")
+    assert properties["mail.orig.LOCAL"] == "a@here.test\nb@here.test"
+    assert properties["mail.envid"] == "e1"
     top, _, text = body.partition(b"X-Checked: yes\r\n")
     assert f"id {mail_id}".encode() in top
     assert f"id {mail_id}".encode() in text

@@ -6,11 +6,14 @@ import re
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from omq.base.settings import Settings
+from omq.base.settings_key import METADATA
 from omq.services.mail.smtp_address import grammar_problem
 
 TEXT = b"Subject: x\r\nMessage-ID: <1@c>\r\nX-Priority: 1\r\n\r\nhello\r\n"
@@ -70,7 +73,7 @@ def test_no_addresses(address: str) -> None:
 def test_unknown_users_are_refused_at_once(server: Callable[..., Any], conf_dir: Path) -> None:
     (conf_dir / "routes.conf").write_text(
         "[local]\ndomains = here.test\nusers = bob, u-*\n[aliases]\nall = bob\nnone = nobody\n")
-    running = server(maildir_pattern_max=0)
+    running = server(maildir_pattern_max=1)
     replies = {}
     with running.client() as client:
         client.ehlo()
@@ -104,6 +107,52 @@ def test_mailboxes_by_pattern_have_a_limit(server: Callable[..., Any], tmp_path:
         assert client.rcpt("bob@here.test")[0] == 250
         assert client.rcpt("postmaster@here.test")[0] == 250
         assert client.rcpt("somebody@here.test")[0] == 550
+
+
+def test_mailboxes_that_are_promised_count(server: Callable[..., Any], tmp_path: Path) -> None:
+    """Twenty recipients were taken where there was room for one: nineteen had a report."""
+    (tmp_path / "spool/mail/bob").mkdir(parents=True)
+    running = server(maildir_pattern_max=3)
+
+    def taken(client: Any, *names: str) -> list[int]:
+        return [client.rcpt(f"{name}@here.test")[0] for name in names]
+
+    with running.client() as client, running.client() as other:
+        for each in (client, other):
+            each.ehlo()
+            each.mail("s@x")
+        assert taken(client, "a1", "a2", "a3", "bob", "a1") == [250, 250, 550, 250, 250]
+        assert taken(other, "a2", "b1") == [250, 550]
+        client.rset()
+        assert taken(other, "b1", "b2") == [250, 550], "a2 is promised to this one, too"
+        assert other.data(TEXT)[0] == 250
+        other.mail("s@x")
+        assert taken(other, "b2", "b1") == [550, 250], "its mail is under way"
+        (tmp_path / "spool/mail/b1").mkdir()
+        (tmp_path / "spool/mail/b1").rmdir()
+    with running.client() as client:
+        client.ehlo()
+        client.mail("s@x")
+        assert taken(client, "c1") == [550]
+
+
+@pytest.mark.parametrize(("count", "size"), [(1000, 31), (100, 320)])
+def test_as_many_recipients_as_the_setting_says(server: Callable[..., Any], count: int, size: int
+                                                ) -> None:
+    """10,000 could be set, and 2,419 were taken."""
+    running = server()
+    domain = ".".join(["d" * 60] * 4) if size > 200 else "here.test"
+    with running.client() as client:
+        client.ehlo()
+        client.mail("s@x")
+        codes = set()
+        for number in range(count):
+            local = f"{number:04}".ljust(min(64, size - len(domain) - 1), "x")
+            codes.add(client.rcpt(f"{local}@{domain}")[0])
+        assert codes == {250}
+        assert client.data(TEXT)[0] == 250
+    key = next(each for each in fields(Settings) if each.name == "smtp_recipients_max")
+    assert key.metadata[METADATA].high == 1000, "what is allowed is taken"
 
 
 def test_one_id_from_the_reply_to_the_log(server: Callable[..., Any], tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ def test_swaks_over_tls_with_a_password(users: Callable[..., Any], swaks: Callab
                                         ) -> None:
     running = users()
     port = running.port_of(Listener.SUBMISSION)
-    login = ("--auth", "PLAIN", "--auth-user", "alice", "--auth-password")
+    login = ("--from", "alice@here.test", "--auth", "PLAIN", "--auth-user", "alice",
+             "--auth-password")
     said = swaks(port, "--to", "x@far.test", "--tls", *login, "secret")
     if said.returncode == 10:
         pytest.skip("swaks has no TLS: apt-get install libnet-ssleay-perl")

@@ -72,7 +72,7 @@ def test_too_many_recipients(server: Callable[..., Any]) -> None:
         refused = client.sendmail("s@x", [f"u{n}@here.test" for n in range(103)], TEXT)
     assert sorted(refused) == ["u100@here.test", "u101@here.test", "u102@here.test"]
     assert all(code == 452 and text.startswith(b"4.5.3") for code, text in refused.values())
-    assert len(running.manager.puts[0][3]["mail.to"].split("\n")) == 100
+    assert len(running.manager.puts[0][3]["mail.to.LOCAL"].split("\n")) == 100
 
 
 def test_recipients_fit_into_the_properties(server: Callable[..., Any]) -> None:

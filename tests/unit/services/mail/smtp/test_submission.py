@@ -14,6 +14,7 @@ import pytest
 
 from omq.base import events
 from omq.base.errors import ConfigError
+from omq.services.mail.routes_file import load_routes
 from omq.services.mail.smtp_handler import Listener
 from omq.services.network.password_file import load_users
 
@@ -185,3 +186,53 @@ def test_a_missing_package_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch,
 
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$Xw4Hqe3wK0qPoH0V7iDcJQ"
+
+
+SENDERS = """\
+[local]
+domains = here.test
+delimiter = +
+[aliases]
+office = alice, bob
+boss@there.test = alice
+[senders]
+bob@here.test = list@else.test, @many.test
+* = "no\\reply"@here.test
+"""
+
+
+@pytest.mark.parametrize(("user", "password", "sender", "code"), [
+    ("alice", "secret", "alice@here.test", 250), ("alice", "secret", "ALICE+x@here.test", 250),
+    ("alice", "secret", '"al\\ice"@here.test', 250), ("alice", "secret", "", 250),
+    ("alice", "secret", "office@here.test", 250), ("alice", "secret", "boss@there.test", 250),
+    ("alice", "secret", "alice", 250), ("alice", "secret", "noreply@here.test", 250),
+    ("alice", "secret", "bob@here.test", 553), ("alice", "secret", "x@many.test", 553),
+    ("alice", "secret", "alice@far.test", 553), ("alice", "secret", "ceo@bank.test", 553),
+    ("bob@here.test", "geheim", "bob@here.test", 250),
+    ("bob@here.test", "geheim", "list@else.test", 250),
+    ("bob@here.test", "geheim", "anybody@many.test", 250),
+    ("bob@here.test", "geheim", "x@else.test", 553),
+    ("bob@here.test", "geheim", "boss@there.test", 553),
+])
+def test_who_has_logged_in_sends_as_himself(client: Any, conf_dir: Path, user: str, password: str,
+                                            sender: str, code: int) -> None:
+    (conf_dir / "routes.conf").write_text(SENDERS)
+    made = client()
+    made.login(user, password)
+    got, text = made.mail(sender)
+    assert (got, text[:5]) == (code, b"2.1.0" if code == 250 else b"5.7.1")
+
+
+def test_any_sender_may_be_allowed(client: Any, conf_dir: Path) -> None:
+    (conf_dir / "routes.conf").write_text("[senders]\nalice = *\n")
+    made = client()
+    made.login("alice", "secret")
+    assert made.mail("ceo@bank.test")[0] == 250
+
+
+@pytest.mark.parametrize("line", ["alice = nobody", "alice = ,", "alice = a b@c"])
+def test_what_is_no_sender_is_named_with_its_line(conf_dir: Path, line: str) -> None:
+    (conf_dir / "routes.conf").write_text(f"[senders]\n{line}\n")
+    with pytest.raises(ConfigError) as raised:
+        load_routes(conf_dir)
+    assert raised.value.fields["line"] == 2

@@ -116,6 +116,7 @@ def test_certificates_are_read_again_at_a_reload(tls: Any, certificates: Any, lo
     assert name() == "localhost"
     certificates.make("new.test")
     (running.context.conf_dir / "omq.conf").write_text(
+        "[mail]\nsmtp_listen_port = 0\n"
         f"[tls]\nsmtp_tls_certificate = {running.context.settings.smtp_tls_certificate}\n")
     with running.client() as client:
         client.ehlo()
@@ -175,14 +176,16 @@ def test_a_handshake_has_its_time(users: Any, first: bytes) -> None:
             assert line.recv(1000) == b""
 
 
-def test_who_is_in_a_handshake_counts_as_a_session(users: Any) -> None:
-    running = users(smtp_sessions_max=4, smtp_client_sessions_max=4)
+def test_who_is_in_a_handshake_counts_as_a_session(users: Any, certificates: Any) -> None:
+    running = users(submission_sessions_max=4, smtp_client_sessions_max=4)
     address = "127.0.0.1", running.port_of(Listener.SUBMISSIONS)
     held = [socket.create_connection(address, TIMEOUT_S) for _ in range(4)]
     try:
         with pytest.raises((OSError, smtplib.SMTPException)):
             for _ in range(2):  # the fourth may not have been admitted yet
-                running.client().close()
+                smtplib.SMTP_SSL(*address, timeout=TIMEOUT_S, context=certificates.client(
+                    check_hostname=False)).close()
+        running.client().close()  # another port's places are its own
         assert running.thread.is_alive()
     finally:
         for each in held:
