@@ -20,6 +20,7 @@ from omq.format.index import (
     COUNTERS_AT,
     QUEUE_NAME_BYTES,
     READER_NAME_BYTES,
+    READER_SELECTOR_BYTES,
     Counter,
     EntryState,
     IndexLayout,
@@ -225,6 +226,12 @@ class IndexCopies:
     def reader_name(self, reader: int) -> str:
         at = self.layout.reader_names + reader * READER_NAME_BYTES
         return self._name(at, READER_NAME_BYTES)
+
+    def reader_selector(self, reader: int) -> tuple[str, bool]:
+        """(what a reader chooses by, whether that is the whole of it); empty: whatever is next."""
+        at = self.layout.reader_selectors + reader * READER_SELECTOR_BYTES
+        raw = bytes(self._buffer[at : at + READER_SELECTOR_BYTES]).rstrip(b"\0")
+        return raw.decode("utf-8", "replace"), len(raw) < READER_SELECTOR_BYTES
 
     def _name(self, at: int, width: int) -> str:
         raw = bytes(self._buffer[at : at + width]).rstrip(b"\0")
