@@ -19,6 +19,8 @@ from omq.cli.look.service_status import Status, Word, should_run
 from omq.core.look.look import Look, Origin
 from omq.services.daemon.options import Location
 
+MANAGER: Final = frozenset(("no_manager", "manager_stopped", "hung"))
+"""Codes of causes by which nothing moves at all."""
 INODES_PERCENT: Final = 2
 """Fewer free than this share is few: each message of some size needs one, and its removal none."""
 _TOMBSTONE_BYTES: Final = 4096

@@ -7,7 +7,6 @@ instead: that it moves only where something was finished a moment ago.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,10 +17,10 @@ from omq.cli.look.authority_causes import refused
 from omq.cli.look.cause import Cause, Severity
 from omq.cli.look.causes import of
 from omq.cli.look.gateways import Gateway, gateways
-from omq.cli.look.instance_causes import of_manager
+from omq.cli.look.instance_causes import MANAGER, of_instance, wrong_configuration
 from omq.cli.look.service_status import Status, all_status
 from omq.core.index.rows import QueueRow, ReaderRow
-from omq.core.look.look import Look, Origin
+from omq.core.look.look import Look
 from omq.format.index import EntryState
 from omq.services.daemon.options import Location
 
@@ -44,13 +43,16 @@ class Around:
 
     services: Sequence[Status] = ()
     gateways: Sequence[Gateway] = ()
+    wrong: str = ""  # with the configuration
 
 
 def around(location: Location) -> Around:
-    """Nothing where the configuration is wrong."""
-    with suppress(ConfigError):
-        return Around(all_status(location), tuple(gateways(location)))
-    return Around()
+    """Of a wrong configuration nothing but what is wrong with it."""
+    try:
+        return Around(all_status(location), tuple(gateways(location)),
+                      wrong_configuration(location))
+    except ConfigError as error:
+        return Around(wrong=str(error))
 
 
 def explain_queue(location: Location, seen: Look, name: str, now_ns: int,
@@ -61,13 +63,18 @@ def explain_queue(location: Location, seen: Look, name: str, now_ns: int,
         return None
     known = known or around(location)
     readers = [reader for reader in seen.view.readers() if reader.queue == name]
-    reasons = [] if seen.origin is Origin.LIVING else [*of_manager(
-        location, seen, known.services, "")]
+    around_it = [*of_instance(location, seen, known.services, known.gateways, known.wrong, "")]
+    dead = [each for each in around_it if each.code in MANAGER]
+    reasons = [*of(location, seen, row, readers, known.services, known.gateways,
+                   refused(location.paths, now_ns), now_ns)]
     if not row.messages:
-        reasons.append(Cause("empty", "there is no message on it", (), Severity.NOTE, name))
-    reasons += of(location, seen, row, readers, known.services, known.gateways,
-                  refused(location.paths, now_ns), now_ns)
-    return QueueAnswer(row, len(readers), reasons or [_unhindered(seen, row, readers, now_ns)])
+        reasons.insert(0, Cause("empty", "there is no message on it", (), Severity.NOTE, name))
+    elif not reasons and not dead:
+        reasons = [_unhindered(seen, row, readers, now_ns)]
+    theirs = {each.conf.name for each in known.services if each.conf.queue == name}
+    rest = [each for each in around_it if each not in dead
+            and (each.severity is Severity.CRITICAL or each.service in theirs)]
+    return QueueAnswer(row, len(readers), [*dead, *reasons, *rest])
 
 
 def _unhindered(seen: Look, row: QueueRow, readers: list[ReaderRow], now_ns: int) -> Cause:

@@ -107,8 +107,8 @@ def gather(location: Location) -> Facts:
         with look(location.paths, Source.SEGMENT) as seen:
             causes = find(location, seen, now_ns, services, gates, wrong)
             return Facts(now_ns, seen.origin.value, "; ".join(filter(None, (seen.note, wrong))),
-                         seen.view.counters(), _queues(seen, causes), seen.view.message_slots, seen.space,
-                         *rest, of_journal(seen.view.copies),
+                         seen.view.counters(), _queues(seen, causes), seen.view.message_slots,
+                         seen.space, *rest, of_journal(seen.view.copies),
                          frozenset(each.pid for each in seen.view.readers() if each.active),
                          parts, lag, causes)
     except ManagerUnavailable as error:

@@ -110,6 +110,7 @@ async def overview(request: web.Request) -> web.Response:
         note=notices.note(moment), cards=cards, busiest=notices.deepest(moment),
         cells=figures.queue_cells, words=figures.queue_words, columns=figures.COLUMNS,
         alarms=notices.alarms(moment), no_alarm=notices.alarms_note(moment),
+        causes=notices.causes(moment), no_cause=notices.causes_note(moment),
         report=console.settings.web_report_link, ring=ring)
 
 
