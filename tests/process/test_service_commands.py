@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from omq.base import clock
 from omq.base.paths import shipped_conf
 from tests.process.processes import popen
 
@@ -198,6 +200,8 @@ def test_what_a_fatal_signal_ends_leaves_its_stack_in_the_log(instance: Instance
     instance.wait("the stack of the manager", lambda: str(kept) in log.read_text())
     assert "queue_manager.py" in kept.read_text()
     instance.wait("all to be up again", instance.up)
+    tomb = (instance.spool / "logs/qmgr.tomb").read_text()
+    assert tomb.splitlines()[0].endswith(f", pid {manager}") and "queue_manager.py" in tomb
 
 
 def test_a_service_that_is_not_enabled_is_not_turned_on(instance: Instance) -> None:
@@ -207,3 +211,35 @@ def test_a_service_that_is_not_enabled_is_not_turned_on(instance: Instance) -> N
     said = instance.run("omon", "unix", code=64)
     file.write_text(before, encoding="utf-8")
     assert "unix is not enabled" in said
+
+
+def test_a_service_whose_queue_is_not_defined_is_refused_at_once(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    with running(spool, "-n") as alone:
+        shutil.copy(shipped_conf() / "queues.conf", spool / "conf/queues.conf")
+        said = alone.run("omon", "router")
+        assert "Service Router: Started" in said
+        alone.run("omoff", "router")
+        services = (shipped_conf() / "services.conf").read_text(encoding="utf-8")
+        (spool / "conf/services.conf").write_text(
+            services.replace("queue = ROUTER\n", "queue = NOWHERE\n"), encoding="utf-8")
+        said = alone.run("omon", "router", code=66)
+        assert "service router cannot run: its queue NOWHERE is not defined" in said
+        assert "is not defined" in alone.run("omstat", "-a")
+
+
+def test_an_auxiliary_reader_that_a_signal_stopped_is_shown(instance: Instance) -> None:
+    pid = instance.readers("local")["local.1"]
+    assert pid > 0
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        instance.wait("it to stop", lambda: clock.process_state(pid) == "T")
+        said = instance.run("omstat", "-s", "-p", code=1)
+        (line,) = [each for each in said.splitlines() if each.startswith("Local Delivery  ")]
+        assert "stopped by signal" in line
+        assert f"process {pid} of Local Delivery (service local) is stopped by a signal" in said
+        assert f"kill -CONT {pid}" in said
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    instance.wait("it to go on", lambda: clock.process_state(pid) != "T")
+    assert "stopped by signal" not in instance.run("omstat", "-s", "-p")

@@ -41,14 +41,17 @@ class Condition:
 
     def text(self) -> str:
         """One line for people: which alarm, why, and the first thing to do."""
+        return self.what + (f" -> {self.hints[0]}" if self.hints else "")
+
+    @property
+    def what(self) -> str:
+        """Which alarm, and why."""
         of = f" of {self.queue}" if self.queue else ""
-        do = f" -> {self.hints[0]}" if self.hints else ""
-        return f"{self.severity}: {self.alarm}{of}: {self.why or number(self.value)}{do}"
+        return f"{self.severity}: {self.alarm}{of}: {self.why or number(self.value)}"
 
     def lines(self) -> Iterator[str]:
         """All that is known of it, for people."""
-        of = f" of {self.queue}" if self.queue else ""
-        yield f"{self.severity}: {self.alarm}{of}: {self.why or number(self.value)}"
+        yield self.what
         yield from (f"    -> {hint}" for hint in self.hints)
 
 

@@ -2,7 +2,7 @@
 
 Files are read one after another, retired and archived ones first, two in memory; a frame is looked
 at by numpy before anything is made of it, so a year of files costs reading them and little more.
-Names of queues stand at the start of each file, names of readers where they registered.
+Names of queues stand at the start of each file, those of readers where they registered.
 
 Invariants: 1. nothing is written; 2. blocks that recovery declared void do not come out; 3. what
 cannot be read is in `findings`, and the rest is told.
@@ -113,8 +113,10 @@ class History:
     def learned(self) -> Iterator[Block]:
         """The blocks, for who counts by columns: the names that each brings are known."""
         self.findings.clear()
-        self.queues = dict(SPECIAL_QUEUES)
+        self.queues, epoch = dict(SPECIAL_QUEUES), 0
         for block in self.blocks():
+            if block.header.epoch != epoch:  # numbers of clients begin anew with each manager
+                epoch, self.clients = block.header.epoch, {}
             named = _NAMED[block.frames["type"]]
             if named.any():
                 self._learn(block, np.flatnonzero(named))
@@ -262,8 +264,8 @@ def _command(frame: tuple[Any, ...], raw: bytes, done: int | None) -> Command:
     things = ""
     try:
         words = json.loads(raw)
-        command, reason = str(words["command"]), str(words["reason"])
-        things = str(words.get("things", ""))
+        command, reason, things = map(str, (words["command"], words["reason"],
+                                            words.get("things", "")))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         command, reason = escape(raw), ""
     return Command(frame[At.LSN], frame[At.TIME], frame[At.UID], frame[At.PID],
