@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from omq.base import clock
+from omq.base.amounts import duration
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadRequest, Exit
 from omq.base.limits import AUXILIARIES_MAX
@@ -123,7 +124,7 @@ def _advise(queue: QueueRow, conf: ServiceConf | None, readers: int, times: Time
 
 def table(found: list[Advice], times: Times) -> Iterator[str]:
     """A line a queue, and the commands."""
-    yield f"measured over {times.seconds:.0f} s" if times.seconds else (
+    yield f"measured over {duration(times.seconds)}" if times.seconds else (
         "nothing happened in that time: --minutes looks further back")
     yield (f"{'QUEUE':<17}{'Readers':>8}{'Messages':>10}{'Load 5m':>10}{'High':>5}"
            f"{'In/s':>9}{'Each ms':>9}{'Needed':>7}")

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from omq.base import clock
+from omq.base.amounts import duration
 from omq.base.config import load_settings
 from omq.base.errors import Exit, NothingMeant, UnknownPeer
 from omq.base.names import escape
@@ -156,7 +157,7 @@ def _show(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
         if number == _SHOWN:
             write("...\n")
             break
-        due = f"{row.retry_s:.0f} s" if row.state == "down" else ""
+        due = duration(row.retry_s) if row.state == "down" else ""
         why = f"  {escape(row.reason)} ({row.failures})" if row.reason else ""
         aside = row.state in _ASIDE and not row.mlists
         waits |= aside

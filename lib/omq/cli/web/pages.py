@@ -7,6 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from omq.base import events
+from omq.base.amounts import duration
 from omq.base.config import load_queues
 from omq.base.defined_queue import keys_of
 from omq.base.errors import ConfigError, RoleMissing
@@ -54,7 +55,7 @@ async def login(request: web.Request) -> web.StreamResponse:
         console.log.event(events.WEB_LOGIN_FAILED, WARNING, peer, peer=peer, user=name,
                           reason="too many wrong passwords before")
         return _login(request, goes_to, status=429, headers={"Retry-After": str(int(wait_s) + 1)},
-                      told=f"Too many wrong passwords: wait {int(wait_s) + 1} s.")
+                      told=f"Too many wrong passwords: wait {duration(int(wait_s) + 1)}.")
     console.of_address.count(peer)
     console.of_name.count(name)
     caller, reason = await _proved(console, peer, name, password)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from omq.base.amounts import size
 from omq.base.errors import OmqError
-from omq.base.limits import GIB, KIB, MIB
 from omq.base.paths import SpoolPaths
 from omq.core.index.view import IndexView
 from omq.storage import durable
@@ -35,7 +35,7 @@ class Space:
     def _disk_note(self) -> str:
         if not self.low:
             return ""
-        free = "" if self.free_bytes is None else f": {_shown(self.free_bytes)} free"
+        free = "" if self.free_bytes is None else f": {size(self.free_bytes)} free"
         return (f"disk space LOW{free}; new messages are refused until more than "
                 "disk_reserve_bytes is free, done, move and delete go on")
 
@@ -63,10 +63,3 @@ def space(paths: SpoolPaths, view: IndexView | None) -> Space:
         return Space(None, free)
     counters = view.counters()
     return Space(bool(counters["space_low"]), free, min(int(counters["index_low"]), 2))
-
-
-def _shown(size: int) -> str:
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size} bytes"
