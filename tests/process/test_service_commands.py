@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
+import omq
 from omq.base import clock
-from omq.base.paths import shipped_conf
+from omq.base.paths import SpoolPaths, shipped_conf
+from omq.core.index.view import IndexView
 from tests.process.processes import popen
 
 WAIT_S = 120.0
@@ -29,10 +31,10 @@ CONF = ("[index]\nmessages_max = 1000\nqueue_entries_max = 1000\n[journal]\n"
 class Instance:
     """A spool and its commands."""
 
-    def __init__(self, spool: Path) -> None:
+    def __init__(self, spool: Path, conf: str) -> None:
         self.spool = spool
         (spool / "conf").mkdir(parents=True)
-        (spool / "conf/omq.conf").write_text(CONF, encoding="ascii")
+        (spool / "conf/omq.conf").write_text(conf, encoding="ascii")
 
     def run(self, *words: str, code: int = 0) -> str:
         output = self.spool.parent / "output"
@@ -66,8 +68,8 @@ class Instance:
 
 
 @contextmanager
-def running(spool: Path, *options: str) -> Iterator[Instance]:
-    made = Instance(spool)
+def running(spool: Path, *options: str, conf: str = CONF) -> Iterator[Instance]:
+    made = Instance(spool, conf)
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "omq.cli.launch", "omrc", "--embedded", "--spool", made.spool,
          *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -243,3 +245,48 @@ def test_an_auxiliary_reader_that_a_signal_stopped_is_shown(instance: Instance) 
         os.kill(pid, signal.SIGCONT)
     instance.wait("it to go on", lambda: clock.process_state(pid) != "T")
     assert "stopped by signal" not in instance.run("omstat", "-s", "-p")
+
+
+def test_the_log_of_one_auxiliary_reader(tmp_path: Path) -> None:
+    """The seed's walk: a backlog, and two auxiliaries; omsetsvc -r has their pids, omshowlog -P
+    shows who logged what, -i only what one of them did."""
+    spool = tmp_path / "spool"
+    conf = CONF.replace("[mail]", "[daemons]\nevent_level = TRACE\n[mail]")
+    with running(spool, conf=conf) as alone:
+        alone.run("omsetsvc", "-x", "local", "2")
+        main = alone.readers("local")["local"]
+        assert main > 0
+        os.kill(main, signal.SIGSTOP)  # so that there is a backlog, and each auxiliary has its part
+        with omq.connect(spool) as connection:
+            for number in range(60):
+                connection.put("LOCAL", b"Subject: x\n\nbody\n", properties={
+                    "mail.from": "admin@example.org", "mail.to": f"user{number % 3}@example.org"})
+
+        def messages() -> tuple[int, int]:
+            with IndexView.attach(SpoolPaths(spool)) as view:
+                return next((row.messages, row.active) for row in view.queues()
+                            if row.name == "LOCAL")
+
+        alone.wait("the auxiliaries to have done theirs", lambda: len(set(messages())) == 1)
+        os.kill(main, signal.SIGCONT)
+        alone.wait("all to be delivered", lambda: messages() == (0, 0))
+        pids = [str(pid) for pid in alone.readers("local").values()]
+        assert len(pids) == 3
+        (listed,) = [line for line in alone.run("omsetsvc", "-r", "local").splitlines()
+                     if line.startswith("PID's of auxiliary")]
+        assert listed.split(":")[1].split()[:2] == pids[1:]
+        everybody = alone.run("omshowlog", "-l", "15", "-P", "-p", "10", "-s", "local")
+        logging = {line.removeprefix("Pid of logging process: ")
+                   for line in everybody.splitlines() if line.startswith("Pid of logging")}
+        assert logging >= set(pids), "each reader has worked, and says so"
+        for pid in pids[1:]:
+            said = alone.run("omshowlog", "-l", "15", "-P", "-i", pid, "-p", "10")
+            entries = said.strip().split("\n\n")
+            assert all(entry.splitlines()[-1] == f"Pid of logging process: {pid}"
+                       for entry in entries)
+            assert all("(local.delivery)" in entry.splitlines()[0] for entry in entries)
+            numbers = [entry.splitlines()[1][:9] for entry in entries]
+            assert numbers[0] == "[OM 7601]"
+            assert numbers[1:4] == ["[OM 7603]", "[OM 7618]", "[OM 7605]"]
+            assert "[OM 7604]" in numbers
+        assert alone.run("omshowlog", "-i", "1", code=1) == ""
