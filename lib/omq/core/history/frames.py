@@ -255,9 +255,10 @@ class History:
             return ("(damaged)",)
 
 
-def put_with_id(frames: Vector, key: int) -> Vector:
-    """Mask of the births of messages with this key (format.message.id_hash of their given id)."""
-    return np.asarray(_MAKES[frames["type"]] & (frames["lease"] == key))
+def put_with_id(frames: Vector, key: int | Vector) -> Vector:
+    """Mask of the births of messages with this key, or with one of these
+    (format.message.id_hash of their given id)."""
+    return np.asarray(_MAKES[frames["type"]] & np.isin(frames["lease"], key))
 
 
 def _command(frame: tuple[Any, ...], raw: bytes, done: int | None) -> Command:
