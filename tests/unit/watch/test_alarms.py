@@ -174,8 +174,9 @@ def test_what_flutters_is_told_at_most_once_in_its_time(told: Told) -> None:
     for at_s in range(2, 300, 2):
         assert told.turn(at_s - 1, A=0) == []
         assert told.turn(at_s, A=100) == []
-    assert told.turn(301, A=0, B=100) == ["raise deep warning: deep of B: messages: 100 -> omqwhy B",
-                                         "clear deep warning: deep of A: messages: 100"]
+    assert told.turn(301, A=0, B=100) == [
+        "raise deep warning: deep of B: messages: 100 -> omqwhy B",
+        "clear deep warning: deep of A: messages: 100"]
 
 
 def test_a_thousand_queues_are_one_notice(told: Told) -> None:
@@ -193,8 +194,9 @@ def test_what_is_owed_is_told_by_the_next_watcher(told: Told, tmp_path: Path) ->
     told.conditions = kept.conditions
     told.notices = Notices(DEFAULTS, told.log, kept.told_ns, told.run, kept.owed)
     assert told.turn(20, A=100, B=100) == []
-    assert told.turn(301, A=100, B=100) == ["raise deep warning: deep of B: messages: 100 -> omqwhy B",
-                                           "clear deep warning: deep of C: messages: 100"]
+    assert told.turn(301, A=100, B=100) == [
+        "raise deep warning: deep of B: messages: 100 -> omqwhy B",
+        "clear deep warning: deep of C: messages: 100"]
     assert told.turn(700, A=100, B=100) == [] and told.notices.owed == Owed()
 
 

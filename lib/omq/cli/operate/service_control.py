@@ -30,7 +30,6 @@ from omq.base.services_conf import START_ORDER, ServiceConf, load_services
 from omq.base.settings import Settings
 from omq.cli.common import Location
 from omq.cli.look.service_status import Status, Word, all_status
-from omq.core.look.look import Origin, Source, look
 from omq.services.daemon.run_state import LIVE, State
 from omq.services.supervise import systemctl
 from omq.services.supervise.control_client import ControlConnection
@@ -183,6 +182,8 @@ def check_queue(location: Location, conf: ServiceConf) -> None:
 
 def _queues(location: Location) -> set[str]:
     """The queues that there are, those that were defined at run time too."""
+    from omq.core.look.look import Origin, Source, look  # numpy: not for who only starts it
+
     with suppress(ManagerUnavailable, AccessDenied), look(location.paths, Source.SEGMENT) as seen:
         if seen.origin in (Origin.LIVING, Origin.HUNG):
             return {row.name for row in seen.view.queues()}

@@ -256,8 +256,7 @@ class History:
 
 
 def put_with_id(frames: Vector, key: int | Vector) -> Vector:
-    """Mask of the births of messages with this key, or with one of these
-    (format.message.id_hash of their given id)."""
+    """Mask of the births of messages with one of these keys (id_hash of their given id)."""
     return np.asarray(_MAKES[frames["type"]] & np.isin(frames["lease"], key))
 
 
@@ -265,8 +264,8 @@ def _command(frame: tuple[Any, ...], raw: bytes, done: int | None) -> Command:
     things = ""
     try:
         words = json.loads(raw)
-        command, reason, things = map(str, (words["command"], words["reason"],
-                                            words.get("things", "")))
+        command, reason = str(words["command"]), str(words["reason"])
+        things = str(words.get("things", ""))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         command, reason = escape(raw), ""
     return Command(frame[At.LSN], frame[At.TIME], frame[At.UID], frame[At.PID],
