@@ -283,8 +283,7 @@ def _carried_out(block: Block, frame: tuple[Any, ...]) -> int | None:
 
 
 def _group(rule: Rule, frame: tuple[Any, ...], raw: bytes) -> tuple[bytes, int]:
-    """Group id and number of a birth, as its descriptor has them; nothing of other frames, and of
-    one whose message lies elsewhere."""
+    """Group id and number of a birth; nothing of other frames, and where the message is away."""
     if (not rule.makes or len(raw) < DESCRIPTOR.size
             or parts_at(frame[At.TYPE], frame[At.FLAGS]) != DESCRIPTOR.size):
         return NO_ID, 0
