@@ -120,7 +120,7 @@ def test_omshut_gives_up_in_time(
 ) -> None:
     run = supervise({"qmgr": ["manager", "deaf"]}, stop_s=60)
     run.until("qmgr", "is ready")
-    with pytest.raises(TimedOut, match=r"no answer within 0\.2 s while waiting for qmgr"):
+    with pytest.raises(TimedOut, match=r"no answer within 0\.2 s while waiting for service qmgr, which is"):
         omshut.main(["--spool", str(run.spool), "--timeout", "0.2"])
     assert "stopping: qmgr" in capsys.readouterr().err
     os.kill(run.status()["qmgr"]["pid"], signal.SIGKILL)
