@@ -71,6 +71,11 @@ def of_manager(location: Location, seen: Look | None, services: Sequence[Status]
         status = next((each for each in services if each.conf.kind is ServiceKind.MANAGER), None)
         if status is not None and status.text and status.state is not Word.STARTED:
             told += f"; its last word: {escape(status.text)}"
+        if seen is None and status is not None and status.state is Word.STARTED:
+            yield Cause("no_manager", f"the queue manager (process {status.pid}) runs, and its "
+                        f"index cannot be looked at{why}", ("omshowlog -l 5; omshut and omrc start "
+                                                            "it anew",), Severity.CRITICAL)
+            return
         yield Cause("no_manager", f"the queue manager does not run: nothing moves{why}{told}",
                     ("omrc starts it (systemctl start omq.target where systemd runs the instance)",
                      "omshowlog -l 5 shows why it ended"), Severity.CRITICAL)
