@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from omq.base import clock
+from omq.base.amounts import duration
 from omq.base.config import load_settings
 from omq.base.errors import ConfigError, Exit, FileNotWritten, OmqError
 from omq.base.paths import SpoolPaths, conf_dir, existing_spool
@@ -133,7 +134,7 @@ def _rebuild(options: argparse.Namespace) -> int:
                        accept_loss=options.accept_loss)
     seconds, cpu = time.monotonic() - began, time.process_time() - worked
     print(f"rebuilt {mark.messages} messages from {mark.frames} frames, LSN {mark.from_lsn} to "
-          f"{mark.lsn}, in {seconds:.1f} s ({cpu:.1f} s of a processor)")
+          f"{mark.lsn}, in {duration(seconds)} ({duration(cpu)} of a processor)")
     for first, last in mark.missing:
         print(f"LSN {first} to {last} were missing")
     print(f"the old pool is in quarantine/{mark.quarantined}; scan, then start the instance")

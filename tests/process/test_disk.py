@@ -7,6 +7,7 @@ marked the pages clean, a second sync would say "ok" for bytes that are gone.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,3 +107,22 @@ def test_a_full_disk_refuses_puts_and_takes_done(small_disk: Path) -> None:
                     assert time.monotonic() < deadline
                     pause()
         assert [m.body for m in made.drain("A")] == [b"again"]
+
+
+def test_a_manager_that_a_fatal_signal_ended_has_a_tombstone_too(omq_instance: Instance) -> None:
+    """It can write its stack alone; the next one makes the tombstone of it and of its segment."""
+    omq_instance.start()
+    omq_instance.ready()
+    with omq_instance.connect() as c:
+        c.put("A", b"found in the dump")
+    dead = omq_instance.children[MANAGER]
+    dead.signal(signal.SIGABRT)
+    assert dead.wait() == -signal.SIGABRT
+    assert not omq_instance.paths.tombstone.exists()
+    omq_instance.start()
+    omq_instance.ready()
+    tomb = omq_instance.paths.tombstone.read_text()
+    assert tomb.splitlines()[0].endswith(f", pid {dead.pid}")
+    assert "Cause: a fatal signal: Fatal Python error: Aborted" in tomb
+    assert "queue_manager.py" in tomb and "====Known messages====" in tomb
+    omq_instance.drain("A")

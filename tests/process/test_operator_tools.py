@@ -435,3 +435,16 @@ def test_without_authority_nothing_is_changed(open_folder: Path) -> None:
     assert "omqdump p B" in put["operator"]["command"]
     assert last["operator"]["uid"] == NOBODY and last["operator"]["reason"] == "mine"
     live.end()
+
+
+def test_a_client_is_not_called_by_the_name_of_another_epochs(live: Instance) -> None:
+    """Numbers of clients begin anew with each queue manager: of one that was killed the names of
+    its readers say nothing of the next one's clients."""
+    with live.connect("idel") as connection, connection.reader("B") as reader:
+        assert reader.next(timeout_s=0) == []
+        live.kill()
+        reader.interrupt()
+    live.start()
+    (qpool,) = live.put("A", b"after a power cut")
+    found = rows(live.run("omqlog", "--message", str(qpool), "--json").out)
+    assert [(row["event"], row["client"]) for row in found] == [("put", "")]

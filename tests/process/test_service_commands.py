@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from omq.base.paths import shipped_conf
+import omq
+from omq.base import clock
+from omq.base.paths import SpoolPaths, shipped_conf
+from omq.core.index.view import IndexView
 from tests.process.processes import popen
 
 WAIT_S = 120.0
@@ -27,10 +31,10 @@ CONF = ("[index]\nmessages_max = 1000\nqueue_entries_max = 1000\n[journal]\n"
 class Instance:
     """A spool and its commands."""
 
-    def __init__(self, spool: Path) -> None:
+    def __init__(self, spool: Path, conf: str) -> None:
         self.spool = spool
         (spool / "conf").mkdir(parents=True)
-        (spool / "conf/omq.conf").write_text(CONF, encoding="ascii")
+        (spool / "conf/omq.conf").write_text(conf, encoding="ascii")
 
     def run(self, *words: str, code: int = 0) -> str:
         output = self.spool.parent / "output"
@@ -64,8 +68,8 @@ class Instance:
 
 
 @contextmanager
-def running(spool: Path, *options: str) -> Iterator[Instance]:
-    made = Instance(spool)
+def running(spool: Path, *options: str, conf: str = CONF) -> Iterator[Instance]:
+    made = Instance(spool, conf)
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "omq.cli.launch", "omrc", "--embedded", "--spool", made.spool,
          *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -198,6 +202,8 @@ def test_what_a_fatal_signal_ends_leaves_its_stack_in_the_log(instance: Instance
     instance.wait("the stack of the manager", lambda: str(kept) in log.read_text())
     assert "queue_manager.py" in kept.read_text()
     instance.wait("all to be up again", instance.up)
+    tomb = (instance.spool / "logs/qmgr.tomb").read_text()
+    assert tomb.splitlines()[0].endswith(f", pid {manager}") and "queue_manager.py" in tomb
 
 
 def test_a_service_that_is_not_enabled_is_not_turned_on(instance: Instance) -> None:
@@ -207,3 +213,80 @@ def test_a_service_that_is_not_enabled_is_not_turned_on(instance: Instance) -> N
     said = instance.run("omon", "unix", code=64)
     file.write_text(before, encoding="utf-8")
     assert "unix is not enabled" in said
+
+
+def test_a_service_whose_queue_is_not_defined_is_refused_at_once(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    with running(spool, "-n") as alone:
+        shutil.copy(shipped_conf() / "queues.conf", spool / "conf/queues.conf")
+        said = alone.run("omon", "router")
+        assert "Service Router: Started" in said
+        alone.run("omoff", "router")
+        services = (shipped_conf() / "services.conf").read_text(encoding="utf-8")
+        (spool / "conf/services.conf").write_text(
+            services.replace("queue = ROUTER\n", "queue = NOWHERE\n"), encoding="utf-8")
+        said = alone.run("omon", "router", code=66)
+        assert "service router cannot run: its queue NOWHERE is not defined" in said
+        assert "is not defined" in alone.run("omstat", "-a")
+
+
+def test_an_auxiliary_reader_that_a_signal_stopped_is_shown(instance: Instance) -> None:
+    pid = instance.readers("local")["local.1"]
+    assert pid > 0
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        instance.wait("it to stop", lambda: clock.process_state(pid) == "T")
+        said = instance.run("omstat", "-s", "-p", code=1)
+        (line,) = [each for each in said.splitlines() if each.startswith("Local Delivery  ")]
+        assert "stopped by signal" in line
+        assert f"process {pid} of Local Delivery (service local) is stopped by a signal" in said
+        assert f"kill -CONT {pid}" in said
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    instance.wait("it to go on", lambda: clock.process_state(pid) != "T")
+    assert "stopped by signal" not in instance.run("omstat", "-s", "-p")
+
+
+def test_the_log_of_one_auxiliary_reader(tmp_path: Path) -> None:
+    """The seed's walk: a backlog, and two auxiliaries; omsetsvc -r has their pids, omshowlog -P
+    shows who logged what, -i only what one of them did."""
+    spool = tmp_path / "spool"
+    conf = CONF.replace("[mail]", "[daemons]\nevent_level = TRACE\n[mail]")
+    with running(spool, conf=conf) as alone:
+        alone.run("omsetsvc", "-x", "local", "2")
+        main = alone.readers("local")["local"]
+        assert main > 0
+        os.kill(main, signal.SIGSTOP)  # so that there is a backlog, and each auxiliary has its part
+        with omq.connect(spool) as connection:
+            for number in range(60):
+                connection.put("LOCAL", b"Subject: x\n\nbody\n", properties={
+                    "mail.from": "admin@example.org", "mail.to": f"user{number % 3}@example.org"})
+
+        def messages() -> tuple[int, int]:
+            with IndexView.attach(SpoolPaths(spool)) as view:
+                return next((row.messages, row.active) for row in view.queues()
+                            if row.name == "LOCAL")
+
+        alone.wait("the auxiliaries to have done theirs", lambda: len(set(messages())) == 1)
+        os.kill(main, signal.SIGCONT)
+        alone.wait("all to be delivered", lambda: messages() == (0, 0))
+        pids = [str(pid) for pid in alone.readers("local").values()]
+        assert len(pids) == 3
+        (listed,) = [line for line in alone.run("omsetsvc", "-r", "local").splitlines()
+                     if line.startswith("PID's of auxiliary")]
+        assert listed.split(":")[1].split()[:2] == pids[1:]
+        everybody = alone.run("omshowlog", "-l", "15", "-P", "-p", "10", "-s", "local")
+        logging = {line.removeprefix("Pid of logging process: ")
+                   for line in everybody.splitlines() if line.startswith("Pid of logging")}
+        assert logging >= set(pids), "each reader has worked, and says so"
+        for pid in pids[1:]:
+            said = alone.run("omshowlog", "-l", "15", "-P", "-i", pid, "-p", "10")
+            entries = said.strip().split("\n\n")
+            assert all(entry.splitlines()[-1] == f"Pid of logging process: {pid}"
+                       for entry in entries)
+            assert all("(local.delivery)" in entry.splitlines()[0] for entry in entries)
+            numbers = [entry.splitlines()[1][:9] for entry in entries]
+            assert numbers[0] == "[OM 7601]"
+            assert numbers[1:4] == ["[OM 7603]", "[OM 7618]", "[OM 7605]"]
+            assert "[OM 7604]" in numbers
+        assert alone.run("omshowlog", "-i", "1", code=1) == ""

@@ -151,7 +151,7 @@ def test_omstat_says_that_it_is_stopped_by_a_signal(world: Instance) -> None:
     assert said.code == Exit.NO
     assert said.out.splitlines()[0].split("  ")[0] == "Queue Manager"
     assert "stopped by signal" in said.out.splitlines()[0]
-    assert f"'kill -CONT {world.manager.pid}' lets it go on" in said.out
+    assert f"kill -CONT {world.manager.pid} lets it go on" in said.out
     assert "stopped by signal" not in world.run("omstat").out
 
 

@@ -18,6 +18,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, ClassVar
 
+from omq.base.amounts import number
+
 
 class Exit(IntEnum):
     """Exit codes of every omq command (sysexits.h; 1 is left to grep-like answers)."""
@@ -44,17 +46,25 @@ class OmqError(Exception):
     exit_code: ClassVar[Exit] = Exit.SOFTWARE
 
     def __init__(self, text: str = "", /, **fields: Any) -> None:
-        """`text` alone makes one again of `args`, as pickle, copy and Celery's results do."""
+        """`text` alone makes one again of `args`, as pickle, copy and Celery's results do. In the
+        message a float is a number that people read, and no time is less than nothing."""
         self.fields = fields
         if text:
             super().__init__(text)
             return
         template = type(self).__doc__ or "{text}"
         try:
-            text = template.format(**fields)
+            text = template.format(**{key: _shown(key, value) for key, value in fields.items()})
         except (KeyError, IndexError, ValueError):
             text = f"{template} {fields}"
         super().__init__(text)
+
+
+def _shown(key: str, value: Any) -> Any:
+    """A field as its message has it; whoever looks at `fields` gets it as it is."""
+    if type(value) is not float:
+        return value
+    return number(max(0.0, value) if key == "seconds" or key.endswith("_s") else value)
 
 
 class BadRequest(OmqError):
@@ -412,6 +422,13 @@ class ServiceUnknown(OmqError):
     """service {service} is not defined in services.conf; known: {known}"""
 
     status = 50
+    exit_code = Exit.NO_INPUT
+
+
+class ServiceQueueMissing(OmqError):
+    """service {service} cannot run: its queue {queue} is not defined; add [{queue}] to queues.conf and have the queue manager read it (kill -HUP, systemctl reload), or: omq queue define {queue}"""
+
+    status = 256
     exit_code = Exit.NO_INPUT
 
 

@@ -19,6 +19,8 @@ r):
     e_sibling  next entry + 1 of the same message          e_until  wall ns when DEFERRED
     q_head, q_tail  first and last entry + 1 of each of 10 priority chains a queue
     q_waits, q_works, j_syncs, j_groups  histograms of 32 places (format.durations)
+Behind the columns: names of queues, names of readers, selectors of readers (what a reader chooses
+by; the manager only shows it; empty: it takes whatever is next).
 Stored links are slot + 1, so that zeroed memory means "none".
 """
 
@@ -37,7 +39,7 @@ from omq.format.layout import Layout
 if TYPE_CHECKING:
     from omq.base.arrays import Vector
 
-VERSION = 3
+VERSION = 4  # 4: selectors of readers behind their names
 MAGIC = b"OMQI"
 HEADER_BYTES = 512
 SELECTOR_AT = 1024
@@ -170,6 +172,7 @@ SPENT_COLUMNS = "q_waits:Q q_works:Q"  # queues * BINS each
 JOURNAL_COLUMNS = "j_syncs:Q j_groups:Q"  # BINS each
 QUEUE_NAME_BYTES = 24
 READER_NAME_BYTES = 32
+READER_SELECTOR_BYTES = 256  # a longer one is cut: it can be shown, and not be tested
 _BYTES = {"Q": 8, "q": 8, "d": 8, "I": 4, "H": 2, "B": 1}
 
 
@@ -185,6 +188,7 @@ class IndexLayout:
     columns: dict[str, tuple[str, int, int]]  # name -> (code, offset, count)
     queue_names: int
     reader_names: int
+    reader_selectors: int
     size: int
 
     @staticmethod
@@ -205,9 +209,11 @@ class IndexLayout:
         at += queues * QUEUE_NAME_BYTES
         reader_names = at
         at += readers * READER_NAME_BYTES
+        reader_selectors = at
+        at += readers * READER_SELECTOR_BYTES
         size = -(-at // 4096) * 4096
         return IndexLayout(messages, entries, queues, readers, buckets, columns, queue_names,
-                           reader_names, size)
+                           reader_names, reader_selectors, size)
 
     @property
     def bytes_per_message(self) -> float:

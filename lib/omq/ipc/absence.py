@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from omq.base import access, clock
+from omq.base.amounts import duration
 from omq.base.errors import AccessDenied, ManagerHung, ManagerUnavailable, OmqError
 from omq.base.paths import SpoolPaths
 from omq.storage.segment import read_ids
@@ -39,7 +40,7 @@ class Absence:
         if self._told or self._waiting is None or now - began < LATE_S:
             return
         self._told = True
-        bound = "" if deadline is None else f", at most {max(0.0, deadline - now):.0f} s more"
+        bound = "" if deadline is None else f", at most {duration(deadline - now)} more"
         self._waiting(f"waiting for the queue manager of {self._paths.root} ({reason}){bound}")
 
     def over(self) -> None:

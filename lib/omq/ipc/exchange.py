@@ -27,6 +27,7 @@ class Held:
     number: int = 0  # of it: after a roll-over its name is another queue's
     auxiliary: bool = False
     prompt: bool = False  # it keeps a note
+    where: str = ""  # what it chooses by, as the manager was told
     unit: bool = False  # a unit of work is open: it ends with the manager
     took: Callable[[], list[tuple[int, int]]] = field(default=list)  # for it, (QPoolId, lease)
     messages: Callable[[], list[tuple[int, int]]] = field(default=list)

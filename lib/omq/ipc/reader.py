@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -87,8 +88,9 @@ class Reader(Moving):
         self._rows = Rows(self, self._held, wire, wire.bodies.files, Message)
         prompt = self._note is not None
         told = self._link.control({"op": "reader", "queue": queue, "auxiliary": auxiliary,
-                                   "prompt": prompt})
+                                   "prompt": prompt, "where": where})
         held = self._link.reader
+        held.where = where
         held.queue, held.auxiliary, held.prompt = queue, auxiliary, prompt
         held.number = int(told["queue"])
         held.messages, held.say_again = self._holding, self._say_again
@@ -123,6 +125,8 @@ class Reader(Moving):
                 return self._listed(held)
         if self._interrupted():
             return []
+        if wanted is None and where != self._link.reader.where:
+            self._chooses_by(where)
         if wanted is not None:
             self._put_back()
             found = certain(self, wanted, n, timeout_s)
@@ -180,6 +184,14 @@ class Reader(Moving):
                 old.close()
         return self._selected
 
+    def _chooses_by(self, where: str) -> None:
+        """Operators see by what a reader chooses: a queue with messages that none of its readers
+        wants looks like one that is read."""
+        if not self._closed:
+            with suppress(BadRequest):  # a manager of an earlier version, which shows none
+                self._link.control({"op": "selects", "where": where})
+            self._link.reader.where = where
+
     def _take_under(self, row: Browsed) -> list[Message]:
         return self._take(1, 0.0, under(row.qpool_id, row.entry))
 
@@ -227,6 +239,8 @@ class Reader(Moving):
             self._current = None
             if self._ended or self._interrupted():
                 return
+            if self.where != self._link.reader.where:
+                self._chooses_by(self.where)
             batch = (self._take(self.batch, None) if not self.where
                      else self._select(self.where).take(self.batch, None))
             self._waited()
@@ -269,6 +283,7 @@ class Reader(Moving):
         self._link.forget_ends()
         held = self._link.reader
         held.messages, held.queue, held.prompt, held.say_again = list, "", False, _nothing
+        held.where = ""
 
     def __enter__(self) -> Self:
         return self

@@ -106,7 +106,7 @@ class Registered:
             "token": self._token.hex(), "in_doubt": in_doubt, "held": held,
             "queue": self.reader.queue, "number": self.reader.number,
             "auxiliary": self.reader.auxiliary,
-            "prompt": self.reader.prompt, "unit": self.reader.unit,
+            "prompt": self.reader.prompt, "unit": self.reader.unit, "where": self.reader.where,
             "took": self.reader.took() if self._token and self.reader.unit else [],
             "opened": list(self.opened.items())},
             lambda: self._absence.tell(began, "it does not answer"))

@@ -89,8 +89,8 @@ def test_what_goes_to_poison_is_told_so_often_of_each_queue(rig: Rig) -> None:
     rig.events.configure(replace(Settings(), event_messages="poison authority", event_burst=3,
                                  event_period_s=60))
     for number in range(50):
-        rig.events.poisoned("A", number, 1)
-    rig.events.poisoned("B", 99, 1)
+        rig.events.poisoned("A", "POISON", number, 1)
+    rig.events.poisoned("B", "POISON", 99, 1)
     rig.events.denied(1000, denied(1000))
     rig.events._put_all()
     assert [(each["event"], each["queue"], each.get("qpool_id")) for each in rig.put] == [

@@ -90,7 +90,7 @@ def test_every_measure_grows_with_trouble() -> None:
     assert OF_INSTANCE["inodes_used_percent"](none) is None, "a file system that has no table"
     of = {name: measure(bad.queues[0], bad.time_ns) for name, measure in OF_QUEUE.items()}
     assert of == {"messages": 12, "ready": 9, "deferred": 0, "held": 3, "oldest_s": 60,
-                  "full_percent": 100, "unread": 9}
+                  "full_percent": 100, "unread": 9, "stuck": 0}
 
 
 def test_the_shipped_file_explains_every_key_and_measure() -> None:
@@ -165,9 +165,9 @@ def told(tmp_path: Path) -> Iterator[Told]:
 
 
 def test_a_begin_and_an_end_are_told_once(told: Told) -> None:
-    assert told.turn(0, A=100) == ["raise deep warning: deep of A is 100"]
+    assert told.turn(0, A=100) == ["raise deep warning: deep of A: messages: 100 -> omqwhy A"]
     assert told.turn(10, A=120) == []
-    assert told.turn(400, A=0) == ["clear deep warning: deep of A is 120"]
+    assert told.turn(400, A=0) == ["clear deep warning: deep of A: messages: 120"]
     assert told.turn(800, A=0) == []
     assert told.events() == [events.ALARM_RAISED.number, events.ALARM_CLEARED.number]
 
@@ -177,8 +177,9 @@ def test_what_flutters_is_told_at_most_once_in_its_time(told: Told) -> None:
     for at_s in range(2, 300, 2):
         assert told.turn(at_s - 1, A=0) == []
         assert told.turn(at_s, A=100) == []
-    assert told.turn(301, A=0, B=100) == ["raise deep warning: deep of B is 100",
-                                         "clear deep warning: deep of A is 100"]
+    assert told.turn(301, A=0, B=100) == [
+        "raise deep warning: deep of B: messages: 100 -> omqwhy B",
+        "clear deep warning: deep of A: messages: 100"]
 
 
 def test_a_thousand_queues_are_one_notice(told: Told) -> None:
@@ -196,8 +197,9 @@ def test_what_is_owed_is_told_by_the_next_watcher(told: Told, tmp_path: Path) ->
     told.conditions = kept.conditions
     told.notices = Notices(DEFAULTS, told.log, kept.told_ns, told.run, kept.owed)
     assert told.turn(20, A=100, B=100) == []
-    assert told.turn(301, A=100, B=100) == ["raise deep warning: deep of B is 100",
-                                           "clear deep warning: deep of C is 100"]
+    assert told.turn(301, A=100, B=100) == [
+        "raise deep warning: deep of B: messages: 100 -> omqwhy B",
+        "clear deep warning: deep of C: messages: 100"]
     assert told.turn(700, A=100, B=100) == [] and told.notices.owed == Owed()
 
 
@@ -213,7 +215,7 @@ def test_mail_and_unit(told: Told) -> None:
     (mail, text), (unit, _) = told.commands
     assert mail == [DEFAULTS.alarms_sendmail, "--", "ops@example.org"]
     assert text.startswith("To: ops@example.org\nSubject: omq raise: deep\n")
-    assert text.endswith("\n\nwarning: deep of A is 100\n")
+    assert text.endswith("\n\nwarning: deep of A: messages: 100 -> omqwhy A\n")
     assert unit == ["systemctl", "--no-block", "start", "page.service"]
     told.turn(400, A=0)
     assert [words[0] for words, _ in told.commands[2:]] == [DEFAULTS.alarms_sendmail]
@@ -244,16 +246,19 @@ def health_of(location: Location, *words: str) -> int:
 def test_health_is_an_exit_code_lines_and_json(
         location: Location, capsys: pytest.CaptureFixture[str]) -> None:
     assert health_of(location) == Exit.NO
-    assert capsys.readouterr().out == "critical: manager is 1\n"
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("critical: manager: the queue manager does not run: nothing moves")
+    assert rest[0].startswith("    -> omrc starts it")
     assert health_of(location, "--json") == Exit.NO
-    record = json.loads(capsys.readouterr().out)
+    record = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert [cause["code"] for cause in record["causes"]] == ["no_manager"]
     assert (record["alarm"], record["queue"], record["severity"]) == ("manager", None, "critical")
     assert health_of(location, "--quiet") == Exit.NO
     assert capsys.readouterr().out == ""
     (location.conf_dir / "alarms.conf").write_text(
         "[poison]\nmeasure = poison\nraise = 1\n")
-    assert health_of(location) == Exit.OK
-    assert capsys.readouterr().out == "nothing is wrong\n"
+    assert health_of(location) == Exit.OK, "no alarm: what is seen besides is a note"
+    assert capsys.readouterr().out.startswith("note: the queue manager does not run")
 
 
 def test_while_a_watcher_runs_its_hold_times_count(
@@ -267,7 +272,7 @@ def test_while_a_watcher_runs_its_hold_times_count(
     kept = alarm_file.read(location.paths)
     assert (kept.conditions, kept.told_ns) == ({raised.key: raised}, {"manager": 7})
     assert health_of(location) == Exit.NO
-    assert alarm_lines(location) == ["ALARM critical: manager is 1"]
+    assert alarm_lines(location) == ["ALARM critical: manager: 1"], "an older watcher's"
     capsys.readouterr()
 
 

@@ -10,6 +10,7 @@ from omq.cli.watch.conditions import Condition, raised
 from omq.services.daemon.options import Location
 
 _SHOWN: Final = 5
+_LINE_MAX: Final = 1024
 
 
 def alarms(location: Location) -> list[Condition]:
@@ -26,6 +27,6 @@ def alarm_records(location: Location) -> list[dict[str, object]]:
 def alarm_lines(location: Location) -> list[str]:
     """A line each; of many the number of the rest."""
     found = alarms(location)
-    lines = [f"ALARM {escape(each.text())}" for each in found[:_SHOWN]]
+    lines = [f"ALARM {escape(each.text(), _LINE_MAX)}" for each in found[:_SHOWN]]
     return lines + ([f"ALARM and {len(found) - _SHOWN} more: omq health"]
                     if len(found) > _SHOWN else [])

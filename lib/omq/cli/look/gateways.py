@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from omq.base import clock
+from omq.base.amounts import duration
 from omq.base.config import load_settings
 from omq.base.errors import ConfigError
 from omq.base.names import escape
@@ -44,7 +45,7 @@ class Gateway:
                 + (f", {each['put_off']} put off" if each["put_off"] else "")
                 for each in self.channels]
         if self.down:
-            told.append(f"down {_named(self.down)}, next try in {self.next_try_s:.0f} s")
+            told.append(f"down {_named(self.down)}, next try in {duration(self.next_try_s or 0.0)}")
         if self.held:
             told.append(f"held {_named(self.held)}")
         return f"{self.conf.title}: {'; '.join(told)}" if told else ""

@@ -13,16 +13,20 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from omq.base import clock
+from omq.base.amounts import duration
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadRequest, Exit
 from omq.base.limits import AUXILIARIES_MAX
 from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.look.authority_causes import Refusals
+from omq.cli.look.causes import of
+from omq.cli.look.queue_why import around
 from omq.cli.progress import looking, reading_history
 from omq.core.history.service_times import Times, measure
 from omq.core.index.rows import QueueRow
@@ -30,6 +34,12 @@ from omq.services.daemon.options import Location
 
 NAME: Final = "omqadvise"
 HIGH_FACTOR: Final = 20  # seed: "more than 20 times the number of readers"
+
+
+_NOT_READERS: Final = frozenset((
+    "group", "selector", "reader_stopped", "waits_for_others", "get_inhibited", "held", "deferred",
+    "put_off", "in_doubt"))
+"""What holds up a queue however many read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +55,12 @@ class Advice:
     arrivals: float  # a second
     service_s: float | None
     needed: int | None  # None: nothing was measured
+    held_up: str = ""  # by what more readers would not change
 
     @property
     def text(self) -> str:
+        if self.held_up:
+            return f"as it is: {self.held_up}"
         if not self.readers and self.messages:
             return "nobody reads it"
         if self.needed is None:
@@ -79,13 +92,19 @@ def advise(location: Location, times: Times, busy: float, catch_up_s: float) -> 
     """An advice for each queue that a service reads, something was done on, or messages wait on."""
     services = {conf.queue: conf for conf in load_services(location.conf_dir).values()
                 if conf.queue}
+    known, now_ns = around(location), clock.wall_ns()
     with looking(NAME, location.paths) as seen:
-        readers = [reader.queue for reader in seen.view.readers()]
+        readers = seen.view.readers()
         for queue in seen.view.queues():
             conf = services.get(queue.name)
             waits = queue.messages > 0 and queue.name not in (POISON_NAME, IDEL_NAME)
             if conf is not None or queue.name in times.queues or waits:
-                yield _advise(queue, conf, readers.count(queue.name), times, busy, catch_up_s)
+                mine = [reader for reader in readers if reader.queue == queue.name]
+                found = of(location, seen, queue, mine, known.services, known.gateways, Refusals(),
+                           now_ns)
+                held_up = next((each for each in found if each.code in _NOT_READERS), None)
+                advice = _advise(queue, conf, len(mine), times, busy, catch_up_s)
+                yield advice if held_up is None else replace(advice, held_up=held_up.text)
 
 
 def _advise(queue: QueueRow, conf: ServiceConf | None, readers: int, times: Times, busy: float,
@@ -105,7 +124,7 @@ def _advise(queue: QueueRow, conf: ServiceConf | None, readers: int, times: Time
 
 def table(found: list[Advice], times: Times) -> Iterator[str]:
     """A line a queue, and the commands."""
-    yield f"measured over {times.seconds:.0f} s" if times.seconds else (
+    yield f"measured over {duration(times.seconds)}" if times.seconds else (
         "nothing happened in that time: --minutes looks further back")
     yield (f"{'QUEUE':<17}{'Readers':>8}{'Messages':>10}{'Load 5m':>10}{'High':>5}"
            f"{'In/s':>9}{'Each ms':>9}{'Needed':>7}")
@@ -115,7 +134,9 @@ def table(found: list[Advice], times: Times) -> Iterator[str]:
                f"{'yes' if each.high else 'no':>5}{each.arrivals:>9.2f}{service:>9}"
                f"{'-' if each.needed is None else each.needed:>7}")
     for each in found:
-        if each.service and each.text.startswith("add") and each.needed is not None:
+        if each.held_up:
+            yield f"{each.queue}: {each.text} (omqwhy {each.queue})"
+        elif each.service and each.text.startswith("add") and each.needed is not None:
             yield f"{each.queue}: {each.text}: omsetsvc -x {each.service} {each.needed - 1}"
         elif each.text.startswith(("high", "nobody")):
             yield f"{each.queue}: {each.text}"

@@ -11,15 +11,19 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from omq.base import clock
+from omq.base.amounts import counted, duration
 from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import Exit, UnknownQueue
 from omq.base.names import IDEL_NAME, POISON_NAME, escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.look.authority_causes import Refusals
+from omq.cli.look.causes import of
 from omq.cli.look.gateway_why import peers_of_message
-from omq.cli.look.queue_why import explain_queue
+from omq.cli.look.instance_causes import of_manager
+from omq.cli.look.queue_why import Around, around, explain_queue
 from omq.cli.look.queue_why import lines as queue_lines
 from omq.cli.look.queue_why import record as queue_record
 from omq.cli.progress import looking, reading_history
@@ -30,12 +34,15 @@ from omq.core.look.group_front import front_of
 from omq.core.look.look import Look, Origin
 from omq.core.look.stored import StoredMessages
 from omq.format.frame_rules import Comes
-from omq.format.index import EntryState, QueueFlag
+from omq.format.index import EntryState
 from omq.services.daemon.options import Location
 from omq.storage.spool import open_spool
 
 NAME = "omqwhy"
 _ID_DIGITS = 48
+_ELSEWHERE: Final = frozenset(("put_inhibited", "full", "drains", "deferred", "held", "put_off",
+                               "lease", "in_doubt"))
+"""Causes that hold up others than a ready message."""
 
 
 @dataclass(slots=True)
@@ -95,12 +102,12 @@ def _show(answers: list[Answer], *, as_json: bool) -> None:
 
 def explain(location: Location, seen: Look, qpool: int) -> Iterator[Answer]:
     """An answer for each queue that the message is on."""
-    view = seen.view
+    view, known = seen.view, around(location)
     queues = {row.name: row for row in view.queues()}
     readers = view.readers()
     for entry in view.of_message(qpool):
-        answer = _turn(location, view, entry, readers) or _why(
-            view, entry, queues.get(entry.queue), readers)
+        answer = (_turn(location, view, entry, readers) or _why(view, entry, readers)
+                  or _ready(location, seen, entry, queues.get(entry.queue), readers, known))
         if entry.message.expiry_ns and entry.queue not in (POISON_NAME, IDEL_NAME):
             answer.evidence = {"expiry": iso_time(entry.message.expiry_ns)}
         if entry.queue == POISON_NAME:
@@ -109,15 +116,14 @@ def explain(location: Location, seen: Look, qpool: int) -> Iterator[Answer]:
             for peer, reason, hint in peers_of_message(location, entry):
                 answer.text += f"; it is for {peer}" + (f": {reason}" if reason else "")
                 answer.hints += [hint] if hint else []
-        if seen.origin in (Origin.LEFT_OVER, Origin.FILES):
-            answer.hints.append("the queue manager does not run: nothing moves (omrc starts it)")
-        elif seen.origin is Origin.HUNG:
-            answer.hints.append("the queue manager hangs: nothing moves")
+        if seen.origin is not Origin.LIVING:
+            for cause in of_manager(location, seen, known.services, ""):
+                answer.hints += (cause.text, *cause.hints)
         yield answer
 
 
-def _why(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list[ReaderRow]
-         ) -> Answer:
+def _why(view: IndexView, entry: EntryRow, readers: list[ReaderRow]) -> Answer | None:
+    """By its own state; None: it is ready."""
     now = clock.wall_ns()
     mine = [reader for reader in readers if reader.queue == entry.queue]
     if entry.state is EntryState.PREPARED:
@@ -139,12 +145,12 @@ def _why(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list
                       if entry.until_ns else "an operator holds it", ["omrelease ID"])
     if entry.state is EntryState.DEFERRED:
         after = f" after {entry.attempts} failed attempts" if entry.attempts else ""
-        left_s = max(0, (entry.until_ns - now) // NS_PER_S)
-        return Answer(entry, "deferred", f"deferred until {iso_time(entry.until_ns)}, {left_s} s "
-                      f"from now{after}", ["omrelease ID makes it ready at once"])
-    if entry.state is EntryState.ACTIVE:
-        return _active(entry, mine, now)
-    return _ready(view, entry, queue, mine)
+        left_s = (entry.until_ns - now) / NS_PER_S
+        due = f"{duration(left_s)} from now" if left_s > 0 else (
+            f"which was {duration(-left_s)} ago")
+        return Answer(entry, "deferred", f"deferred until {iso_time(entry.until_ns)}, {due}{after}",
+                      ["omrelease ID makes it ready at once"])
+    return _active(view, entry, mine, now) if entry.state is EntryState.ACTIVE else None
 
 
 def _turn(location: Location, view: IndexView, entry: EntryRow, readers: list[ReaderRow]
@@ -166,42 +172,48 @@ def _turn(location: Location, view: IndexView, entry: EntryRow, readers: list[Re
                 front.state, "which has its turn before it")
     for reader in mine:
         if front.state is EntryState.ACTIVE and reader.number == front.reader:
-            since_s = max(0, (now - front.until_ns) // NS_PER_S)
-            what = f"which reader {reader.name} (pid {reader.pid}) has since {since_s} s"
+            since_s = (now - front.until_ns) / NS_PER_S
+            what = (f"which reader {reader.name} (pid {reader.pid}) has had for "
+                    f"{duration(since_s)}")
     return Answer(entry, "group", f"it waits for message {qpool} of its group, {what}",
                   [f"omqwhy {qpool}"])
 
 
-def _active(entry: EntryRow, readers: list[ReaderRow], now: int) -> Answer:
-    since_s = max(0, (now - entry.until_ns) // NS_PER_S)
+def _active(view: IndexView, entry: EntryRow, readers: list[ReaderRow], now: int) -> Answer:
+    since = duration((now - entry.until_ns) / NS_PER_S)
     for reader in readers:
         if reader.number == entry.reader:
-            return Answer(entry, "active", f"reader {reader.name} (pid {reader.pid}) has it since "
-                          f"{since_s} s, lease {entry.lease}",
-                          [f"omfreeq {entry.queue} -p {reader.pid} takes all its messages back"])
+            state = clock.process_state(reader.pid)
+            stopped = f"; its process is stopped by a signal ({state})" if (
+                state in clock.STOPPED) else ""
+            go_on = [f"kill -CONT {reader.pid} lets it go on"] if stopped else []
+            return Answer(entry, "active", f"reader {reader.name} (pid {reader.pid}) has had it "
+                          f"for {since}, lease {entry.lease}{stopped}",
+                          [*go_on, f"omfreeq {entry.queue} -p {reader.pid} takes all its messages "
+                           "back"])
+    if entry.reader is not None and (client := view.client(entry.reader)) is not None:
+        return Answer(entry, "in_unit", f"{client[0]} (pid {client[1]}) took it {since} ago in a "
+                      "unit of work that it has not ended", [])
     return Answer(entry, "limbo", "its reader is not here: it may come back and finish it, else "
                   "the message counts one failed attempt soon")
 
 
-def _ready(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list[ReaderRow]
-           ) -> Answer:
-    if queue is not None and queue.flags & QueueFlag.SUSPENDED:
-        return Answer(entry, "get_inhibited", "its queue is held (get = inhibited in queues.conf)",
-                      [f"omrelease -q {entry.queue}"])
-    ahead = 0
-    for raw in view.raw_entries(entry.queue):
+def _ready(location: Location, seen: Look, entry: EntryRow, queue: QueueRow | None,
+           readers: list[ReaderRow], known: Around) -> Answer:
+    """What holds up its queue, or how many are ahead of it."""
+    ahead, mine = 0, [reader for reader in readers if reader.queue == entry.queue]
+    for raw in seen.view.raw_entries(entry.queue):
         if raw[0] == entry.number:
             break
         ahead += raw[1][1] == EntryState.READY
-    if not readers:
-        return Answer(entry, "no_reader", f"nobody reads its queue; {ahead} ready messages are "
-                      "ahead of it", ["omstat -s tells which service is off"])
-    busy = sum(reader.active > 0 for reader in readers)
-    if busy == len(readers):
-        return Answer(entry, "readers_busy", f"all {busy} readers of its queue have messages; "
-                      f"{ahead} ready messages are ahead of it",
-                      ["omqadvise tells whether more readers would help"])
-    return Answer(entry, "ready", f"it is ready and next but {ahead}; {len(readers)} readers, "
+    behind = f"{counted(ahead, 'ready message')} {'is' if ahead == 1 else 'are'} ahead of it"
+    if queue is not None:
+        for cause in of(location, seen, queue, mine, known.services, known.gateways, Refusals(),
+                        clock.wall_ns()):
+            if cause.code not in _ELSEWHERE:
+                return Answer(entry, cause.code, f"{cause.text}; {behind}", list(cause.hints))
+    busy = sum(reader.active > 0 for reader in mine)
+    return Answer(entry, "ready", f"it is ready; {behind}; {counted(len(mine), 'reader')}, "
                   f"{busy} of them busy")
 
 

@@ -2,9 +2,9 @@
 
 Columns as in the original: title, state, since when (the time if it was today, else month.day.year)
 or NON-STOP, number of auxiliary readers that run. Below: the channels of a mail gateway, which of
-its peers are down or held, and when one is tried again (each peer: omq peers); what to do about a
-daemon that is stopped by a signal or hangs, low disk space, and in which form the manager's fast
-path runs. Needs no running daemon.
+its peers are down or held, and when one is tried again (each peer: omq peers); in which form the
+manager's fast path runs; what keeps the instance, a service or a queue from working, and the
+command that helps (omq.cli.look.causes). Needs no running daemon.
 
 Exit code 0: what should run runs. 1: it does not. What should run is the NON-STOP daemons, and each
 enabled service that nobody turned off (omoff, omrc -n); with -p their auxiliary readers too. What
@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,19 +26,22 @@ from omq.base.errors import AccessDenied, Exit, ExtraMissing, ManagerUnavailable
 from omq.base.services_conf import ServiceKind
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.alarm_lines import alarm_lines, alarm_records
+from omq.cli.look.cause import Causes
+from omq.cli.look.causes import find
 from omq.cli.look.gateways import Gateway, gateways
-from omq.cli.look.service_status import Status, Word, all_status, is_service
+from omq.cli.look.instance_causes import of_services, wrong_configuration
+from omq.cli.look.service_status import Status, Word, all_status, is_service, should_run
 from omq.core.look.look import Origin, Source, look
 from omq.core.look.space import UNKNOWN
 from omq.format.index import IndexHeader
 from omq.services.daemon.options import Location
-from omq.services.supervise.daemon_plan import is_core
 from omq.storage import segment
 
 NAME = "omstat"
 _TITLE_WIDTH = 25
 _STATE_WIDTH = 18
 _SINCE_WIDTH = 17
+_CAUSES_SHOWN = 12
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -48,17 +51,25 @@ def main(argv: list[str] | None = None) -> int:
     if options.metrics:
         return _metrics(location)
     found, told = all_status(location), UNKNOWN
-    with suppress(ManagerUnavailable, AccessDenied), look(location.paths, Source.SEGMENT) as seen:
-        told = seen.space
-        if seen.origin is Origin.HUNG:
-            found = [_hung(each, seen.view.header) for each in found]
+    shown, causes, now_ns = list(gateways(location)), Causes(), clock.wall_ns()
+    wrong = wrong_configuration(location)
+    try:
+        with look(location.paths, Source.SEGMENT) as seen:
+            told = seen.space
+            if seen.origin is Origin.HUNG:
+                found = [_hung(each, seen.view.header) for each in found]
+            causes = find(location, seen, now_ns, found, shown, wrong)
+    except ManagerUnavailable as error:
+        causes = find(location, None, now_ns, found, shown, wrong, str(error))
+    except AccessDenied:  # omstat is for everybody: what is in the index is not
+        causes = Causes(tuple(of_services(location, found, shown, wrong)))
     if options.services or options.auxiliaries:
         found = [each for each in found if is_service(each)]
     code = Exit.OK if all(runs(each, auxiliaries=options.auxiliaries) for each in found) else (
         Exit.NO)
     if options.quiet:
         return code
-    form, shown = _form(location), list(gateways(location))
+    form = _form(location)
     if options.json:
         for each in found:
             manages = each.conf.kind is ServiceKind.MANAGER
@@ -70,10 +81,19 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(listing(found, auxiliaries=options.auxiliaries, now=time.time()))
         manager = next((each for each in found if each.conf.kind is ServiceKind.MANAGER), None)
         fast = f"{manager.conf.title}: the fast path is {form}" if manager and form else ""
-        for line in filter(None, (fast, *map(Gateway.text, shown), *map(advice, found), told.note,
-                                 *alarm_lines(location))):
+        for line in filter(None, (fast, *map(Gateway.text, shown), *alarm_lines(location),
+                                 *cause_lines(causes))):
             sys.stdout.write(line + "\n")
     return code
+
+
+def cause_lines(causes: Causes) -> Iterator[str]:
+    """The gravest first, so many as a screen has room for."""
+    found = causes.all()
+    for cause in found[:_CAUSES_SHOWN]:
+        yield from cause.lines()
+    if len(found) > _CAUSES_SHOWN:
+        yield f"and {len(found) - _CAUSES_SHOWN} more: omq health lists them, omqwhy QUEUE says why"
 
 
 def _metrics(location: Location) -> int:
@@ -90,13 +110,11 @@ def _metrics(location: Location) -> int:
 def runs(status: Status, *, auxiliaries: bool = False) -> bool:
     """Whether it runs, or need not. A service that is being stopped was told to; a daemon that is
     NON-STOP always should run."""
-    if status.conf.nonstop or is_core(status.conf):
-        return status.state is Word.STARTED
-    if status.state in (Word.STOPPED, Word.STOPPING, Word.DISABLED):
+    if not should_run(status):
         return True
-    states = {status.state, status.auxiliary_state if auxiliaries and status.auxiliaries
-              else Word.STARTED}
-    return states == {Word.STARTED}
+    if status.state is not Word.STARTED:
+        return False
+    return not auxiliaries or not status.auxiliaries or status.auxiliary_state is Word.STARTED
 
 
 def _form(location: Location) -> str | None:

@@ -15,6 +15,7 @@ import time
 from typing import Final
 
 from omq.base import clock
+from omq.base.amounts import duration
 from omq.base.errors import BadRequest, Exit, ExtraMissing
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.alarm_lines import alarm_lines
@@ -32,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     location = existing(options)
     if options.interval < _INTERVAL_MIN_S:
-        raise BadRequest(reason=f"--interval is at least {_INTERVAL_MIN_S} s")
+        raise BadRequest(reason=f"--interval is at least {duration(_INTERVAL_MIN_S)}")
     if options.once or options.json:
         _once(location, options)
         return Exit.OK

@@ -26,6 +26,7 @@ from omq.services.daemon.run_state import (
     read_supervisor,
 )
 from omq.services.supervise import systemctl
+from omq.services.supervise.daemon_plan import is_core
 
 
 class Word(StrEnum):
@@ -69,6 +70,7 @@ class Status:
     reader_pids: frozenset[int] = frozenset()  # of those that run
     reader_deaths: int = 0  # readers that were started again, since the parent runs
     given_up: bool = False  # ended for a reason that no restart mends; `text` says which
+    stopped_pids: tuple[int, ...] = ()  # of its processes: stopped by a signal, or a debugger
 
 
 def all_status(location: Location, services: Iterable[ServiceConf] | None = None) -> list[Status]:
@@ -111,12 +113,16 @@ def _status(
     if state in _RUNS and _suspended(process, own.main if own else None):
         state = Word.SUSPENDED
     auxiliaries = own.auxiliaries if own and own.process.identity.alive() else conf.auxiliaries
-    running = _running(own.auxiliary) if own else 0
-    readers = [each for each in (own.main, *own.auxiliary) if each is not None] if own else []
+    aside = own.auxiliary if own else ()
+    running = _running(aside)
+    auxiliary_state = _auxiliary_word(state, auxiliaries, running)
+    if auxiliaries and state in (*_RUNS, Word.SUSPENDED) and _suspended(*aside):
+        auxiliary_state = Word.SUSPENDED
+    readers = [each for each in (own.main, *aside) if each is not None] if own else []
     return Status(
         conf=conf,
         state=state,
-        auxiliary_state=_auxiliary_word(state, auxiliaries, running),
+        auxiliary_state=auxiliary_state,
         since=process.since or None if process else None,  # systemd: 0 has never run
         pid=process.pid if process and process.identity.alive() else 0,
         auxiliaries=auxiliaries,
@@ -126,6 +132,8 @@ def _status(
         reader_pids=frozenset(each.pid for each in readers if _running((each,))),
         reader_deaths=sum(each.restarts for each in readers),
         given_up=child is not None and child.state is State.FAILED and own is None,
+        stopped_pids=tuple(each.pid for each in (process, *readers)
+                           if each is not None and _suspended(each)),
     )
 
 
@@ -171,7 +179,16 @@ def _auxiliary_word(service: Word, auxiliaries: int, running: int) -> Word:
 
 
 def _running(processes: Iterable[ProcessState]) -> int:
-    return sum(each.state is State.STARTED and each.identity.alive() for each in processes)
+    """Those that run; one that a signal has stopped does not."""
+    return sum(each.state is State.STARTED and each.identity.alive() and not _suspended(each)
+               for each in processes)
+
+
+def should_run(status: Status) -> bool:
+    """A NON-STOP daemon always; another one if it is enabled and nobody turned it off."""
+    if status.conf.nonstop or is_core(status.conf):
+        return True
+    return status.state not in (Word.STOPPED, Word.STOPPING, Word.DISABLED)
 
 
 def is_service(status: Status) -> bool:

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from omq.base import limits
+from omq.base.amounts import duration
 from omq.base.clock import NS_PER_S
 from omq.core.index.rows import QueueRow, ReaderRow
 from omq.core.look.look import Look
@@ -94,7 +95,7 @@ def head(now: Moment) -> Iterator[str]:
     """The lines above the queues."""
     c, r = now.counters, now.rates
     lag = max(0, c["last_lsn"] - c["checkpoint_lsn"])
-    since = f"{(now.time_ns - c['checkpoint_time']) // NS_PER_S} s ago" if (
+    since = f"{duration((now.time_ns - c['checkpoint_time']) / NS_PER_S)} ago" if (
         c["checkpoint_time"]) else "never"
     yield from _fitted(
         f"manager {now.state}", f"messages {c['messages']}", f"clients {c['clients']}",

@@ -1,6 +1,7 @@
 """omon: turns services on. Failures so far are forgotten: no start limit or back-off is in the way.
 
-Exit code 0 when each is started, 1 when one is not, 69 when nobody runs the instance.
+Exit code 0 when each is started, 1 when one is not, 66 when the queue of one is not defined (then
+none is turned on), 69 when nobody runs the instance.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from omq.base.errors import BadRequest, Exit
 from omq.base.services_conf import SERVICES_FILE
 from omq.cli.common import locate, say, tool_parser
 from omq.cli.operate.noting import add_reason, note_command
-from omq.cli.operate.service_control import ALL, chosen, control, is_up, starting, state_of
+from omq.cli.operate.service_control import (
+    ALL,
+    check_queue,
+    chosen,
+    control,
+    is_up,
+    starting,
+    state_of,
+)
 
 NAME: Final = "omon"
 
@@ -35,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         if not conf.enabled:
             raise BadRequest(reason=f"{conf.name} is not enabled: say 'enabled = yes' in "
                              f"{SERVICES_FILE}, then kill -HUP omrc or systemctl reload")
+        check_queue(location, conf)
     for conf in services:
         instance.on(conf)
         status = state_of(location, conf)

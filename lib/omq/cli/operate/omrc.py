@@ -15,14 +15,14 @@ from functools import partial
 
 from omq.base import modes, side_files
 from omq.base.config import load_settings
-from omq.base.errors import BadRequest, Exit, NeedsRepair, OmqError
+from omq.base.errors import BadRequest, Exit, NeedsRepair, OmqError, ServiceQueueMissing
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf, load_services
 from omq.base.settings import Settings
 from omq.cli.common import Location, locate, say, tool_parser
 from omq.cli.operate.noting import add_reason, note_command
-from omq.cli.operate.service_control import is_up, state_of
+from omq.cli.operate.service_control import check_queue, is_up, state_of
 from omq.services.daemon.signals import Signals
 from omq.services.supervise import systemctl
 from omq.services.supervise.chore import Chore
@@ -95,6 +95,11 @@ def start_units(location: Location, reason: str, *, nonstop_only: bool) -> int:
         if is_core(each):  # one by one: the first failure is the reason
             systemctl.call(["start", managed.unit(each.name)])
             say(NAME, f"{each.title} is started")
+    for each in services:
+        try:
+            check_queue(location, each)
+        except ServiceQueueMissing as error:  # the others come up all the same
+            say(NAME, str(error))
     note_command(location, f"{NAME} -n" if nonstop_only else NAME, reason, len(services))
     if not nonstop_only:  # also what omoff turned off
         states = systemctl.enabled(units)

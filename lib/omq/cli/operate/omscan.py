@@ -16,6 +16,8 @@ References are taken from the pool with the journal redone over it AND from the 
 messages which a start did not read (qm_dont_read_messages_at_start) keep their containers. A
 container is only called an orphan when it is older than --older: a submitter writes it before the
 put. Files are listed before the references are read, so what comes later is never called one.
+Containers of old queues (queues/ of the spool) that omqconv has not converted, or had to leave, are
+not orphans either: the original's omscan took them for such, and its manual warns of that.
 
 Exit code 0: nothing found, or all of it removed; 1: orphans are there.
 """
@@ -31,6 +33,7 @@ from typing import Final
 import numpy as np
 
 from omq.base import clock
+from omq.base.amounts import counted
 from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import (
     BadItemRef,
@@ -44,6 +47,7 @@ from omq.base.errors import (
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.operate.noting import add_reason, note_command
+from omq.cli.operate.old_queues import waiting
 from omq.cli.progress import Reading
 from omq.core.index.view import IndexView
 from omq.core.judge.presence import pool_findings
@@ -172,7 +176,11 @@ def scan(paths: SpoolPaths, older_ns: int) -> Iterator[Orphan]:
             live = _qpools(view) if view.alive else set()
     except ManagerUnavailable:
         say(NAME, "no queue manager runs: pool records are not compared with its index")
-    yield from _orphans(there, named, before_ns, damaged)
+    old = waiting(paths.root / "queues")
+    if kept := [each for each in there if each.name in old and each.name not in named]:
+        say(NAME, f"{counted(len(kept), 'container')} of old queues: their messages are not "
+            "upgraded yet, so none of them is an orphan (omqconv names them)")
+    yield from _orphans(there, named | old, before_ns, damaged)
     yield from _records(paths, files)
     if live:
         yield from _unknown(files, paths, known - live)

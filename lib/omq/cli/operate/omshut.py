@@ -13,6 +13,7 @@ import select
 import time
 from dataclasses import dataclass
 
+from omq.base.amounts import duration
 from omq.base.errors import Exit, TimedOut
 from omq.base.paths import SpoolPaths, existing_spool
 from omq.base.services_conf import STOP_ORDER
@@ -59,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     else:
         note_command(location, NAME, options.reason)
         stop(location.paths, settings.connect_timeout_s, bound)
-    say(NAME, f"{location.paths.root} is stopped, in {time.monotonic() - began:.1f} s")
+    say(NAME, f"{location.paths.root} is stopped, in {duration(time.monotonic() - began)}")
     return Exit.OK
 
 
@@ -74,7 +75,7 @@ class Bound:
         return max(0.0, self.deadline - time.monotonic())
 
     def over(self, what: str) -> TimedOut:
-        return TimedOut(seconds=f"{self.seconds:g}", what=what)
+        return TimedOut(seconds=self.seconds, what=what)
 
 
 def stop_units(location: Location, managed: systemctl.Managed, bound: Bound, reason: str) -> bool:

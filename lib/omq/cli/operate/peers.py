@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from omq.base import clock
+from omq.base.amounts import duration
 from omq.base.config import load_settings
 from omq.base.errors import Exit, NothingMeant, OmqError, UnknownPeer
 from omq.base.names import escape
@@ -196,17 +197,17 @@ def _show(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
     for name in sorted(held & CHANNELS - {each["name"] for each in found["channels"]}):
         write(f"{name:<10} {0:>9} {0:>5} {0:>6} {0:>7} {0:>8}  held\n")
     write(f"\n{'peer':<32} {'state':<8} {'mlists':>7} {'put off':>8} {'active':>6} {'mean s':>7} "
-          f"{'next':>6}\n")
+          f"{'next':>9}\n")
     for number, row in enumerate(peer_rows(location, conf)):
         if number == _SHOWN:
             write("...\n")
             break
         next_s = row.retry_s if row.state == "down" else row.next_s
-        due = f"{next_s:.0f} s" if next_s or row.put_off else ""
+        due = duration(next_s or 0) if next_s or row.put_off else ""
         failed = f" ({row.failures})" if row.failures else ""
         why = f"  {escape(row.reason)}{failed}" if row.reason else ""
         write(f"{escape(row.peer):<32} {row.state:<8} {row.mlists:>7} {row.put_off:>8} "
-              f"{row.active:>6} {row.mean_s:>7.3f} {due:>6}{why}\n")
+              f"{row.active:>6} {row.mean_s:>7.3f} {due:>9}{why}\n")
     unknown = _deferred(location, conf.queue) - sum(
         each["put_off"] for each in found["channels"])
     if unknown > 0:

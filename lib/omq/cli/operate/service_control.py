@@ -4,17 +4,27 @@ One Protocol, two ways: units by systemctl, or requests to the embedded supervis
 and states come out of both, so the commands do not care.
 
 Errors: ManagerUnavailable when nobody runs the instance; SystemctlFailed, NoPermission, TimedOut,
-ServiceUnknown.
+ServiceUnknown, ServiceQueueMissing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol
 
-from omq.base.config import client_settings
-from omq.base.errors import BadRequest, ServiceUnknown, TimedOut
+from omq.base.config import client_settings, load_queues
+from omq.base.errors import (
+    AccessDenied,
+    BadRequest,
+    ConfigError,
+    ManagerUnavailable,
+    ServiceQueueMissing,
+    ServiceUnknown,
+    TimedOut,
+)
+from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.base.paths import existing_spool
 from omq.base.services_conf import START_ORDER, ServiceConf, load_services
 from omq.base.settings import Settings
@@ -86,12 +96,18 @@ class EmbeddedControl:
     ) -> None:
         """Say it, and follow what happens to the service until it is as wanted."""
         deadline = time.monotonic() + timeout_s
+        state = None
         with ControlConnection(self._run, self._settings.connect_timeout_s) as connection:
             reply = connection.ask({"command": command, "service": conf.name, "follow": True})
             state = State(reply["service"]["state"])
             begun = command == "off" or state is State.STARTED
             while not begun or state not in wanted:
-                event = connection.next_line(deadline - time.monotonic())
+                try:
+                    event = connection.next_line(max(0.0, deadline - time.monotonic()))
+                except TimedOut as error:
+                    raise TimedOut(seconds=timeout_s, what=(
+                        f"service {conf.name}, which is {state.value} (omshowlog -s {conf.program} "
+                        "tells why)")) from error
                 if event is None:
                     raise TimedOut(seconds=timeout_s, what=f"{conf.name}: the supervisor ended")
                 if event["name"] == conf.name:
@@ -154,6 +170,26 @@ def stopping(services: Iterable[ServiceConf]) -> list[ServiceConf]:
             reason = f"{conf.name} is NON-STOP; omshut stops the whole instance"
             raise BadRequest(reason=reason)
     return ordered
+
+
+def check_queue(location: Location, conf: ServiceConf) -> None:
+    """A service whose queue is not defined never comes up: that is said before somebody waits for
+    it. ServiceQueueMissing; where neither index nor queues.conf can be read, nothing is known."""
+    known = _queues(location)
+    if conf.queue and known and conf.queue not in known:
+        raise ServiceQueueMissing(service=conf.name, queue=conf.queue)
+
+
+def _queues(location: Location) -> set[str]:
+    """The queues that there are, those that were defined at run time too."""
+    from omq.core.look.look import Origin, Source, look  # numpy: not for who only starts it
+
+    with suppress(ManagerUnavailable, AccessDenied), look(location.paths, Source.SEGMENT) as seen:
+        if seen.origin in (Origin.LIVING, Origin.HUNG):
+            return {row.name for row in seen.view.queues()}
+    with suppress(ConfigError):
+        return {*load_queues(location.conf_dir), IDEL_NAME, POISON_NAME}
+    return set()
 
 
 def state_of(location: Location, conf: ServiceConf) -> Status:

@@ -1,14 +1,17 @@
 """What omqconv has done so far, in `omqconv.progress` beside the old queue files.
 
-    {"omqconv": 1, "uuid": UUID, "lsn": LSN}     the instance; where its journal was at the start
-    {"put": ITEM_REF, "queues": [NAME]}          this message will be put next
+    {"omqconv": 2, "uuid": UUID, "lsn": LSN}     the instance; where its journal was at the start
+    {"put": ITEM_REF, "queues": [NAME]}          this message will be put next, or with the next
     {"done": ITEM_REF} / {"left": ITEM_REF}      it was put / it could not be
 
-The line of a message is on the disk before its put is asked for; what became of the one before it
-goes with the same write. So after a crash at most one message is in doubt (`doubt`), and the
-journal from LSN on says whether it was put.
+The lines of messages that are put together are on the disk before their put is asked for; what
+became of those before them goes with the same write. So after a crash only those of one batch are
+in doubt (`doubt`), and the journal from LSN on says which of them were put.
 
-In the middle of a crash: a line that is cut was followed by nothing; it is written over.
+Version 1 had batches of one message; its files are read, and are of version 2 from then on.
+
+In the middle of a crash: a line that is cut was followed by nothing; it is written over. Lines of
+messages whose put was not asked for yet are in doubt like the others: none of them was born.
 Errors: InputUnreadable (not ours, or of another instance), DiskError, SpoolFull.
 """
 
@@ -24,7 +27,7 @@ from omq.storage import durable
 from omq.storage.files import File, create_file, open_file
 
 NAME: Final = "omqconv.progress"
-VERSION: Final = 1
+VERSION: Final = 2
 _BYTES_MAX: Final = 1 << 30
 
 
@@ -33,12 +36,13 @@ class ConversionLog:
 
     def __init__(self, folder: Path, uuid: bytes) -> None:
         self.put: dict[str, list[str]] = {}  # item reference -> queues, of what was put
-        self.doubt: tuple[str, list[str]] | None = None
+        self.doubt: dict[str, list[str]] = {}  # will be put, or have been: nobody has said
         self.lsn = 0
         self._path = folder / NAME
         self._file: File | None = None
         self._at = 0
         self._pending: list[dict[str, Any]] = []
+        self._version = VERSION
         self._uuid = uuid.hex()
         self._read()
 
@@ -58,19 +62,20 @@ class ConversionLog:
                                   f"{escape(str(error))}") from error
 
     def _take(self, record: dict[str, Any], *, first: bool) -> None:
-        if first:
-            if int(record["omqconv"]) != VERSION or record["uuid"] != self._uuid:
+        if first or "omqconv" in record:
+            self._version = int(record["omqconv"])
+            if self._version not in (1, VERSION) or record["uuid"] != self._uuid:
                 raise ValueError("another version, or another instance")
             self.lsn = int(record["lsn"])
         elif "put" in record:
-            self.doubt = str(record["put"]), [str(queue) for queue in record["queues"]]
+            self.doubt[str(record["put"])] = [str(queue) for queue in record["queues"]]
         else:
-            if self.doubt is None:
+            ref = str(record["done"] if "done" in record else record["left"])
+            if ref not in self.doubt:
                 raise ValueError("a result without its message")
-            ref, queues = self.doubt
+            queues = self.doubt.pop(ref)
             if "done" in record:
                 self.put[ref] = queues
-            self.doubt = None
 
     def begin(self, lsn: int) -> None:
         """The first run of this directory."""
@@ -80,27 +85,29 @@ class ConversionLog:
             self._write({"omqconv": VERSION, "uuid": self._uuid, "lsn": lsn})
             self._file.sync_all(new=True)
             durable.sync_directory(self._path.parent)
+        elif self._version != VERSION:  # so that an earlier omqconv refuses what follows
+            self._version = VERSION
+            self._pending.append({"omqconv": VERSION, "uuid": self._uuid, "lsn": self.lsn})
 
-    def will_put(self, ref: str, queues: list[str]) -> None:
-        """On the disk when this returns."""
-        self._write(*self._pending, {"put": ref, "queues": queues})
+    def will_put(self, together: dict[str, list[str]]) -> None:
+        """Item references with their queues; on the disk when this returns."""
+        assert not self.doubt, "what became of the last batch comes first"
+        self._write(*self._pending, *({"put": ref, "queues": queues}
+                                      for ref, queues in together.items()))
         self._pending.clear()
         assert self._file is not None
         self._file.sync_all(new=True)
-        self.doubt = ref, queues
+        self.doubt = dict(together)
 
-    def was_put(self) -> None:
-        """The message of the last will_put, or the one in doubt."""
-        assert self.doubt is not None
-        ref, self.put[ref] = self.doubt
+    def was_put(self, ref: str) -> None:
+        """One of the last will_put, or of those in doubt."""
+        self.put[ref] = self.doubt.pop(ref)
         self._pending.append({"done": ref})
-        self.doubt = None
 
-    def was_left(self) -> None:
+    def was_left(self, ref: str) -> None:
         """The same, of one that was not put."""
-        assert self.doubt is not None
-        self._pending.append({"left": self.doubt[0]})
-        self.doubt = None
+        del self.doubt[ref]
+        self._pending.append({"left": ref})
 
     def _write(self, *records: dict[str, Any]) -> None:
         assert self._file is not None

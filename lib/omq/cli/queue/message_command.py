@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from omq.base import event_log, events, side_files
+from omq.base.amounts import duration
 from omq.base.errors import BodyDamaged, BodyUnavailable, CommandUnusable, Exit
 from omq.base.event_log import EventLog
 from omq.services.daemon.exit_text import exit_text
@@ -85,7 +86,7 @@ class MessageCommand:
                 process.communicate(body, self.timeout_s)
             except subprocess.TimeoutExpired:
                 _kill(process)
-                return f"killed after {self.timeout_s:g} s"
+                return f"killed after {duration(self.timeout_s or 0.0)}"
         if ended:
             raise KeyboardInterrupt
         return exit_text(process.returncode)

@@ -24,6 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from omq.base.amounts import duration
+
 AGAIN_S: Final = 0.5
 
 
@@ -46,7 +48,7 @@ class TimeLimit:
         faulthandler.dump_traceback_later(self.limit_s + self.kill_after_s, exit=True,
                                           file=sys.stderr.fileno())
         signal.signal(signal.SIGALRM, lambda *_: interrupt(TaskOverdue(
-            f"the function had {self.limit_s:g} s (--time-limit)")))
+            f"the function had {duration(self.limit_s)} (--time-limit)")))
         # Again and again: one that comes just before a system call that blocks is seen behind it.
         signal.setitimer(signal.ITIMER_REAL, self.limit_s, AGAIN_S)
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from omq.base.amounts import duration
 from omq.base.errors import Exit, NoPermission, TimedOut
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf
@@ -80,7 +81,7 @@ def drain(
                 os.close(each.pidfd)
         if running:
             names = " ".join(each.name for each in running)
-            tell(f"{names} stopped, {time.monotonic() - began:.1f} s since the beginning")
+            tell(f"{names} stopped, {duration(time.monotonic() - began)} since the beginning")
 
 
 def find(paths: SpoolPaths, service: str) -> Running | None:

@@ -65,7 +65,8 @@ def read(paths: SpoolPaths) -> Kept:
 def _conditions(rows: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
     return tuple(Condition(
         str(row["alarm"]), str(row["queue"]), str(row["severity"]), float(row["value"]),
-        int(row["since_ns"]), bool(row["raised"]), int(row["clearing_ns"])) for row in rows)
+        int(row["since_ns"]), bool(row["raised"]), int(row["clearing_ns"]),
+        str(row.get("why", "")), tuple(map(str, row.get("hints", ())))) for row in rows)
 
 
 def _load(path: Path) -> dict[str, Any]:

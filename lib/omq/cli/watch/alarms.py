@@ -24,6 +24,7 @@ from omq.cli.watch.alarm_conf import Alarm
 from omq.cli.watch.conditions import CONDITIONS_MAX, Condition, Key
 from omq.cli.watch.facts import Facts
 from omq.cli.watch.measures import OF_QUEUE, values
+from omq.cli.watch.reasons import why
 
 
 def step(alarms: Iterable[Alarm], facts: Facts, before: Mapping[Key, Condition]
@@ -41,8 +42,16 @@ def step(alarms: Iterable[Alarm], facts: Facts, before: Mapping[Key, Condition]
             else:
                 new = None if known else old
             if new is not None and len(found) < CONDITIONS_MAX:
-                found[new.key] = new
+                found[new.key] = _explained(alarm, new, facts) if queue in measured else new
     return found
+
+
+def _explained(alarm: Alarm, new: Condition, facts: Facts) -> Condition:
+    """With what holds it up now. Below the threshold the last reason stays: it is nearly over."""
+    if new.value < alarm.begin and new.why:
+        return new
+    text, hints = why(alarm.measure, new.queue, new.value, facts)
+    return replace(new, why=text, hints=hints)
 
 
 def _next(alarm: Alarm, queue: str, value: float, now_ns: int, old: Condition | None

@@ -13,13 +13,16 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter as Count
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from omq.base import clock
 from omq.base.errors import ConfigError, ManagerUnavailable, OmqError
 from omq.base.paths import SpoolPaths
+from omq.cli.look.cause import Causes, Severity
+from omq.cli.look.causes import find
 from omq.cli.look.gateways import Gateway, gateways
+from omq.cli.look.instance_causes import wrong_configuration
 from omq.cli.look.service_status import Status, all_status
 from omq.core.index.rows import QueueRow
 from omq.core.index.spent import Journal, Spent, of_journal, of_queues
@@ -40,6 +43,9 @@ WAITING: Final = (EntryState.READY, EntryState.DEFERRED, EntryState.HELD, EntryS
 
 _REST: Final = 20  # times as long as a look at the folders took, its answer is given again
 _looked: dict[str, tuple[float, Filled]] = {}
+STILL: Final = frozenset(("no_reader", "group", "reader_stopped", "reader_silent", "selector",
+                         "waits_for_others", "reader_idle", "in_doubt", "authority"))
+"""Causes for which messages stand still on their queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ class QueueFacts:
     readers: int
     oldest_ns: int
     spent: Spent | None = None  # None: it has handed out nothing
+    stuck: bool = False  # something holds it up that nobody meant to
 
     def oldest_s(self, now_ns: int) -> float:
         """The age of its oldest message."""
@@ -76,6 +83,7 @@ class Facts:
     busy: frozenset[int] = frozenset()  # pids of readers with a message in their hands
     filled: Filled = NOTHING  # the parts of the spool, with their bytes
     archive_lag_s: float | None = None  # how long the first of the pending files waits
+    causes: Causes = field(default_factory=Causes)
 
     @property
     def alive(self) -> bool:
@@ -98,32 +106,37 @@ def gather(location: Location) -> Facts:
     parts, lag = sizes(location.paths), _lag(location.paths, now_ns)
     try:
         with look(location.paths, Source.SEGMENT) as seen:
+            causes = find(location, seen, now_ns, services, gates, wrong)
             return Facts(now_ns, seen.origin.value, "; ".join(filter(None, (seen.note, wrong))),
-                         seen.view.counters(), _queues(seen), seen.view.message_slots, seen.space,
-                         *rest, of_journal(seen.view.copies),
+                         seen.view.counters(), _queues(seen, causes), seen.view.message_slots,
+                         seen.space, *rest, of_journal(seen.view.copies),
                          frozenset(each.pid for each in seen.view.readers() if each.active),
-                         parts, lag)
+                         parts, lag, causes)
     except ManagerUnavailable as error:
         note = "; ".join(filter(None, (str(error), wrong)))
         return Facts(now_ns, ABSENT, note, {}, (), 0, space(location.paths, None), *rest,
-                     filled=parts, archive_lag_s=lag)
+                     filled=parts, archive_lag_s=lag,
+                     causes=find(location, None, now_ns, services, gates, wrong, str(error)))
 
 
-def _queues(seen: Look) -> tuple[QueueFacts, ...]:
+def _queues(seen: Look, causes: Causes) -> tuple[QueueFacts, ...]:
     readers = Count(reader.queue for reader in seen.view.readers())
     oldest = seen.view.oldest(WAITING)
     spent = of_queues(seen.view.copies)
     return tuple(QueueFacts(row, readers[row.name], oldest.get(row.number, 0),
-                            spent.get(row.number))
+                            spent.get(row.number), any(
+                                cause.severity is not Severity.NOTE and cause.code in STILL
+                                for cause in causes.queues.get(row.name, ())))
                  for row in seen.view.queues())
 
 
 def _told(location: Location) -> tuple[tuple[Status, ...], tuple[Gateway, ...], str]:
-    """Services and gateways, and what is wrong with the configuration that names them."""
+    """Services and gateways, and what is wrong with the configuration."""
     try:
-        return tuple(all_status(location)), tuple(gateways(location)), ""
+        services, gates = tuple(all_status(location)), tuple(gateways(location))
     except ConfigError as error:
         return (), (), str(error)
+    return services, gates, wrong_configuration(location)
 
 
 def _pending(paths: SpoolPaths) -> int | None:

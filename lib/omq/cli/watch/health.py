@@ -2,21 +2,27 @@
 
 Without --watch it looks once, writes nothing, asks nobody: a line a finding. While a watcher runs
 (omq-alarms.service) findings are the alarms that it has raised, with their hold times; else
-whatever is at its threshold now. Exit code 0: nothing is wrong; 1: something is.
+whatever is at its threshold now. Below each finding stands what to do. What keeps messages from
+moving and is at no threshold (held, deferred, a queue that nobody reads) is a note, which does not
+count. Exit code 0: nothing is wrong; 1: something is.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
 
 from omq.base import events, side_files
+from omq.base.clock import iso_time
 from omq.base.config import load_settings
 from omq.base.errors import ConfigError, Exit
 from omq.base.event_log import ERROR, EventLog, Level
 from omq.base.names import escape
 from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.look.cause import Cause
 from omq.cli.watch import alarm_file
 from omq.cli.watch.alarm_conf import Alarm, load_alarms
 from omq.cli.watch.alarm_events import AlarmEvents
@@ -25,11 +31,13 @@ from omq.cli.watch.conditions import Condition, Key, raised
 from omq.cli.watch.facts import Facts, gather
 from omq.cli.watch.measures import OF_ROOM
 from omq.cli.watch.notices import Notices
+from omq.cli.watch.reasons import causes
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
 from omq.services.daemon.signals import Signals
 
 NAME: Final = "omq health"
+_LINE_MAX: Final = 1024
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,16 +49,21 @@ def main(argv: list[str] | None = None) -> int:
         return _watch(location, alarms)
     facts = gather(location)
     found = findings(location, alarms, facts)
-    for each in found:
-        if options.json:
-            print_json(each.record())
-        elif not options.quiet:
-            sys.stdout.write(escape(each.text()) + "\n")
-    if found and not options.json and not options.quiet:
+    notes = other_causes(alarms, found, facts)
+    if options.json:
+        for each in found:
+            print_json(each.record() | {"causes": [cause.record() for cause in causes_of(
+                alarms, each, facts)]})
+        for cause in notes:
+            print_json(_note(cause, facts))
+    elif not options.quiet:
+        for line in (*(line for each in found for line in each.lines()),
+                     *(line for cause in notes for line in _note_lines(cause))):
+            sys.stdout.write(escape(line, _LINE_MAX) + "\n")
         for line in room_lines(alarms, found, facts):
-            sys.stdout.write(escape(line) + "\n")
-    if not found and not options.json and not options.quiet:
-        sys.stdout.write("nothing is wrong\n")
+            sys.stdout.write(escape(line, _LINE_MAX) + "\n")
+        if not found and not notes:
+            sys.stdout.write("nothing is wrong\n")
     return Exit.NO if found else Exit.OK
 
 
@@ -72,7 +85,31 @@ def room_lines(alarms: tuple[Alarm, ...], found: list[Condition], facts: Facts) 
 
 
 def _ripe(each: Condition) -> Condition:
-    return Condition(each.alarm, each.queue, each.severity, each.value, each.since_ns, raised=True)
+    return replace(each, raised=True)
+
+
+def causes_of(alarms: tuple[Alarm, ...], each: Condition, facts: Facts) -> list[Cause]:
+    """What is seen now that explains a finding."""
+    measure = next((alarm.measure for alarm in alarms if alarm.name == each.alarm), "")
+    return causes(measure, each.queue, facts) if measure else []
+
+
+def other_causes(alarms: tuple[Alarm, ...], found: list[Condition], facts: Facts) -> list[Cause]:
+    """Those of which no finding tells: nothing of them is at a threshold."""
+    told = [cause for each in found for cause in causes_of(alarms, each, facts)]
+    return [cause for cause in facts.causes.all() if cause not in told]
+
+
+def _note_lines(cause: Cause) -> Iterator[str]:
+    first, *rest = cause.lines()
+    return iter((f"note: {first}", *rest))
+
+
+def _note(cause: Cause, facts: Facts) -> dict[str, Any]:
+    """The JSON object of a cause that is at no threshold: `alarm` is null."""
+    return {"alarm": None, "queue": cause.queue or None, "severity": "note", "value": None,
+            "since": iso_time(facts.time_ns), "why": cause.text, "hints": list(cause.hints),
+            "causes": [cause.record()]}
 
 
 def _watch(location: Location, alarms: tuple[Alarm, ...]) -> int:

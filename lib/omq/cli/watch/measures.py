@@ -82,6 +82,7 @@ OF_QUEUE: Final[dict[str, OfQueue]] = {
         0.0 if each.row.max_depth >= UNLIMITED
         else _percent(each.row.messages, each.row.max_depth)),
     "unread": lambda each, _now: 0.0 if each.readers else float(each.row.ready),
+    "stuck": lambda each, _now: float(each.row.ready + each.row.prepared) if each.stuck else 0.0,
 }
 EACH: Final = "*"
 OF_ROOM: Final = frozenset({"room_refused", "disk_used_percent", "inodes_used_percent"})

@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 import omq
 from omq.base.limits import QUEUES_MAX
 from omq.base.services_conf import ServiceKind
-from omq.cli.look.service_status import Word
+from omq.cli.look.service_status import Word, should_run
 from omq.cli.watch import histograms
 from omq.cli.watch.facts import STATES, Facts, QueueFacts, gather
 from omq.cli.watch.metric_table import ROWS, UNTOLD, Row
@@ -230,8 +230,10 @@ def _queues(facts: Facts, instance: str) -> Iterator[Metric]:
 def _services(facts: Facts, instance: str) -> Iterator[Metric]:
     labels = [INSTANCE, "service"]
     up = GaugeMetricFamily("omq_service_up", "1: the service runs", labels=labels)
-    wanted = GaugeMetricFamily("omq_service_enabled", "1: services.conf has it enabled",
-                               labels=labels)
+    enabled = GaugeMetricFamily("omq_service_enabled", "1: services.conf has it enabled",
+                                labels=labels)
+    wanted = GaugeMetricFamily("omq_service_wanted", "1: it should run: it is enabled, and nobody "
+                               "turned it off (omoff)", labels=labels)
     restarts = CounterMetricFamily("omq_service_restarts", "Starts after a death", labels=labels)
     auxiliaries = GaugeMetricFamily("omq_service_auxiliaries", "Auxiliary readers that run",
                                     labels=labels)
@@ -254,12 +256,13 @@ def _services(facts: Facts, instance: str) -> Iterator[Metric]:
         if told := _SESSIONS.match(each.text):
             sessions.add_metric(of, int(told[1]))
         up.add_metric(of, float(each.state in _RUNS))
-        wanted.add_metric(of, float(each.conf.enabled))
+        enabled.add_metric(of, float(each.conf.enabled))
+        wanted.add_metric(of, float(should_run(each)))
         restarts.add_metric(of, each.restarts)
         auxiliaries.add_metric(of, each.auxiliaries_running)
         most.add_metric(of, each.auxiliaries)
     if facts.services:
-        yield from (up, wanted, restarts, auxiliaries, most, readers, busy, deaths)
+        yield from (up, enabled, wanted, restarts, auxiliaries, most, readers, busy, deaths)
     if sessions.samples:
         yield sessions
 

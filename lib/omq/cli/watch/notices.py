@@ -22,6 +22,7 @@ from omq.cli.watch.alarm_conf import Alarm
 from omq.cli.watch.conditions import NOTHING, Condition, Key, Owed
 
 _NAMED: Final = 5
+_TEXT_MAX: Final = 4096  # five with their causes
 Run = Callable[[Sequence[str], str, float], None]
 """A command, its standard input, the time that it has; OSError, subprocess.SubprocessError."""
 
@@ -89,8 +90,10 @@ class Notices:
         found = list(conditions)
         if not found:
             return
-        text = escape("; ".join(each.text() for each in found[:_NAMED])
-                      + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""))
+        begins = what == "raise"  # what is over needs nobody to do something
+        text = escape("; ".join(each.text() if begins else each.what for each in found[:_NAMED])
+                      + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""),
+                      _TEXT_MAX)
         if alarm.run:
             self._try(alarm, [alarm.run, what, alarm.name, text], "")
         if alarm.mail:

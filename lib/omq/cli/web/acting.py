@@ -27,8 +27,8 @@ from omq.cli.operate.noting import note_command
 from omq.cli.operate.omoff import mark_off
 from omq.cli.operate.order_command import MAY
 from omq.cli.operate.queue_hold import alter_file, set_queue
+from omq.cli.operate.service_control import check_queue, control, starting, stopping
 from omq.cli.operate.service_control import chosen as known
-from omq.cli.operate.service_control import control, starting, stopping
 from omq.cli.web.caller import Caller
 from omq.cli.web.reading import chosen
 from omq.core.index.rows import EntryRow
@@ -164,6 +164,7 @@ def turn(location: Location, caller: Caller, service: str, reason: str, *, on: b
             instance.off(conf)
             mark_off(location, conf.name)
         elif conf.enabled:
+            check_queue(location, conf)
             instance.on(conf)
         else:
             raise BadRequest(reason=f"{conf.name} is not enabled in services.conf")

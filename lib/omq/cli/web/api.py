@@ -44,8 +44,9 @@ async def overview(request: web.Request) -> web.Response:
         "inodes_free": facts.space.inodes_free if facts and facts.space.inodes else None,
         "spool_bytes": dict(facts.filled.parts) if facts else {},
         "alarms": [{"alarm": each.alarm, "queue": each.queue, "severity": each.severity,
-                    "value": each.value, "since": iso_time(each.since_ns)}
-                   for each in moment.alarms],
+                    "value": each.value, "since": iso_time(each.since_ns), "why": each.why,
+                    "hints": list(each.hints)} for each in moment.alarms],
+        "causes": [each.record() for each in facts.causes.all()] if facts else [],
         "you": {"user": caller_of(request).who, "role": caller_of(request).role}})
 
 
@@ -66,8 +67,7 @@ async def queue(request: web.Request) -> web.Response:
     return web.json_response({
         **queue_record(seen.row), "flags": seen.row.flags, "max_depth": seen.row.max_depth,
         "max_length": seen.row.max_length,
-        "why": [{"code": each.code, "text": each.text, "hints": each.hints}
-                for each in seen.reasons],
+        "why": [each.record() for each in seen.reasons],
         "ages": [{"minutes": minutes, "messages": count} for minutes, count in zip(
             (*reading.AGES_MIN, None), seen.ages, strict=True)],
         "readers": [{"pid": each.pid, "name": each.name, "auxiliary": each.auxiliary,

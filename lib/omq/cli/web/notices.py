@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from omq.base.amounts import number
 from omq.base.names import POISON_NAME, escape
+from omq.cli.look.cause import Severity
 from omq.cli.watch.facts import ABSENT, LIVE, QueueFacts
 from omq.cli.web.figures import manager_words
 from omq.cli.web.pulse import Moment
 from omq.cli.web.rendering import when
 
 _DEEPEST_MAX: Final = 10
+_CAUSES_MAX: Final = 50
+_TEXT_MAX: Final = 1024
+_COLOURS: Final = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.NOTE: "plain"}
 
 
 def note(moment: Moment) -> tuple[str, str]:
@@ -31,12 +36,32 @@ def note(moment: Moment) -> tuple[str, str]:
     return f"The queue manager {manager_words(moment)[0]}: {told} {advice}", "bad"
 
 
-def alarms(moment: Moment) -> list[dict[str, str]]:
+def alarms(moment: Moment) -> list[dict[str, Any]]:
     """Each raised alarm in texts, and its colour; critical ones first."""
     return [{"colour": "bad" if each.severity == "critical" else "warn",
              "severity": each.severity, "queue": each.queue,
-             "text": f"{escape(each.alarm)} is {each.value:g}", "since": when(each.since_ns)}
+             "text": f"{escape(each.alarm)}: {escape(each.why or number(each.value), _TEXT_MAX)}",
+             "hints": [escape(hint, _TEXT_MAX) for hint in each.hints],
+             "since": f"since {when(each.since_ns)}"}
             for each in moment.alarms]
+
+
+def causes(moment: Moment) -> list[dict[str, Any]]:
+    """Why something does not move, and what to do, as all tools say it (omq.cli.look.causes); the
+    gravest first."""
+    found = moment.facts.causes.all() if moment.facts else []
+    return [{"colour": _COLOURS[each.severity], "severity": each.severity.value,
+             "queue": each.queue, "text": escape(each.text, _TEXT_MAX),
+             "hints": [escape(hint, _TEXT_MAX) for hint in each.hints], "since": ""}
+            for each in found[:_CAUSES_MAX]]
+
+
+def causes_note(moment: Moment) -> str:
+    """What stands where there is none, or beside the first of many."""
+    found = len(moment.facts.causes.all()) if moment.facts else 0
+    if found > _CAUSES_MAX:
+        return f"{found - _CAUSES_MAX:,} more are not shown here: the page of a queue has its own."
+    return "" if found else "Nothing is seen that keeps messages from moving."
 
 
 def alarms_note(moment: Moment) -> str:
@@ -70,4 +95,5 @@ def live(moment: Moment, shown: Iterable[str] | None) -> dict[str, Any]:
     text, colour = note(moment)
     return {"n:note": text, "n:note:colour": colour, "n:alarms": alarms(moment),
             "n:no alarm": alarms_note(moment),
+            "n:causes": causes(moment), "n:no cause": causes_note(moment),
             "n:unseen": "" if shown is None else unseen(moment, shown)}

@@ -7,6 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from omq.base import events
+from omq.base.amounts import duration
 from omq.base.config import load_queues
 from omq.base.defined_queue import keys_of
 from omq.base.errors import ConfigError, RoleMissing
@@ -54,7 +55,7 @@ async def login(request: web.Request) -> web.StreamResponse:
         console.log.event(events.WEB_LOGIN_FAILED, WARNING, f"{peer} {limit}", peer=peer, user=name,
                           reason=f"too many wrong passwords before {limit}: see web_logins_max")
         return _login(request, goes_to, status=429, headers={"Retry-After": str(int(wait_s) + 1)},
-                      told=f"Too many wrong passwords: wait {int(wait_s) + 1} s.")
+                      told=f"Too many wrong passwords: wait {duration(int(wait_s) + 1)}.")
     console.guesses.count(peer, name)
     caller, reason = await _proved(console, peer, name, password)
     if caller is None:
@@ -108,6 +109,7 @@ async def overview(request: web.Request) -> web.Response:
         note=notices.note(moment), cards=cards, busiest=notices.deepest(moment),
         cells=figures.queue_cells, words=figures.queue_words, columns=figures.COLUMNS,
         alarms=notices.alarms(moment), no_alarm=notices.alarms_note(moment),
+        causes=notices.causes(moment), no_cause=notices.causes_note(moment),
         report=console.settings.web_report_link, ring=ring)
 
 

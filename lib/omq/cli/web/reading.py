@@ -19,9 +19,10 @@ from typing import Final
 from omq.base import clock
 from omq.base.errors import BadRequest, NoMessage, OmqError, UnknownQueue
 from omq.base.names import escape, message_id_text
+from omq.cli.look.cause import Cause
 from omq.cli.look.omqshape import shape
 from omq.cli.look.omqwhy import Answer, explain
-from omq.cli.look.queue_why import Reason, explain_queue
+from omq.cli.look.queue_why import explain_queue
 from omq.cli.web.preview import Preview, guess, preview
 from omq.core.history.frames import Happening, History
 from omq.core.index.message_ids import find_qpool, known_qpool
@@ -53,7 +54,7 @@ class QueueSeen:
 
     row: QueueRow
     readers: tuple[ReaderRow, ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Cause, ...]
     ages: tuple[int, ...]
 
 

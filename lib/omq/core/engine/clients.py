@@ -26,6 +26,7 @@ class Clients:
         t.r_response[row] = t.r_processed[row] = t.r_queue[row] = t.r_timeout[row] = 0
         t.r_flags[row] = ReaderFlag.IN_USE
         t.set_reader_name(row, name)
+        t.set_reader_selector(row, "")
 
     def gone(self, party: Party, name: str, queue: int) -> None:
         """Its row is free. `queue`: that it read, 0 for none."""
@@ -52,6 +53,12 @@ class Clients:
             self._note(party, name, queue, FrameType.READER_DOWN)
         t, row = self._t, party.slot
         t.r_flags[row], t.r_queue[row] = ReaderFlag.IN_USE, 0
+        t.set_reader_selector(row, "")
+
+    def selects(self, party: Party, where: str) -> None:
+        """What it chooses by; empty: it takes whatever is next. It is shown, and means nothing to
+        the manager: a reader tests its selector itself (ADR 0052)."""
+        self._t.set_reader_selector(party.slot, where)
 
     def asked(self, party: Party) -> None:
         """It sent a request."""

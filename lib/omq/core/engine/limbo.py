@@ -51,11 +51,10 @@ def adopt(core: Core, limbo: dict[int, int], party: Party, queue: int,
                 heappush(core.leases, (core.mono_ns + lease_ns, entry, t.e_lease[entry]))
             del limbo[entry]
         elif given[0] <= t.m_lsn[slot] <= given[1] and low == t.m_lsn[slot] & 0xFFFFFFFF:
-            name = core.rules[t.e_queue[entry]].name
-            poisoned = Poisoned(t.m_qpool[slot], name, Reason.UNSEEN, party.pid)
+            what = core.dead(t.m_qpool[slot], t.e_queue[entry], Reason.UNSEEN, party.pid)
             try:
                 if unseen(core, entry, party):
-                    note(poisoned)
+                    note(what)
             except SpoolFull:  # it comes back when the grace time is over
                 continue
             del limbo[entry]

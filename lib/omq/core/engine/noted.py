@@ -111,9 +111,9 @@ def _settle(core: Core, party: Party, verdict: Verdict, poisoned: Told) -> bool:
     except SpoolFull:
         core.space_left = False
         return False
-    queue = core.rules[core.t.e_queue[verdict.entry]].name
+    queue = core.t.e_queue[verdict.entry]
     if settle.apply(core, party, verdict, 0, ends=True):
-        poisoned(Poisoned(verdict.qpool, queue, Reason.FAILED, party.pid))
+        poisoned(core.dead(verdict.qpool, queue, Reason.FAILED, party.pid))
     return True
 
 

@@ -79,7 +79,7 @@ def settle(core: Core, party: Party, verdicts: Sequence[Verdict], sequence: int,
             continue
         queue = core.t.e_queue[verdict.entry]
         if apply(core, party, verdict, sequence, ends=i == last):
-            note(Poisoned(verdict.qpool, core.rules[queue].name, Reason.FAILED, party.pid))
+            note(core.dead(verdict.qpool, queue, Reason.FAILED, party.pid))
     core.settled(party, len(verdicts) - lost)
     return lost
 

@@ -56,12 +56,14 @@ class Party:
 
 @dataclass(slots=True)
 class Poisoned:
-    """A message that was put on POISON in this group, for the event log."""
+    """A message that failed too often in this group, for the event log. `to`: where it was put,
+    POISON or the dead-letter queue of its queue."""
 
     qpool: int
     queue: str
     reason: int
     pid: int
+    to: str
 
 
 @dataclass(slots=True)
@@ -246,6 +248,11 @@ class Core(Lanes):
         t = self.t
         t.q_processed[queue] += 1
         t.q_hour[queue] += 1
+
+    def dead(self, qpool: int, queue: int, reason: int, pid: int) -> Poisoned:
+        """That a message of this queue has just failed too often."""
+        rules = self.rules[queue]
+        return Poisoned(qpool, rules.name, reason, pid, self.t.queue_name(rules.dead_letter))
 
     def define_queue(self, rules: QueueRules) -> None:
         """Make a queue known to the tables, or change its rules."""

@@ -96,11 +96,11 @@ class TakingBack:
         if message.reason == Reason.BACKED_OUT:
             core.block.reserve(1, settle.EVIDENCE_BYTES)
             if back_out(core, entry, party):
-                self._note(Poisoned(qpool, core.rules[queue].name, message.reason, pid))
+                self._note(core.dead(qpool, queue, message.reason, pid))
             return
         if message.reason == Reason.LEASE:
-            self.ended.append(Poisoned(qpool, core.rules[queue].name, message.reason, pid))
+            self.ended.append(core.dead(qpool, queue, message.reason, pid))
         packet = {"pid": pid, "time_ns": core.now_ns, **message.evidence}
         if settle.reader_died(core, party or _NOBODY, [entry], message.reason, packet,
                               message.delay_ns):
-            self._note(Poisoned(qpool, core.rules[queue].name, message.reason, pid))
+            self._note(core.dead(qpool, queue, message.reason, pid))

@@ -57,7 +57,7 @@ def back_out_entry(core: Core, by: By, entry: int, flags: int, note: Callable[[P
         return
     qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
     if back_out(core, entry, by.party, by.sequence, flags, by.unit):
-        note(Poisoned(qpool, core.rules[queue].name, Reason.BACKED_OUT, by.party.pid))
+        note(core.dead(qpool, queue, Reason.BACKED_OUT, by.party.pid))
 
 
 def _undo(core: Core, by: By, entry: int, flags: int) -> None:

@@ -1,23 +1,23 @@
-"""Whether the journal and its archive know of a message's birth."""
+"""Which of some messages the journal and its archive know to be born."""
 
 from __future__ import annotations
 
-from omq.base.arrays import Vector
+from collections.abc import Iterable
+
+import numpy as np
+
 from omq.base.paths import SpoolPaths
 from omq.core.history.frames import History, put_with_id
 
 
-def was_born(paths: SpoolPaths, key: int, after_lsn: int) -> bool | None:
-    """Whether a message with this key was put after an LSN; None: the journal and its archive do
-    not reach back so far, or are damaged there."""
-    history = History(paths)
-    reaches = False
-
-    def choose(frames: Vector) -> Vector:
-        nonlocal reaches
+def born_of(paths: SpoolPaths, keys: Iterable[int], after_lsn: int) -> frozenset[int] | None:
+    """Those of these keys (format.message.id_hash) of which a message was put after an LSN, in one
+    pass; None: the journal and its archive do not reach back so far, or are damaged there."""
+    history, wanted = History(paths), np.array(sorted(set(keys)), dtype=np.uint64)
+    reaches, found = False, set[int]()
+    for block in history.learned():
+        frames = block.frames
         reaches |= int(frames["lsn"][0]) <= after_lsn
-        return put_with_id(frames, key) & (frames["lsn"] > after_lsn)
-
-    if any(True for _ in history.read(choose)):
-        return True
-    return False if reaches and not history.findings else None
+        mine = put_with_id(frames, wanted) & (frames["lsn"] > after_lsn)
+        found.update(frames["lease"][mine].tolist())
+    return frozenset(found) if reaches and not history.findings else None

@@ -2,7 +2,7 @@
 
 Files are read one after another, retired and archived ones first, two in memory; a frame is looked
 at by numpy before anything is made of it, so a year of files costs reading them and little more.
-Names of queues stand at the start of each file, names of readers where they registered.
+Names of queues stand at the start of each file, those of readers where they registered.
 
 Invariants: 1. nothing is written; 2. blocks that recovery declared void do not come out; 3. what
 cannot be read is in `findings`, and the rest is told.
@@ -113,8 +113,10 @@ class History:
     def learned(self) -> Iterator[Block]:
         """The blocks, for who counts by columns: the names that each brings are known."""
         self.findings.clear()
-        self.queues = dict(SPECIAL_QUEUES)
+        self.queues, epoch = dict(SPECIAL_QUEUES), 0
         for block in self.blocks():
+            if block.header.epoch != epoch:  # numbers of clients begin anew with each manager
+                epoch, self.clients = block.header.epoch, {}
             named = _NAMED[block.frames["type"]]
             if named.any():
                 self._learn(block, np.flatnonzero(named))
@@ -253,9 +255,9 @@ class History:
             return ("(damaged)",)
 
 
-def put_with_id(frames: Vector, key: int) -> Vector:
-    """Mask of the births of messages with this key (format.message.id_hash of their given id)."""
-    return np.asarray(_MAKES[frames["type"]] & (frames["lease"] == key))
+def put_with_id(frames: Vector, key: int | Vector) -> Vector:
+    """Mask of the births of messages with one of these keys (id_hash of their given id)."""
+    return np.asarray(_MAKES[frames["type"]] & np.isin(frames["lease"], key))
 
 
 def _command(frame: tuple[Any, ...], raw: bytes, done: int | None) -> Command:
@@ -281,8 +283,7 @@ def _carried_out(block: Block, frame: tuple[Any, ...]) -> int | None:
 
 
 def _group(rule: Rule, frame: tuple[Any, ...], raw: bytes) -> tuple[bytes, int]:
-    """Group id and number of a birth, as its descriptor has them; nothing of other frames, and of
-    one whose message lies elsewhere."""
+    """Group id and number of a birth; nothing of other frames, and where the message is away."""
     if (not rule.makes or len(raw) < DESCRIPTOR.size
             or parts_at(frame[At.TYPE], frame[At.FLAGS]) != DESCRIPTOR.size):
         return NO_ID, 0

@@ -16,7 +16,13 @@ import numpy as np
 from omq.base.arrays import Vector
 from omq.core.index import names
 from omq.core.index.in_order import first_in_order
-from omq.format.index import COUNTERS_AT, Counter, EntryState, IndexLayout
+from omq.format.index import (
+    COUNTERS_AT,
+    READER_SELECTOR_BYTES,
+    Counter,
+    EntryState,
+    IndexLayout,
+)
 from omq.format.pool import RecordFlag
 
 _PRIORITY_MAX: Final = np.uint64(9)
@@ -215,6 +221,12 @@ class IndexCopies:
 
     def reader_name(self, reader: int) -> str:
         return names.of_reader(self._buffer, self.layout, reader)
+
+    def reader_selector(self, reader: int) -> tuple[str, bool]:
+        """(what a reader chooses by, whether that is the whole of it); empty: whatever is next."""
+        at = self.layout.reader_selectors + reader * READER_SELECTOR_BYTES
+        raw = bytes(self._buffer[at : at + READER_SELECTOR_BYTES]).rstrip(b"\0")
+        return raw.decode("utf-8", "replace"), len(raw) < READER_SELECTOR_BYTES
 
     def table(self, name: str) -> Vector:
         """All of a column: a small one."""

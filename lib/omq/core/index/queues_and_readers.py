@@ -20,7 +20,7 @@ _LOAD: Final = ("q_load1", "q_load5", "q_load15")
 _RATE: Final = ("q_rate1", "q_rate5", "q_rate15")
 _READER: Final = (
     "r_flags", "r_queue", "r_pid", "r_uid", "r_client", "r_processed", "r_registered", "r_request",
-    "r_response", "r_timeout")
+    "r_response", "r_timeout", "r_started")
 _STATES: Final = (EntryState.ACTIVE, EntryState.READY, EntryState.DEFERRED)
 _READS: Final = ReaderFlag.IN_USE | ReaderFlag.READS
 
@@ -48,6 +48,13 @@ class QueuesAndReaders:
         return [self._reader(number, values, names, held.get(number, []))
                 for number, values in enumerate(found) if values[0] & _READS == _READS]
 
+    def client(self, number: int) -> tuple[str, int] | None:
+        """Name and pid of the client in a row, be it a reader or not; None: nobody is."""
+        if not 0 <= number < self._copies.high(Counter.READERS_HIGH, self._copies.layout.readers):
+            return None
+        ((flags, pid),) = self._copies.rows(("r_flags", "r_pid"), np.array([number]))
+        return (self._copies.reader_name(number), pid) if flags & ReaderFlag.IN_USE else None
+
     def _queue(self, number: int, name: str, values: tuple[int, ...]) -> QueueRow:
         (flags, depth, active, ready, deferred, held, ever, processed, hour, last_hour, hour_ns,
          sampled_ns, started_ns, max_depth, max_length, expired, failed, dead) = values
@@ -73,10 +80,12 @@ class QueuesAndReaders:
     def _reader(self, number: int, values: tuple[int, ...], names: list[str],
                 held: list[tuple[int, int]]) -> ReaderRow:
         (flags, queue, pid, uid, client, processed, registered_ns, request_ns, response_ns,
-         timeout_s) = values
+         timeout_s, started) = values
+        selector, whole = self._copies.reader_selector(number)
         return ReaderRow(
             number=number, name=self._copies.reader_name(number), queue=name_at(names, queue),
             pid=pid, uid=uid, client=client, auxiliary=bool(flags & ReaderFlag.AUXILIARY),
             active=len(held), current=min(held)[1] if held else None, processed=processed,
             registered_ns=registered_ns, request_ns=request_ns, response_ns=response_ns,
-            timeout_s=timeout_s, flags=flags)
+            timeout_s=timeout_s, flags=flags, started=started, selector=selector,
+            selector_whole=whole)

@@ -82,6 +82,14 @@ class ReaderRow:
     response_ns: int
     timeout_s: int
     flags: int  # index.ReaderFlag
+    started: int = 0  # of its process, in clock ticks
+    selector: str = ""  # what it chooses by, as it said; empty: it takes whatever is next
+    selector_whole: bool = True  # not cut
+
+    @property
+    def waits(self) -> bool:
+        """For messages: it has asked, and was not answered."""
+        return self.response_ns < self.request_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,13 @@ from omq.base import limits
 from omq.base.arrays import Vector
 from omq.core.index.columns import Columns
 from omq.core.index.slots import Slots
-from omq.format.index import QUEUE_NAME_BYTES, READER_NAME_BYTES, Counter, IndexLayout
+from omq.format.index import (
+    QUEUE_NAME_BYTES,
+    READER_NAME_BYTES,
+    READER_SELECTOR_BYTES,
+    Counter,
+    IndexLayout,
+)
 
 PRIORITIES = limits.PRIORITIES
 _MESSAGES, _ENTRIES, _PEAK, _MESSAGES_HIGH, _ENTRIES_HIGH = map(int, (
@@ -82,6 +88,11 @@ class Tables(Columns):
         at = self.layout.reader_names + reader * READER_NAME_BYTES
         raw = name.encode()[:READER_NAME_BYTES]
         self.buffer[at : at + READER_NAME_BYTES] = raw.ljust(READER_NAME_BYTES, b"\0")
+
+    def set_reader_selector(self, reader: int, where: str) -> None:
+        at = self.layout.reader_selectors + reader * READER_SELECTOR_BYTES
+        raw = where.encode("utf-8", "replace")[:READER_SELECTOR_BYTES]
+        self.buffer[at : at + READER_SELECTOR_BYTES] = raw.ljust(READER_SELECTOR_BYTES, b"\0")
 
     # chains: READY entries of one queue and priority, in order of their sequence
 

@@ -134,6 +134,10 @@ class IndexView:
         """All registered readers by number; clients that only put are not listed."""
         return self._ends.readers()
 
+    def client(self, number: int) -> tuple[str, int] | None:
+        """Name and pid of the client in this row of the readers' table; None: nobody is there."""
+        return self._ends.client(number)
+
     def entries(self, queue: str | None = None, limit: int | None = None,
                 after: tuple[int, int] | None = None) -> Iterator[EntryRow]:
         """The messages on one queue (None: on all, queue by queue), in every state, in the order in

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from omq.base import clock
+from omq.base.amounts import duration
 from omq.base.errors import ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.core.index.view import IndexView
@@ -96,7 +97,7 @@ def _segment(paths: SpoolPaths, view: IndexView) -> Look:
         origin, note = Origin.HUNG, f"the queue manager (pid {header.pid}) is stopped by a signal"
     elif header is not None and view.counters()["heartbeat"] > 0 and still_s > HUNG_AFTER_S:
         origin = Origin.HUNG
-        note = f"the queue manager (pid {header.pid}) has not moved for {still_s} s"
+        note = f"the queue manager (pid {header.pid}) has not moved for {duration(still_s)}"
     elif header is not None and header.flags & IndexFlag.POOL_NOT_READ:
         note = "the messages of the pool were not read at the start (option 't m' shows them)"
     found = space(paths, view)

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from omq.base.amounts import size
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
-from omq.base.sizes import shown
 from omq.core.index.view import IndexView
 from omq.storage import durable, room
 from omq.storage.room import NOTHING, Filled
@@ -42,7 +42,7 @@ class Space:
     def _disk_note(self) -> str:
         if not self.low:
             return ""
-        free = "" if self.free_bytes is None else f": {shown(self.free_bytes)} free"
+        free = "" if self.free_bytes is None else f": {size(self.free_bytes)} free"
         what, key = "disk space", "disk_reserve_bytes is"
         if self.lacks_inodes:
             what, key = "inodes", "inode_reserve are"

@@ -5,6 +5,7 @@
     name      name of a queue number
     reader    register as a reader      unread  no longer one      cancel  end the wait for messages
     bye       good-bye                  checkpoint, room  of pool.writer: pool_plane
+    selects   see opening
     locate, fetch, container, contain, discard    bodies: see body_plane
     see       rows of the queue that it reads: seeing
     status    counters, for tools       operate, free, recall, resolve  operator_plane
@@ -27,12 +28,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from omq.base import events, names
-from omq.base.errors import (
-    BadRequest,
-    NotRegistered,
-    OmqError,
-    UnitOpen,
-)
+from omq.base.errors import BadRequest, NotRegistered, OmqError, UnitOpen
 from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
 from omq.base.rated_log import RatedLog
 from omq.base.settings import Settings
@@ -85,7 +81,7 @@ class ControlPlane:
         self.bodies = BodyPlane(server, doorkeeper, self._number, self._refuse)
         self._operations: dict[str, Callable[[Session, Question], Question]] = {
             "open": self._opening.open, "name": self._opening.name,
-            "reader": self._reader, "unread": self._unread,
+            "reader": self._reader, "unread": self._unread, "selects": self._opening.selects,
             "cancel": self._cancel, "bye": self._bye,
             "status": self._status, **self.bodies.operations}
         self._operations |= PoolPlane(self._engine, self._sessions, self._number).operations
@@ -232,6 +228,7 @@ class ControlPlane:
         session.prompt = bool(question.get("prompt"))
         self._engine.clients.reads(session.party, session.name, number,
                                    auxiliary=session.auxiliary)
+        self._opening.selects(session, question)
         return {"queue": number}
 
     def _unread(self, session: Session, question: Question) -> Question:

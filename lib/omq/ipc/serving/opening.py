@@ -3,6 +3,7 @@
     open  {"queue"} -> its number, what its messages are that do not say it, and `queues`: those
           that the name stands for; `remote`: queue manager and queue that it goes to in the end
     name  {"queue": number, "message": QPoolId that names it} -> {"name", "stays"}
+    selects  {"where"}: what a reader chooses by from now on, for operators to see
 
 What a client is told of a number is noted in its session: when the number is another queue's later,
 or a name stands for another one, its next put is refused with QueueGone (ipc.serving.sessions).
@@ -52,6 +53,11 @@ class Opening:
         if rules.born > int(question.get("message", rules.born)):
             raise QueueGone(queue=f"number {number}")
         return {"name": rules.name, "stays": not rules.born}
+
+    def selects(self, session: Session, question: Question) -> Question:
+        """The selector is tested by the reader itself (ADR 0052): it means nothing here."""
+        self._engine.clients.selects(session.party, str(question.get("where", "")))
+        return {}
 
     def read(self, name: str, known: int) -> int:
         """The queue that a reader means; one that has outlived its manager goes on with the queue

@@ -40,6 +40,8 @@ from omq.services.daemon.process import set_name
 from omq.services.daemon.signals import Signals
 from omq.storage.spool import create_spool, open_spool
 
+MANAGER: Final = "queue.manager"
+"""The stack of a dead one belongs to its tombstone, which the next one writes."""
 _TRACE_CHARACTERS = 1000  # the end of a traceback says most; an event field holds 1024
 _WHOLE_CHARACTERS: Final = 1 << 18
 _MANAGER_WAIT_S: Final = 10.0
@@ -59,6 +61,7 @@ class DaemonContext:
     log: EventLog
     notifier: Notifier
     signals: Signals
+    left_stack: Path | None = None  # of the process before, which a fatal signal ended
 
     @property
     def instance(self) -> str | None:
@@ -139,7 +142,7 @@ def daemon_options(
     )
     side_files.report_to(log.side_files)
     pid_file.claim(own)
-    last_words.listen(location.paths, options.service, log)
+    stack = last_words.listen(location.paths, options.service, log, kept=program == MANAGER)
     if "OMQ_FAULT" in os.environ:
         log.event(events.FAULT_ARMED, event_log.WARNING, points=os.environ["OMQ_FAULT"])
     threading.excepthook = lambda failed: log.event(
@@ -148,7 +151,7 @@ def daemon_options(
     signals = Signals()
     signals.install()
     return DaemonContext(
-        program, options.service, options, location, settings, log, Notifier(), signals
+        program, options.service, options, location, settings, log, Notifier(), signals, stack
     )
 
 

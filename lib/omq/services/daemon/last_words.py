@@ -26,36 +26,40 @@ _SHOWN_CHARACTERS: Final = 1000  # an event field holds 1024; the newest calls s
 _opened: Final[list[int]] = []
 
 
-def listen(paths: SpoolPaths, service: str, log: EventLog) -> None:
+def listen(paths: SpoolPaths, service: str, log: EventLog, *, kept: bool = False) -> Path | None:
     """At the start of a daemon, and when one of its readers has died: tell what was left, and have
-    our own stack written. Under systemd it goes to standard error, which is the journal."""
-    if "JOURNAL_STREAM" in os.environ:
-        return
-    tell(paths, service, log)
+    our own stack written; the file of what was told, None: nothing was left. Under systemd the
+    stack goes to standard error, which is the journal, but for one that is to be `kept`."""
+    if "JOURNAL_STREAM" in os.environ and not kept:
+        return None
+    told = tell(paths, service, log)
     path = _live(paths, service)
     try:
         descriptor = side_files.calls.open(
             str(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
     except OSError:
-        return
+        return told
     faulthandler.enable(file=descriptor)
     while _opened:
         with suppress(OSError):
             os.close(_opened.pop())
     _opened.append(descriptor)
+    return told
 
 
-def tell(paths: SpoolPaths, service: str, log: EventLog) -> None:
-    """Log what a process of this service has left, if it has; our own handler goes on with a file
-    of its own (`listen`)."""
+def tell(paths: SpoolPaths, service: str, log: EventLog) -> Path | None:
+    """Log what a process of this service has left, if it has, and where it is now; our own handler
+    goes on with a file of its own (`listen`)."""
     path, kept = _live(paths, service), paths.logs / f"{service}.stack"
     with suppress(OSError):
         if not path.stat().st_size:
-            return
+            return None
         side_files.calls.rename(str(path), str(kept))
         with kept.open(encoding="utf-8", errors="backslashreplace") as file:
             stack = file.read(_SHOWN_CHARACTERS)
         log.event(events.DIED_OF_SIGNAL, event_log.ERROR, file=kept, stack=stack)
+        return kept
+    return None
 
 
 def forget(paths: SpoolPaths, service: str) -> None:

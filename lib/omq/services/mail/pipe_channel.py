@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from omq.base.amounts import duration
 from omq.services.channels.worker import PEER, RECIPIENTS, Report
 from omq.services.mail.mail_message import one_line
 from omq.services.mail.smtp_reply import Result, Verdict
@@ -74,7 +75,7 @@ class PipeChannel:
             code, said = run(words, pipe.user, body, self._timeout_s)
         except TimeoutError:  # an OSError, too
             return Result(recipient, Verdict.TEMPORARY, "4.3.0",
-                          f"{words[0]} did not end in {self._timeout_s:.0f} s")
+                          f"{words[0]} did not end in {duration(self._timeout_s)}")
         except (OSError, subprocess.SubprocessError) as error:
             return Result(recipient, Verdict.TEMPORARY, "4.3.5", one_line(f"{words[0]}: {error}"))
         return outcome(recipient, code, said)

@@ -111,9 +111,10 @@ class EventMessages:
                 self._rated(session.party.uid, "service_aborted", rules.name,
                             uid=session.party.uid, **fields)
 
-    def poisoned(self, queue: str, qpool: int, pid: int) -> None:
-        """A message of this queue has failed too often, in the hands of this process."""
-        self._rated(queue, "poison", queue, qpool_id=qpool, pid_of_reader=pid)
+    def poisoned(self, queue: str, to: str, qpool: int, pid: int) -> None:
+        """A message of this queue has failed too often, in the hands of this process, and is on
+        another one now."""
+        self._rated(queue, "poison", queue, to=to, qpool_id=qpool, pid_of_reader=pid)
 
     def _rated(self, cause: int | str, event: str, queue: str, **fields: Any) -> None:
         """What this user, or whoever reads this queue, causes at will; see invariant 4."""

@@ -55,6 +55,7 @@ from omq.services.manager.doubts import take_in_doubt
 from omq.services.manager.findings import mark_damage, report, set_aside
 from omq.services.manager.home import move_in
 from omq.services.manager.queue_changes import say_changes
+from omq.services.manager.tombstone import write_of_predecessor
 from omq.storage import poolctrl, segment, spool
 from omq.storage.files import File
 from omq.storage.home import Alone
@@ -133,6 +134,8 @@ def build(context: DaemonContext) -> Parts:
     restrict_access(paths, context.log)
     listed = ObjectList(paths)
     old_notes: list[LeftNote] = []
+    if context.left_stack is not None:
+        write_of_predecessor(paths, context.left_stack, settings.load_sample_period_s)
     if left := _clear_dead_manager(paths, listed, old_notes):
         context.log.event(events.LEFT_OVERS, WARNING, objects=left)
     progress = StartProgress(context.notifier, settings.start_timeout_s)

@@ -1,5 +1,9 @@
 """The tombstone: what a dying queue.manager says of itself, in logs/qmgr.tomb.
 
+One that a fatal signal ends (SIGABRT of the watchdog or an operator, SIGSEGV) can say nothing but
+its stack (services.daemon.last_words): the next one writes the tombstone for it, from that stack
+and the segment that it left, before it removes that. kill -9 leaves none, as in the original.
+
 Cause, stack, last requests and counters (core.look.tombstone_text), then the text dump of the
 memory as omqdump's `t` `q` writes it, cut at DUMP_LINES_MAX. It is a side file (base.side_files):
 the disk may be what killed the manager. The tables may be half changed; what the dump cannot say of
@@ -10,7 +14,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from omq.base import clock, side_files
@@ -27,6 +33,9 @@ DUMP_LINES_MAX: Final = 200_000
 """About 10,000 messages: more would keep the next manager waiting, and nobody reads it."""
 
 
+_STACK_CHARACTERS: Final = 1 << 18
+
+
 def write_tombstone(paths: SpoolPaths, tables: Tables, cause: str, stack: str,
                     recent: RecentRequests, sample_period_s: int) -> None:
     """Write it as far as the system allows; the process ends in any case."""
@@ -36,6 +45,40 @@ def write_tombstone(paths: SpoolPaths, tables: Tables, cause: str, stack: str,
         recent.lines(_clients(tables)), counters))
     first = ("\n".join(lines) + "\n\n").encode()  # what cannot fail
     side_files.attempt(paths.tombstone, lambda: _write(paths, first, tables, sample_period_s))
+
+
+def write_of_predecessor(paths: SpoolPaths, stack_file: Path, sample_period_s: int) -> None:
+    """Of the manager whose stack this is, before its segment goes; without a segment, what is
+    known."""
+    pid, counters, lines = 0, dict[str, int](), list[str]()
+    stack, died_ns = "(it cannot be read)", clock.wall_ns()
+    with suppress(OSError):
+        died_ns = stack_file.stat().st_mtime_ns
+        with stack_file.open(encoding="utf-8", errors="backslashreplace") as file:
+            stack = file.read(_STACK_CHARACTERS)
+    try:
+        with IndexView.attach(paths) as view:
+            pid = view.header.pid if view.header is not None else 0
+            counters = view.counters()
+            lines = list(islice(memory_lines(view, clock.wall_ns(), sample_period_s),
+                                DUMP_LINES_MAX))
+    except Exception as error:  # whatever it left: the stack must not be hidden, nor a start end
+        lines.append(f"(the dump ends here: {error!r})")
+    text = "\n".join((*head_lines(
+        f"Queue Manager died at {clock.iso_time(died_ns)}, pid {pid}",
+        f"a fatal signal: {escape(stack.partition(chr(10))[0])}", stack,
+        ["(not in the segment that it left; 'Last Request at' of the readers below)"], counters),
+        "", *lines, "")).encode()
+    side_files.attempt(paths.tombstone, lambda: _write_all(paths, text))
+
+
+def _write_all(paths: SpoolPaths, text: bytes) -> None:
+    handle = side_files.calls.open(
+        str(paths.tombstone), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
+    try:
+        side_files.write_all(handle, text)
+    finally:
+        os.close(handle)
 
 
 def _write(paths: SpoolPaths, first: bytes, tables: Tables, sample_period_s: int) -> None:

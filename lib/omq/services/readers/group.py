@@ -32,7 +32,7 @@ class ReaderGroup:
         *,
         target: Target,
         backoff: Callable[[], Backoff],
-        died_of_signal: Callable[[], None] = lambda: None,
+        died_of_signal: Callable[[], object] = lambda: None,
     ) -> None:
         self.readers: list[ReaderProcess] = []
         self._name = name

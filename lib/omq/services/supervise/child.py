@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 
 from omq.base import event_log, events
+from omq.base.amounts import duration
 from omq.base.errors import Exit
 from omq.base.event_log import Level
 from omq.base.events import Event
@@ -172,16 +173,19 @@ class Child:
             self._watchdog = None
             os.kill(self.pid, signal.SIGABRT)
             self._deadline = now + self.limits.stop_s
-            self._tell(events.DAEMON_HUNG, event_log.ERROR, f"for {self.limits.watchdog_s:g} s")
+            self._tell(events.DAEMON_HUNG, event_log.ERROR,
+                       f"for {duration(self.limits.watchdog_s)}")
         if self._deadline is None or now < self._deadline:
             return
         if self.state is State.STARTING:
-            self._tell(events.DAEMON_NOT_READY, event_log.ERROR, f"in {self.limits.start_s:g} s")
+            self._tell(events.DAEMON_NOT_READY, event_log.ERROR,
+                       f"in {duration(self.limits.start_s)}")
             self.stop(now)
         elif self._group:
             self._deadline = None
             os.killpg(self._group, signal.SIGKILL)
-            self._tell(events.DAEMON_KILLED, event_log.ERROR, f"after {self.limits.stop_s:g} s")
+            self._tell(events.DAEMON_KILLED, event_log.ERROR,
+                       f"after {duration(self.limits.stop_s)}")
 
     def on_exit(self, exit_code: int, now: float) -> None:
         """The process itself is dead and reaped; readers that it forked may still end."""
@@ -219,7 +223,7 @@ class Child:
         wait_s = self._backoff.next_wait_s(now - self._started_at)
         self.restarts += 1
         self._deadline = now + wait_s
-        text = f"{reason}; start {self.restarts + 1} in {wait_s:g} s"
+        text = f"{reason}; start {self.restarts + 1} in {duration(wait_s)}"
         self._enter(State.WAITING, events.DAEMON_DIED, event_log.ERROR, text)
 
     def _environment(self, environ: dict[str, str]) -> dict[str, str]:

@@ -32,6 +32,7 @@ from types import FrameType
 from typing import Any, Final
 
 from omq.base import event_log, events
+from omq.base.amounts import duration
 from omq.base.config import NONE, TRIGGERS
 from omq.base.errors import LeaseLost, OmqError
 from omq.base.names import check_queue_name, escape
@@ -194,7 +195,8 @@ class Monitor:
 
     def _ended(self, lane: Lane, run: Run, code: int, now: float) -> None:
         if code:
-            why = f"killed after {run.program.timeout_s} s" if run.killed else exit_text(code)
+            why = (f"killed after {duration(run.program.timeout_s)}" if run.killed
+                   else exit_text(code))
             self._failed(lane, run.trigger, now - run.began, now, why)
             return
         lane.backoff.reset()

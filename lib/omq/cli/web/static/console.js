@@ -47,7 +47,9 @@
         link.href = "/queues/" + encodeURIComponent(each.queue);
         row.append(link, " ");
       }
-      row.append(element("span", each.text), " ", element("small", "since " + each.since));
+      row.append(element("span", each.text), " ");
+      each.hints.forEach(function (hint) { row.append(element("code", hint), " "); });
+      row.append(element("small", each.since));
       return row;
     }));
     goal.hidden = found.length === 0;

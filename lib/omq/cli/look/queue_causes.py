@@ -1,0 +1,133 @@
+"""Why nothing moves on a queue, from what is on it, who reads it, and which service should.
+
+Causes stand in the order in which they matter: the first is why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from omq.base.amounts import counted, duration
+from omq.base.clock import NS_PER_S, iso_time
+from omq.base.names import IDEL_NAME, POISON_NAME
+from omq.cli.look.cause import Cause, Severity
+from omq.cli.look.gateways import Gateway
+from omq.cli.look.group_causes import locked
+from omq.cli.look.reader_causes import of_readers
+from omq.cli.look.service_status import Status, Word
+from omq.core.engine.queue_rules import UNLIMITED
+from omq.core.index.rows import QueueRow, ReaderRow
+from omq.core.look.look import Look, Origin
+from omq.format.index import EntryState, QueueFlag
+from omq.services.daemon.options import Location
+
+
+def of_queue(location: Location, seen: Look, row: QueueRow, readers: list[ReaderRow],
+             services: Sequence[Status], gateways: Sequence[Gateway], now_ns: int
+             ) -> Iterator[Cause]:
+    """See the module."""
+    yield from _rules(row)
+    if row.name == POISON_NAME:
+        if row.messages:
+            yield Cause("poison", f"{counted(row.messages, 'message')} failed too often; they stay "
+                        "until somebody looks",
+                        ("omqwhy ID has the evidence; omrequeue sends them back",), queue=row.name)
+        return
+    if row.messages and not row.ready and not row.active:
+        yield from _none_ready(seen, row, gateways, now_ns)
+    if row.prepared and row.name != IDEL_NAME:
+        yield Cause("in_doubt", f"{counted(row.prepared, 'message')} belong"
+                    f"{'s' if row.prepared == 1 else ''} to units of work in doubt: nobody gets "
+                    "them before those end",
+                    ("omq units lists them; --commit UNIT or --backout UNIT",), queue=row.name)
+    yield from _leased(location, seen, row)
+    if row.flags & QueueFlag.SUSPENDED or not (row.ready or row.active or not row.messages):
+        return
+    if not readers:
+        if row.ready or not row.messages:
+            yield _no_reader(row, services)
+        return
+    if seen.origin is not Origin.LIVING:
+        return  # what its readers do does not matter now
+    group = locked(location.paths, seen, row, readers, now_ns)
+    if group is not None:
+        yield group
+        return
+    yield from of_readers(location, seen, row, readers, now_ns)
+
+
+def _rules(row: QueueRow) -> Iterator[Cause]:
+    if row.flags & QueueFlag.SUSPENDED:
+        yield Cause("get_inhibited", "the queue is held (get = inhibited in queues.conf): nobody "
+                    "gets messages", (f"omrelease -q {row.name}",), Severity.NOTE, row.name)
+    if row.flags & QueueFlag.DRAINS:
+        yield Cause("drains", "it was rolled over: it takes no more, and goes when it is empty "
+                    "and nobody reads it", (), Severity.NOTE, row.name)
+    elif row.flags & QueueFlag.PUT_INHIBITED and row.name != POISON_NAME:
+        yield Cause("put_inhibited", "no new messages are taken (put = inhibited in queues.conf, "
+                    "or the queue is not in it any more)", (f"omrelease -q {row.name}",),
+                    Severity.NOTE, row.name)
+    elif 0 < row.max_depth < UNLIMITED and row.messages >= row.max_depth:
+        yield Cause("full", f"it is full: {row.messages:,} of {row.max_depth:,} messages; senders "
+                    "have to wait", ("max_depth in queues.conf; readers make room",),
+                    queue=row.name)
+
+
+def _none_ready(seen: Look, row: QueueRow, gateways: Sequence[Gateway], now_ns: int
+                ) -> Iterator[Cause]:
+    gateway = next((each for each in gateways if each.conf.queue == row.name), None)
+    if row.deferred:
+        due = seen.view.copies.until(row.number, EntryState.DEFERRED)
+        first = int(np.min(due)) if len(due) else now_ns
+        when = (f"is due at {iso_time(first)}, {duration((first - now_ns) / NS_PER_S)} from now"
+                if first > now_ns else f"was due {duration((now_ns - first) / NS_PER_S)} ago")
+        deleted = row.name == IDEL_NAME
+        what = "deleted, and can be brought back" if deleted else (
+            "put off" if gateway else "deferred")
+        hints = ("omqdump --undo ID",) if deleted else (
+            ("omq peers shows which peer, and why; omq flush PEER tries it now",) if gateway else
+            (f"omq flush {row.name} tries them now",))
+        down = f"; peers that are down: {', '.join(gateway.down[:3])}" if (
+            gateway and gateway.down) else ""
+        yield Cause("put_off" if gateway else "deferred", f"none is ready: "
+                    f"{counted(row.deferred, 'message')} {'is' if row.deferred == 1 else 'are'} "
+                    f"{what}; the first {when}{down}", hints, Severity.NOTE, row.name)
+    if row.held:
+        yield Cause("held", f"none is ready: {counted(row.held, 'message')} "
+                    f"{'is' if row.held == 1 else 'are'} held by an operator",
+                    (f"omrelease --where 'queue={row.name} state=held'",), Severity.NOTE, row.name)
+
+
+def _leased(location: Location, seen: Look, row: QueueRow) -> Iterator[Cause]:
+    """In the hands of clients that are not here."""
+    if not row.active:
+        return
+    gone = [each for each in seen.view.active()
+            if each.queue == row.name and each.reader is None]
+    if gone:
+        first = min(gone, key=lambda each: each.until_ns)
+        yield Cause("lease", f"{counted(len(gone), 'message')} {'is' if len(gone) == 1 else 'are'} "
+                    "leased to a reader that is not here: it may come back and finish, else they "
+                    "count a failed attempt and are ready again when its grace is over",
+                    ("reconnect_grace_s and death_delay_s of the configuration say when",
+                     f"omqwhy {first.message.qpool}"), Severity.NOTE, row.name)
+
+
+def _no_reader(row: QueueRow, services: Sequence[Status]) -> Cause:
+    """What to do about the service that reads this queue, if one does."""
+    for status in services:
+        if status.conf.queue != row.name:
+            continue
+        title, name = status.conf.title, status.conf.name
+        if status.state is Word.DISABLED:
+            return Cause("no_reader", f"nobody reads it: {title} is not enabled in services.conf",
+                         (f"enabled = yes in [{name}] of services.conf, then omon {name}",),
+                         Severity.NOTE, row.name, name)
+        off = status.state in (Word.STOPPED, Word.STOPPING)
+        return Cause("no_reader", f"nobody reads it: {title} is {status.state}",
+                     (f"omon {name}", f"omshowlog -s {status.conf.program} tells why"),
+                     Severity.NOTE if off else Severity.WARNING, row.name, name)
+    return Cause("no_reader", "nobody reads it, and no service is meant to",
+                 ("a program of yours reads it, or omread",), Severity.NOTE, row.name)
