@@ -51,7 +51,7 @@ class Turn:
         self._given, self._rows_max = given, rows_max
         self._recent, self._looks = server.recent, server.looks
         self._by_id, self._sessions = server.sessions.by_id, server.sessions
-        self._stirred, self._due = True, 0
+        self._stirred, self._due, self._moment = True, 0, 0
 
     def close(self) -> None:
         """The engine goes on alone."""
@@ -66,6 +66,7 @@ class Turn:
         if self._stirred:
             self._stirred = False
             self._due = min(self._engine.next_deadline(), self._looks.due)
+            self._moment = self._engine.next_moment()
         return self._due
 
     def run(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
@@ -82,8 +83,8 @@ class Turn:
         if drain():
             self._stirred = True
         self._recent.under_way = b""
-        if (self._stirred or mono_ns >= self._due or core.times.used or core.watched
-                or server.stopping):
+        if (self._stirred or mono_ns >= self._due or wall_ns >= self._moment or core.times.used
+                or core.watched or server.stopping):
             self._stirred = True
             server.dispatch()
         elif not self.path.dispatch(self._given):

@@ -25,7 +25,7 @@ from omq.core.engine import moves, puts, settle
 from omq.core.engine.block import Block
 from omq.core.engine.books import Books
 from omq.core.engine.clients import Clients
-from omq.core.engine.deadlines import ended, renew, wake
+from omq.core.engine.deadlines import ended, renew, until, wake
 from omq.core.engine.duplicates import watching
 from omq.core.engine.durations import wrote
 from omq.core.engine.expiry import Expiry, none_left
@@ -197,6 +197,7 @@ class Engine:
         core = self.core
         now = core.mono_ns
         wake(core)
+        core.duplicates.drop_loaded(core.now_ns)
         for entry, lease in ended(core):
             holder = self.parties.get(core.t.e_reader[entry] - 1)
             self.back.take([Returning(entry, lease, Reason.LEASE, holder)])
@@ -227,11 +228,17 @@ class Engine:
         best = min(self.statistics.due, self.timeouts.next())
         if core.due:
             best = min(best, core.due[0][0])
+        if core.moments:
+            best = min(best, until(core, core.moments[0][0]))
         if core.leases:
             best = min(best, core.leases[0][0])
         if core.times.used:
             best = min(best, self.expiry.due)
         return min(best, self.back.due, self.limbo_until)
+
+    def next_moment(self) -> int:
+        """Wall ns of the next moment that a deferred message waits for."""
+        return self.core.moments[0][0] if self.core.moments else FOREVER
 
     # scheduling
 

@@ -221,5 +221,6 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_first[slot] = 0
     t.m_origin[slot] = 0
     for part in parts:
-        core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns, prepared)
+        core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns, prepared,
+                       moment=part.is_moment)
     return qpool
