@@ -282,7 +282,7 @@ class Machine(RuleBasedStateMachine):
             queues.append(queues[0])
         until = self._now() + 10 if pick % 5 == 0 else 0
         self.world.move(client, Verdict(Settlement.DONE, each.qpool, each.queue, each.lease),
-                        [Part(queue, pick % 10, 0, until) for queue in queues],
+                        [Part(queue, pick % 10, 128 * (pick % 2), until) for queue in queues],
                         [self._plain(p, body) for p, body in new])
 
     @rule(number=clients, picks=st.lists(st.tuples(numbers, st.integers(0, 3)), max_size=6))
