@@ -129,7 +129,6 @@ def test_an_idle_manager_looks_each_second_while_a_moment_is_waited_for(world: W
     assert world.engine.next_deadline() > world.mono + HOUR * NS
     world.put(A, at=at(world, HOUR))
     assert world.engine.next_deadline() == world.mono + FOLLOW_NS
-    assert world.engine.next_moment() == world.wall + HOUR * NS
 
 
 def test_both_steps_of_a_clock_that_is_set_wrong_for_a_while(world: World) -> None:

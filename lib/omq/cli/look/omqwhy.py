@@ -18,6 +18,7 @@ from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import Exit, UnknownQueue
 from omq.base.names import IDEL_NAME, POISON_NAME, escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.look.due import due_text
 from omq.cli.look.queue_why import explain_queue
 from omq.cli.look.queue_why import lines as queue_lines
 from omq.cli.look.queue_why import record as queue_record
@@ -134,9 +135,9 @@ def _why(view: IndexView, entry: EntryRow, queue: QueueRow | None, readers: list
                       if entry.until_ns else "an operator holds it", ["omrelease ID"])
     if entry.state is EntryState.DEFERRED:
         after = f" after {entry.attempts} failed attempts" if entry.attempts else ""
-        left_s = max(0, (entry.until_ns - now) // NS_PER_S)
-        return Answer(entry, "deferred", f"deferred until {iso_time(entry.until_ns)}, {left_s} s "
-                      f"from now{after}", ["omrelease ID makes it ready at once"])
+        return Answer(entry, "deferred", f"deferred{after} until "
+                      f"{due_text(view, entry.until_ns, now)}",
+                      ["omrelease ID makes it ready at once"])
     if entry.state is EntryState.ACTIVE:
         return _active(entry, mine, now)
     return _ready(view, entry, queue, mine)

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from omq.base.clock import NS_PER_S, iso_time
+from omq.base.clock import NS_PER_S
 from omq.base.errors import ConfigError
 from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.base.services_conf import load_services
+from omq.cli.look.due import due_text
 from omq.cli.look.service_status import Word, all_status
 from omq.core.index.rows import QueueRow, ReaderRow
 from omq.core.look.look import Look, Origin
@@ -96,8 +97,7 @@ def _none_ready(seen: Look, row: QueueRow, now_ns: int) -> Iterator[Reason]:
         what = "were deleted, and can be brought back" if deleted else "are deferred"
         hint = "omqdump --undo ID" if deleted else f"omq flush {row.name} tries them now"
         yield Reason("deferred", f"none is ready: {row.deferred} {what}; the first is due at "
-                     f"{iso_time(first)}, {max(0, (first - now_ns) // NS_PER_S)} s from now",
-                     [hint])
+                     f"{due_text(seen.view, first, now_ns)}", [hint])
     if row.held:
         yield Reason("held", f"none is ready: {row.held} messages are held by an operator",
                      [f"omrelease --where 'queue={row.name} state=held'"])

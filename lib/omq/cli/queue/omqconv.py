@@ -21,10 +21,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -269,7 +269,7 @@ def _put(connection: Client, source: SpoolPaths, message: OldMessage, queues: li
         priority=_PRIORITIES.get(message.priority, PRIORITY_NORMAL),
         properties={"omqconv.item_ref": message.item_ref,
                     "omqconv.submitted": str(message.submitted)},
-        delay_s=max(0.0, message.deferred - time.time()) if message.deferred else 0.0))
+        at=datetime.fromtimestamp(message.deferred, UTC) if message.deferred else None))
 
 
 def parser() -> argparse.ArgumentParser:

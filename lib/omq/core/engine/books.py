@@ -80,6 +80,10 @@ class Books:
         """So many event messages more found no place."""
         self._counters[Counter.EVENTS_DROPPED] += count
 
+    def clock_set(self) -> None:
+        """Somebody has set the wall clock."""
+        self._counters[Counter.CLOCK_STEPS] += 1
+
     def space(self, *, free: bool) -> None:
         """New messages are taken or refused from now on."""
         self._core.space_left = free

@@ -20,6 +20,7 @@ from typing import Final
 from omq.base.errors import LeaseLost
 from omq.core.engine.settle import Verdict, held
 from omq.core.engine.state import Core, Party
+from omq.core.engine.waiting import FOREVER
 from omq.format.index import EntryState
 
 FOLLOW_NS: Final = 1_000_000_000
@@ -42,6 +43,13 @@ def wake(core: Core) -> None:
 def until(core: Core, wall_ns: int) -> int:
     """Monotonic ns of when to look whether the wall clock has come to `wall_ns`."""
     return core.mono_ns + min(max(0, wall_ns - core.now_ns), FOLLOW_NS)
+
+
+def soonest(core: Core) -> int:
+    """Monotonic ns of when `wake` or `ended` may have something to do."""
+    best = min(core.due[0][0] if core.due else FOREVER,
+               core.leases[0][0] if core.leases else FOREVER)
+    return min(best, until(core, core.moments[0][0])) if core.moments else best
 
 
 def ended(core: Core) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,37 @@
+"""The wall clock of a host, as a test sets it: for this process and those that it forks.
+
+Nobody but this test sees it: nothing is set but what `time.time` and `time.time_ns` say here.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Callable
+
+import pytest
+
+NS = 1_000_000_000
+
+
+class HostClock:
+    """Right until somebody sets it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._shared = mmap.mmap(-1, 8)  # children see what is set here later
+        self._real: Callable[[], int] = time.time_ns
+        monkeypatch.setattr(time, "time_ns", self.now_ns)
+        monkeypatch.setattr(time, "time", lambda: self.now_ns() / NS)
+
+    def now_ns(self) -> int:
+        """As it shows."""
+        return self._real() + self.off_s * NS
+
+    @property
+    def off_s(self) -> int:
+        """How far it is ahead, in seconds."""
+        return int.from_bytes(self._shared[:8], "little", signed=True)
+
+    def step(self, seconds: int) -> None:
+        """Somebody sets it."""
+        self._shared[:8] = (self.off_s + seconds).to_bytes(8, "little", signed=True)
