@@ -36,9 +36,10 @@ def moment(host: HostClock, seconds: int) -> datetime:
 def take(client: Client, queue: str = "A", wait_s: float = WAIT_S) -> bytes | None:
     """The body of the next message, or None."""
     with client.reader(queue) as reader:
-        message = reader.next(timeout_s=wait_s)
-        if message is None:
+        messages = reader.next(timeout_s=wait_s)
+        if not messages:
             return None
+        (message,) = messages
         body = message.body
         message.done()
         return body

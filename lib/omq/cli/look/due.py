@@ -1,4 +1,4 @@
-"""When a deferred message is due, in words: also when its time is past and it waits all the same."""
+"""When a deferred message is due, in words: also when that is past and it waits still."""
 
 from __future__ import annotations
 

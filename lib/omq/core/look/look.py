@@ -92,7 +92,7 @@ def _segment(paths: SpoolPaths, view: IndexView) -> Look:
     header = view.header
     state = clock.process_state(header.pid) if header is not None else ""
     counters = view.counters()
-    still_s = _still_ns(counters) // clock.NS_PER_S
+    still_s = still_ns(counters) // clock.NS_PER_S
     if header is not None and state in clock.STOPPED:
         origin, note = Origin.HUNG, f"the queue manager (pid {header.pid}) is stopped by a signal"
     elif header is not None and counters["heartbeat"] > 0 and still_s > HUNG_AFTER_S:
@@ -104,7 +104,7 @@ def _segment(paths: SpoolPaths, view: IndexView) -> Look:
     return Look(view, origin, "; ".join(filter(None, (note, found.note))), found)
 
 
-def _still_ns(counters: dict[str, int]) -> int:
+def still_ns(counters: dict[str, int]) -> int:
     """How long the manager has not moved: by the clock that nobody sets, if it is one with ours
     (a container may have a time namespace of its own) and the manager tells it."""
     if counters["boot_beat"] and counters["time_namespace"] == clock.time_namespace():
