@@ -84,7 +84,7 @@ class ControlPlane:
         self.bodies = BodyPlane(server, doorkeeper, self._number, self._refuse)
         self._operations: dict[str, Callable[[Session, Question], Question]] = {
             "open": self._opening.open, "name": self._opening.name,
-            "reader": self._reader, "unread": self._unread,
+            "reader": self._reader, "unread": self._unread, "claim": registrar.claim,
             "cancel": self._cancel, "bye": self._bye, "checkpoint": self._checkpoint,
             "status": self._status, **self.bodies.operations}
         self._operations["units"] = UnitsPlane(self._engine, self._sessions).units
