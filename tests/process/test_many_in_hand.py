@@ -48,7 +48,7 @@ def depth(instance: Instance) -> tuple[int, int]:
     """Ready, and in hand."""
     with instance.connect() as client:
         facts = client.queues.show("A").facts
-        return facts["ready"], facts["active"]
+        return int(facts["ready"]), int(facts["active"])
 
 
 def reason(qpool: int) -> str:
