@@ -5,7 +5,8 @@ Nobody but this test sees it: nothing is set but what `time.time` and `time.time
 
 from __future__ import annotations
 
-import mmap
+import os
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -18,7 +19,9 @@ class HostClock:
     """Right until somebody sets it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._shared = mmap.mmap(-1, 8)  # children see what is set here later
+        # A file without a name: children see what is set here later.
+        self._shared = tempfile.TemporaryFile()  # noqa: SIM115
+        os.pwrite(self._shared.fileno(), bytes(8), 0)
         self._real: Callable[[], int] = time.time_ns
         monkeypatch.setattr(time, "time_ns", self.now_ns)
         monkeypatch.setattr(time, "time", lambda: self.now_ns() / NS)
@@ -30,8 +33,9 @@ class HostClock:
     @property
     def off_s(self) -> int:
         """How far it is ahead, in seconds."""
-        return int.from_bytes(self._shared[:8], "little", signed=True)
+        return int.from_bytes(os.pread(self._shared.fileno(), 8, 0), "little", signed=True)
 
     def step(self, seconds: int) -> None:
         """Somebody sets it."""
-        self._shared[:8] = (self.off_s + seconds).to_bytes(8, "little", signed=True)
+        off = self.off_s + seconds
+        os.pwrite(self._shared.fileno(), off.to_bytes(8, "little", signed=True), 0)

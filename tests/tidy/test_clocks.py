@@ -30,7 +30,8 @@ def _is_wall(node: ast.AST) -> bool:
 
 
 def _name(path: str) -> str:
-    return str(Path(path).with_suffix("")).removeprefix("lib/omq/")
+    inside = Path(path).is_relative_to("lib/omq")
+    return str(Path(path).relative_to("lib/omq").with_suffix("")) if inside else path
 
 
 def _using() -> set[str]:

@@ -80,6 +80,10 @@ class Books:
         """So many event messages more found no place."""
         self._counters[Counter.EVENTS_DROPPED] += count
 
+    def counts_in(self, time_namespace: int) -> None:
+        """The namespace of its time since boot."""
+        self._counters[Counter.TIME_NAMESPACE] = time_namespace
+
     def clock_set(self) -> None:
         """Somebody has set the wall clock."""
         self._counters[Counter.CLOCK_STEPS] += 1

@@ -34,7 +34,7 @@ from omq.core.load.pool_columns import Loaded, reserve_slots
 from omq.core.load.rebuild import load
 from omq.core.load.recovery import UNSYNCED_FRAMES_MAX, Recovered, recover, refuse_newer
 from omq.core.redo.checkpoint import settle_changes
-from omq.format.index import Counter, IndexFlag, IndexHeader, IndexLayout
+from omq.format.index import IndexFlag, IndexHeader, IndexLayout
 from omq.format.journal import FrameFlag
 from omq.ipc.serving.admission import Admission, Limits
 from omq.ipc.serving.control_plane import ControlPlane
@@ -146,6 +146,7 @@ def build(context: DaemonContext) -> Parts:
     writer = _epoch(core, context, recovered, info.uuid)
     give_back(paths, recovered.journal)
     engine = Engine(core, Statistics(core.t, settings.load_sample_period_s, core.mono_ns))
+    engine.books.counts_in(clock.time_namespace())
     engine.books.limit(settings.messages_total_max, settings.index_reserve_percent)
     _define(context, engine, core, queues, recovered)
     _list_queues(paths, core)
@@ -204,7 +205,6 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: Ob
         layout.messages, layout.entries, layout.queues, layout.readers, layout.size,
         flags=IndexFlag.POOL_NOT_READ if settings.qm_dont_read_messages_at_start else 0),
         recovered.lsn)
-    tables.counters[Counter.TIME_NAMESPACE] = clock.time_namespace()
     core = Core(tables, SlotAllocator(), VolatileBodies(paths, settings, uuid), uuid)
     core.now_ns, core.mono_ns = now, clock.monotonic_ns()
     core.next_qpool = recovered.next_qpool
