@@ -6,8 +6,8 @@ Nobody but this test sees it: nothing is set but what `time.time` and `time.time
 from __future__ import annotations
 
 import os
-import tempfile
 import time
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -20,8 +20,9 @@ class HostClock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # A file without a name: children see what is set here later.
-        self._shared = tempfile.TemporaryFile()  # noqa: SIM115
-        os.pwrite(self._shared.fileno(), bytes(8), 0)
+        self._shared = os.memfd_create("host-clock")
+        weakref.finalize(self, os.close, self._shared)
+        os.pwrite(self._shared, bytes(8), 0)
         self._real: Callable[[], int] = time.time_ns
         monkeypatch.setattr(time, "time_ns", self.now_ns)
         monkeypatch.setattr(time, "time", lambda: self.now_ns() / NS)
@@ -33,9 +34,9 @@ class HostClock:
     @property
     def off_s(self) -> int:
         """How far it is ahead, in seconds."""
-        return int.from_bytes(os.pread(self._shared.fileno(), 8, 0), "little", signed=True)
+        return int.from_bytes(os.pread(self._shared, 8, 0), "little", signed=True)
 
     def step(self, seconds: int) -> None:
         """Somebody sets it."""
         off = self.off_s + seconds
-        os.pwrite(self._shared.fileno(), off.to_bytes(8, "little", signed=True), 0)
+        os.pwrite(self._shared, off.to_bytes(8, "little", signed=True), 0)
