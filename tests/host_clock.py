@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 from collections.abc import Callable
 
 import pytest
@@ -21,7 +20,6 @@ class HostClock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # A file without a name: children see what is set here later.
         self._shared = os.memfd_create("host-clock")
-        weakref.finalize(self, os.close, self._shared)
         os.pwrite(self._shared, bytes(8), 0)
         self._real: Callable[[], int] = time.time_ns
         monkeypatch.setattr(time, "time_ns", self.now_ns)
@@ -34,7 +32,15 @@ class HostClock:
     @property
     def off_s(self) -> int:
         """How far it is ahead, in seconds."""
+        if self._shared < 0:
+            return 0
         return int.from_bytes(os.pread(self._shared, 8, 0), "little", signed=True)
+
+    def close(self) -> None:
+        """It is right again."""
+        self.step(-self.off_s)
+        os.close(self._shared)
+        self._shared = -1
 
     def step(self, seconds: int) -> None:
         """Somebody sets it."""

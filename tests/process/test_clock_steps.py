@@ -26,7 +26,7 @@ def host_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostClock]:
     """It is right again when the instance comes to its end."""
     made = HostClock(monkeypatch)
     yield made
-    made.step(-made.off_s)
+    made.close()
 
 
 def moment(host: HostClock, seconds: int) -> datetime:

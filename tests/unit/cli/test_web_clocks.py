@@ -19,6 +19,7 @@ def test_no_session_follows_the_clock(monkeypatch: pytest.MonkeyPatch, days: int
     key, begun = sessions.begin("alice")
     host.step(days * 86400)
     assert sessions.find(key) is begun
+    host.close()
 
 
 def test_a_token_ends_at_its_moment() -> None:
