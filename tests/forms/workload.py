@@ -194,7 +194,8 @@ class Workload:
         else:
             until = self.instance.wall // NS + r.randrange(60) if r.random() < 0.4 else 0
             queues = r.sample((A, B, C, D), r.choice((1, 1, 2, 3)))
-            said = encoded(draft([Part(queue, 4, 0, until) for queue in queues], r.randbytes(50),
+            said = encoded(draft([Part(queue, 4, until % 2 * 128, until) for queue in queues],
+                                 r.randbytes(50),
                                  container=r.random() < 0.5))
         return self._packed(client, Operation.PUT, said.payload, queue=said.queue,
                             priority=said.priority, length=len(said.payload),
@@ -449,7 +450,7 @@ class Workload:
         what = r.choice((0, 5, 5, 6)) if self.quiet else r.randrange(11)
         if what == 0:
             seconds = r.choice((1, 30, 3600))
-            instance.wall += seconds * NS
+            instance.wall += seconds * NS * r.choice((1, 1, 1, 9, -9, 0))  # or the clock is set
             instance.mono += seconds * NS
         elif what in (1, 8):
             queue = r.choice((A, D))
@@ -523,6 +524,7 @@ class Workload:
         t, block, slots = core.t, core.block, cast(Any, core.slots)
         return (
             core.next_qpool, core.active, sorted(core.runnable), sorted(core.due),
+            sorted(core.moments),
             sorted(core.leases), sorted(core.lanes.items()), sorted(core.runs.items()),
             sorted(core.suspects), t.messages.high, t.messages.top, t.entries.high, t.entries.top,
             t.messages.v_stack[: t.messages.top].tolist(),
@@ -537,7 +539,8 @@ class Workload:
              for q, line in sorted(engine.wanted.lines.items())], sorted(core.watched.items()),
             sorted(engine.parties), sorted(engine.limbo.items()),
             sorted(cast(Any, core.volatile).live.items()),
-            sorted(core.times.wheel.waiting()), core.times.over.tolist()[: t.messages.high],
+            sorted(core.times.wheel.waiting()), sorted(core.times.loaded.waiting()),
+            core.times.over.tolist()[: t.messages.high],
             core.groups.fronts, core.groups.waiting,
             sorted((q, list(c.sizes.items())) for q, c in core.groups.candidates.items()),
             sorted(core.duplicates.items()),

@@ -38,7 +38,7 @@ class Place:
     attempts: int = 0
     retries: int = 0
     until_ns: int = 0  # wall clock, when DEFERRED
-    due_ns: int = 0  # the same by the monotonic clock
+    due_ns: int | None = 0  # the same by the monotonic clock, or None: it follows the wall clock
     client: int | None = None  # who has it, None and ACTIVE = limbo
     lease: int = 0
     lease_due: int = 0
@@ -60,13 +60,15 @@ class Item:
     origin: int = 0
     replayed: bool = False
     expiry: int = 0  # wall clock
-    over_at: int | None = None  # the same by the monotonic clock
+    over_at: int | None = None  # the same by the monotonic clock, or by the wall clock:
+    by_clock: bool = False  # a start has found it
+    over: bool = False
     key: int = 0  # of a given message id; else its number
     correlation: int = 0  # the same of the correlation id
     group: int = 0  # the same of its group
     number: int = 0  # in it, with LAST_IN_GROUP
     remembers: tuple[int, int] | None = None  # no message: queue and key that it has had
-    known_until: int = 0  # monotonic, of what it remembers; who reads IDEL may put it off for later
+    known_until: int = 0  # of what it remembers, likewise; who reads IDEL may put it off for later
     places: dict[int, Place] = field(default_factory=dict)
 
 
@@ -191,9 +193,14 @@ class Reference:
         return [part.queue for part in draft.parts
                 if draft.key and part.queue in self.rules and self.rules[part.queue].dedupe_ns]
 
-    def _remembered(self, queue: int) -> list[int]:
-        return [item.remembers[1] for item in self.items.values()
-                if item.remembers and item.remembers[0] == queue and item.known_until > self.mono]
+    def _remembered(self, queue: int) -> set[int]:
+        """Where a clock goes back, two messages may remember the same key."""
+        return {item.remembers[1] for item in self.items.values()
+                if item.remembers and item.remembers[0] == queue
+                and item.known_until > self._now(item)}
+
+    def _now(self, item: Item) -> int:
+        return self.wall if item.by_clock else self.mono
 
     def had(self, draft: Draft) -> list[int]:
         """Those of them that have had it."""
@@ -247,7 +254,8 @@ class Reference:
                 (part,), b"", b"")
             item = self.items[number] = Item(number, payload, 0, draft.persistent,
                                              remembers=(queue, draft.key))
-            item.known_until = self._arrive(item, IDEL, 0, part.until, part.flags).due_ns
+            self._arrive(item, IDEL, 0, part.until, part.flags)
+            item.known_until = self.mono + part.until_ns - self.wall
 
     def _put(self, draft: Draft, qpool: int) -> None:
         item = Item(qpool, draft.payload, draft.size, draft.persistent, draft.container,
@@ -269,7 +277,9 @@ class Reference:
         """Messages whose time is over leave the queues on which nobody has them."""
         self._turn += 1
         for item in list(self.items.values()):
-            if item.over_at is not None and item.over_at <= self.mono:
+            if item.over_at is not None and item.over_at <= self._now(item):
+                item.over = True  # and stays so, whoever sets the clock
+            if item.over:
                 for place in list(item.places.values()):
                     if place.state in (READY, DEFERRED) and self.rules[place.queue].expires:
                         self._expire(item, place)
@@ -286,7 +296,7 @@ class Reference:
         elif not item.places:
             del self.items[item.qpool]
         elif not any(self.rules[queue].expires for queue in item.places):
-            item.expiry, item.over_at = 0, None
+            item.expiry, item.over_at, item.over = 0, None, False
 
     def check_many(self, drafts: Sequence[Draft]) -> Refusal:
         queue = drafts[0].parts[0].queue
@@ -308,8 +318,10 @@ class Reference:
         item.places[queue] = place
         if until:
             place.state, place.disk_until = DEFERRED, until
-            place.until_ns = until * NS - early * 10_000_000
+            place.until_ns = until * NS - early % 128 * 10_000_000
             place.due_ns = self.mono + max(0, place.until_ns - self.wall)
+            if early >= 128:
+                place.due_ns = None
         return place
 
     # the end of work
@@ -594,8 +606,13 @@ class Reference:
         """What time alone brings."""
         self._turn += 1
         for _, place in self.places():
-            if place.state is DEFERRED and place.due_ns <= self.mono:
+            if place.state is DEFERRED and (
+                    place.until_ns <= self.wall if place.due_ns is None
+                    else place.due_ns <= self.mono):
                 place.state = READY
+        for item in self.items.values():
+            if item.by_clock and item.known_until <= self.wall:
+                item.known_until = 0
         for item, place in self.places():
             if place.state is ACTIVE and place.lease_due and place.lease_due <= self.mono:
                 self._fail(item, place)
@@ -827,7 +844,7 @@ class Reference:
         for qpool in [item.qpool for item in self.items.values() if not item.persistent]:
             del self.items[qpool]
         for item in self.items.values():
-            self._begin_time(item)
+            item.over_at, item.by_clock, item.over = item.expiry or None, True, False
         for item, place in self.places():
             item.known_until = 0
             if clean and place.state is ACTIVE and place.client is not None:
@@ -840,4 +857,4 @@ class Reference:
             place.state = READY
             if place.disk_until * NS > self.wall:
                 place.state, place.until_ns = DEFERRED, place.disk_until * NS
-                place.due_ns = item.known_until = self.mono + place.until_ns - self.wall
+                place.due_ns, item.known_until = None, place.until_ns

@@ -84,7 +84,9 @@ class Machine(RuleBasedStateMachine):
         queues = wide[pick % 3 : pick % 3 + count] if count else [FEW[pick % 3]]
         until = [0, 0, 0, self._now() - 5, self._now() + 20][pick % 5]
         priority = pick % 10 if pick % 37 else 10
-        parts = [Part(queue, priority, pick % 100 if until else 0, until) for queue in queues]
+        moment = 128 * (pick % 4 < 2)  # or a delay
+        parts = [Part(queue, priority, pick % 100 + moment if until else 0, until)
+                 for queue in queues]
         if pick % 41 == 40:
             parts.append(parts[0])
         return draft(parts, body, persistent=pick % 3 != 0, container=pick % 9 == 0,
@@ -123,11 +125,11 @@ class Machine(RuleBasedStateMachine):
         given = b"key%d" % key
         until = self._now() + 20 if pick % 7 == 6 else 0
         self.world.put(self._client(number), draft(
-            [Part(queue, pick % 10, 0, until) for queue in queues], b"keyed",
+            [Part(queue, pick % 10, 128 * (pick % 2), until) for queue in queues], b"keyed",
             persistent=pick % 5 > 0, container=pick % 11 == 0, given=given), given)
 
     @rule(number=clients, key=st.integers(0, 3), queue=st.sampled_from((A, B)),
-          between=st.sampled_from(["", "time", "restart", "crash", "time", "checkpoint"]),
+          between=st.sampled_from(["", "time", "restart", "crash", "time", "checkpoint", "step"]),
           seconds=st.sampled_from([1, 39, 41, 4001]))
     def put_twice(self, number: int, key: int, queue: int, between: str, seconds: int) -> None:
         """The same key once more: behind a while, a restart, the death of the manager."""
@@ -144,6 +146,10 @@ class Machine(RuleBasedStateMachine):
                 world.crash(lambda count: count, survive=bool(number % 2))
             elif between == "checkpoint":
                 world.checkpoint()
+            elif between == "step":
+                world.jump(-seconds)
+                world.restart()
+                world.jump(seconds)
 
     @rule(number=clients, queue=st.sampled_from(FEW), group=st.integers(0, 2),
           count=st.integers(1, 4), pick=numbers)
@@ -276,7 +282,7 @@ class Machine(RuleBasedStateMachine):
             queues.append(queues[0])
         until = self._now() + 10 if pick % 5 == 0 else 0
         self.world.move(client, Verdict(Settlement.DONE, each.qpool, each.queue, each.lease),
-                        [Part(queue, pick % 10, 0, until) for queue in queues],
+                        [Part(queue, pick % 10, 128 * (pick % 2), until) for queue in queues],
                         [self._plain(p, body) for p, body in new])
 
     @rule(number=clients, picks=st.lists(st.tuples(numbers, st.integers(0, 3)), max_size=6))
@@ -452,13 +458,31 @@ class Machine(RuleBasedStateMachine):
     def advance(self, seconds: int) -> None:
         self.world.advance(seconds)
 
-    @rule(what=st.sampled_from(["jump", "define", "define", "limit", "repeat"]), pick=numbers)
-    def change(self, what: str, pick: int) -> None:
-        """The clock is set, a queue's rules or the limits change, a client repeats itself."""
+    @rule(seconds=st.sampled_from([-86400, -21, -10, -1, 1, 10, 21, 40, 86400 * 365]))
+    def jump(self, seconds: int) -> None:
+        """The clock is set, while the manager runs."""
+        self.world.jump(seconds)
+
+    @rule(seconds=st.sampled_from([-86400, -21, 21, 4000]), clean=st.booleans(),
+          between=st.sampled_from([0, 1, 30]), back=st.booleans())
+    def wrong_clock(self, seconds: int, between: int, *, clean: bool, back: bool) -> None:
+        """A start with a clock that is wrong, and is put right later."""
         world = self.world
-        if what == "jump":
-            world.jump([-86400, -10, 10, 86400 * 365][pick % 4])
-        elif what == "define":
+        world.jump(seconds)
+        if clean:
+            world.restart()
+        else:
+            world.crash(lambda count: count, survive=True)
+        if between:
+            world.advance(between)
+        if back:
+            world.jump(-seconds)
+
+    @rule(what=st.sampled_from(["define", "define", "define", "limit", "repeat"]), pick=numbers)
+    def change(self, what: str, pick: int) -> None:
+        """A queue's rules or the limits change, a client repeats itself."""
+        world = self.world
+        if what == "define":
             old = world.model.rules[FEW[pick % 3]]
             world.define(QueueRules(
                 old.queue, old.name, [1 << 20, 1 << 20, 8, 3][pick % 4], old.max_length,

@@ -1,8 +1,9 @@
 """Time: wall time for people and records, boot time for waiting; and who a process is.
 
 Invariant: a delay, lease or time-out is counted in `monotonic_ns`, which no administrator can set
-and which goes on while the machine sleeps; `wall_ns` is only stored and shown. Boot time has no
-meaning after a reboot, so a file that holds it also holds `boot_id`.
+and which goes on while the machine sleeps; `wall_ns` is stored, shown, and compared with what was
+said or stored as a moment of it. Boot time has no meaning after a reboot, so a file that holds it
+also holds `boot_id`. CLOCKS.md has every place that stores or compares wall time, and its rule.
 
 Two date forms are the original's (month.day.year): `05.18.99 13:30:03` in the message pool's dump
 and `05.18.99/13:35:00` in that of the queues. Both are local time, as there.
@@ -25,6 +26,7 @@ STOPPED: Final = ("T", "t")
 """States of a process that a signal or a debugger stopped (`process_state`)."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TIME_NAMESPACE = Path("/proc/self/ns/time")
 
 
 def wall_ns() -> int:
@@ -35,6 +37,15 @@ def wall_ns() -> int:
 def monotonic_ns() -> int:
     """Nanoseconds since boot, suspended time included. Never jumps, the same in all processes."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def time_namespace() -> int:
+    """Names the time namespace of this process, in which `monotonic_ns` counts; 0: the kernel has
+    none. Processes of one boot and one such number have one clock."""
+    try:
+        return _TIME_NAMESPACE.stat().st_ino
+    except OSError:
+        return 0
 
 
 def boot_id() -> bytes:

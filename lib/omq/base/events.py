@@ -94,6 +94,8 @@ SPOOL_COPY = _event(1272, "Another spool of this identity is there: never serve 
 UNITS_IN_DOUBT = _event(1273, "Units of work are in doubt: their messages wait for their end")
 UNIT_ENDED = _event(1274, "A unit of work in doubt was ended by an operator")
 UNIT_DAMAGED = _event(1275, "Something of a unit of work in doubt is missing")
+CLOCK_SET = _event(1259, "The clock of this host was set")
+CLOCK_BEHIND = _event(1261, "The clock is behind the newest message: is it wrong?")
 MESSAGES_EXPIRED = _event(1260, "Messages have left a queue because their time was over")
 
 ACCESS_RESTRICTED = _event(1265, "Files that others could open are restricted to their owner")

@@ -15,6 +15,7 @@ cdef class Turn:
     cdef Py_ssize_t _rows_max
     cdef bint _stirred
     cdef long long _due
+    cdef long long _moment
     cpdef int close(self) except -1
     cpdef int stir(self) except -1
     cpdef long long due(self) except? -1

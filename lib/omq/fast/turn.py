@@ -24,8 +24,8 @@ from omq.fast.path import Path
 from omq.format.index import Counter
 from omq.storage import durable
 
-_VERSION, _NEXT, _LAST, _BEAT = (int(Counter.VERSION), int(Counter.NEXT_QPOOL),
-                                 int(Counter.LAST_LSN), int(Counter.HEARTBEAT))
+_VERSION, _NEXT, _LAST = (int(Counter.VERSION), int(Counter.NEXT_QPOOL), int(Counter.LAST_LSN))
+_BEAT, _BOOT_BEAT = int(Counter.HEARTBEAT), int(Counter.BOOT_BEAT)
 _DURABLE, _SYNCS, _ACTIVE_PEAK = (int(Counter.DURABLE_LSN), int(Counter.SYNCS),
                                   int(Counter.ACTIVE_PEAK))
 _MESSAGES, _MESSAGES_HIGH, _PEAK = (int(Counter.MESSAGES), int(Counter.MESSAGES_HIGH),
@@ -51,7 +51,7 @@ class Turn:
         self._given, self._rows_max = given, rows_max
         self._recent, self._looks = server.recent, server.looks
         self._by_id, self._sessions = server.sessions.by_id, server.sessions
-        self._stirred, self._due = True, 0
+        self._stirred, self._due, self._moment = True, 0, 0
 
     def close(self) -> None:
         """The engine goes on alone."""
@@ -66,6 +66,8 @@ class Turn:
         if self._stirred:
             self._stirred = False
             self._due = min(self._engine.next_deadline(), self._looks.due)
+            moments = self._core.moments
+            self._moment = moments[0][0] if moments else _FOREVER
         return self._due
 
     def run(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
@@ -82,8 +84,8 @@ class Turn:
         if drain():
             self._stirred = True
         self._recent.under_way = b""
-        if (self._stirred or mono_ns >= self._due or core.times.used or core.watched
-                or server.stopping):
+        if (self._stirred or mono_ns >= self._due or wall_ns >= self._moment or core.times.used
+                or core.watched or server.stopping):
             self._stirred = True
             server.dispatch()
         elif not self.path.dispatch(self._given):
@@ -131,7 +133,7 @@ class Turn:
         c.counters[_DURABLE], c.counters[_SYNCS] = writer.durable_lsn, writer.syncs
         if active > c.counters[_ACTIVE_PEAK]:
             c.counters[_ACTIVE_PEAK] = active
-        c.counters[_BEAT] = core.now_ns
+        c.counters[_BEAT], c.counters[_BOOT_BEAT] = core.now_ns, core.mono_ns
         c.counters[_VERSION] += 1
 
     def release(self) -> None:

@@ -103,6 +103,9 @@ class Counter(IntEnum):
     UNITS_PREPARED = 42
     UNITS_IN_DOUBT = 43  # now
     DUPLICATES = 54  # messages that were absorbed or refused: their queue has had their id
+    BOOT_BEAT = 55  # as HEARTBEAT, in ns since boot: no clock that is set makes a manager look hung
+    TIME_NAMESPACE = 57  # the one in which BOOT_BEAT counts (base.clock), 0 = not known
+    CLOCK_STEPS = 56  # how often this manager has seen the wall clock being set
     EVENTS_DROPPED = 47  # event messages that found no place on SYSTEM.EVENTS
     SPACE_WANTED = 64  # LSN up to which a queue was cleared: its space is wanted back at once
     LAG_BYTES = 70  # of the journal behind the checkpoint, when it was last looked at

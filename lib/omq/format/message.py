@@ -48,6 +48,7 @@ _ID_AT, _TRACE_AT = DESCRIPTOR.offset("message_id"), DESCRIPTOR.offset("trace_id
 _GROUP_AT, _NUMBER_AT = DESCRIPTOR.offset("group_id"), DESCRIPTOR.offset("group_sequence")
 PART = Layout("queue:H priority:B flags:B until:I", 8)
 HUNDREDTH_NS = 10_000_000
+_HUNDREDTHS, _MOMENT = 0x7F, 0x80  # of a part's flags
 _COUNT = Layout("count:H", 2)
 _PROPERTY = Layout("key:H value:I", 6)
 NO_ID = bytes(24)
@@ -58,25 +59,32 @@ ID_PREFIX = b"OMQ1"
 @dataclass(frozen=True, slots=True)
 class Part:
     """One queue that a new message goes on; `until` defers it (unix seconds, rounded up; 0 = not),
-    and is what a restart knows."""
+    and is what a restart knows. It is a moment of the wall clock, or the end of a delay."""
 
     queue: int
     priority: int
-    flags: int = 0  # hundredths of a second that `until` is too late
+    flags: int = 0  # hundredths of a second that `until` is too late; 128: it is a moment
     until: int = 0
 
     @property
     def until_ns(self) -> int:
         """Exactly, to 10 ms."""
-        return self.until * NS_PER_S - min(self.flags, 99) * HUNDREDTH_NS if self.until else 0
+        late = min(self.flags & _HUNDREDTHS, 99) * HUNDREDTH_NS
+        return self.until * NS_PER_S - late if self.until else 0
+
+    @property
+    def is_moment(self) -> bool:
+        """`until` was said as a moment of the wall clock: it follows the clock when that is set."""
+        return bool(self.flags & _MOMENT and self.until)
 
     @staticmethod
-    def later(queue: int, priority: int, until_ns: int) -> Part:
+    def later(queue: int, priority: int, until_ns: int, *, moment: bool = False) -> Part:
         """Not before then (wall clock, 0 = at once), rounded up to 10 ms."""
         if until_ns <= 0:
             return Part(queue, priority)
         until = -(-until_ns // NS_PER_S)
-        return Part(queue, priority, (until * NS_PER_S - until_ns) // HUNDREDTH_NS, until)
+        late = (until * NS_PER_S - until_ns) // HUNDREDTH_NS
+        return Part(queue, priority, late | (_MOMENT if moment else 0), until)
 
 
 @dataclass(frozen=True, slots=True)

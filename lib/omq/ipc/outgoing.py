@@ -175,7 +175,8 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
         until = until if until > now else 0
     parts: list[Part] = []
     if len(queues) > 1 or until:
-        parts = [Part.later(queue, priority, until) for queue in queues]
+        parts = [Part.later(queue, priority, until, moment=message.at is not None)
+                 for queue in queues]
     descriptor = Descriptor(
         expiry=expiry, message_id=given, correlation_id=correlation, reply_to=reply_to,
         application=application.encode()[:12],

@@ -37,7 +37,26 @@ ANSWER_MIN_S: Final = 0.25  # that a manager which is there has to answer a ques
 ANSWER_MAX_S: Final = 10.0
 RETRY_S: Final = 0.05  # pause between two attempts to reach a manager that is away
 INTERRUPTED_S: Final = 5.0  # who is told to stop waits no longer for a manager
+LINE_ROWS: Final = 2000
+"""Messages and queues in one line to the manager: less than half of what it reads as one
+(ipc.serving.doors), whatever their numbers and names are."""
 LOST: Final = (*GONE, sysv_ipc.NotAttachedError)
+
+
+def pieces(held: list[tuple[int, int]], took: list[tuple[int, int]], opened: dict[int, str],
+           first: int) -> list[dict[str, list[Any]]]:
+    """What a client tells of itself, in as many pieces as lines are needed; one at least. The queue
+    `first` is in the first one."""
+    rows: list[tuple[str, Any]] = [("opened", item) for item in sorted(
+        opened.items(), key=lambda item: item[0] != first)]
+    rows += [("held", lease) for lease in held] + [("took", lease) for lease in took]
+    found = []
+    for at in range(0, max(1, len(rows)), LINE_ROWS):
+        piece: dict[str, list[Any]] = {"held": [], "took": [], "opened": []}
+        for kind, row in rows[at : at + LINE_ROWS]:
+            piece[kind].append(row)
+        found.append(piece)
+    return found
 
 
 class Registered:
@@ -99,17 +118,20 @@ class Registered:
     def _register(self, in_doubt: int) -> dict[str, Any]:
         patience_s = max(ANSWER_MIN_S, min(self._timeout_s, ANSWER_MAX_S))
         line = self._line = ControlLine(self._paths.socket, patience_s)
-        held = self.reader.messages() if self._token else []
+        known, unit = bool(self._token), self.reader.unit
+        first, *rest = pieces(
+            self.reader.messages() if known else [],
+            self.reader.took() if known and unit else [], self.opened, self.reader.number)
         began = time.monotonic()
         facts = line.ask({
             "op": "register", "version": VERSION, "name": self._name,
-            "token": self._token.hex(), "in_doubt": in_doubt, "held": held,
+            "token": self._token.hex(), "in_doubt": in_doubt, **first, "more": bool(rest),
             "queue": self.reader.queue, "number": self.reader.number,
             "auxiliary": self.reader.auxiliary,
-            "prompt": self.reader.prompt, "unit": self.reader.unit, "where": self.reader.where,
-            "took": self.reader.took() if self._token and self.reader.unit else [],
-            "opened": list(self.opened.items())},
+            "prompt": self.reader.prompt, "unit": unit, "where": self.reader.where},
             lambda: self._absence.tell(began, "it does not answer"))
+        for number, piece in enumerate(rest, 1):
+            line.ask({"op": "claim", **piece, "more": number < len(rest)})
         self._token = bytes.fromhex(facts["token"])
         self._client = int(facts["client"])
         self.trusted = bool(facts["trusted"])

@@ -25,6 +25,28 @@ from omq.ipc.message import Message
 from omq.ipc.wish import Wish
 
 _SETTLE, _TOUCH = int(Operation.SETTLE), int(Operation.TOUCH)
+_REASON_AT = SETTLE.offset("reason_at")
+
+
+def first_part(records: list[Record], room: int) -> list[Record]:
+    """As many of the first ones as fit into a request of so many bytes, one at least."""
+    for count, (_, text, _) in enumerate(records):
+        room -= SETTLE.size + len(text)
+        if room < 0 and count:
+            return records[:count]
+    return records
+
+
+def area_of(records: list[Record]) -> tuple[bytes, int]:
+    """The area of a request that carries these, and how much of it are their reasons."""
+    rows = b"".join([row for row, _, _ in records])
+    texts = b"".join([text for _, text, _ in records])
+    area, at = bytearray(rows), 0
+    for place, (_, text, _) in enumerate(records):  # those before them may have gone already
+        start = place * SETTLE.size + _REASON_AT
+        area[start : start + 4] = at.to_bytes(4, "little")
+        at += len(text)
+    return bytes(area) + texts, at
 
 
 class Settling(Hold):
@@ -83,27 +105,34 @@ class Settling(Hold):
 
     def _request(self, operation: int, want: int, wait_s: float | None, argument: int,
                  wanted: Wish | None = None) -> Answer:
-        """Send what is recorded; it is kept until the answer is there."""
+        """Send what is recorded; it is kept until the answer is there. What does not fit into one
+        request goes before it, in several: a reader may hold more than a channel has room for."""
         records, length = self._records, self._text_bytes
         self._sending, self._records, self._text_bytes = records, [], 0
-        data = b""
-        if records:
-            data = b"".join([row for row, _, _ in records])
-            if length:
-                data += b"".join([text for _, text, _ in records])
         self._asked = time.monotonic()
         try:
+            while SETTLE.size * len(self._sending) + length > self._link.room:
+                part = first_part(self._sending, self._link.room)
+                data, texts = area_of(part)
+                self.lost += self._link.request(_SETTLE, data, count=len(part), length=texts).lost
+                self._sending, length = self._sending[len(part) :], length - texts
+            if length:
+                data, length = area_of(self._sending)
+            else:
+                data = b"".join([row for row, _, _ in self._sending])
             if wanted is None:
-                answer = self._link.request(operation, data, count=len(records), length=length,
-                                            want=want, wait_s=wait_s, argument=argument)
+                answer = self._link.request(
+                    operation, data, count=len(self._sending), length=length, want=want,
+                    wait_s=wait_s, argument=argument)
             else:
                 answer = self._link.request(
-                    operation, data, flags=wanted.by, count=len(records), length=length,
+                    operation, data, flags=wanted.by, count=len(self._sending), length=length,
                     correlation=wanted.key, size=wanted.entry, want=want, wait_s=wait_s,
                     argument=argument)
         except BaseException:
-            self._records = [*records, *self._records]  # nobody has said that it is carried out
-            self._text_bytes = length
+            # Of these nobody has said that they are carried out.
+            self._records = [*self._sending, *self._records]
+            self._text_bytes = sum(len(text) for _, text, _ in self._records)
             raise
         finally:
             self._sending = []

@@ -159,7 +159,7 @@ def test_its_memory_is_bounded(world: World) -> None:
         put(world, keyed(world, "5"))
     assert len(put(world, keyed(world, "4"))) == 5, "what it knows it tells still"
     assert len(put(world, keyed(world, "5"), seconds=60)) == 6
-    assert len(world.core.duplicates.known("A", world.mono)) == 1
+    assert world.core.duplicates.count(world.core, "A") == 1
 
 
 def test_a_time_that_is_made_shorter_holds_for_what_comes(world: World) -> None:
@@ -170,7 +170,7 @@ def test_a_time_that_is_made_shorter_holds_for_what_comes(world: World) -> None:
     with pytest.raises(KeysFull):
         put(world, keyed(world, "4"))
     assert len(put(world, keyed(world, "4"), seconds=5)) == 6, "they are not behind the long one"
-    assert set(world.core.duplicates.known("A", world.mono)) == {
+    assert set(world.core.duplicates.known(world.core, "A")[0]) == {
         name.ljust(24, b"\0") for name in (b"long", b"4")}
     assert len(put(world, keyed(world, "long"))) == 6
 

@@ -86,8 +86,10 @@ def test_what_an_earlier_manager_handed_out_has_no_time(world: World) -> None:
 
 def test_a_clock_that_was_set_back_counts_as_none(world: World) -> None:
     world.put()
-    (given,) = world.give(seconds=-3600)
-    world.begin(-3600)
+    world.wall -= 3600 * NS
+    (given,) = world.give()
+    world.wall -= 3600 * NS
+    world.begin()
     world.engine.commit()
     world.settle(DONE, given)
     assert counted(world, "q_waits") == counted(world, "q_works") == {0: 1}

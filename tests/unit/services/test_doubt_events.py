@@ -41,3 +41,18 @@ def test_a_unit_in_doubt_is_told_once() -> None:
     in_doubt.units.clear()
     say_old_doubts(log, messages, engine, settings, warned)
     assert not warned, "its number may be another unit's"
+
+
+def test_a_step_warns_early_and_changes_nothing() -> None:
+    """Its age is by the wall clock: it may be older than the boot."""
+    second = 1_000_000_000
+    unit = SimpleNamespace(since_ns=100 * second, facts=SimpleNamespace(uid=7, name="pay"))
+    in_doubt = SimpleNamespace(units={5: unit}, name_of=lambda _unit: "U5")
+    engine: Any = SimpleNamespace(in_doubt=in_doubt, now_ns=101 * second)
+    settings, warned = replace(Settings(), unit_in_doubt_warn_s=10), set[int]()
+    log: Any = Told()
+    messages: Any = Told()
+    for engine.now_ns in (86400 * second, 101 * second, 0, 86400 * second):
+        say_old_doubts(log, messages, engine, settings, warned)
+    assert len(log.events) == len(messages.events) == 1
+    assert in_doubt.units == {5: unit}

@@ -21,6 +21,7 @@ from omq.base.names import IDEL_NAME, POISON_NAME, escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.look.authority_causes import Refusals
 from omq.cli.look.causes import of
+from omq.cli.look.due import due_text
 from omq.cli.look.gateway_why import peers_of_message
 from omq.cli.look.instance_causes import of_manager
 from omq.cli.look.queue_why import Around, around, explain_queue
@@ -145,10 +146,8 @@ def _why(view: IndexView, entry: EntryRow, readers: list[ReaderRow]) -> Answer |
                       if entry.until_ns else "an operator holds it", ["omrelease ID"])
     if entry.state is EntryState.DEFERRED:
         after = f" after {entry.attempts} failed attempts" if entry.attempts else ""
-        left_s = (entry.until_ns - now) / NS_PER_S
-        due = f"{duration(left_s)} from now" if left_s > 0 else (
-            f"which was {duration(-left_s)} ago")
-        return Answer(entry, "deferred", f"deferred until {iso_time(entry.until_ns)}, {due}{after}",
+        return Answer(entry, "deferred", f"deferred{after} until "
+                      f"{due_text(view, entry.until_ns, now)}",
                       ["omrelease ID makes it ready at once"])
     return _active(view, entry, mine, now) if entry.state is EntryState.ACTIVE else None
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from omq.base.amounts import counted, duration
-from omq.base.clock import NS_PER_S, iso_time
+from omq.base.amounts import counted
 from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.cli.look.cause import Cause, Severity
+from omq.cli.look.due import due_text
 from omq.cli.look.gateways import Gateway
 from omq.cli.look.group_causes import locked
 from omq.cli.look.reader_causes import of_readers
@@ -81,8 +81,7 @@ def _none_ready(seen: Look, row: QueueRow, gateways: Sequence[Gateway], now_ns: 
     if row.deferred:
         due = seen.view.copies.until(row.number, EntryState.DEFERRED)
         first = int(np.min(due)) if len(due) else now_ns
-        when = (f"is due at {iso_time(first)}, {duration((first - now_ns) / NS_PER_S)} from now"
-                if first > now_ns else f"was due {duration((now_ns - first) / NS_PER_S)} ago")
+        when = f"is due at {due_text(seen.view, first, now_ns)}"
         deleted = row.name == IDEL_NAME
         what = "deleted, and can be brought back" if deleted else (
             "put off" if gateway else "deferred")

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from omq.base import limits
+from omq.base import clock, limits
 from omq.base.amounts import duration
 from omq.base.clock import NS_PER_S
 from omq.core.index.rows import QueueRow, ReaderRow
@@ -57,6 +57,7 @@ class Moment:
     rates: dict[str, float]  # of counters, a second
     space: Space
     gateways: tuple[str, ...] = ()  # a line for each
+    mono_ns: int = 0  # the same by the clock that nobody sets: for rates
 
     def sorted(self, sort: str, *, reverse: bool = False) -> list[QueueLine]:
         return sorted(self.queues, key=lambda line: line.key(sort), reverse=reverse)
@@ -71,7 +72,8 @@ def moment(seen: Look, now_ns: int, before: Moment | None = None,
     view = seen.view
     counters, readers = view.counters(), view.readers()
     known = {line.row.number: line.row for line in before.queues} if before else {}
-    elapsed_s = (now_ns - before.time_ns) / NS_PER_S if before else 0.0
+    mono_ns = clock.monotonic_ns()
+    elapsed_s = (mono_ns - before.mono_ns) / NS_PER_S if before else 0.0
     lines = []
     for row in view.queues():
         old = known.get(row.number, row)
@@ -84,7 +86,7 @@ def moment(seen: Look, now_ns: int, before: Moment | None = None,
     rates = {name: _rate(counters[name] - before.counters[name] if before else 0, elapsed_s)
              for name in _RATED}
     return Moment(now_ns, seen.origin.value, seen.note, counters, tuple(lines), tuple(readers),
-                  rates, seen.space, tuple(gateways))
+                  rates, seen.space, tuple(gateways), mono_ns)
 
 
 def _rate(change: int, seconds: float) -> float:
@@ -95,7 +97,7 @@ def head(now: Moment) -> Iterator[str]:
     """The lines above the queues."""
     c, r = now.counters, now.rates
     lag = max(0, c["last_lsn"] - c["checkpoint_lsn"])
-    since = f"{duration((now.time_ns - c['checkpoint_time']) / NS_PER_S)} ago" if (
+    since = f"{duration(max(0, now.time_ns - c['checkpoint_time']) / NS_PER_S)} ago" if (
         c["checkpoint_time"]) else "never"
     yield from _fitted(
         f"manager {now.state}", f"messages {c['messages']}", f"clients {c['clients']}",

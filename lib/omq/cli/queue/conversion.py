@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Final
 
@@ -82,7 +82,7 @@ def outgoing(source: SpoolPaths, message: OldMessage, queues: list[str]) -> Outg
         body=body, queues=tuple(queues), message_id=_identity(message.item_ref),
         priority=_PRIORITIES.get(message.priority, PRIORITY_NORMAL),
         properties={_REF: message.item_ref, "omqconv.submitted": str(message.submitted)},
-        delay_s=max(0.0, message.deferred - time.time()) if message.deferred else 0.0)
+        at=datetime.fromtimestamp(message.deferred, UTC) if message.deferred else None)
 
 
 @dataclass(slots=True)

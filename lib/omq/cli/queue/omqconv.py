@@ -139,7 +139,7 @@ def _queue(connection: Client, source: SpoolPaths, old: Old, queues: dict[str, l
         except (OmqError, FileNotFoundError) as error:
             failed += put.left(message.item_ref, error)
             continue
-        alone = made.delay_s > 0 or len(on) > 1
+        alone = made.at is not None or len(on) > 1
         if batch and (alone or len(batch) == BATCH_MESSAGES or size + len(made.body) > BATCH_BYTES):
             failed += put.together(batch)
             batch, size = [], 0

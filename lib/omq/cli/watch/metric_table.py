@@ -42,6 +42,8 @@ ROWS: Final[dict[str, Row]] = {
     "units_prepared": Row("units_prepared", "Units of work that were prepared", total=True),
     "duplicates": Row("duplicates", "Messages absorbed or refused: their queue has had their id",
                       total=True),
+    "clock_steps": Row("clock_steps", "Times that the host's clock was set, as the manager saw it",
+                       total=True),
     "events_dropped": Row("events_dropped", "Event messages that found no place on SYSTEM.EVENTS",
                           total=True),
     "units_in_doubt": Row("units_in_doubt", "Units of work in doubt: prepared, not ended"),
@@ -70,4 +72,4 @@ ROWS: Final[dict[str, Row]] = {
 }
 UNTOLD: Final = frozenset({
     "version", "next_qpool", "messages_high", "entries_high", "queues_high", "readers_high",
-    "returned", "space_wanted", "sync_us", "frames"})
+    "returned", "space_wanted", "sync_us", "frames", "boot_beat", "time_namespace"})

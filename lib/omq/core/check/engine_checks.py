@@ -86,7 +86,7 @@ class EngineChecks:
     def _check_heaps(self) -> None:
         engine, core = self._engine, self._core
         heaps: dict[str, Sequence[tuple[Any, ...]]] = {
-            "due": core.due, "leases": core.leases,
+            "due": core.due, "moments": core.moments, "leases": core.leases,
             "timeouts": [item[:2] for item in engine.timeouts.heap],
             **{f"lane of queue {queue}": lane for queue, lane in core.lanes.items()}}
         for name, heap in heaps.items():
@@ -97,7 +97,7 @@ class EngineChecks:
     def _check_due(self) -> None:
         """Each deferred entry wakes once."""
         sequences, leases = self._t.e_sequence, self._t.e_lease
-        valid = Tally(entry for _, entry, sequence, lease in self._core.due
+        valid = Tally(entry for _, entry, sequence, lease in (*self._core.due, *self._core.moments)
                       if entry < self._high and self._state[entry] == _DEFERRED
                       and sequences[entry] == sequence and leases[entry] == lease)
         for entry in np.flatnonzero(self._state == _DEFERRED).tolist():
@@ -261,7 +261,8 @@ class EngineChecks:
     def _check_times(self) -> None:
         """Each message that has a time waits in the wheel, or has been taken out of it."""
         t, times = self._t, self._core.times
-        waiting = {(slot, qpool) for _, slot, qpool in times.wheel.waiting()}
+        waiting = {(slot, qpool) for _, slot, qpool in (
+            times.wheel.waiting() | times.loaded.waiting())}
         for slot in np.flatnonzero(t.v["m_expiry"] * (t.v["m_qpool"] != 0)).tolist():
             if (slot, t.m_qpool[slot]) not in waiting and not times.is_over(slot):
                 self._report.add(Rule.TIME, f"message {slot}", "nothing ends it")

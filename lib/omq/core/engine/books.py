@@ -92,6 +92,14 @@ class Books:
         """So many bytes of the journal lie behind the checkpoint."""
         self._counters[Counter.LAG_BYTES] = size
 
+    def counts_in(self, time_namespace: int) -> None:
+        """The namespace of its time since boot."""
+        self._counters[Counter.TIME_NAMESPACE] = time_namespace
+
+    def clock_set(self) -> None:
+        """Somebody has set the wall clock."""
+        self._counters[Counter.CLOCK_STEPS] += 1
+
     def cleared(self) -> None:
         """A queue was cleared, up to here: pool.writer gives its space back."""
         self._counters[Counter.SPACE_WANTED] = self._core.block.lsn - 1

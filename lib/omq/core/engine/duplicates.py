@@ -23,7 +23,7 @@ changed then.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
@@ -95,6 +95,8 @@ class Duplicates:
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}  # by name_key
+        self._loaded: dict[int, dict[bytes, int]] = {}  # of a start: wall ns, by name_key
+        self._order: list[tuple[int, int, bytes]] = []  # the same, what is over first at the end
 
     def judged(self, core: Core, new: Sequence[NewMessage], frames: int = 0
                ) -> tuple[Sequence[NewMessage], int]:
@@ -135,23 +137,39 @@ class Duplicates:
         self._learn(key, identifier, core.mono_ns + until_ns - core.now_ns)
 
     def load(self, core: Core, found: Iterable[tuple[int, int, bytes]]) -> None:
-        """A start: (wall clock ns, name_key, id) of the memories that the pool has."""
-        for until_ns, key, identifier in sorted(found):
-            self._learn(key, identifier, core.mono_ns + until_ns - core.now_ns)
+        """A start: (wall clock ns, name_key, id) of the memories that the pool has. That clock
+        says how long they are remembered."""
+        self._order = sorted(found, reverse=True)
+        for until_ns, key, identifier in reversed(self._order):
+            self._loaded.setdefault(key, {})[identifier] = until_ns
 
-    def known(self, queue: str, now: int) -> dict[bytes, int]:
-        """The ids that this queue remembers, and until when; those whose time is over are dropped
-        here."""
-        known = self._known.get(name_key(queue))
-        if known is None:
-            return {}
-        known.drop_over(now)
-        return known.until
+    def drop_loaded(self, wall_ns: int) -> None:
+        """Those that a start has found and whose time is over."""
+        while self._order and self._order[-1][0] <= wall_ns:
+            until_ns, key, identifier = self._order.pop()
+            if self._loaded[key].get(identifier) == until_ns:
+                del self._loaded[key][identifier]
+
+    def known(self, core: Core, queue: str) -> tuple[Mapping[bytes, int], Mapping[bytes, int]]:
+        """The ids that this queue remembers, and until when: since the start by the monotonic
+        clock, and those from before by the wall clock. Those whose time is over are dropped."""
+        key = name_key(queue)
+        self.drop_loaded(core.now_ns)
+        known = self._known.get(key)
+        if known is not None:
+            known.drop_over(core.mono_ns)
+        return known.until if known is not None else {}, self._loaded.get(key, {})
+
+    def count(self, core: Core, queue: str) -> int:
+        """How many ids this queue remembers."""
+        return sum(map(len, self.known(core, queue)))
 
     def items(self) -> Iterable[tuple[int, bytes, int]]:
         """All of it, for checks."""
-        return [(key, identifier, until) for key, known in self._known.items()
-                for identifier, until in known.until.items()]
+        return [(key, identifier, until)
+                for listed in ({key: known.until for key, known in self._known.items()},
+                               self._loaded)
+                for key, ids in listed.items() for identifier, until in ids.items()]
 
     def _learn(self, key: int, identifier: bytes, until: int) -> None:
         self._known.setdefault(key, _Known()).learn(identifier, until)
@@ -164,7 +182,7 @@ class Duplicates:
         identifier = message_format.id_of(new.payload)
         had = [rules for rules in queues
                if (name_key(rules.name), identifier) in fresh
-               or identifier in self.known(rules.name, core.mono_ns)]
+               or any(identifier in ids for ids in self.known(core, rules.name))]
         if not had:
             return False
         absorbs = len(had) == len(queues) and all(rules.absorbs for rules in had)
@@ -178,7 +196,7 @@ class Duplicates:
                     rules_by_key: dict[int, QueueRules]) -> None:
         for key, count in Tally(key for key, _ in fresh).items():
             rules = rules_by_key[key]
-            if len(self.known(rules.name, core.mono_ns)) + count > rules.dedupe_keys_max:
+            if self.count(core, rules.name) + count > rules.dedupe_keys_max:
                 raise KeysFull(queue=rules.name, limit=rules.dedupe_keys_max)
 
 

@@ -25,7 +25,7 @@ from omq.core.engine import moves, puts, settle
 from omq.core.engine.block import Block
 from omq.core.engine.books import Books
 from omq.core.engine.clients import Clients
-from omq.core.engine.deadlines import ended, renew, wake
+from omq.core.engine.deadlines import ended, renew, soonest, wake
 from omq.core.engine.duplicates import watching
 from omq.core.engine.durations import wrote
 from omq.core.engine.expiry import Expiry, none_left
@@ -52,8 +52,9 @@ from omq.storage import durable
 
 # Plain integers: enum members cost more than the work around them.
 _VERSION, _NEXT, _LAST = int(Counter.VERSION), int(Counter.NEXT_QPOOL), int(Counter.LAST_LSN)
-_DURABLE, _BEAT, _PUTS, _GIVES, _SYNCS = (int(counter) for counter in (
-    Counter.DURABLE_LSN, Counter.HEARTBEAT, Counter.PUTS, Counter.GIVES, Counter.SYNCS))
+_DURABLE, _BEAT, _BOOT_BEAT, _PUTS, _GIVES, _SYNCS = (int(counter) for counter in (
+    Counter.DURABLE_LSN, Counter.HEARTBEAT, Counter.BOOT_BEAT, Counter.PUTS, Counter.GIVES,
+    Counter.SYNCS))
 _ACTIVE_PEAK, _SUSPENDED = int(Counter.ACTIVE_PEAK), int(QueueFlag.SUSPENDED)
 TIMEOUT_MAX_NS = 0xFFFFFFFF * NS  # that the reader table can show; 0 = for ever
 
@@ -126,7 +127,7 @@ class Engine:
         counters[_NEXT], counters[_LAST] = core.next_qpool, core.block.first_lsn - 1
         counters[_DURABLE], counters[_SYNCS] = writer.durable_lsn, writer.syncs
         counters[_ACTIVE_PEAK] = max(counters[_ACTIVE_PEAK], core.active)
-        counters[_BEAT] = core.now_ns
+        counters[_BEAT], counters[_BOOT_BEAT] = core.now_ns, core.mono_ns
         counters[_VERSION] += 1
 
     def sync(self) -> None:
@@ -199,6 +200,7 @@ class Engine:
         core = self.core
         now = core.mono_ns
         wake(core)
+        core.duplicates.drop_loaded(core.now_ns)
         for entry, lease in ended(core):
             holder = self.parties.get(core.t.e_reader[entry] - 1)
             self.back.take([Returning(entry, lease, Reason.LEASE, holder)])
@@ -226,11 +228,7 @@ class Engine:
         core = self.core
         if core.suspect_given and core.runnable:
             return core.mono_ns  # the next suspect
-        best = min(self.statistics.due, self.timeouts.next())
-        if core.due:
-            best = min(best, core.due[0][0])
-        if core.leases:
-            best = min(best, core.leases[0][0])
+        best = min(self.statistics.due, self.timeouts.next(), soonest(core))
         if core.times.used:
             best = min(best, self.expiry.due)
         return min(best, self.back.due, self.limbo_until)

@@ -2,7 +2,8 @@
 
 Its time is that of its put, or what the queue allows at most from then on (`expiry_max_s`), if that
 is less: it counts from the moment of the put by the monotonic clock, so a clock that is set moves
-nothing while the manager runs; a start begins with what the pool says (wall clock).
+nothing while the manager runs. A start knows only what the pool says: for what it finds the wall
+clock decides, also when that is put right later.
 
 Nobody is handed a message behind its time. When it comes, the entries that are READY or DEFERRED
 leave, to the queue that theirs names (`expired_to`) or for good, each with an EXPIRE frame. What a
@@ -27,12 +28,14 @@ import numpy as np
 
 from omq.base.arrays import Vector, distinct
 from omq.base.errors import SpoolFull
+from omq.core.engine.deadlines import until
 from omq.core.engine.freeing import free_many
 from omq.core.engine.gives import MANY, next_ready
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.settle import frame_for
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core
 from omq.core.engine.transitions import Event, after
+from omq.core.engine.wheel import NEVER
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FrameFlag, FrameType
 
@@ -58,17 +61,21 @@ class Expiry:
     def due(self) -> int:
         if self._work or self._core.times.came_back:
             return self._paused_until
-        return self._core.times.wheel.next() + LAG_NS
+        core, best = self._core, self._core.times.wheel.next()
+        if (loaded := core.times.loaded.next()) != NEVER:
+            best = min(best, until(core, loaded))
+        return best + LAG_NS
 
     def tick(self) -> None:
         """Whose time has come leaves, some of them in this group."""
         core = self._core
         now = core.mono_ns
-        if core.times.wheel.next() <= now:
-            rows = core.times.wheel.advance(now)
-            if len(rows):
-                core.times.end(rows)
-                self._work.append(rows[::-1, 1].tolist())
+        for wheel, moment in ((core.times.wheel, now), (core.times.loaded, core.now_ns)):
+            if wheel.next() <= moment:
+                rows = wheel.advance(moment)
+                if len(rows):
+                    core.times.end(rows)
+                    self._work.append(rows[::-1, 1].tolist())
         if core.times.came_back:
             self._work.append(core.times.came_back)
             core.times.came_back = []

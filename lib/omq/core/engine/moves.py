@@ -82,7 +82,8 @@ def move_entry(core: Core, entry: int, party: Party | None, sequence: int, flags
     for part in queues:
         if part.queue not in present:
             t.m_parts[slot] += 1
-            core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns)
+            core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns,
+                           moment=part.is_moment)
     return lsn
 
 

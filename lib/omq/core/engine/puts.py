@@ -208,8 +208,7 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_crc[slot] = new.crc
     t.m_size[slot] = new.size
     t.m_pid[slot] = party.pid
-    t.m_file[slot] = file
-    t.m_record[slot] = record
+    t.m_file[slot], t.m_record[slot] = file, record
     t.m_flags[slot] = persistent | (new.flags & CONTAINER) | (HAS_ID if new.key else 0)
     if new.flags & _GROUPED:
         core.groups.born(slot, *message_format.group_of(new.payload))
@@ -221,5 +220,6 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_first[slot] = 0
     t.m_origin[slot] = 0
     for part in parts:
-        core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns, prepared)
+        core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns, prepared,
+                       moment=part.is_moment)
     return qpool

@@ -155,7 +155,7 @@ class QueueBook:
 
     def remembered(self, name: str) -> int:
         """How many ids this queue remembers (core.engine.duplicates)."""
-        return len(self._core.duplicates.known(name, self._core.mono_ns))
+        return self._core.duplicates.count(self._core, name)
 
     def kind(self, name: str) -> Kind | None:
         """What it is; None: there is no such queue."""

@@ -82,6 +82,8 @@ class Core(Lanes):
     mono_ns: int = 0
     # (mono ns, entry, its sequence, its last lease): a later deferral has another lease
     due: list[tuple[int, int, int, int]] = field(default_factory=list)
+    # The same by the wall clock: what was said as a moment, and all that a start has found.
+    moments: list[tuple[int, int, int, int]] = field(default_factory=list)
     leases: list[tuple[int, int, int]] = field(default_factory=list)  # (mono ns, entry, lease)
     renewed: dict[int, tuple[int, int]] = field(default_factory=dict)  # entry -> lease, mono ns
     runnable: set[int] = field(default_factory=set)  # queues that may have something to give
@@ -102,8 +104,9 @@ class Core(Lanes):
         self.times, self.groups = Times(self.t), Groups(self.t)
 
     def new_entry(self, slot: int, queue: int, priority: int, sequence: int, until_ns: int = 0,
-                  unit: int = 0) -> int:
-        """A message appears on a queue: READY, DEFERRED (until_ns, wall), PREPARED (for `unit`)."""
+                  unit: int = 0, *, moment: bool = False) -> int:
+        """A message appears on a queue: READY, DEFERRED (until_ns, wall; `moment`: it follows that
+        clock), PREPARED (for `unit`)."""
         t = self.t
         entry = t.entries.take()
         assert entry >= 0, "the caller has checked for free entries"
@@ -125,7 +128,10 @@ class Core(Lanes):
         elif until_ns:
             t.e_state[entry] = _DEFERRED
             t.q_deferred[queue] += 1
-            self.wake_at(entry, until_ns - self.now_ns)
+            if moment:
+                heappush(self.moments, (until_ns, entry, sequence, 0))
+            else:
+                self.wake_at(entry, until_ns - self.now_ns)
         else:
             t.e_state[entry] = _READY
             t.q_ready[queue] += 1

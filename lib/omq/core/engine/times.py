@@ -1,7 +1,8 @@
 """Which messages have a time, and of which it is over; what core.engine.expiry works on.
 
-Times count by the monotonic clock, from the moment of the put or of the start. `over` knows a
-message by its slot and its QPoolId, so that the next message in a slot is not taken for it.
+Times count by the monotonic clock from the moment of the put on; of what a start finds only the
+wall time is known, so these follow the wall clock. `over` knows a message by its slot and its
+QPoolId, so that the next message in a slot is not taken for it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Times:
     def __init__(self, tables: Tables) -> None:
         self._t = tables
         self.wheel = Wheel(tables)
+        self.loaded = Wheel(tables)  # by the wall clock
         self.over = array("Q")  # by slot: the QPoolId of the message that is; empty: none yet
         self.used = self.behind = False
         self.came_back: list[int] = []
@@ -41,6 +43,14 @@ class Times:
             self.used = True
             later = np.clip(expiries[chosen], 0, NEVER) - wall_ns
             self.wheel.add_many(mono_ns + later, slots[chosen], mono_ns)
+
+    def load(self, slots: Vector, wall_ns: int) -> None:
+        """A start: the messages that the pool has."""
+        expiries = self._t.v["m_expiry"][slots]
+        chosen = expiries != 0
+        if chosen.any():
+            self.used = True
+            self.loaded.add_many(np.clip(expiries[chosen], 0, NEVER - 1), slots[chosen], wall_ns)
 
     def end(self, rows: Vector) -> None:
         """The time of these messages (rows of the wheel) has come."""

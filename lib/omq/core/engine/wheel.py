@@ -1,9 +1,10 @@
 """A timing wheel: which messages are over at which time, without work for those that wait.
 
-Times are monotonic ns. Buckets are as wide as their time is far away: 1.07 s within the next 69 s,
-64 times as wide each level further. A bucket is a flat array, (time, slot, QPoolId) a message, 24
-bytes; nobody looks at it until it begins. Then those of a wide one go to narrower ones, CHUNK of
-them a call and LEAD before they are needed; those of a narrow one are sorted.
+Times are ns of the clock by which `advance` is called. Buckets are as wide as their time is far
+away: 1.07 s within the next 69 s, 64 times as wide each level further. A bucket is a flat array,
+(time, slot, QPoolId) a message, 24 bytes; nobody looks at it until it begins. Then those of a wide
+one go to narrower ones, CHUNK of them a call and LEAD before they are needed; those of a narrow one
+are sorted.
 
 A message that ends takes its item not along. An item whose slot has another QPoolId by now is
 stale: it is dropped when its bucket begins, or when the bucket has doubled since it was looked at

@@ -47,7 +47,7 @@ def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
         raise IndexFull(limit=t.layout.messages)
     _messages(core, rows.messages)
     _entries(core, rows, loaded)
-    core.times.begin_many(np.arange(count), core.now_ns, core.mono_ns)
+    core.times.load(np.arange(count), core.now_ns)
     for index in np.flatnonzero(rows.messages["next"] != NO_RECORD).tolist():
         parts = int(np.count_nonzero(rows.parts["row"] == index))
         core.runs[index] = -(-parts // PARTS_PER_RECORD)
@@ -161,9 +161,9 @@ def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
     core.active = int(np.count_nonzero(active))
     loaded.prepared = np.flatnonzero(prepared).tolist()
     loaded.limbo = {e: t.e_lease[e] for e in np.flatnonzero(active).tolist()}
-    core.due = [(core.mono_ns + t.e_until[e] - core.now_ns, e, t.e_sequence[e], 0)
-                for e in np.flatnonzero(deferred).tolist()]
-    heapify(core.due)
+    core.moments = [(t.e_until[e], e, t.e_sequence[e], 0)
+                    for e in np.flatnonzero(deferred).tolist()]
+    heapify(core.moments)
 
 
 def _remember(core: Core, messages: dict[str, Vector], rows: Vector, until: Vector) -> None:

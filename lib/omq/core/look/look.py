@@ -92,16 +92,25 @@ def _segment(paths: SpoolPaths, view: IndexView) -> Look:
     origin, note = Origin.LIVING, ""
     header = view.header
     state = clock.process_state(header.pid) if header is not None else ""
-    still_s = (clock.wall_ns() - view.counters()["heartbeat"]) // clock.NS_PER_S
+    counters = view.counters()
+    still_s = still_ns(counters) // clock.NS_PER_S
     if header is not None and state in clock.STOPPED:
         origin, note = Origin.HUNG, f"the queue manager (pid {header.pid}) is stopped by a signal"
-    elif header is not None and view.counters()["heartbeat"] > 0 and still_s > HUNG_AFTER_S:
+    elif header is not None and counters["heartbeat"] > 0 and still_s > HUNG_AFTER_S:
         origin = Origin.HUNG
         note = f"the queue manager (pid {header.pid}) has not moved for {duration(still_s)}"
     elif header is not None and header.flags & IndexFlag.POOL_NOT_READ:
         note = "the messages of the pool were not read at the start (option 't m' shows them)"
     found = space(paths, view)
     return Look(view, origin, "; ".join(filter(None, (note, found.note))), found)
+
+
+def still_ns(counters: dict[str, int]) -> int:
+    """How long the manager has not moved: by the clock that nobody sets, if it is one with ours
+    (a container may have a time namespace of its own) and the manager tells it."""
+    if counters["boot_beat"] and counters["time_namespace"] == clock.time_namespace():
+        return clock.monotonic_ns() - counters["boot_beat"]
+    return clock.wall_ns() - counters["heartbeat"]
 
 
 def _files(paths: SpoolPaths, progress: Told) -> Look:

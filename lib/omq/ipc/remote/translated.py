@@ -14,7 +14,7 @@ from typing import Any, Final
 from proton import Message, ProtonException, symbol
 
 from omq.base import limits, names
-from omq.base.clock import NS_PER_S
+from omq.base.clock import NS_PER_MS, NS_PER_S
 from omq.base.errors import BadProperty, BodyDamaged, NotRemote
 from omq.format.property_values import values_of
 from omq.ipc import arguments
@@ -60,12 +60,11 @@ def encoded(message: Outgoing) -> tuple[str, bytes]:
         out.ttl = max(0.001, message.expiry_s)
     if message.reply_to:
         out.reply_to = message.reply_to
-    delay_s = message.delay_s
     if message.at is not None:
-        until = arguments.moment(message.at, "at")
-        delay_s = max(0.0, (until - time.time_ns()) / NS_PER_S)
-    if delay_s:
-        out.annotations = {symbol("x-opt-delivery-delay"): int(delay_s * 1000)}
+        until_ns = arguments.moment(message.at, "at")
+        out.annotations = {symbol("x-opt-delivery-time"): max(0, until_ns) // NS_PER_MS}
+    elif message.delay_s:
+        out.annotations = {symbol("x-opt-delivery-delay"): int(message.delay_s * 1000)}
     try:
         out.properties = values_out(message.properties) or None
     except ValueError as error:

@@ -82,7 +82,7 @@ class ControlPlane:
         self._operations: dict[str, Callable[[Session, Question], Question]] = {
             "open": self._opening.open, "name": self._opening.name,
             "reader": self._reader, "unread": self._unread, "selects": self._opening.selects,
-            "cancel": self._cancel, "bye": self._bye,
+            "claim": registrar.claim, "cancel": self._cancel, "bye": self._bye,
             "status": self._status, **self.bodies.operations}
         self._operations |= PoolPlane(self._engine, self._sessions, self._number).operations
         self._operations["units"] = UnitsPlane(self._engine, self._sessions).units

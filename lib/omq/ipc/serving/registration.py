@@ -2,10 +2,13 @@
 
     register  {"version", "name", "token", "in_doubt", "queue", "auxiliary", "held", "unit",
                "took": [[QPoolId, lease], ...] of that unit,
-               "opened": [[number, queue], ...], as an earlier manager had told it}
+               "opened": [[number, queue], ...], as an earlier manager had told it,
+               "more": true when what it holds goes on in a `claim`}
               -> its number and token, the ids of its channel, and what became of its request under
                  way; `requests`: the request queue, or null for users who send their requests over
                  the control connection (ADR 0020)
+    claim     {"held", "took", "opened", "more"}: what did not fit into the line of the
+              registration; nothing is judged before the last of them
 
 Errors: BadRequest, TooManyClients, TooManyOfUser, ManagerShort, IpcLimit, NotRegistered.
 """
@@ -23,6 +26,7 @@ from omq.core.engine.state import Party
 from omq.format.message import ID_PREFIX
 from omq.format.poolctrl import Answered
 from omq.format.wire import NOTE_BYTES, VERSION
+from omq.ipc.serving.claims import Claims
 from omq.ipc.serving.doorkeeper import Doorkeeper
 from omq.ipc.serving.doors import Door
 from omq.ipc.serving.objects import ObjectList, make_channel
@@ -78,9 +82,12 @@ class Registrar:
         session = self._admit(door, peer, name, token)
         in_doubt = int(question.get("in_doubt", 0))
         session.sequence = max(0, in_doubt - 1, known.sequence if known else 0)
-        session.opened = {int(number): str(name)
-                          for number, name in question.get("opened", ())[: limits.QUEUES_MAX]}
-        self._resume(session, question, known)
+        _open(session, question)
+        if question.get("queue"):
+            self.reader(session, question)
+        session.claims = Claims((known.given, known.given_last) if known else (0, 0),
+                                unit=bool(question.get("unit")))
+        self.claim(session, question)
         answered = None
         if known and known.sequence == in_doubt:
             answered = {"sequence": in_doubt, "qpool": known.qpool, "count": known.count,
@@ -121,15 +128,31 @@ class Registrar:
         clients.count(len(self._sessions.by_id), self._sessions.rows_high)
         return session
 
-    def _resume(self, session: Session, question: Question, known: Answered | None) -> None:
-        """A reader that outlived the manager takes up its messages again."""
-        queue = str(question.get("queue", ""))
-        held = _leases(question, "held")
-        if queue:
-            self.reader(session, question)
-        self._engine.adopt(session.party, session.queue, held,
-                           (known.given, known.given_last) if known else (0, 0),
-                           unit=bool(question.get("unit")), took=_leases(question, "took"))
+    def claim(self, session: Session, question: Question) -> Question:
+        """A reader that outlived the manager takes up its messages again. What it holds may be more
+        than a line has room for: the rest comes in questions of its own, and with the last of them
+        it is judged, all together."""
+        claims = session.claims
+        if claims is None:
+            raise BadRequest(reason="what was in hand is told with a registration")
+        claims.held += _leases(question, "held")
+        claims.took += _leases(question, "took")
+        rows = self._engine.index.layout.entries
+        if len(claims.held) > rows or len(claims.took) > rows:
+            raise BadRequest(reason="more messages are claimed than there are")
+        _open(session, question)
+        if not question.get("more"):
+            session.claims = None
+            self._engine.adopt(session.party, session.queue, claims.held, claims.given,
+                               unit=claims.unit, took=claims.took)
+        return {}
+
+
+def _open(session: Session, question: Question) -> None:
+    """The numbers of queues as an earlier manager has told them."""
+    for number, name in question.get("opened", ())[: limits.QUEUES_MAX]:
+        if len(session.opened) < limits.QUEUES_MAX:
+            session.opened[int(number)] = str(name)
 
 
 def _leases(question: Question, key: str) -> list[tuple[int, int]]:

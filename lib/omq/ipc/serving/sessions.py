@@ -34,6 +34,7 @@ from omq.format.poolctrl import Answered
 from omq.format.wire import ENDED, REPLY, REQUEST_MAGIC, halves
 from omq.ipc.errnos import Outcome, outcome
 from omq.ipc.serving.asked import Request
+from omq.ipc.serving.claims import Claims
 from omq.ipc.serving.doors import Door
 from omq.ipc.serving.transport import Transport
 
@@ -71,6 +72,7 @@ class Session:
     aliases: dict[str, tuple[int, ...]] = field(default_factory=dict)  # that stand for these
     last: tuple[int, int, int, int] = (0, 0, 0, 0)  # carried out: sequence, count, QPoolId, LSN
     lost: int = 0  # settlements of the request under way that did not hold
+    claims: Claims | None = None  # until all of it is told
     deaf: int = 0  # replies that could not be announced
     gone: bool = False
     descriptor: int = -1  # that came with the question under way; the doorkeeper closes it

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from proton import Message
@@ -19,6 +20,7 @@ from omq.base.clock import NS_PER_S
 from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.limits import AMQP_TTL_MAX_S
 from omq.base.names import check_queue_name
+from omq.ipc.arguments import SECONDS_MAX
 from omq.ipc.browsed import Browsed
 from omq.ipc.message import Message as Native
 from omq.ipc.outgoing import Outgoing
@@ -141,8 +143,9 @@ def _delay(annotations: Any) -> dict[str, Any]:
         if str(name) == DELIVERY_DELAY:
             return {"delay_s": min(max(0, int(value)) / 1000, _TIME_MAX_S)}
         if str(name) == DELIVERY_TIME:
-            wait_s = int(value) / 1000 - time.time()
-            return {"delay_s": min(max(0.0, wait_s), _TIME_MAX_S)}
+            # A moment, not what is left until then: it follows the clock when that is set.
+            at_s = min(max(0, int(value)) / 1000, SECONDS_MAX)
+            return {"at": datetime.fromtimestamp(at_s, UTC)}
     return {}
 
 

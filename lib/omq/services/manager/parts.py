@@ -154,6 +154,7 @@ def build(context: DaemonContext) -> Parts:
     writer = _epoch(core, context, recovered, info.uuid)
     give_back(paths, recovered.journal)
     engine = Engine(core, Statistics(core.t, settings.load_sample_period_s, core.mono_ns))
+    engine.books.counts_in(clock.time_namespace())
     engine.books.limit(settings.messages_total_max, settings.index_reserve_percent)
     _define(context, engine, core, queues, recovered)
     _list_queues(paths, core)

@@ -14,8 +14,6 @@ answered, and the next start reads what is really on the disk.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import gc
 import os
 import sys
 
@@ -28,10 +26,12 @@ from omq.base.fault import point
 from omq.core.engine.waiting import FOREVER
 from omq.format.index import Counter
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
+from omq.services.manager.clock_watch import ClockWatch, newest_ns
 from omq.services.manager.disk_room import DiskRoom
 from omq.services.manager.doubts import doubts_text, say_old_doubts
 from omq.services.manager.event_messages import EventMessages
 from omq.services.manager.parts import Parts, build
+from omq.services.manager.precedence import take_precedence
 from omq.services.manager.queue_changes import say_changes
 from omq.services.manager.taken_back import say_taken_back
 from omq.services.manager.tombstone import write_tombstone
@@ -50,6 +50,7 @@ class QueueManager:
         self._context = context
         self._log = context.log
         self._parts: Parts = build(context)
+        self._clock = ClockWatch(self._log, self._parts.engine.books)
         self._events = EventMessages(self._parts.engine, context.settings)
         self._parts.control.watched_by(self._events)
         self._triggers = Triggers(self._parts.engine, context.settings, self._parts.rated)
@@ -64,13 +65,14 @@ class QueueManager:
         """Until SIGTERM and drained."""
         context, parts = self._context, self._parts
         point("recovery.before_serve")
-        _take_precedence(context.settings.manager_nice)
+        take_precedence(context.settings.manager_nice)
         parts.doorkeeper.start()
         parts.begin(clock.monotonic_ns(), context.settings.reconnect_grace_s)
         context.notifier.ready()
         self._say_status(clock.monotonic_ns())
         self._log.event(events.MANAGER_READY, REPORT, messages=parts.engine.index.messages.used,
                         epoch=parts.epoch)
+        self._clock.begin(newest_ns(parts.engine.index))
         wake = parts.doorkeeper.wake
         context.signals.add_waker(wake)
         try:
@@ -91,8 +93,10 @@ class QueueManager:
         if deadline != keeper.deadline:
             keeper.arm(deadline)
         batch = parts.requests.take(REQUESTS_PER_GROUP)
-        now = clock.monotonic_ns()
-        server.group(batch, clock.wall_ns(), now, self._drain)
+        now, wall = clock.monotonic_ns(), clock.wall_ns()
+        if not self._clock.low < wall - now < self._clock.high:
+            self._clock.look()
+        server.group(batch, wall, now, self._drain)
         parts.control.operators.release()
         if engine.poisoned or engine.back.ended:
             say_taken_back(self._log, engine, self._events)
@@ -125,6 +129,7 @@ class QueueManager:
         context, parts = self._context, self._parts
         signals = context.signals
         side_files.retry()
+        self._clock.follow()
         if signals.take_reload():
             self._reload()
         if signals.stopping and not self._draining_until:
@@ -226,17 +231,6 @@ class QueueManager:
         parts = self._parts
         write_tombstone(self._context.paths, parts.engine.index, cause, whole_trace(),
                         parts.server.recent, self._context.settings.load_sample_period_s)
-
-
-def _take_precedence(nice: int) -> None:
-    """Every client waits for this process: beside other work it may go first (manager_nice), if
-    it has the right; a drop-in's Nice= does the same. By itself it does not: it would push the
-    clients aside that are about to ask, and groups would be smaller (ADR 0017)."""
-    if nice < os.getpriority(os.PRIO_PROCESS, 0):
-        with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, nice)
-    gc.collect()
-    gc.freeze()  # what is there now stays
 
 
 def _body(context: DaemonContext) -> int:

@@ -228,6 +228,16 @@ def test_a_full_mailbox_has_mail_wait_and_is_told_of(
     assert not is_full(run, "alice", 60)
 
 
+def test_a_report_of_the_future_counts_for_nothing(tmp_path: Path) -> None:
+    """The clock was set back since."""
+    told_full(tmp_path, "alice", full=True)
+    (report,) = tmp_path.iterdir()
+    now = report.stat().st_mtime
+    assert is_full(tmp_path, "alice", 60)
+    os.utime(report, (now + 3600, now + 3600))
+    assert not is_full(tmp_path, "alice", 60)
+
+
 def test_room_is_given_once_within_a_batch(local: Callable[..., Any], tmp_path: Path) -> None:
     found = local("2 KiB")("aa", "bb", "cc", text=b"x" * 900)
     assert [type(each) for each in found] == [Done, Done, Defer]

@@ -307,3 +307,12 @@ def test_a_host_that_speaks_no_smtp() -> None:
         thread.join()
     assert result.verdict is Verdict.TEMPORARY
     assert not connection.reached
+
+
+def test_a_first_try_is_made_whatever_the_clock_says(message: Callable[..., Any]) -> None:
+    """A clock that is ahead gives nothing up that nobody has tried to deliver."""
+    day = 86400 * 1_000_000_000
+    assert not Retry.of(message(b"", {}, put_time_ns=day), 9999 * day).expired(5 * 86400)
+    assert Retry.of(message(b"", {TRIES: "1"}, put_time_ns=day), 9999 * day).expired(5 * 86400)
+    back = Retry.of(message(b"", {TRIES: "1"}, put_time_ns=9 * day), day)
+    assert not back.expired(5 * 86400) and back.pause_s(60, 300) > 0
