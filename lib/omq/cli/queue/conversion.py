@@ -153,7 +153,7 @@ class Putting:
 
 
 def _ref(made: Outgoing) -> str:
-    return made.properties[_REF]
+    return str(made.properties[_REF])
 
 
 def line(ref: str, queues: list[str]) -> str:
