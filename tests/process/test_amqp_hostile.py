@@ -238,6 +238,23 @@ def test_wrong_passwords_are_not_checked_without_end(tmp_path: Path) -> None:
         with pytest.raises(ConnectionException):
             BlockingConnection(world.url, timeout=WAIT_S, allow_insecure_mechs=True,
                                user="daemon", password=PASSWORD)
+        if os.geteuid() == 0:
+            assert _gets_in(world, uid=1), "another account of this host is not kept out"
+
+
+def _gets_in(world: AmqpWorld, *, uid: int) -> bool:
+    """Whether this account can log in, with the right password."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setresuid(uid, uid, uid)
+            BlockingConnection(world.url, timeout=WAIT_S, allow_insecure_mechs=True,
+                               user="daemon", password=PASSWORD).close()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def test_tls_and_certificates_of_clients(tmp_path: Path) -> None:

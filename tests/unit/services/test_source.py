@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from omq.services.network.source import owner, source_of
+from omq.services.network.source import network_of, owner, source_of
 
 
 @contextmanager
@@ -85,7 +85,8 @@ class Ends:
     ("2001:db8::ffff:1", "2001:db8::/64"), ("fe80::1%eth0", "fe80::/64"),
     ("::ffff:192.0.2.7", "192.0.2.7")])
 def test_an_address_and_a_network_of_ipv6(theirs: str, told: str) -> None:
-    assert source_of(Ends("198.51.100.1", theirs)) == told  # type: ignore[arg-type]
+    assert source_of(Ends("198.51.100.1", theirs)) == told
+    assert network_of(theirs) == told
 
 
 def test_a_socket_that_is_gone_or_is_no_internet() -> None:
@@ -93,7 +94,7 @@ def test_a_socket_that_is_gone_or_is_no_internet() -> None:
     with right:
         assert source_of(left) == "local"
         left.close()
-        assert source_of(left) == "?"
+        assert source_of(left) == source_of(None) == "?"
 
 
 @pytest.mark.parametrize("answer", [b"", b"\x01", b"\0" * 20, b"\xff" * 400])

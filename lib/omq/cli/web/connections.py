@@ -121,8 +121,7 @@ class Connection(RequestHandler):
         """Its place among the others, before anything of it is read; False: there is none, and it
         is cut."""
         self._raw = transport
-        sock = transport.get_extra_info("socket")
-        self.peer = source_of(sock) if sock is not None else "local"
+        self.peer = source_of(transport.get_extra_info("socket"))
         if self._connections.admit(self):
             self.wait_for_request()
             return True

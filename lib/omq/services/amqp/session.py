@@ -28,6 +28,7 @@ from omq.services.amqp.policy import ANONYMOUS, common_name
 from omq.services.amqp.sasl_door import Asked, NotAmqp, Outcome, SaslDoor, outcome
 from omq.services.channel.receiver import ChannelLink
 from omq.services.daemon.daemon import last_trace
+from omq.services.network.source import source_of
 from omq.services.network.tls import accepted
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Session(Endpoints, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._line = transport
-        self.peer = str((transport.get_extra_info("peername") or ("?",))[0])
+        self.peer = source_of(transport.get_extra_info("socket"))
         if not self.host.admit(self):
             transport.abort()
             return

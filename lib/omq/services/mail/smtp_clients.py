@@ -1,6 +1,7 @@
-"""What one client address may take of smtp.server: sessions at once, and acts in a period.
+"""What one client may take of smtp.server: sessions at once, and acts in a period.
 
-Counted by IPv4 address or IPv6 /64 (a host has a whole /64 to choose from). Acts are connections,
+A client is a source (services.network.source): an address, the network of one of IPv6, on loopback
+an account of this host. Acts are connections,
 messages, recipients, errors and wrong passwords; each has a limit in a period that begins with the
 first of them. Clients of `smtp_relay_networks` are this site's own and are not limited, but in how
 many sessions there are altogether, and in wrong passwords.
@@ -10,13 +11,12 @@ users), so that a flood of strangers at one takes none of another's; a client ma
 at each. The last of a port's are for clients that have none there yet (`smtp_sessions_reserved`): a
 few clients that hold all they may do not lock out the rest. Acts are counted over all ports.
 
-Bounded: at most CLIENTS_MAX addresses are remembered; beyond it those whose period is over are
-forgotten, then the oldest: a flood of addresses costs the others' counts, never memory.
+Bounded: at most CLIENTS_MAX sources are remembered; beyond it those whose period is over are
+forgotten, then the oldest: a flood of them costs the others' counts, never memory.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum
@@ -48,24 +48,11 @@ class Places:
 
 @dataclass(slots=True)
 class _Client:
-    """One address."""
+    """One source."""
 
     began_ns: int
     sessions: Counter[str] = field(default_factory=Counter)  # by port
     acts: dict[Act, int] = field(default_factory=dict)
-
-
-def client_key(peer: str) -> str:
-    """By what a client is counted."""
-    try:
-        address = ipaddress.ip_address(peer.partition("%")[0])
-    except ValueError:
-        return peer
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, 64), strict=False))
 
 
 class Clients:

@@ -20,7 +20,7 @@ from typing import Final
 from omq.base import clock, events
 from omq.base.event_log import REPORT, WARNING
 from omq.services.mail.sasl import MECHANISMS, Credentials, Exchange, SaslError, decoded, exchange
-from omq.services.mail.smtp_clients import Act, client_key
+from omq.services.mail.smtp_clients import Act
 from omq.services.mail.smtp_filtering import FilteringCommands
 from omq.services.mail.smtp_handler import Answer, Listener
 from omq.services.mail.smtp_trace import fit
@@ -36,10 +36,10 @@ class SmtpCommands(FilteringCommands):
     _began = False
     _exchange: Exchange | None = None  # of AUTH, under way
 
-    def admit(self, peername: object) -> str:
-        """Why this client has no session now; empty: it has one."""
+    def admit(self, peername: object, source: str) -> str:
+        """Why this client has no session now; empty: it has one. It is counted by its `source`."""
         self._peer = str(peername[0]) if isinstance(peername, tuple) and peername else ""
-        self._key, handler = client_key(self._peer), self._handler
+        self._key, handler = source, self._handler
         if self._listener is Listener.RETURNED:  # else clients that wait for it shut it out
             refusal = self.admit_filter()
             self._began = not refusal

@@ -31,6 +31,7 @@ from omq.services.mail.smtp_chunk import Chunk
 from omq.services.mail.smtp_input import Input
 from omq.services.mail.smtp_patience import Patience
 from omq.services.mail.smtp_text import Text
+from omq.services.network.source import source_of
 from omq.services.network.tls import accepted, secured
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class SmtpSession(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        refusal = self._commands.admit(transport.get_extra_info("peername"))
+        refusal = self._commands.admit(transport.get_extra_info("peername"),
+                                       source_of(transport.get_extra_info("socket")))
         if self._tls_first and refusal:
             transport.abort()  # words in plain would mean nothing to it
         elif self._tls_first:

@@ -12,7 +12,7 @@ import ipaddress
 import socket
 import struct
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, Protocol
 
 _SOCK_DIAG: Final = 4  # NETLINK_SOCK_DIAG
 _BY_FAMILY: Final = 20  # SOCK_DIAG_BY_FAMILY
@@ -29,24 +29,43 @@ _ANSWER_S: Final = 0.1
 """The kernel answers before `send` returns; this is for one that does not."""
 
 
-def source_of(connection: socket.socket) -> str:
+class Ends(Protocol):
+    """As much of a socket as is asked; asyncio has one of its own for its transports."""
+
+    def getsockname(self) -> Any: ...
+
+    def getpeername(self) -> Any: ...
+
+
+def source_of(connection: Ends | None) -> str:
     """`192.0.2.7`, `2001:db8::/64` (who has an address of IPv6 has all of its network), `127.0.0.1
     uid 1000`, or `local` for a socket that is not of the internet. Raises nothing: of a connection
-    that has ended already `?`."""
+    that has ended already, or has no socket, `?`."""
+    if connection is None:
+        return "?"
     try:
         mine, theirs = connection.getsockname(), connection.getpeername()
     except OSError:
         return "?"
     if not isinstance(theirs, tuple):
         return "local"
-    address = ipaddress.ip_address(theirs[0].partition("%")[0])
-    plain = getattr(address, "ipv4_mapped", None) or address
-    if plain.is_loopback or mine[0] == theirs[0]:
+    if _plain(theirs[0]).is_loopback or mine[0] == theirs[0]:
         uid = owner(theirs[:2], mine[:2])
-        return f"{plain}" if uid is None else f"{plain} uid {uid}"
-    if plain.version == 6:
+        return f"{_plain(theirs[0])}" if uid is None else f"{_plain(theirs[0])} uid {uid}"
+    return network_of(theirs[0])
+
+
+def network_of(address: str) -> str:
+    """An address as limits count it: of IPv6 its network. Raises ValueError for what is none."""
+    plain = _plain(address)
+    if plain.version == 6 and not plain.is_loopback:
         return str(ipaddress.ip_network((plain, 64), strict=False))
     return str(plain)
+
+
+def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 def owner(here: tuple[str, int], there: tuple[str, int]) -> int | None:

@@ -12,22 +12,13 @@ from typing import Any
 import pytest
 
 from omq.base.settings import Settings
-from omq.services.mail.smtp_clients import CLIENTS_MAX, Act, Clients, Places, client_key
+from omq.services.mail.smtp_clients import CLIENTS_MAX, Act, Clients, Places
 from omq.services.mail.smtp_handler import Listener
 
 TEXT = b"Subject: x\r\n\r\nhello\r\n"
 STRANGER = {"smtp_relay_networks": "192.0.2.0/24"}
 S = 1_000_000_000
 PORT = Places("smtp.port")
-
-
-def test_a_client_is_an_address_or_a_network_of_ipv6() -> None:
-    assert client_key("192.0.2.1") == "192.0.2.1"
-    assert client_key("::ffff:192.0.2.1") == "192.0.2.1"
-    for address in ("2001:db8:1:2:3::4", "2001:db8:1:2:ffff::"):
-        assert client_key(address) == "2001:db8:1:2::/64"
-    assert client_key("fe80::1%eth0") == "fe80::/64"
-    assert client_key("") == ""
 
 
 def test_the_last_sessions_are_for_clients_that_have_none() -> None:

@@ -32,8 +32,8 @@ class Commands:
     in_transaction = False
     heard = 0
 
-    def admit(self, peername: object) -> str:
-        del peername
+    def admit(self, peername: object, source: str) -> str:
+        del peername, source
         return ""
 
     def greeting(self) -> Answer:

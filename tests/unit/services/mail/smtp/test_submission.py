@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import smtplib
+import socket
 import sys
 from collections.abc import Iterator
 from email import message_from_bytes
@@ -120,6 +122,32 @@ def test_who_guesses_is_not_heard_any_more(client: Any, logged: Any) -> None:
     assert made.docmd("AUTH", right)[0] == 454
     other = client()  # a new session does not help
     assert other.docmd("AUTH", right)[0] == 454
+    assert logged().count(events.SMTP_LOGIN_FAILED.number) == 3
+
+
+class Another(smtplib.SMTP):
+    """A client of another account of this host."""
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        made = socket.socket()
+        os.fchown(made.fileno(), 1, -1)  # the kernel tells who owns the socket
+        made.settimeout(timeout)
+        made.connect((host, port))
+        return made
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_guesses_of_another_account_of_the_host_keep_nobody_out(
+        client: Any, certificates: Any, logged: Any) -> None:
+    made = client(smtp_client_logins_max=3)
+    other = Another("127.0.0.1", made.running.port_of(Listener.SUBMISSION), timeout=TIMEOUT_S)
+    with other:
+        other.ehlo()
+        other.starttls(context=certificates.client(check_hostname=False))
+        other.ehlo()
+        wrong, right = (f"PLAIN {b64(f'{chr(0)}alice{chr(0)}{each}')}" for each in ("no", "secret"))
+        assert [other.docmd("AUTH", wrong)[0] for _ in range(4)] == [535, 535, 535, 454]
+    assert made.docmd("AUTH", right)[0] == 235
     assert logged().count(events.SMTP_LOGIN_FAILED.number) == 3
 
 
