@@ -244,12 +244,13 @@ def test_wrong_passwords_are_not_checked_without_end(tmp_path: Path) -> None:
 
 def _gets_in(world: AmqpWorld, *, uid: int) -> bool:
     """Whether this account can log in, with the right password."""
+    url = world.url  # of a file that it may not read
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.setresuid(uid, uid, uid)
-            BlockingConnection(world.url, timeout=WAIT_S, allow_insecure_mechs=True,
+            BlockingConnection(url, timeout=WAIT_S, allow_insecure_mechs=True,
                                user="daemon", password=PASSWORD).close()
             code = 0
         finally:
