@@ -9,7 +9,8 @@ Invariants: 1. lines end in CRLF, the last one too; no NUL; generated lines have
 3. `hidden` (Bcc) is a part of `recipients` and named in no header field but, at times, Bcc itself.
 
 A Bcc field that the submitter left in the header must not be delivered to anybody (routes.conf:
-bcc_header = remove), so what must arrive is the sent message without it: `without_bcc`.
+bcc_header = remove), nor the Return-Path of an earlier delivery, so what must arrive is the sent
+message without them: `as_delivered`.
 
 The sent bytes lie in files, one a message, so that a large archive does not have to fit in memory
 and a difference can be looked at after the run.
@@ -38,7 +39,7 @@ ID_HEADER = b"X-Demo-Id"
 LINE_MAX = 998
 
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:[^\r\n]*\r\n(?:[ \t][^\r\n]*\r\n)*")
-_BCC_FIELDS = frozenset((b"bcc", b"resent-bcc"))
+_REMOVED_FIELDS = frozenset((b"bcc", b"resent-bcc", b"return-path"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Sent:
 
     def to_arrive(self) -> bytes:
         """The bytes that every recipient must get, below the trace fields."""
-        return without_bcc(self.read())
+        return as_delivered(self.read())
 
 
 def digest_of(data: bytes) -> bytes:
@@ -93,9 +94,10 @@ def header_fields(data: bytes) -> Iterator[tuple[bytes, int, int]]:
         at = found.end()
 
 
-def without_bcc(data: bytes) -> bytes:
-    """The message without the Bcc fields of its header."""
-    cuts = [(start, end) for name, start, end in header_fields(data) if name in _BCC_FIELDS]
+def as_delivered(data: bytes) -> bytes:
+    """The message without what a mail switch takes from its header: Bcc, and the Return-Path of an
+    earlier delivery (RFC 5321 section 4.4)."""
+    cuts = [(start, end) for name, start, end in header_fields(data) if name in _REMOVED_FIELDS]
     for start, end in reversed(cuts):
         data = data[:start] + data[end:]
     return data
@@ -118,7 +120,7 @@ def _store_one(mail: Mail, folder: Path) -> Sent:
         smtputf8=mail.smtputf8,
         eight_bit=not mail.data.isascii(),
         size=len(mail.data),
-        digest=digest_of(without_bcc(mail.data)),
+        digest=digest_of(as_delivered(mail.data)),
         path=path,
     )
 

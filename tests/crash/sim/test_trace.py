@@ -22,9 +22,10 @@ from tests.process.test_manager import WAIT_S
 from tests.waiting import until
 
 NOT_DURABLE = ("logs/", "run/ids.json", "run/ipc.list", "run/qmgr.sock", "run/qmgr.pid",
-               "run/pool.pid", "run/qmgr.stack", "run/pool.stack", "run/idel", "run/.")
-"""Past the seam on purpose: the event log, and what of run/ describes living processes (side files,
-which are made as .NAME.PID and renamed)."""
+               "run/pool.pid", "run/qmgr.stack", "run/pool.stack", "run/idel", "run/.",
+               "home.json", ".home.json")
+"""Past the seam on purpose: the event log, what of run/ describes living processes, and the note of
+where the spool is (side files, which are made as .NAME.PID and renamed)."""
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from omqtools.omqdemo.arrivals import count_arrivals
 from omqtools.omqdemo.generator import generate
-from omqtools.omqdemo.mails import Mail, is_local, is_unknown, without_bcc
+from omqtools.omqdemo.mails import Mail, as_delivered, is_local, is_unknown
 from omqtools.omqdemo.transaction import Outcome
 from omqtools.omqdemo.verify import Findings, expected_count
 from tests.unit.demo.world import World, has_mailbox
@@ -99,7 +99,7 @@ def test_altered_copy(world: World, change: Callable[[bytes], bytes]) -> None:
 
 
 def test_bcc_field_that_was_not_removed(world: World) -> None:
-    mail = next(each for each in world.mails if without_bcc(each.data) != each.data)
+    mail = next(each for each in world.mails if as_delivered(each.data) != each.data)
     local = any(has_mailbox(name) for name in mail.recipients)
     path = next(world.files(mail, local=local))
     top = path.read_bytes().partition(b"X-Demo-Id:")[0]
@@ -136,7 +136,7 @@ def test_bcc_recipient_in_a_shared_transaction(world: World) -> None:
     remote = tuple(name for name in mail.recipients if not is_local(name))
     for path in list(world.files(mail, local=False)):
         path.unlink()
-    world.to_sink(remote, without_bcc(mail.data))
+    world.to_sink(remote, as_delivered(mail.data))
     findings = world.findings()
     assert set(kinds(findings)) == {"disclosed"}
     assert "shares a transaction" in findings.disclosed[0]
@@ -182,5 +182,5 @@ def test_message_that_was_never_accepted_is_missing_with_its_reason(world: World
 def test_foreign_message_and_wrong_mailbox(world: World) -> None:
     world.to_mailbox("anna@omq.test", b"Subject: hello\r\n\r\nspam\r\n")
     mail = next(each for each in world.mails if "bert@omq.test" not in each.recipients)
-    world.to_mailbox("bert@omq.test", without_bcc(mail.data))
+    world.to_mailbox("bert@omq.test", as_delivered(mail.data))
     assert kinds(world.findings()) == {"unexpected": 2}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omqtools.omqdemo.arrivals import maildir_arrivals, sink_arrivals
-from omqtools.omqdemo.mails import Mail, Sent, is_local, is_unknown, store, without_bcc
+from omqtools.omqdemo.mails import Mail, Sent, as_delivered, is_local, is_unknown, store
 from omqtools.omqdemo.transaction import Outcome
 from omqtools.omqdemo.verify import Findings, verify
 
@@ -51,7 +51,7 @@ class World:
             self.deliver(mail)
 
     def deliver(self, mail: Mail) -> None:
-        data = b"Received: from here by there\r\n\twith test\r\n" + without_bcc(mail.data)
+        data = b"Received: from here by there\r\n\twith test\r\n" + as_delivered(mail.data)
         known = [name for name in mail.recipients if not is_unknown(name)]
         remote = [name for name in known if not is_local(name)]
         visible = tuple(name for name in remote if name not in mail.hidden)

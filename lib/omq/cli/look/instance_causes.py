@@ -24,6 +24,8 @@ MANAGER: Final = frozenset(("no_manager", "manager_stopped", "hung"))
 INODES_PERCENT: Final = 2
 """Fewer free than this share is few: each message of some size needs one, and its removal none."""
 _TOMBSTONE_BYTES: Final = 4096
+_REPAIR: Final = "omqrecover plan"
+"""In the last word of a manager that refused its spool (NeedsRepair)."""
 
 
 def of_instance(location: Location, seen: Look | None, services: Sequence[Status],
@@ -76,9 +78,11 @@ def of_manager(location: Location, seen: Look | None, services: Sequence[Status]
                         f"index cannot be looked at{why}", ("omshowlog -l 5; omshut and omrc start "
                                                             "it anew",), Severity.CRITICAL)
             return
+        start = "omrc starts it (systemctl start omq.target where systemd runs the instance)"
+        if status is not None and _REPAIR in status.text:
+            start = f"{_REPAIR} {location.paths.root} says what the start refuses, and what to do"
         yield Cause("no_manager", f"the queue manager does not run: nothing moves{why}{told}",
-                    ("omrc starts it (systemctl start omq.target where systemd runs the instance)",
-                     "omshowlog -l 5 shows why it ended"), Severity.CRITICAL)
+                    (start, "omshowlog -l 5 shows why it ended"), Severity.CRITICAL)
     elif seen.origin is Origin.HUNG and seen.view.header is not None:
         pid = seen.view.header.pid
         if clock.process_state(pid) in clock.STOPPED:
