@@ -145,6 +145,7 @@ IDEL_STOPPED = _event(1502, "Item Delete Daemon Shut Down")
 IDEL_DELETED = _event(1503, "Messages deleted")
 IDEL_STUCK = _event(1267, "A message cannot be deleted; it stays on IDEL and is tried again")
 IDEL_MORE_STUCK = _event(1268, "More messages cannot be deleted; they stay on IDEL")
+IDEL_SET_ASIDE = _event(1269, "A container cannot be deleted and is set aside; its message is gone")
 IDEL_ALREADY_GONE = _event(1504, "Item was already gone")
 
 # 1505-1506: channels
