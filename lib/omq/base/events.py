@@ -232,6 +232,14 @@ GATEWAY_REJECTED = _event(7405, "Message was rejected by the peer")
 GATEWAY_EXPIRED = _event(7406, "Message could not be sent in time; no more retries")
 GATEWAY_NO_PEER = _event(7407, "Peer cannot be reached")
 
+# 7500: the sendmail interface
+XPORT_STARTED = _event(7501, "Sendmail Interface Started Up")
+XPORT_STOPPED = _event(7502, "Sendmail Interface Shut Down")
+XPORT_GIVEN = _event(7503, "Message given to the command")
+XPORT_DEFERRED = _event(7504, "The command did not take a message; it will be tried again")
+XPORT_REFUSED = _event(7505, "The command refused a message")
+XPORT_EXPIRED = _event(7506, "The command did not take a message in time; no more retries")
+
 # 7600: local delivery (the original's numbers and texts where it has them)
 LOCAL_STARTED = _event(7601, "Local Delivery Started Up")
 LOCAL_STOPPED = _event(7602, "Local Delivery Shut Down")
