@@ -14,9 +14,9 @@ Rules:
 3. `xport_wait` (the seed's "wait until each message is processed by sendmail before sending the
    next one"): a reader runs one command at a time. Without it one runs for each message of its
    batch (services.conf), side by side, and the batch is finished when all have ended.
-4. The exit code is one of sysexits.h: 0 it has the mail; 71 to 75, a signal, a command that cannot be
-   started or does not end: the message waits, by the times of unix.out (`unix_retry_step_s` ...);
-   any other: its sender gets a report, with the command's own words.
+4. The exit code is one of sysexits.h: 0 it has the mail; 71 to 75, a signal, a command that cannot
+   be started or does not end: the message waits, by the times of unix.out (`unix_retry_step_s`
+   ...); any other: its sender gets a report, with the command's own words.
 
 Crash argument: the message leaves its queue only after exit code 0, or with a report. Killed while
 the command runs, or after it and before the disposition, the mail comes again and the command has

@@ -41,7 +41,6 @@ from omq.services.readers.service import (
     Service,
     ServiceContext,
 )
-
 from omq.storage import durable
 
 if TYPE_CHECKING:
