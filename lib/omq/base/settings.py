@@ -105,7 +105,7 @@ class Settings(MailSettings):
         "how often free space is asked for; one call, no wait")
 
     messages_max: int = _number("index", 1_000_000, 100, 50_000_000,
-        "size of the index's message table, memory is about 150 bytes each; taken at start")
+        "size of the index's message table, memory is about 180 bytes each; taken at start")
     queue_entries_max: int = _number("index", 1_250_000, 100, 100_000_000,
         "size of the index's entry table: a message has one on each queue it is on; taken at start")
     messages_total_max: int = _number("index", 0, 0, 50_000_000,
