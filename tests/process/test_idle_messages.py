@@ -36,6 +36,7 @@ def test_what_an_idle_message_costs(omq_instance: Instance) -> None:
         first = put()
         assert (put() - first) / MESSAGES < OWN_BYTES_MAX
         with IndexView.attach(made.paths) as view:
+            assert view.header is not None
             assert view.header.layout().bytes_per_message < 200
         with made.connect("clears") as other:
             other.queues.clear("A")
