@@ -154,16 +154,17 @@ def test_what_a_command_that_ended_left_behind_goes_on(
     line = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     sendmail.does(f"hold = open({str(fifo)!r}, 'wb', 0)\n"
                   f"if not os.fork():\n"
-                  f"    go = open({str(fifo)!r} + '.go', 'rb'); go.read(); hold.write(b'sent')\n"
+                  f"    go = open({str(fifo)!r} + '.go', 'rb'); go.read(1); hold.write(b'sent')\n"
                   "    os._exit(0)\n"
                   "os._exit(0)")
     os.mkfifo(f"{fifo}.go")
     assert xport().handle(mail("a@far.test")) == Done()
-    with open(f"{fifo}.go", "wb"):
-        pass
+    go = os.open(f"{fifo}.go", os.O_RDWR)  # does not wait for a child that may be dead
+    os.write(go, b"x")
     os.set_blocking(line, True)
     assert os.read(line, 4) == b"sent"
     os.close(line)
+    os.close(go)
 
 
 @pytest.mark.parametrize("address", ["-bs", "/etc/passwd", "|/bin/sh", ":include:/etc/passwd",
@@ -209,7 +210,7 @@ def test_without_waiting_a_batch_runs_side_by_side(
                   "open(a, 'wb' if first else 'rb').close(); "
                   "open(b, 'rb' if first else 'wb').close()\n"
                   "sys.exit(0 if first else 67)")
-    answers = xport(xport_wait=False).handle_many([mail("a@far.test"), mail("b@far.test")])
+    answers = xport(xport_wait=False, xport_timeout_s=60).handle_many([mail("a@far.test"), mail("b@far.test")])
     assert answers[0] == Done()
     assert isinstance(answers[1], Move) and answers[1].new[0].properties["error.to"] == "b@far.test"
 
