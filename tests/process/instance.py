@@ -219,6 +219,7 @@ _SECTION_OF = {
     "trigger_backoff_max_s": "trigger", "trigger_starts_max": "trigger",
     "queues_temporary_per_client": "index",
     "event_messages": "daemons", "event_oldest_s": "daemons",
+    "idel_attempts_max": "daemons",
     "restart_backoff_min_s": "daemons", "restart_backoff_max_s": "daemons",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from dataclasses import replace
@@ -19,7 +20,8 @@ from omq.core.redo.checkpoint import settle_changes
 from omq.format.index import EntryState
 from omq.format.pool import Message, encode_message
 from omq.format.poolctrl import SLOT_BYTES
-from omq.storage import poolctrl, spool
+from omq.storage import durable, poolctrl, spool
+from omq.storage.disk import Disk
 from omq.storage.pool import PoolFiles
 from omq.storage.segment import attach, read_ids
 from tests.process.operator_world import QUEUES, WAIT_S, Instance
@@ -293,6 +295,29 @@ def test_orphan_containers_are_found_and_removed(live: Instance) -> None:
     assert kept.exists() and not orphan.exists()
     assert "reason: clean" in live.run("omqlog", "--operator").out
     assert live.run("omscan", "--older", "0").code == 0
+
+
+def test_an_orphan_that_cannot_be_removed_holds_up_no_other(live: Instance) -> None:
+    """An immutable file, say: it is named, the exit code says that something is left."""
+    live.put("A", b"L" * 300_000)
+    first, second = (live.paths.data / "0000001" / name for name in ("000000a", "000000b"))
+    first.parent.mkdir()
+    for each in (first, second):
+        each.write_bytes(b"lost")
+
+    class OneStays(Disk):
+        def unlink(self, path: str) -> None:
+            if path == str(first):
+                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+            super().unlink(path)
+
+    before = durable.use(OneStays())
+    try:
+        said = live.run("omscan", "--older", "0", "--remove", "--yes")
+    finally:
+        durable.use(before)
+    assert said.code == 1 and str(first) in said.err
+    assert first.exists() and not second.exists()
 
 
 def test_containers_made_ahead_are_told_apart(live: Instance) -> None:

@@ -20,6 +20,7 @@ import omq
 from omq.base import clock
 from omq.base.paths import SpoolPaths, shipped_conf
 from omq.core.index.view import IndexView
+from omq.format.index import EntryState
 from tests.process.processes import popen
 
 WAIT_S = 120.0
@@ -153,6 +154,28 @@ def test_the_listing_has_every_line_of_the_original_and_its_names(instance: Inst
     for line, name in zip(lines[1:], SEED_LINES, strict=True):
         assert line.startswith(name), line
     assert "Logging Level                 = 9" in lines
+
+
+def test_deferred_mail_needs_no_process_of_its_own(instance: Instance) -> None:
+    """The original has a defer.manager in the Service Router, and its pid in the listing. Here what
+    is deferred is ready again at its moment with the Service Router off."""
+    lines = instance.run("omsetsvc", "-r", "sr").splitlines()
+    assert "Number of components          = 1" in lines
+    (pids,) = [line for line in lines if line.startswith("PID's of subsystem processes")]
+    assert pids.split(":")[1].split() == [str(instance.readers("router")["router"]), *["0"] * 19]
+    (errors,) = [line for line in instance.run("omsetsvc", "-r", "errmgr").splitlines()
+                 if line.startswith("PID's of subsystem processes")]
+    assert errors.split()[4] == str(instance.readers("errmgr")["errmgr"])
+    instance.run("omoff", "router")
+    with omq.connect(instance.spool) as c:
+        c.put("ROUTER", b"To: a@localhost\r\n\r\nx\r\n", delay_s=3600)
+        (row,) = c.browse("ROUTER")
+        assert row.state is EntryState.DEFERRED
+        c.put("ROUTER", b"To: a@localhost\r\n\r\nx\r\n", delay_s=0.1)
+        instance.wait("the second is ready", lambda: [each.state for each in c.browse("ROUTER")
+                                                      ].count(EntryState.READY) == 1)
+        c.queues.clear("ROUTER")
+    instance.run("omon", "router")
 
 
 def test_who_changed_a_service_is_in_the_journal(instance: Instance) -> None:

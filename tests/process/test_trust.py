@@ -396,6 +396,43 @@ def test_what_cannot_be_deleted_waits_on_idel(omq_instance: Instance) -> None:
     made.stop("idel.server")
 
 
+def test_what_can_never_be_deleted_is_set_aside(omq_instance: Instance,
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    """After its attempts its message is gone and the others go on; omscan lists the file,
+    and removes it once the cause is gone."""
+    made = omq_instance
+    made.settings(idel_attempts_max=3)
+    made.start(WRITER, MANAGER, "idel.server")
+    with made.connect() as c:
+        c.put("A", b"x" * LARGE)
+        (folder,) = made.paths.data.iterdir()
+        (container,) = folder.iterdir()
+        c.put("B", b"y" * LARGE)
+        with made.connect("reads") as other:
+            with other.reader("A") as reader:
+                (message,) = reader.next(timeout_s=WAIT_S)
+                container.unlink()
+                container.mkdir()  # root could delete anything else
+                message.done()
+            with other.reader("B") as reader:
+                (message,) = reader.next(timeout_s=WAIT_S)
+                message.done()
+        while c.control({"op": "status"})["counters"]["messages"]:
+            pass
+    (told,) = made.events(1269)
+    assert (told["path"], told["command"]) == (str(container), "omscan --remove")
+    assert container.is_dir()
+    made.stop("idel.server")
+    made.stop(MANAGER, WRITER)
+    container.rmdir()
+    container.write_bytes(b"x")
+    words = ["--spool", str(made.root), "--conf", str(made.conf), "--older", "0"]
+    assert launch.run("omscan", words) == Exit.NO
+    assert f"~/{container.relative_to(made.root)}" in capsys.readouterr().out
+    assert launch.run("omscan", [*words, "--remove", "--yes"]) == Exit.OK
+    assert not container.exists()
+
+
 def test_errors_have_their_codes() -> None:
     """What scripts see."""
     assert NotOperator.exit_code is NoAuthority.exit_code is Exit.NO_PERMISSION

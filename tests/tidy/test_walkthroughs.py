@@ -32,7 +32,7 @@ def test_every_test_that_is_named_exists(name: str) -> None:
 def test_every_row_of_a_walk_through_has_a_test() -> None:
     text = (ROOT / "lib/omq/docs/WALKTHROUGHS.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines()
-            if line.startswith("| ") and not line.startswith(("| MQ |", "| VOS |"))]
+            if line.startswith("| ") and not line.startswith(("| MQ |", "| VOS |", "| original |"))]
     assert len(rows) > 40
     wrong = [row for row in rows
              if not (_TEST.search(row.rsplit("|", 2)[1]) or _PATH.search(row.rsplit("|", 2)[1]))]

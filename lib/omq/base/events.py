@@ -151,6 +151,7 @@ IDEL_STOPPED = _event(1502, "Item Delete Daemon Shut Down")
 IDEL_DELETED = _event(1503, "Messages deleted")
 IDEL_STUCK = _event(1267, "A message cannot be deleted; it stays on IDEL and is tried again")
 IDEL_MORE_STUCK = _event(1268, "More messages cannot be deleted; they stay on IDEL")
+IDEL_SET_ASIDE = _event(1269, "A container cannot be deleted and is set aside; its message is gone")
 IDEL_ALREADY_GONE = _event(1504, "Item was already gone")
 
 # 1505-1506: channels
@@ -236,6 +237,14 @@ GATEWAY_DEFERRED = _event(7404, "Message could not be sent; it will be tried aga
 GATEWAY_REJECTED = _event(7405, "Message was rejected by the peer")
 GATEWAY_EXPIRED = _event(7406, "Message could not be sent in time; no more retries")
 GATEWAY_NO_PEER = _event(7407, "Peer cannot be reached")
+
+# 7500: the sendmail interface
+XPORT_STARTED = _event(7501, "Sendmail Interface Started Up")
+XPORT_STOPPED = _event(7502, "Sendmail Interface Shut Down")
+XPORT_GIVEN = _event(7503, "Message given to the command")
+XPORT_DEFERRED = _event(7504, "The command did not take a message; it will be tried again")
+XPORT_REFUSED = _event(7505, "The command refused a message")
+XPORT_EXPIRED = _event(7506, "The command did not take a message in time; no more retries")
 
 # 7600: local delivery (the original's numbers and texts where it has them)
 LOCAL_STARTED = _event(7601, "Local Delivery Started Up")

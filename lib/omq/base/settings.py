@@ -105,7 +105,7 @@ class Settings(MailSettings):
         "how often free space is asked for; one call, no wait")
 
     messages_max: int = _number("index", 1_000_000, 100, 50_000_000,
-        "size of the index's message table, memory is about 150 bytes each; taken at start")
+        "size of the index's message table, memory is about 180 bytes each; taken at start")
     queue_entries_max: int = _number("index", 1_250_000, 100, 100_000_000,
         "size of the index's entry table: a message has one on each queue it is on; taken at start")
     messages_total_max: int = _number("index", 0, 0, 50_000_000,
@@ -182,6 +182,9 @@ class Settings(MailSettings):
         "time to end that it has then; what still hangs loses its process, one attempt counted")
     reader_refused_retry_s: int = _number("daemons", 10, 1, 86400,
         "pause of a message whose next queue is full, inhibited or too short for it")
+    idel_attempts_max: int = _number("daemons", 12, 3, 200,
+        "attempts to delete a message's container, with pauses that grow to an hour (12 take some "
+        "40 minutes); then it is set aside: a note in quarantine/ and an event, the file stays")
     reader_rest_ms: int = _number("daemons", 50, 0, 10_000,
         "pause of an auxiliary reader after less than a full batch: few messages are left to the "
         "main one, which takes more at once; what it leaves waits so long at most")

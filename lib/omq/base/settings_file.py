@@ -205,6 +205,18 @@ def render() -> str:
     return "\n".join(blocks)
 
 
+def in_force(settings: Settings, section: str = "") -> Iterator[str]:
+    """The keys of a section, or of all, with their values; beside what is changed, its default."""
+    for each in SECTION_TITLES:
+        if section in ("", each):
+            yield f"[{each}]"
+            for name in (name for name, key in KEYS.items() if key.section == each):
+                value, default = getattr(settings, name), getattr(DEFAULTS, name)
+                line = f"{name} = {_shown(value, name)}".rstrip()
+                yield line if value == default else (
+                    f"{line}    # default: {_shown(default, name)}".rstrip())
+
+
 def _render_key(name: str) -> str:
     text = f"{KEYS[name].reason}. Allowed: {_allowed(name)}."
     comment = textwrap.fill(

@@ -65,6 +65,17 @@ class TransportSettings(WebSettings):
         "a sender is told once that mail for another host waits this long; 0: never")
     pipe_timeout_s: int = number("mail", 300, 1, 86400,
         "time that a command of [pipes] in routes.conf has for a mail; then it is killed")
+    xport_command: str = text("mail", "/usr/sbin/sendmail -i -f {sender} -- {recipients}",
+        r"/\S+( +\S+)*( +\{recipients\})( +\S+)*",
+        "/path/of/a/command and its words, {recipients} one of them",
+        "command that xport.out gives each mail to, on its standard input; no shell reads it. "
+        "{sender} in a word stands for the sender, the word {recipients} for all recipients")
+    xport_wait: bool = flag("mail",
+        "a reader of xport.out waits for each command before it starts the next, so that there are "
+        "no more of them than readers; no: one for each message of its batch (services.conf)",
+        default=True)
+    xport_timeout_s: int = number("mail", 300, 1, 86400,
+        "time that this command has for a mail; then it is killed, and the mail is tried again")
     unix_mx: bool = flag("dns",
         "look up the hosts that take mail for a domain (MX, A, AAAA), where routes.conf names no "
         "peer for it and there is no unix_smarthost; needs the extra omq[mail]",

@@ -33,6 +33,9 @@ PROGRAMS: Final[dict[str, Program]] = {
         "routes mail to the queues of its recipients"),
     "local.delivery": Program("omq.services.mail.local_delivery:main", "delivers mail to Maildirs"),
     "unix.out": Program("omq.services.mail.unix_out:main", "the Internet Mail Gateway"),
+    "xport.out": Program(
+        "omq.services.mail.xport_out:main",
+        "the sendmail interface: gives mail to a command"),
     "smtp.server": Program("omq.services.mail.smtp_server:main", "takes mail by SMTP"),
     "amqp.server": Program("omq.services.amqp.amqp_server:main", "serves clients of AMQP 1.0"),
     "channel.sender": Program(

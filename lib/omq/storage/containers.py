@@ -219,7 +219,9 @@ def remove(paths: SpoolPaths, ref: str, *, sync: bool = True) -> bool:
     if not _is_inside(paths, path):
         return False
     _cut(path)
-    removed = durable.unlink(path, sync=sync)
+    removed = durable.unlink(path, sync=False)
+    if removed and sync:
+        durable.sync_removal(path.parent)
     if path.parent != paths.temp:
         durable.remove_directory(path.parent)
     return removed

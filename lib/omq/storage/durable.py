@@ -8,7 +8,7 @@ Invariants:
    the pages clean, a second call says "ok" and the bytes are lost (seen on ext4, XFS and btrfs).
 2. A full disk (ENOSPC, EDQUOT) while something NEW is made is SpoolFull and latches nothing: what
    was begun is removed, nobody was told that it exists. Inside a file that counts, and once it has
-   its name, it latches.
+   its name, it latches. Nor does a removal whose coming back does no harm (`sync_removal`).
    An open, mkdir or unlink that is refused changed nothing: DiskError, not latched.
 3. A new file appears by rename, complete and synced; then its directory is synced.
 4. A name, a removal or a rename counts when the directory is synced.
@@ -158,6 +158,18 @@ def sync_directory(path: Path) -> None:
         _disk.sync_directory(str(path))
     except OSError as error:
         raise failure("fsync", path, error) from error
+
+
+def sync_removal(path: Path) -> None:
+    """Make removals from a directory durable where a name that comes back does no harm.
+
+    For files that nothing names any more: after a power cut one may be there again, as an orphan.
+    No later step depends on it, so an error here is this caller's alone and does not latch."""
+    check_latch()
+    try:
+        _disk.sync_directory(str(path))
+    except OSError as error:
+        raise refusal("fsync", path, error) from error
 
 
 def list_directory(path: Path) -> list[str]:

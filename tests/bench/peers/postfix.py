@@ -98,7 +98,7 @@ class Postfix:
         if os.geteuid() != 0:
             raise BenchError("Postfix must be started as root")
         environment = software.environment(MAIL_CONFIG=str(self._home / "conf"))
-        self._make()
+        self.make()
         self.server.start([software.program("usr/lib/postfix/sbin/master"), "-d",
                            "-c", self._home / "conf"], environment)
         self.server.wait_port(self.port)
@@ -111,7 +111,8 @@ class Postfix:
                                  "mail_version"])
         return f"Postfix {said}"
 
-    def _make(self) -> None:
+    def make(self) -> None:
+        """Its folder: configuration and an empty queue."""
         owner = pwd.getpwnam(OWNER)
         tree = software.program("usr/sbin/postconf").parents[2]
         values = {"home": self._home, "tree": tree, "owner": OWNER, "group": GROUP,

@@ -24,7 +24,7 @@ def test_shipped_queues() -> None:
     queues = load_queues()
     assert list(queues) == [
         *("ROUTER", "LOCAL", "UNIX", "ERRMGR", "ERROR", "DEFER", "REPLIES", "SYSTEM.TRIGGERS",
-          "SYSTEM.CHANNELS", "SYSTEM.DEAD", "IDEL", "POISON"),
+          "SYSTEM.CHANNELS", "SYSTEM.DEAD", "XPORT", "IDEL", "POISON"),
     ]
     assert [queue.name for queue in queues.values() if queue.special] == ["IDEL", "POISON"]
     for queue in queues.values():
@@ -106,6 +106,7 @@ def test_shipped_services() -> None:
         "amqp.server": "AMQP Server",
         "trigger.monitor": "Trigger Monitor",
         "channel.sender": "Channel Sender",
+        "xport.out": "Sendmail Interface",
     }
     assert set(titles) <= set(COMMANDS)
     queues = load_queues()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omq.base.errors import ConfigError, Exit
+from omq.base.errors import BadRequest, ConfigError, Exit
 from omq.base.settings import KEYS
 from omq.cli.setup import omq_conf
 from tests.unit.services.mail.smtp.certificates import Certificates
@@ -25,7 +25,7 @@ def check(tmp_path: Path) -> Check:
     conf = tmp_path / "conf"
     conf.mkdir()
 
-    def run(keys: str = "", routes: str = "") -> int:
+    def run(keys: str = "", routes: str = "", show: str | None = None) -> int:
         sections = dict[str, str]()
         for line in keys.splitlines():
             section = KEYS[line.partition(" ")[0]].section
@@ -33,7 +33,8 @@ def check(tmp_path: Path) -> Check:
         (conf / "omq.conf").write_text("".join(f"[{name}]\n{lines}"
                                                for name, lines in sections.items()))
         (conf / "routes.conf").write_text(routes)
-        return omq_conf.main(["--conf", str(conf), "--spool", str(tmp_path / "spool")])
+        words = [] if show is None else ["--show", show] if show else ["--show"]
+        return omq_conf.main([*words, "--conf", str(conf), "--spool", str(tmp_path / "spool")])
 
     return run
 
@@ -99,3 +100,23 @@ def test_a_package_that_is_missing_is_missed_where_it_is_needed(
     with pytest.raises(ConfigError, match=named) as caught:
         check(keys.format(users=secret(f"alice:{HASH}\n")))
     assert "omq-base[mail]" in str(caught.value)
+
+
+def test_what_counts_is_shown_with_its_default(check: Check, capsys: pytest.CaptureFixture[str]
+                                               ) -> None:
+    """A section in force: what is changed and what is not; sizes as they are written."""
+    assert check("volatile_file_bytes = 128 MiB\nmessages_max = 5000\n", show="store") == Exit.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "[store]"
+    assert "volatile_file_bytes = 128 MiB    # default: 64 MiB" in lines
+    assert "store_file_bytes = 64 MiB" in lines
+    assert not any(line.startswith("messages_max") for line in lines)
+    assert check(show="") == Exit.OK
+    shown = [line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()
+             if " = " in line or line.endswith(" =")]
+    assert sorted(shown) == sorted(KEYS)
+
+
+def test_a_section_that_is_none_is_named(check: Check) -> None:
+    with pytest.raises(BadRequest, match="journal"):
+        check(show="stores")

@@ -38,6 +38,7 @@ from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import (
     BadItemRef,
     BadRequest,
+    DiskError,
     Exit,
     ManagerUnavailable,
     NeedsRepair,
@@ -123,9 +124,18 @@ def _remove(location: Location, orphans: list[Orphan], *, yes: bool, reason: str
     if not note_command(location, f"{NAME} --remove", reason, len(orphans), "orphans"):
         say(NAME, "no queue manager works: the command is in the event log, not in the journal")
     gone = {each.name for each in orphans
-            if each.kind in ("container", "spare") and containers.remove(location.paths, each.name)}
+            if each.kind in ("container", "spare") and _take_away(location.paths, each.name)}
     records = [each for each in orphans if each.finding is not None]
     return gone | (_clear(location.paths, records) if records else set())
+
+
+def _take_away(paths: SpoolPaths, name: str) -> bool:
+    """Whether it is removed. One that cannot be is said, and holds up none of the others."""
+    try:
+        return containers.remove(paths, name)
+    except DiskError as error:
+        say(NAME, str(error))
+        return False
 
 
 def _clear(paths: SpoolPaths, records: list[Orphan]) -> set[str]:

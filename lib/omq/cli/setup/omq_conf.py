@@ -2,7 +2,7 @@
 
 The units run it before they pass on a reload: a wrong file is refused where the operator sees it,
 and no daemon hears of it. Exit code 0, or 78 with file, line and what is allowed, a line for each
-mistake in any file.
+mistake in any file. With --show it prints the settings in force instead, and what is changed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from functools import partial
 from typing import Final
 
 from omq.base.config import QueueConf, load_authority, load_queues, load_settings
-from omq.base.errors import Exit
+from omq.base.errors import BadRequest, Exit
 from omq.base.mistakes import Mistakes
+from omq.base.names import escape
 from omq.base.services_conf import ServiceConf, load_services
+from omq.base.settings_file import SECTION_TITLES, in_force
 from omq.cli.common import locate, tool_parser
 from omq.cli.watch.alarm_conf import load_alarms
 from omq.services.mail.names import check_names
@@ -27,12 +29,23 @@ NAME: Final = "omq conf"
 
 def main(argv: list[str]) -> int:
     """The command; its exit code. ConfigError."""
-    options = tool_parser(NAME, "Check the configuration of an instance.", """
+    parser = tool_parser(NAME, "Check the configuration of an instance.", """
         omq conf
         omq conf --instance test
         omq conf --conf ./new-conf
-        """).parse_args(argv)
+        omq conf --show store
+        """)
+    parser.add_argument("--show", nargs="?", const="", metavar="SECTION", help="print the settings "
+                        "of omq.conf in force, of one section or all, with the default of what is "
+                        "changed")
+    options = parser.parse_args(argv)
+    if options.show and options.show not in SECTION_TITLES:
+        raise BadRequest(reason=f"there is no section {escape(options.show)!r}: "
+                         f"{', '.join(SECTION_TITLES)}")
     location = locate(options)
+    if options.show is not None:
+        print("\n".join(in_force(load_settings(location.conf_dir), options.show)))
+        return Exit.OK
     spool = location.paths.root
     owner_uid = spool.stat().st_uid if spool.is_dir() else os.geteuid()
     mistakes = Mistakes()

@@ -25,6 +25,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.amounts import duration
@@ -37,9 +38,13 @@ if TYPE_CHECKING:
     from omq.services.mail.routes import Pipe
 
 OUTPUT_BYTES_MAX: Final = 4096
-_LATER: Final = {71: "4.3.0", 74: "4.3.0", 75: "4.3.0"}
-_NEVER: Final = {64: "5.3.0", 65: "5.6.0", 67: "5.1.1", 68: "5.1.2", 69: "5.2.1", 73: "5.2.0",
-                 76: "5.5.0", 77: "5.7.0", 78: "5.3.5"}
+OUTCOMES: Final[Mapping[int, tuple[Verdict, str]]] = MappingProxyType({
+    **dict.fromkeys((71, 74, 75, 126, 127), (Verdict.TEMPORARY, "4.3.0")),
+    **{code: (Verdict.PERMANENT, status) for code, status in (
+        (64, "5.3.0"), (65, "5.6.0"), (67, "5.1.1"), (68, "5.1.2"), (69, "5.2.1"), (73, "5.2.0"),
+        (76, "5.5.0"), (77, "5.7.0"), (78, "5.3.5"))}})
+"""What an exit code means, and its status of RFC 3463; others are for good (5.3.0). 126 and 127:
+what a shell says of a command that it cannot start."""
 
 
 class PipeChannel:
@@ -95,8 +100,11 @@ def arguments(words: Sequence[str], sender: str, recipient: str) -> list[str] | 
     return found
 
 
-def run(words: Sequence[str], user: str, body: bytes, timeout_s: float) -> tuple[int, str]:
-    """(exit code, first words) of a command. OSError: it cannot be started. TimeoutError."""
+def run(words: Sequence[str], user: str, body: bytes, timeout_s: float, *,
+        children_stay: bool = False) -> tuple[int, str]:
+    """(exit code, first words) of a command. OSError: it cannot be started. TimeoutError.
+
+    `children_stay`: what it leaves behind is not killed with its end, only with its time-out."""
     entry = _entry(user) if user and not os.geteuid() else None
     rights: dict[str, Any] = {} if entry is None else {
         "user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
@@ -119,8 +127,9 @@ def run(words: Sequence[str], user: str, body: bytes, timeout_s: float) -> tuple
         except subprocess.TimeoutExpired as error:
             raise TimeoutError from error
         finally:
-            with suppress(ProcessLookupError, PermissionError):  # it has ended, all of it
-                os.killpg(child.pid, signal.SIGKILL)
+            if child.returncode is None or not children_stay:
+                with suppress(ProcessLookupError, PermissionError):  # it has ended, all of it
+                    os.killpg(child.pid, signal.SIGKILL)
 
 
 def _entry(user: str) -> pwd.struct_passwd:
@@ -149,11 +158,11 @@ def _said(child: subprocess.Popen[bytes], deadline: float) -> str:
         os.close(ended)
 
 
-def outcome(recipient: str, code: int, said: str) -> Result:
+def outcome(recipient: str, code: int, said: str,
+            outcomes: Mapping[int, tuple[Verdict, str]] = OUTCOMES) -> Result:
     """What an exit code means for a recipient."""
     if code == 0:
         return Result(recipient, Verdict.DELIVERED, "2.0.0", said or "delivered to the command")
     words = said or (f"ended by signal {-code}" if code < 0 else f"exit code {code}")
-    if code in _LATER or code < 0 or code in (126, 127):
-        return Result(recipient, Verdict.TEMPORARY, _LATER.get(code, "4.3.0"), words)
-    return Result(recipient, Verdict.PERMANENT, _NEVER.get(code, "5.3.0"), words)
+    other = (Verdict.TEMPORARY, "4.3.0") if code < 0 else (Verdict.PERMANENT, "5.3.0")
+    return Result(recipient, *outcomes.get(code, other), words)

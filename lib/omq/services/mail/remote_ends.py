@@ -21,6 +21,8 @@ from omq.services.mail.smtp_channel import PARAMETERS, WISHES
 from omq.services.mail.smtp_reply import Result, Verdict
 from omq.services.readers.service import Defer, Disposition, Done, Message, Move
 
+ENDED: Final = "unix.ended"
+"""Of a message that was sent: only its report is due."""
 WARNED: Final = "unix.warned"
 """Of a message whose sender was told that it is late."""
 
@@ -94,6 +96,18 @@ def given_up(result: Result) -> Result:
 def report_of(message: Message, failures: Iterable[mail.Failure]) -> Outgoing:
     """What ERRMGR tells the sender."""
     return copy_of(message, names.ERRMGR, _kept(message) | mail.error_properties(failures))
+
+
+def report_later(decided: Disposition, message: Message, queue: str, retry_s: float
+                 ) -> Disposition | None:
+    """What takes the place of a disposition that was refused, so that nothing is sent again: the
+    report waits on this queue. None where there is none."""
+    if not isinstance(decided, Move) or ENDED in message.properties:
+        return None
+    return Move((), tuple(
+        replace(each, queues=(queue,), properties={**each.properties, ENDED: "1"},
+                delay_s=retry_s) if each.queues == (names.ERRMGR,) else each
+        for each in decided.new))
 
 
 def warned(message: Message, queue: str, results: Sequence[Result], retry: Retry, pause_s: float

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from omq.services.mail.mail_message import one_line
 
@@ -21,6 +22,11 @@ class Verdict(Enum):
     DELIVERED = "delivered"  # the peer answered the data with 250: the message is the peer's now
     TEMPORARY = "temporary"  # 4yz, or no answer: to be tried again
     PERMANENT = "permanent"  # 5yz: the sender is told
+
+
+STATUS_WORDS: Final = {Verdict.DELIVERED: "sent", Verdict.TEMPORARY: "deferred",
+                       Verdict.PERMANENT: "bounced"}
+"""As mail.log says it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from omq import Outgoing
@@ -54,10 +53,12 @@ from omq.services.mail.names import NamesWorker, check_names
 from omq.services.mail.peer_security import load_security
 from omq.services.mail.pipe_channel import PipeChannel
 from omq.services.mail.remote_ends import (
+    ENDED,
     copy_of,
     disposition,
     given_up,
     refused,
+    report_later,
     rest_of,
     told_of,
     warned,
@@ -71,15 +72,13 @@ from omq.services.mail.smtp_channel import (
     SmtpChannel,
     result_of,
 )
-from omq.services.mail.smtp_reply import Result, Verdict
+from omq.services.mail.smtp_reply import STATUS_WORDS, Result, Verdict
 from omq.services.mail.ways import LookUp, Way, Ways
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Message, Move
 
 SHARED: Final = "unix.shared"
 """Of a message whose peers were too many for a copy each: it is not shared out again."""
-ENDED: Final = "unix.ended"
-"""Of a message that was sent: only its report is due."""
 
 
 class UnixOutService(ChannelService):
@@ -213,20 +212,15 @@ class UnixOutService(ChannelService):
 
     def instead(self, disposition: Disposition, message: Message, error: OmqError
                 ) -> Disposition | None:
-        if not isinstance(disposition, Move) or ENDED in message.properties:
-            return None
         retry_s = float(self.context.settings.reader_refused_retry_s)
-        return Move((), tuple(
-            replace(each, queues=(self.queue,), properties={**each.properties, ENDED: "1"},
-                    delay_s=retry_s) if each.queues == (names.ERRMGR,) else each
-            for each in disposition.new))
+        return report_later(disposition, message, self.queue, retry_s)
 
     def _tell(self, message: Message, results: Sequence[Result]) -> None:
         first = mail_id(message.properties, message.message_id)
         since = delay_s(message.properties, message.put_time_ns)
         self.mail_log.write(
             ("smtp", delivery(first, each.recipient, each.mta or "none", since, each.status,
-                              _STATUS[each.verdict], each.text)) for each in results)
+                              STATUS_WORDS[each.verdict], each.text)) for each in results)
 
     def _log(self, message: Message, results: Sequence[Result], *, expired: bool) -> None:
         self._tell(message, results)
@@ -240,9 +234,6 @@ class UnixOutService(ChannelService):
                 self.context.log.event(event, level, message_id=message.message_id,
                                        recipients=" ".join(each.recipient for each in these),
                                        answer=these[0].text)
-
-
-_STATUS = {Verdict.DELIVERED: "sent", Verdict.TEMPORARY: "deferred", Verdict.PERMANENT: "bounced"}
 
 
 _Kind = TypeVar("_Kind", Peer, LookUp)

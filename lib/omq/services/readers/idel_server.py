@@ -9,9 +9,13 @@ first, then the record, so a crash in between leaves a record that names nothing
 that no record names. A container is cut before it is removed: a client that still has it open (a
 reader gets a descriptor, ADR 0021) keeps none of its space.
 
-What cannot be deleted (another user's file, a body that fails its CRC, a disk that says no) stays
-on IDEL, where omstat and omqdump show it, and comes ever more seldom (core.engine.settle). One
-event says so for each message, of the first TOLD_MAX; of more, how many.
+What cannot be deleted (another user's or an immutable file, a disk that says no) stays on IDEL,
+where omstat and omqdump show it, and comes ever more seldom (core.engine.idel_pause). One event
+says so for each message, of the first TOLD_MAX; of more, how many. After `idel_attempts_max` it is
+set aside: a note in quarantine/, an event with path and command, and the message ends. The file
+stays: `omscan` lists it as a container that no message names, `--remove` takes it away. In the
+middle of a crash: the note is durable before the message ends, and the same note is made once.
+Without room for a note (quarantine is bounded) the message stays on IDEL.
 """
 
 from __future__ import annotations
@@ -23,13 +27,17 @@ from omq.base import event_log, events
 from omq.base.errors import OmqError
 from omq.base.fault import point
 from omq.base.paths import SpoolPaths
+from omq.format.findings import Finding, Kind
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Disposition, Done, Fail, Message, Service
+from omq.storage import quarantine
 from omq.storage.containers import remove
 
 ATTEMPTS_TOLD: Final = 3
 """So often in vain is no accident."""
 TOLD_MAX: Final = 20
+COMMAND: Final = "omscan --remove"
+"""What takes a container that was set aside away, once its cause is gone."""
 _REASON_CHARACTERS: Final = 500
 
 
@@ -43,12 +51,13 @@ class IdelService(Service):
         self.context.log.event(events.IDEL_STARTED)
 
     def handle(self, message: Message) -> Disposition:
+        path: Path | None = None
         try:
             path = message.path
             if path is not None:
                 self._remove(message, path)
         except OmqError as error:
-            return self._failed(message, error)
+            return self._failed(message, path, str(error)[:_REASON_CHARACTERS])
         self._deleted += 1
         return Done()
 
@@ -69,15 +78,37 @@ class IdelService(Service):
             )  # fmt: skip
         point("idel.after_delete")
 
-    def _failed(self, message: Message, error: OmqError) -> Fail:
+    def _failed(self, message: Message, path: Path | None, reason: str
+                ) -> Disposition:
+        last = message.attempts + 1 >= self.context.settings.idel_attempts_max
+        if last and path is not None and self._set_aside(message, path, reason):
+            return Done()
         if message.attempts + 1 == ATTEMPTS_TOLD:
             self._stuck += 1
             if self._stuck <= TOLD_MAX:
                 self.context.log.event(
                     events.IDEL_STUCK, event_log.ERROR, message_id=message.message_id,
-                    qpool_id=message.qpool_id, reason=str(error)[:_REASON_CHARACTERS],
+                    qpool_id=message.qpool_id, path=str(path or ""), reason=reason,
                 )  # fmt: skip
-        return Fail(str(error)[:_REASON_CHARACTERS])
+        return Fail(reason)
+
+    def _set_aside(self, message: Message, path: Path, reason: str) -> bool:
+        """Whether the container is noted in quarantine, so that its message may end without it."""
+        paths = self.context.paths
+        finding = Finding(Kind.UNREADABLE, reason, path.relative_to(paths.root).as_posix(),
+                          length=message.size)
+        try:
+            note = quarantine.save(paths, finding, b"")
+        except OmqError:  # there is a next attempt, and event 1267 has told of the message
+            return False
+        if note is None:
+            return False
+        self.context.log.event(
+            events.IDEL_SET_ASIDE, event_log.ERROR, message_id=message.message_id,
+            qpool_id=message.qpool_id, path=str(path), reason=reason, command=COMMAND,
+            note=str(note.with_suffix(".json")),
+        )  # fmt: skip
+        return True
 
     def _tell(self) -> None:
         if self._stuck > TOLD_MAX:

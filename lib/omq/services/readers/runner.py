@@ -9,7 +9,8 @@ unregisters.
 Invariants: 1. each message handed out gets exactly one disposition or is released; 2. an exception
 in `handle` costs that message one attempt and nothing else; what the manager refuses of a
 disposition (a full, inhibited or too short queue) concerns that message alone: it is deferred, or
-what the service says (`Service.refused`); 3. a wait for messages ends at once on
+what the service says (`Service.refused`); after an error of the disk that latched, this process
+ends (code 74) and is started again; 3. a wait for messages ends at once on
 a signal (`interrupt` of the client, or short waits); 4. at a stop an unreachable manager is not
 waited for: it takes the messages back by itself when it sees this process end.
 
@@ -40,6 +41,7 @@ from omq.services.readers.service import (
     Service,
     ServiceContext,
 )
+from omq.storage import durable
 
 if TYPE_CHECKING:
     from omq import Outgoing
@@ -126,6 +128,7 @@ class ReaderRunner:
         while not self._signals.stopping:
             if self._signals.take_reload():
                 reload_service(self._service)
+            durable.check_latch()
             batch = reader.next(self._service.context.conf.batch, wait_s)
             if batch:
                 point("reader.after_next")

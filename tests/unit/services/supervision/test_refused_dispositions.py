@@ -20,6 +20,7 @@ from omq.base.settings import Settings
 from omq.services.daemon.signals import Signals
 from omq.services.readers.runner import ReaderRunner
 from omq.services.readers.service import Disposition, Done, Message, Move, Service, ServiceContext
+from omq.storage import durable
 
 
 @dataclass
@@ -144,6 +145,22 @@ def test_a_batch_that_is_refused_is_settled_one_by_one(tmp_path: Path, error: Om
     run(tmp_path, batch, Batcher)
     told = [f"deferred 10 {error}"] if isinstance(error, errors.QueueFull) else []
     assert [each.told for each in batch] == [["moved to "], told, ["moved to "]]
+
+
+def test_after_a_latched_error_the_reader_ends_and_is_started_again(tmp_path: Path) -> None:
+    """It could make nothing durable any more; what was decided is kept by the manager's note."""
+    class Broken(Mover):
+        def handle(self, message: Message) -> Disposition:
+            durable.failure("fsync", tmp_path, OSError(5, "Input/output error"))
+            return super().handle(message)
+
+    before = durable.use(durable.current())
+    try:
+        with pytest.raises(errors.DiskError, match="Input/output"):
+            run(tmp_path, batch := [Held("one")], Broken)
+    finally:
+        durable.use(before)
+    assert batch[0].told == ["moved to NEXT"]
 
 
 def test_an_auxiliary_rests_after_less_than_a_full_batch(tmp_path: Path) -> None:
