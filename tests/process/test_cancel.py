@@ -20,7 +20,7 @@ from omq.base.errors import (
 )
 from omq.cli import launch
 from omq.ipc.operator import Operator
-from tests.process.instance import MANAGER, WRITER, Instance
+from tests.process.instance import MANAGER, QUEUES, WRITER, Instance
 from tests.process.processes import start
 from tests.process.trust_world import (
     CLIENTS,
@@ -92,7 +92,7 @@ def test_a_unit_in_doubt_keeps_its_messages(omq_instance: Instance) -> None:
         took = c.put("A", b"order")
         unit = c.unit()
         unit.get("A", 10)
-        put = unit.put("B", b"invoice")
+        unit.put("B", b"invoice")
         with omq_instance.connect("other") as other, pytest.raises(MessageBusy):
             other.cancel(took)
         unit.prepare("ledger")
@@ -102,7 +102,7 @@ def test_a_unit_in_doubt_keeps_its_messages(omq_instance: Instance) -> None:
             assert c.state(each)[0].state == "prepared"
         unit.commit()
         c.cancel(unit.ids[0])
-        assert on(c, "B") == [] and put is None
+        assert on(c, "B") == []
 
 
 def test_the_id_is_an_id(omq_instance: Instance) -> None:
@@ -206,26 +206,33 @@ def trusting() -> Iterator[TrustInstance]:
         yield made
 
 
-def test_who_put_it_and_operators_alone(trusting: TrustInstance) -> None:
-    """A foreigner learns nothing: the same error as of what is not there."""
+@pytest.mark.parametrize("restarted", [True, False])
+def test_who_put_it_and_operators_alone(
+        trusting: TrustInstance, restarted: bool) -> None:  # noqa: FBT001
+    """A foreigner learns nothing: the same error as of what is not there. Messages come by each way
+    of putting, and to places in the index that others had before."""
     (trusting.conf / "authority.conf").write_text(
         f"[A]\nuser:{MEMBER} = put\nuser:{STRANGER} = put\nuser:{OPERATOR} = admin\n")
     trusting.start()
-    ids: dict[str, str] = {}
     noted = trusting.root.parent / "ids"
+    noted.touch()
+    noted.chmod(0o666)
 
     def put() -> None:
         with trusting.connect("member") as c:
-            noted.write_text("\n".join([
-                c.put("A", b"own", delay_s=3600), c.put("A", b"another", delay_s=3600),
-                c.put("A", b"named", delay_s=3600, message_id="named")]))
+            for each in [c.put("A", b"early"), *c.put_many("A", [b"early"] * 20)]:
+                c.cancel(each)
+            late = [c.put("A", b"late", delay_s=3600), c.put("A", b"another", delay_s=3600)]
+            c.put("A", b"named", message_id="named")
             c.cancel("named")
-            c.put("A", b"named", delay_s=3600, message_id="named")
+            c.put("A", b"named", message_id="named")
+            noted.write_text("\n".join([*late, c.put("A", b"plain"),
+                                        *c.put_many("A", [b"many"] * 20)]))
 
     def foreign() -> None:
         with trusting.connect("stranger") as c:
             said = []
-            for each in (*ids.values(), ids["own"][:32] + "00000000000fffff", "no such"):
+            for each in (*own, theirs, theirs[:32] + "00000000000fffff", "no such"):
                 for ask in (c.cancel, c.state):
                     with pytest.raises(NoMessage) as caught:
                         ask(each)
@@ -234,24 +241,65 @@ def test_who_put_it_and_operators_alone(trusting: TrustInstance) -> None:
             c.put("A", b"mine", delay_s=3600, message_id="named")
             c.cancel("named")  # his own alone
 
-    def own() -> None:
+    def cancel_own() -> None:
         with trusting.connect("again") as c:
-            c.cancel(ids["own"])
-            c.cancel("named")
+            for each in own:
+                c.cancel(each)
+            with pytest.raises(NoMessage):
+                c.cancel(theirs)
 
     def operate() -> None:
         with trusting.connect("operator") as c:
-            c.cancel(ids["another"])
+            c.cancel(other)
 
-    noted.touch()
-    noted.chmod(0o666)
-    trusting.as_user(MEMBER, put)
-    ids = dict(zip(("own", "another", "named"), noted.read_text().split("\n"), strict=True))
     with trusting.connect("root") as c:
-        ids["root's"] = c.put("A", b"root's", delay_s=3600)
+        for each in c.put_many("A", [b"early"] * 20):
+            c.cancel(each)
+    trusting.as_user(MEMBER, put)
+    late, other, *more = noted.read_text().split("\n")
+    own = (late, "named", *more)
+    with trusting.connect("root") as c:
+        theirs = c.put("A", b"root's", delay_s=3600)
+        if restarted:
+            trusting.kill(MANAGER)
+            trusting.start()
         trusting.as_user(STRANGER, foreign)
-        assert sorted(on(c, "A")) == [b"another", b"named", b"own", b"root's"]
-        trusting.as_user(MEMBER, own)
+        assert len(on(c, "A")) == 25
+        trusting.as_user(MEMBER, cancel_own)
         assert sorted(on(c, "A")) == [b"another", b"root's"]
         trusting.as_user(OPERATOR, operate, (CLIENTS, OPERATORS))
-        assert sorted(on(c, "A")) == [b"root's"]
+        assert on(c, "A") == [b"root's"]
+
+
+def test_on_poison_it_is_the_operators(trusting: TrustInstance) -> None:
+    """Also of who put it, and even where everybody may put."""
+    (trusting.conf / "authority.conf").write_text(
+        f"[A]\nuser:{MEMBER} = put get\n[POISON]\nuser:{MEMBER} = put\n")
+    trusting.queues(QUEUES.replace("attempts_max = 200", "attempts_max = 1"))
+    trusting.start()
+
+    def fail() -> None:
+        with trusting.connect("member") as c:
+            failed = c.put("A", b"failed")
+            with c.reader("A") as reader:
+                reader.next(1, 10)[0].fail("never")
+                reader.flush()
+            with pytest.raises(NoMessage):
+                c.cancel(failed)
+
+    trusting.as_user(MEMBER, fail)
+    with trusting.connect("root") as c:
+        assert on(c, "POISON") == [b"failed"]
+
+
+def test_an_id_that_is_remembered_stays_so(omq_instance: Instance) -> None:
+    """Its memory is not the message, and is not cancelled with it."""
+    omq_instance.queues(QUEUES.replace("[A]", "[A]\ndedupe_s = 3600"))
+    omq_instance.start()
+    with omq_instance.connect() as c:
+        c.put("A", b"once", unique_key="once", delay_s=3600)
+        c.cancel("once")
+        with pytest.raises(NoMessage):
+            c.cancel("once")
+        c.put("A", b"once more", unique_key="once")  # absorbed
+        assert on(c, "A") == []

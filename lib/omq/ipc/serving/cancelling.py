@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 from omq.base import limits
 from omq.base.errors import BadRequest, BodyUnavailable, NoMessage, OmqError, ShuttingDown
 from omq.base.names import message_id_text
-from omq.core.engine import cancelling
 from omq.core.engine.operate import ITEMS_MAX
 from omq.core.engine.state import HAS_ID, POISON
 from omq.format.index import EntryState
@@ -48,7 +47,7 @@ class Cancelling:
 
     def __init__(self, server: RequestServer,
                  answer: Callable[[Session, int, int, int], None]) -> None:
-        self._server, self._answer = server, answer
+        self._server, self._engine, self._answer = server, server.engine, answer
 
     def cancel(self, session: Session, r: Request) -> None:
         """The request CANCEL."""
@@ -57,18 +56,18 @@ class Cancelling:
         identifier = bytes(session.request[: r.length])
         entries = self._meant(session, identifier, self._may_cancel)
         text = order_text({"command": f"cancel {message_id_text(identifier)}"})
-        cancelling.cancel(self._server.engine.core, session.party, entries, r.sequence, text)
+        self._engine.by_id.cancel(session.party, entries, r.sequence, text)
         self._answer(session, r.sequence, len(entries), 0)
 
     def state(self, session: Session, question: Question) -> Question:
         """The question."""
         identifier = bytes.fromhex(str(question["id"]))
-        t, core = self._server.engine.index, self._server.engine.core
+        t, engine = self._engine.index, self._engine
         return {"places": [
-            {"queue": core.rules[t.e_queue[entry]].name,
+            {"queue": engine.rules[t.e_queue[entry]].name,
              "state": EntryState(t.e_state[entry]).name.lower(),
              "until_ns": t.e_until[entry] if t.e_state[entry] == _DEFERRED else 0,
-             "attempts": t.e_attempts[entry], "reader": cancelling.reader_of(core, entry)}
+             "attempts": t.e_attempts[entry], "reader": engine.by_id.reader_of(entry)}
             for entry in self._meant(session, identifier, self._may_look)]}
 
     def _meant(self, session: Session, identifier: bytes,
@@ -77,10 +76,9 @@ class Cancelling:
         The right is asked first: a payload is read only of what he has a right to."""
         if len(identifier) != limits.MESSAGE_ID_BYTES or not any(identifier):
             raise BadRequest(reason=f"an id has {limits.MESSAGE_ID_BYTES} bytes, not all zero")
-        core = self._server.engine.core
-        found = {slot: entries for slot in cancelling.known_as(core, identifier)
-                 if (entries := [entry for entry in cancelling.places(core, slot)
-                                 if may(session, entry)])}
+        by_id = self._engine.by_id
+        found = {slot: entries for slot in by_id.known_as(identifier)
+                 if (entries := [entry for entry in by_id.places(slot) if may(session, entry)])}
         if len(found) > ITEMS_MAX:
             raise BadRequest(reason=f"more than {ITEMS_MAX} messages may have this id")
         meant = [entry for slot, entries in found.items() if self._has(slot, identifier)
@@ -91,7 +89,7 @@ class Cancelling:
 
     def _has(self, slot: int, identifier: bytes) -> bool:
         """Whether the message has this very id."""
-        t = self._server.engine.index
+        t = self._engine.index
         if not t.m_flags[slot] & HAS_ID:
             return True
         try:
@@ -102,14 +100,14 @@ class Cancelling:
         return id_of(raw) == identifier
 
     def _may_cancel(self, session: Session, entry: int) -> bool:
-        t = self._server.engine.index
+        t = self._engine.index
         queue = t.e_queue[entry]
         return self._right(session, "admin", queue) or (
             t.m_uid[t.e_message[entry]] == session.party.uid and queue != POISON
             and self._right(session, "put", queue))
 
     def _may_look(self, session: Session, entry: int) -> bool:
-        queue = self._server.engine.index.e_queue[entry]
+        queue = self._engine.index.e_queue[entry]
         return self._may_cancel(session, entry) or any(
             self._right(session, action, queue) for action in _LOOKERS)
 
