@@ -185,6 +185,30 @@ def test_the_journal_says_who(omq_instance: Instance, capfd: pytest.CaptureFixtu
     assert "deleted" in told and f"cancel {gone}" in told, told
 
 
+def test_in_a_shell(omq_instance: Instance, capfd: pytest.CaptureFixture[str]) -> None:
+    omq_instance.start()
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = launch.run("omq", ["cancel", *words, "--spool", str(omq_instance.root)])
+        return code, *capfd.readouterr()
+
+    with omq_instance.connect() as c, omq_instance.connect("worker") as worker:
+        c.put("A", b"in work", message_id="busy")
+        worker.reader("A").next(1, 10)
+        c.put("A", b"ready", message_id="order-7")
+        c.put("B", b"later", message_id="order-8", delay_s=3600)
+        assert run("--state", "order-7", "busy") == (
+            0, f"order-7 A: ready\nbusy A: active by worker[{os.getpid()}]\n", "")
+        code, out, _ = run("--state", "order-8")
+        assert code == 0 and out.startswith("order-8 B: deferred until 2")
+        code, out, err = run("order-7", "busy", "order-8")
+        assert (code, out) == (75, "order-7 is cancelled\n") and "worker" in err
+        assert run("order-8")[:2] == (0, "order-8 is cancelled\n")
+        assert run("order-8")[0] == 1
+        assert on(c, "B") == []
+
+
 def test_asyncio(omq_instance: Instance) -> None:
     omq_instance.start()
 
