@@ -759,10 +759,11 @@ class Life:
     def cancel(self, qpool: int, *queues: int, putter: int = 0) -> None:
         """A program takes its message off all of its queues: one request, asked for again after a
         death."""
-        message = self.state()[qpool]
+        left: Known | None = self.state()[qpool]
         for turn, queue in enumerate(queues):
-            message = cast(Known, message).deleted(queue, 0, self.order + turn)
-        sequence = self._ask(cast(Effect, {qpool: message}), self.putters[putter])
+            assert left is not None
+            left = left.deleted(queue, 0, self.order + turn)
+        sequence = self._ask({qpool: left}, self.putters[putter])
         self.order += len(queues)
         by_id = self.engine.by_id
         entries = by_id.places(self.core.t.slot_of(qpool))
