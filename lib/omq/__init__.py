@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         LeaseLost,
         ManagerHung,
         ManagerUnavailable,
+        MessageBusy,
         MessageInGroup,
         MessageInUnit,
         MessageTooLong,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         NoDeduplication,
         NoMessage,
         NoReply,
+        NotInState,
         NotOperator,
         NotRemote,
         NoTruncate,
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
     )
     from omq.ipc.asking import Reply
     from omq.ipc.browsed import Browsed
+    from omq.ipc.cancelling import MessageState
     from omq.ipc.client import Connection, connect
     from omq.ipc.group import Group, GroupReader
     from omq.ipc.in_doubt import UnitInDoubt
@@ -120,14 +123,17 @@ __all__ = [
     "ManagerHung",
     "ManagerUnavailable",
     "Message",
+    "MessageBusy",
     "MessageInGroup",
     "MessageInUnit",
+    "MessageState",
     "MessageTooLong",
     "NoAuthority",
     "NoDeduplication",
     "NoMessage",
     "NoReply",
     "NoTruncate",
+    "NotInState",
     "NotOperator",
     "NotRemote",
     "OmqError",
@@ -172,7 +178,8 @@ __all__ = [
 
 _CLIENT = {"Browsed": "omq.ipc.browsed", "Connection": "omq.ipc.client",
            "Group": "omq.ipc.group", "GroupReader": "omq.ipc.group",
-           "Message": "omq.ipc.message", "Outgoing": "omq.ipc.outgoing",
+           "Message": "omq.ipc.message", "MessageState": "omq.ipc.cancelling",
+           "Outgoing": "omq.ipc.outgoing",
            "QueueInfo": "omq.ipc.queues",
            "Reader": "omq.ipc.reader", "Reply": "omq.ipc.asking", "Unit": "omq.ipc.unit",
            "UnitInDoubt": "omq.ipc.in_doubt", "connect": "omq.ipc.client"}

@@ -43,6 +43,7 @@ from omq.storage.files import File
 from omq.storage.journal import Epoch, JournalWriter
 from omq.storage.slots import SlotAllocator
 
+UUID = b"u" * 16
 QUEUE = 3
 MESSAGES = 100_000
 
@@ -124,9 +125,9 @@ class World:
     def __init__(self, clients: int, messages: int = MESSAGES) -> None:
         durable.use(_Nowhere())
         tables = Tables.private(messages, messages, 1000, 300)
-        core = Core(tables, SlotAllocator(), _Bodies(), b"u" * 16)
+        core = Core(tables, SlotAllocator(), _Bodies(), UUID)
         core.messages_total_max = messages
-        epoch = Epoch(cast(SpoolPaths, None), b"u" * 16, 1, 1 << 40, 4096)
+        epoch = Epoch(cast(SpoolPaths, None), UUID, 1, 1 << 40, 4096)
         self.writer = JournalWriter(epoch, bytearray(BLOCK.size + FRAME.size * 8192), 0)
         self.writer.file = File(-1, cast(Any, "nowhere"), "journal")
         self.writer.file_number, self.writer.offset = 7, 4096

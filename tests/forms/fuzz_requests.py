@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 
-from omq.format.message import Part, id_hash, pack_parts
+from omq.format.message import Part, derived_id, id_hash, pack_parts
 from omq.format.wire import GIVEN, REPLY, SETTLE, Key, Operation, Settlement
 from omq.ipc.outgoing import Encoded, encode_plain
-from tests.bench.group_cost import QUEUE, Client
+from tests.bench.group_cost import QUEUE, UUID, Client
 from tests.model.driver import draft, encoded
 
 OTHER = QUEUE + 1
@@ -44,7 +44,7 @@ class Requests:
             self._last = Operation.PUT
             return client.put(b"a body", r.choice((1, 2, 13)))
         return r.choice((self._put, self._take, self._part, self._part, self._backout,
-                         self._resolve, self._relocate))()
+                         self._resolve, self._cancel, self._relocate))()
 
     def answered(self) -> None:
         """What it holds now; whatever it asked, no exception."""
@@ -172,6 +172,11 @@ class Requests:
     def _resolve(self) -> bytes:
         name = self._r.choice(NAMES)
         return self._packed(Operation.RESOLVE, name, length=len(name), want=self._r.randrange(2))
+
+    def _cancel(self) -> bytes:
+        r = self._r
+        said = derived_id(UUID, r.randrange(1, 200)) if r.random() < 0.8 else r.randbytes(24)
+        return self._packed(Operation.CANCEL, said, length=r.choice((24, 24, 24, 7)))
 
     def _relocate(self) -> bytes:
         return self._packed(Operation.RELOCATE, self._r.randbytes(64), length=64)

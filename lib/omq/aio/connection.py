@@ -24,6 +24,7 @@ from omq.base.errors import ConnectionClosed
 from omq.format.property_values import Value
 from omq.ipc import arguments
 from omq.ipc.asking import REPLIES, Reply
+from omq.ipc.cancelling import MessageState
 from omq.ipc.client import NOTHING_SAID, TIMEOUT_S, Client
 from omq.ipc.client import connect as connect_native
 from omq.ipc.outgoing import Outgoing
@@ -111,6 +112,14 @@ class AsyncConnection:
     async def put_many(self, queue: str, messages: Iterable[Outgoing | bytes]) -> list[str]:
         """As Connection.put_many; an iterable that is no list runs in another thread."""
         return list(await self._call(self._puts, lambda native: native.put_many(queue, messages)))
+
+    async def cancel(self, message_id: bytes | str) -> None:
+        """As Connection.cancel."""
+        await self._call(self._puts, lambda native: native.cancel(message_id))
+
+    async def state(self, message_id: bytes | str) -> list[MessageState]:
+        """As Connection.state."""
+        return list(await self._call(self._puts, lambda native: native.state(message_id)))
 
     # requests
 

@@ -461,7 +461,7 @@ class FileNotWritten(OmqError):
 
 
 class MessageBusy(OmqError):
-    """message {qpool_id} on queue {queue} is in the hands of a reader; wait for it, or force"""
+    """message {qpool_id} on queue {queue} is in the hands of {reader}; wait for it, or let an operator force it"""
 
     status = 80
     exit_code = Exit.TEMPORARY

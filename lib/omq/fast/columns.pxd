@@ -10,9 +10,9 @@ cdef class Columns:
     cdef long long[::1] e_submitted, e_until, m_expiry, m_time, r_request, r_response
     cdef unsigned int[::1] b_corr, b_id, e_message, e_next, e_prev, e_reader, e_sibling
     cdef unsigned int[::1] free_entries, free_messages, m_corrnext, m_crc, m_first, m_idnext
-    cdef unsigned int[::1] m_length, m_location, m_offset, m_pid, m_record, m_size, q_active
-    cdef unsigned int[::1] q_depth, q_flags, q_head, q_hour, q_max_depth, q_max_length, q_ready
-    cdef unsigned int[::1] q_tail, r_timeout
+    cdef unsigned int[::1] m_length, m_location, m_offset, m_pid, m_record, m_size, m_uid
+    cdef unsigned int[::1] q_active, q_depth, q_flags, q_head, q_hour, q_max_depth, q_max_length
+    cdef unsigned int[::1] q_ready, q_tail, r_timeout
     cdef unsigned short[::1] e_attempts, e_queue, e_retries, m_flags, m_origin, m_parts
     cdef unsigned char[::1] e_priority, e_state, m_file
     cdef unsigned long long mask

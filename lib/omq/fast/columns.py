@@ -21,7 +21,8 @@ class Columns:
         self.m_corr, self.m_expiry = t.m_corr, t.m_expiry
         self.m_location, self.m_offset = t.m_location, t.m_offset
         self.m_length, self.m_crc, self.m_size = t.m_length, t.m_crc, t.m_size
-        self.m_pid, self.m_record, self.m_first = t.m_pid, t.m_record, t.m_first
+        self.m_pid, self.m_uid = t.m_pid, t.m_uid
+        self.m_record, self.m_first = t.m_record, t.m_first
         self.m_idnext, self.m_corrnext = t.m_idnext, t.m_corrnext
         self.m_flags, self.m_parts = t.m_flags, t.m_parts
         self.m_origin, self.m_file = t.m_origin, t.m_file

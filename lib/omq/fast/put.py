@@ -243,6 +243,7 @@ class Puts:
             c.b_corr[bucket] = slot + 1
         c.m_expiry[slot], c.m_length[slot], c.m_crc[slot] = expiry, length, crc
         c.m_size[slot], c.m_pid[slot], c.m_record[slot] = size, party.pid, record
+        c.m_uid[slot] = party.uid
         c.m_flags[slot], c.m_parts[slot], c.m_origin[slot] = flags & 1, 1, 0
         c.m_first[slot] = entry + 1
         c.e_message[entry], c.e_queue[entry], c.e_priority[entry] = slot, queue, priority

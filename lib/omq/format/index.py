@@ -14,6 +14,7 @@ Columns (message slot m, entry slot e = a message on one queue, queue slot = que
 r):
     m_qpool 0 = free slot    m_key  hash of the message id, QPoolId when derived  m_corr correlation
     m_first first entry + 1  m_idnext, m_corrnext  next slot + 1 in the hash chains
+    m_uid   user that put it: who may cancel it (core.engine.cancelling)
     m_origin  queue it came to POISON from, or was deleted from; 0 = neither
     e_next, e_prev  neighbour entry + 1 in the chain of its queue and priority (READY ones only)
     e_sibling  next entry + 1 of the same message          e_until  wall ns when DEFERRED
@@ -39,7 +40,8 @@ from omq.format.layout import Layout
 if TYPE_CHECKING:
     from omq.base.arrays import Vector
 
-VERSION = 4  # 4: selectors of readers behind their names
+VERSION = 4
+"""3: histograms; 4: selectors of readers behind their names, m_uid."""
 MAGIC = b"OMQI"
 HEADER_BYTES = 512
 SELECTOR_AT = 1024
@@ -152,8 +154,8 @@ class ReaderFlag(IntFlag):
 
 MESSAGE_COLUMNS = (
     "m_qpool:Q m_lsn:Q m_time:q m_key:Q m_corr:Q m_expiry:q m_location:I m_offset:I m_length:I "
-    "m_crc:I m_size:I m_pid:I m_record:I m_first:I m_idnext:I m_corrnext:I m_flags:H m_parts:H "
-    "m_origin:H m_file:B"
+    "m_crc:I m_size:I m_pid:I m_uid:I m_record:I m_first:I m_idnext:I m_corrnext:I m_flags:H "
+    "m_parts:H m_origin:H m_file:B"
 )
 ENTRY_COLUMNS = (
     "e_sequence:Q e_submitted:q e_until:q e_lease:Q e_message:I e_next:I e_prev:I e_sibling:I "

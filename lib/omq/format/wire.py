@@ -17,6 +17,7 @@ request under way. Request half by operation:
     STAGE, COMMIT  SETTLE * parts, FRAME * count, payloads      BACKOUT   SETTLE * parts
     MOVE_MANY  as COMMIT; `argument` of a row = how many of the FRAMEs take its place
     PREPARE   as COMMIT, behind it the name of the unit         RESOLVE   the id or name of a unit
+    CANCEL    the id of a message, all 24 bytes
 Reply half behind REPLY: GIVEN * count (then bodies for readers that may not read the spool), or the
 JSON fields of an error. SEEN * count: the rows of the question `see` (ipc.serving.seeing).
 
@@ -36,7 +37,7 @@ from omq.format.layout import Layout
 VERSION = 5
 """2: requests and bodies of other users over qmgr.sock (ADR 0020, 0021); 3: notes; 4: units of
 work, TOUCH, the delay of a FAIL, messages by their ids; 5: looks, messages under a cursor,
-MOVE_MANY, PREPARE, RESOLVE."""
+MOVE_MANY, PREPARE, RESOLVE, CANCEL."""
 REQUEST_MAGIC = 0x4F51
 REQUEST = Layout(
     "operation:B priority:B flags:H queue:H count:H client:I length:I token:16s sequence:Q size:Q "
@@ -91,6 +92,7 @@ class Operation(IntEnum):
     GET = 15  # as NEXT, only messages with a key: `correlation` = the key, `flags` = whose (Key)
     PREPARE = 16  # as COMMIT, but the unit is in doubt from then on; `queue` = bytes of its name
     RESOLVE = 17  # end a unit in doubt; want = 1: commit it, 0: back it out
+    CANCEL = 18  # the message with this id leaves the queues where it waits
     LOOK = 30  # what came to the queue since the last one, up to `want`; argument as NEXT
     MOVE_MANY = 35  # finish `parts` messages and put `count` new ones
 

@@ -34,6 +34,7 @@ from omq.format.property_values import Value
 from omq.ipc import arguments
 from omq.ipc.absence import Waiting
 from omq.ipc.asking import REPLIES, Reply, await_reply
+from omq.ipc.cancelling import ActsById
 from omq.ipc.client_wire import Wire
 from omq.ipc.in_doubt import EndsUnits
 from omq.ipc.message import Message
@@ -79,7 +80,7 @@ def connect(spool: Path | str | None = None, instance: str | None = None, name: 
     return Client(paths, names.check_client_name(name), timeout_s, waiting)
 
 
-class Connection(EndsUnits):
+class Connection(EndsUnits, ActsById):
     """A registered client of a queue manager; made by `omq.connect`. A context manager.
 
     A connection has one request under way and belongs to one thread at a time (ConnectionBusy) and

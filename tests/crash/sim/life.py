@@ -756,6 +756,21 @@ class Life:
                               self.engine.forget_reader)
         assert not outcome.refused, outcome.refused
 
+    def cancel(self, qpool: int, *queues: int, putter: int = 0) -> None:
+        """A program takes its message off all of its queues: one request, asked for again after a
+        death."""
+        left: Known | None = self.state()[qpool]
+        for turn, queue in enumerate(queues):
+            assert left is not None
+            left = left.deleted(queue, 0, self.order + turn)
+        sequence = self._ask({qpool: left}, self.putters[putter])
+        self.order += len(queues)
+        by_id = self.engine.by_id
+        entries = by_id.places(self.core.t.slot_of(qpool))
+        assert len(entries) == len(queues)
+        with self.refusable():
+            by_id.cancel(self.putters[putter], entries, sequence, b'{"sim": 2}')
+
     # pool.writer and the archive
 
     def archive(self) -> None:

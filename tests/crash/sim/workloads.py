@@ -313,6 +313,30 @@ def operators(life: Life, random: Random) -> None:
     life.checkpoint()
 
 
+def cancels(life: Life, random: Random) -> None:
+    """Messages of every kind, cancelled by the programs that put them."""
+    late = life.put(A, B, delay_s=600, putter=1)
+    ready = life.put(A, size=random.choice(SIZES[:2]))
+    large = life.put_container(A, 1000)
+    brief = life.put(A, B, persistent=False)
+    held = life.put(B)
+    life.commit()
+    life.operate(Action.HOLD, (held, B))
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+    life.cancel(late, A, B, putter=1)
+    life.cancel(ready, A)
+    if random.random() < 0.5:
+        life.commit()
+    life.cancel(large, A)
+    life.cancel(held, B)
+    life.commit()
+    life.cancel(brief, A, B)
+    life.commit()
+    life.checkpoint()
+
+
 def units(life: Life, random: Random) -> None:
     """Units of work: committed, in blocks larger than those of a group, and backed out."""
     for _ in range(5):
@@ -504,4 +528,4 @@ WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "poison": poison, "restart": restart, "wide": wide, "batches": batches,
     "operators": operators, "archived": archived,
     "units": units, "doubts": doubts, "times": times, "in_groups": in_groups,
-    "queues": queues, "keys": keys}
+    "queues": queues, "keys": keys, "cancels": cancels}

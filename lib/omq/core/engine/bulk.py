@@ -142,6 +142,7 @@ def _put_vector(core: Core, party: Party, asked: Vector, payloads: memoryview, o
     v["m_crc"][slots] = asked["crc"]
     v["m_size"][slots] = asked["size"]
     v["m_pid"][slots] = party.pid
+    v["m_uid"][slots] = party.uid
     v["m_file"][slots] = file
     v["m_record"][slots] = records
     v["m_flags"][slots] = PERSISTENT

@@ -24,6 +24,7 @@ from omq.base.fault import point
 from omq.core.engine import moves, puts, settle
 from omq.core.engine.block import Block
 from omq.core.engine.books import Books
+from omq.core.engine.cancelling import ById
 from omq.core.engine.clients import Clients
 from omq.core.engine.deadlines import ended, renew, soonest, wake
 from omq.core.engine.duplicates import watching
@@ -67,17 +68,16 @@ class Engine:
         self.room = core.room  # what pool.writer says of the disk
         self.waiters, self.wanted = dict[int, Waiters](), Wanted(core)
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
-        self.timeouts = Timeouts()
+        self.timeouts, self.old_notes = Timeouts(), OldNotes()
         self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
         self.limbo_until, self.limbo_delay_ns = FOREVER, 0
-        self.old_notes = OldNotes()
         self.poisoned: list[Poisoned] = []
         self.back = TakingBack(core, self.poisoned.append)
         self.units = Units(core, self.back.take)
         self.in_doubt = InDoubt(core, self.poisoned.append)
         self.clients, self.books, self.recall = Clients(core), Books(core), Recall(core)
         self.queues = Queues(core, self.books, statistics.forget)
-        self.expiry = Expiry(core)
+        self.expiry, self.by_id = Expiry(core), ById(core)
         self.index = core.t.readonly()  # for those who serve clients: to look at
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.books.name_everything

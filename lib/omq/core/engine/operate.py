@@ -134,7 +134,7 @@ def operate(core: Core, party: Party, order: Order, take_back: Callable[[int], N
             outcome.refused.append((item.qpool, error))
             continue
         if not outcome.lsn:
-            outcome.lsn = _say_who(core, party, order)
+            outcome.lsn = say_who(core, party, len(order.items), order.text)
         if one.entry >= 0 and core.t.e_state[one.entry] == _ACTIVE:
             take_back(one.entry)
             give_back(core, one.entry, None, 0, 0)
@@ -143,11 +143,12 @@ def operate(core: Core, party: Party, order: Order, take_back: Callable[[int], N
     return outcome
 
 
-def _say_who(core: Core, party: Party, order: Order) -> int:
+def say_who(core: Core, party: Party, count: int, text: bytes) -> int:
+    """The OPERATOR frame before the frames of an order about so many messages; its LSN."""
     return core.block.frame(
         FrameType.OPERATOR, PERSISTENT, 0, 0, client=party.client, pid=party.pid, uid=party.uid,
-        token=party.token, unit=core.block.lsn, reason=Reason.OPERATOR, argument=len(order.items),
-        payload=order.text)
+        token=party.token, unit=core.block.lsn, reason=Reason.OPERATOR, argument=count,
+        payload=text)
 
 
 def _choose(core: Core, order: Order, item: Item, own_lsn: int) -> _Chosen:
@@ -172,7 +173,7 @@ def _choose(core: Core, order: Order, item: Item, own_lsn: int) -> _Chosen:
         raise NoMessage(queue=name)
     state = t.e_state[entry]
     if state == _ACTIVE and not order.force:
-        raise MessageBusy(qpool_id=item.qpool, queue=name)
+        raise MessageBusy(qpool_id=item.qpool, queue=name, reader="a reader")
     if item.queue == IDEL and order.action in (Action.HOLD, Action.RELEASE):
         raise NotInState(qpool_id=item.qpool, queue=name, action=order.action.value,
                          state="waiting to be deleted")
@@ -188,7 +189,7 @@ def _choose_restored(core: Core, order: Order, item: Item, slot: int, name: str)
         raise NotInState(qpool_id=item.qpool, queue=name, action="restore", state="on the queue")
     entry = t.entry_on(slot, IDEL)
     if entry >= 0 and t.e_state[entry] == _ACTIVE:
-        raise MessageBusy(qpool_id=item.qpool, queue=core.rules[IDEL].name)
+        raise MessageBusy(qpool_id=item.qpool, queue=core.rules[IDEL].name, reader="a reader")
     if any(t.e_state[each] == _PREPARED for each in t.entries_of(slot)):
         raise NotInState(qpool_id=item.qpool, queue=name, action="restore", state="prepared")
     priority = t.e_priority[entry if entry >= 0 else t.m_first[slot] - 1]
@@ -243,24 +244,29 @@ def _move(core: Core, party: Party, order: Order, one: _Chosen, unit: int) -> No
 
 
 def _delete(core: Core, party: Party, order: Order, one: _Chosen, unit: int) -> None:
-    t, slot, entry = core.t, one.slot, one.entry
+    if core.t.e_queue[one.entry] != IDEL:
+        delete(core, party, one.entry, order.keep_ns, unit)
+    elif core.t.e_state[one.entry] == _DEFERRED:  # it is deleted already: now, please
+        _release(core, party, order, one, unit)
+
+
+def delete(core: Core, party: Party, entry: int, keep_ns: int, unit: int, sequence: int = 0,
+           flags: int = 0) -> None:
+    """Off its queue, which is not IDEL. `sequence`, `flags`: of the request that it carries out."""
+    t, slot = core.t, core.t.e_message[entry]
     queue, priority = t.e_queue[entry], t.e_priority[entry]
-    if queue == IDEL:  # it is deleted already: now, please
-        if t.e_state[entry] == _DEFERRED:
-            _release(core, party, order, one, unit)
-        return
     last = t.m_parts[slot] == 1
-    until = core.now_ns + order.keep_ns if order.keep_ns else 0
+    until = core.now_ns + keep_ns if keep_ns else 0
     if last and (until or t.m_flags[slot] & CONTAINER):
-        lsn = frame_for(core, FrameType.DELETE, _IDEL, entry, party, argument=until, unit=unit,
-                        reason=Reason.OPERATOR)
+        lsn = frame_for(core, FrameType.DELETE, flags | _IDEL, entry, party, sequence,
+                        argument=until, unit=unit, reason=Reason.OPERATOR)
         t.m_origin[slot] = queue
         core.drop_entry(entry)
         t.m_parts[slot] = 1
         core.new_entry(slot, IDEL, priority, lsn, until)
         return
-    frame_for(core, FrameType.DELETE, _LAST if last else 0, entry, party, unit=unit,
-              parts=core.runs.get(slot, 1) if last else 0, reason=Reason.OPERATOR)
+    frame_for(core, FrameType.DELETE, flags | (_LAST if last else 0), entry, party, sequence,
+              unit=unit, parts=core.runs.get(slot, 1) if last else 0, reason=Reason.OPERATOR)
     core.drop_entry(entry)
     if last:
         t.q_ever[IDEL] += 1

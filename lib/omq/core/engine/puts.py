@@ -207,7 +207,7 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_length[slot] = len(new.payload)
     t.m_crc[slot] = new.crc
     t.m_size[slot] = new.size
-    t.m_pid[slot] = party.pid
+    t.m_pid[slot], t.m_uid[slot] = party.pid, party.uid
     t.m_file[slot], t.m_record[slot] = file, record
     t.m_flags[slot] = persistent | (new.flags & CONTAINER) | (HAS_ID if new.key else 0)
     if new.flags & _GROUPED:

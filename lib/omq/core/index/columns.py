@@ -20,6 +20,7 @@ class Columns:
     m_crc: memoryview
     m_size: memoryview
     m_pid: memoryview
+    m_uid: memoryview
     m_record: memoryview
     m_first: memoryview
     m_idnext: memoryview

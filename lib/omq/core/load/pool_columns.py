@@ -23,8 +23,8 @@ from omq.storage.slots import SlotAllocator
 
 COPIED = {"m_qpool": "qpool", "m_lsn": "lsn", "m_time": "time", "m_expiry": "expiry",
           "m_location": "location", "m_offset": "offset", "m_length": "length",
-          "m_crc": "body_crc", "m_size": "size", "m_pid": "pid", "m_record": "record",
-          "m_flags": "flags", "m_file": "file", "m_origin": "origin"}
+          "m_crc": "body_crc", "m_size": "size", "m_pid": "pid", "m_uid": "uid",
+          "m_record": "record", "m_flags": "flags", "m_file": "file", "m_origin": "origin"}
 """Column of the index -> of a pool record."""
 _COLUMNS = [(name, DTYPE[name]) for name in (
     *sorted(set(COPIED.values())), "next", "message_id", "correlation_id", "group",

@@ -279,6 +279,8 @@ _NATIVE: Final = {
     "units_in_doubt": "omq units, on the host itself",
     "commit_unit": "omq units, on the host itself",
     "back_out_unit": "omq units, on the host itself",
+    "cancel": "omq cancel, on the host itself",
+    "state": "omq cancel --state, on the host itself",
     "body": "browse gives the body with the row",
 }
 

@@ -85,7 +85,8 @@ class ControlPlane:
             "claim": registrar.claim, "cancel": self._cancel, "bye": self._bye,
             "status": self._status, **self.bodies.operations}
         self._operations |= PoolPlane(self._engine, self._sessions, self._number).operations
-        self._operations["units"] = UnitsPlane(self._engine, self._sessions).units
+        self._operations |= {"units": UnitsPlane(self._engine, self._sessions).units,
+                             "state": server.cancelling.state}
         self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free,
                                        settings.operator_undo_s)
         self.queues = QueuePlane(server, settings, log, self.operators.answer_later)

@@ -91,7 +91,7 @@ class OperatorPlane:
             raise BadRequest(reason="what is noted goes on a queue")
         for queue in queues:
             self._sessions.check(session, "put", queue)
-        text, count = _text(question), min(max(0, int(question["messages"])), 1 << 40)
+        text, count = order_text(question), min(max(0, int(question["messages"])), 1 << 40)
         party = session.party
         lsn = self._engine.books.operator(party, 0, count, text)
         self._log.event(events.OPERATOR_COMMAND, REPORT, uid=party.uid, pid_of_operator=party.pid,
@@ -102,7 +102,7 @@ class OperatorPlane:
         """Let go of the readers of a queue that have this pid: as if they had died."""
         queue, pid = self._number(str(question["queue"])), int(question["pid"])
         self._may(session, "admin", queue)
-        text = _text(question)
+        text = order_text(question)
         freed = [other for other in list(self._sessions.by_id.values())
                  if other.queue == queue and other.party.pid == pid]
         if freed:
@@ -129,7 +129,7 @@ class OperatorPlane:
         """End a unit of work in doubt in the place of its program: `admin` on all of its queues, on
         POISON if it has none."""
         in_doubt, party = self._engine.in_doubt, session.party
-        said, commit, text = str(question["unit"]), question["commit"], _text(question)
+        said, commit, text = str(question["unit"]), question["commit"], order_text(question)
         if not isinstance(commit, bool):
             raise BadRequest(reason="commit is true or false")
         unit = in_doubt.find(said, party) or in_doubt.by_id(said)
@@ -168,7 +168,7 @@ class OperatorPlane:
         keep_s = float(self._undo_s if said is None else said)
         if not 0 <= keep_s <= KEEP_S_MAX:
             raise BadRequest(reason=f"keep_s is 0 to {KEEP_S_MAX}")
-        return Order(action, items, _text(question), targets,
+        return Order(action, items, order_text(question), targets,
                      None if priority is None else names.check_priority(int(priority)),
                      int(keep_s * _S), bool(question.get("force")))
 
@@ -177,7 +177,7 @@ class OperatorPlane:
                         pid_of_operator=session.party.pid, **_said(text), **fields)
 
 
-def _text(question: Question) -> bytes:
+def order_text(question: Question) -> bytes:
     """What the journal keeps: the command as it was typed, why, and what its count counts, unless
     that is messages."""
     things = str(question.get("things", MESSAGES))

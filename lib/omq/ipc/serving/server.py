@@ -32,6 +32,7 @@ from omq.format.wire import (
     PutFlag,
 )
 from omq.ipc.serving.asked import Request, verdicts_of
+from omq.ipc.serving.cancelling import Cancelling
 from omq.ipc.serving.foreign import read_parts, taken, taken_batch
 from omq.ipc.serving.large_bodies import named
 from omq.ipc.serving.moving_many import MovingMany
@@ -64,6 +65,8 @@ class RequestServer(Turns):
             Operation.RELOCATE: self._relocated, Operation.TOUCH: self._touch,
             Operation.GET: self._next, Operation.LOOK: self._look}
         self.units = UnitPlane(self, units, lambda *answer: self._ok.append(answer))
+        self.cancelling = Cancelling(self, lambda *answer: self._ok.append(answer))
+        handlers[Operation.CANCEL] = self.cancelling.cancel
         handlers[Operation.MOVE_MANY] = MovingMany(self, lambda *answer: self._ok.append(answer))
         self._handlers = {int(operation): handler for operation, handler in handlers.items()
                           } | self.units.handlers

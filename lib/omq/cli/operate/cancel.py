@@ -1,0 +1,56 @@
+"""omq cancel: take messages that wait off their queues, by their ids.
+
+    omq cancel ID ...          each of them, in this order; the first that cannot ends it
+    omq cancel --state ID ...  only say where they are, and in which state
+
+ID is what `omsend` or `Connection.put` said. Who put a message may, and operators with `admin` on
+its queue (omq.ipc.cancelling). It is final, and journaled with uid, pid and the command.
+
+Errors: NoMessage, MessageBusy, NotInState, BadArgument, ManagerUnavailable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+import omq
+from omq.base.errors import Exit
+from omq.base.names import escape
+from omq.cli.common import existing, tool_parser
+from omq.ipc.cancelling import MessageState
+
+NAME: Final = "omq cancel"
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit code: 1 when there is no such message, 75 when a reader has it."""
+    options = _parser().parse_args(argv)
+    with omq.connect(existing(options).paths.root, name="omq") as connection:
+        for each in options.id:
+            if options.state:
+                for place in connection.state(each):
+                    sys.stdout.write(f"{escape(each)} {_said(place)}\n")
+            else:
+                connection.cancel(each)
+                sys.stdout.write(f"{escape(each)} is cancelled\n")
+            sys.stdout.flush()  # an error may follow
+    return Exit.OK
+
+
+def _said(place: MessageState) -> str:
+    due = f" until {place.due:%Y-%m-%d %H:%M:%S}" if place.due else ""
+    reader = f" by {escape(place.reader)}" if place.reader else ""
+    return f"{place.queue}: {place.state}{due}{reader}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    found = tool_parser(NAME, "Take messages that wait off their queues, by their ids.", """
+        omq cancel 4f4d51314c0f...0000000000000012
+        omq cancel --state order-4711
+        """)
+    found.add_argument("id", nargs="+", metavar="ID", help="of a message, as omsend said it")
+    found.add_argument("--state", action="store_true",
+                       help="only say on which queues it is, and in which state")
+    return found
