@@ -210,7 +210,8 @@ def test_without_waiting_a_batch_runs_side_by_side(
                   "open(a, 'wb' if first else 'rb').close(); "
                   "open(b, 'rb' if first else 'wb').close()\n"
                   "sys.exit(0 if first else 67)")
-    answers = xport(xport_wait=False, xport_timeout_s=60).handle_many([mail("a@far.test"), mail("b@far.test")])
+    service = xport(xport_wait=False, xport_timeout_s=60)
+    answers = service.handle_many([mail("a@far.test"), mail("b@far.test")])
     assert answers[0] == Done()
     assert isinstance(answers[1], Move) and answers[1].new[0].properties["error.to"] == "b@far.test"
 
