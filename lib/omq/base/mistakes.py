@@ -59,6 +59,6 @@ class Mistakes:
             first = next(iter(self._found.values()))
             if len(self._found) == 1:
                 raise first
-            together = ConfigError("\n".join(self._found))
-            together.fields = first.fields
+            together = ConfigError(**first.fields)
+            together.args = ("\n".join(self._found),)
             raise together from first

@@ -123,10 +123,7 @@ class Link(Registered):
                             operation, priority, flags, queue, count, self._client, length,
                             self._token, sequence, size, crc, REQUEST_MAGIC, VERSION, correlation,
                             want, argument, 0, parts, 0, expiry)
-                        try:
-                            self._requests.send(head, block=False, type=REQUEST_TYPE)
-                        except sysv_ipc.BusyError:
-                            self._send_later(head)
+                        self._send(head)
                         point("client.after_request")
                     if said == WOKEN or (said != ANSWERED and not self._heard(gate, wait_s)):
                         self._await(gate, wait_s)
@@ -180,17 +177,19 @@ class Link(Registered):
             self._wait_for_end(back_by, error)
         raise error
 
-    def _send_later(self, head: bytes) -> None:
-        """The request queue was full."""
-        deadline = time.monotonic() + self._timeout_s
+    def _send(self, head: bytes) -> None:
+        """On the request queue, which may be full."""
+        deadline = 0.0
         while True:
-            time.sleep(BUSY_S)
             try:
                 self._requests.send(head, block=False, type=REQUEST_TYPE)
                 return
             except sysv_ipc.BusyError:
-                if time.monotonic() >= deadline:
+                now = time.monotonic()
+                deadline = deadline or now + self._timeout_s
+                if now >= deadline:
                     raise TimedOut(seconds=self._timeout_s, what="the request queue") from None
+            time.sleep(BUSY_S)
 
     def _await(self, gate: Gate, wait_s: float | None) -> None:
         """The wait has ended without the reply: until there is one."""

@@ -46,8 +46,8 @@ from omq.base.errors import (
 from omq.fast.handed import Rows
 from omq.format.wire import Operation, Settlement
 from omq.ipc import arguments
+from omq.ipc.interruptible import Interruptible
 from omq.ipc.message import Message
-from omq.ipc.moving import Moving
 from omq.ipc.wish import Wish, certain, under, wish
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _NEXT, _GET, _LOOK = int(Operation.NEXT), int(Operation.GET), int(Operation.LOOK
 NOBODYS_FAULT: Final = (ManagerUnavailable, TimedOut, ShuttingDown)
 
 
-class Reader(Moving):
+class Reader(Interruptible):
     """A registered reader of one queue: a context manager and an iterator over messages.
 
         with connection.reader("ORDERS", batch=10) as reader:
@@ -81,8 +81,6 @@ class Reader(Moving):
         self._selected: Selected | None = None
         if where:
             self._select(where)  # BadSelector now, not with the first message
-        self._ended = False  # interrupted: an iteration ends
-        self._closed = False
         self._ahead: deque[Message] = deque()  # handed out, and not given by the iteration yet
         self._current: Message | None = None  # what the iteration has given last
         self._rows = Rows(self, self._held, wire, wire.bodies.files, Message)
@@ -138,25 +136,6 @@ class Reader(Moving):
         if timeout_s != 0:
             self._waited()
         return found
-
-    def _interrupted(self) -> bool:
-        """An interrupt ended an earlier wait, or came while nobody waited: this call is the one
-        that it ends. ReaderClosed."""
-        if self._closed:
-            raise ReaderClosed(queue=self.queue)
-        link = self._link
-        if not link.interrupted:
-            return False
-        link.interrupted = False
-        self._ended = True
-        self.flush()
-        return True
-
-    def _waited(self) -> None:
-        """A call that might wait is about to return: whatever woke it until now has its effect by
-        that. Nothing else takes a wake away, however many requests the call made: a step of it
-        would take one that came meanwhile, and the next step wait."""
-        self._link.woken = False
 
     def _listed(self, messages: list[Message]) -> list[Message]:
         """The program gets these, and the note says so."""
@@ -249,24 +228,6 @@ class Reader(Moving):
             ahead.extend(batch)
 
     # the end
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._closed
-
-    def interrupt(self) -> None:
-        """Callable from a signal handler and from another thread: the wait under way ends, and the
-        next call of `next` returns at once; an iteration ends. Nothing where it is closed."""
-        if not self._closed:
-            self._link.interrupt()
-
-    def wake(self) -> None:
-        """As `interrupt`, for a program that has other work to look after: the wait under way ends,
-        with what is there, an iteration goes on, and a manager that is away is still waited
-        for."""
-        if not self._closed:
-            self._link.wake()
 
     def close(self) -> None:
         """Send what is recorded and give back what is held. A closed reader is closed for ever; the

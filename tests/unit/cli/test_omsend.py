@@ -43,7 +43,7 @@ def test_standard_input_is_a_message_and_its_id_is_printed(
     assert put == {
         "queues": ("ORDERS",), "body": b"\x00any bytes\xff", "priority": None, "properties": {},
         "persistent": None, "correlation_id": b"", "expiry_s": None, "reply_to": "", "delay_s": 0.0,
-        "unique_key": "",
+        "unique_key": None,
     }  # fmt: skip
     assert manager.connects[0]["spool"] == tmp_path / "spool"
 

@@ -19,7 +19,9 @@ from omq.core.redo.redo import Redo
 from omq.core.redo.source import NoPool
 from omq.format.double_write import Image
 from omq.format.message import Part
+from omq.format.poolctrl import PoolControl
 from omq.format.wire import Settlement
+from omq.storage import poolctrl
 from omq.storage.journal_reader import JournalScan
 from omq.storage.pool import PoolFiles
 from tests.unit.engine.world import NS, A, B, World, make_named
@@ -116,7 +118,11 @@ def test_what_a_cut_checkpoint_has_written_is_not_seen_twice(
     first = Redo(NoPool(), many=1)
     for block in list(JournalScan(busy.info.paths, busy.info.uuid))[:8]:
         first.apply([block])  # as far as a checkpoint of that moment would write
+    poolctrl.store(busy.info.paths, PoolControl(  # as the first start has left it
+        busy.info.uuid, generation=1, lsn=0, epoch=1, journal=1, offset=4096, next_qpool=1,
+        time_ns=busy.wall, pool_files=0, contents={}))
     pool = PoolFiles(busy.info.paths, busy.info.uuid)
+    pool.checkpoint = 2
     pool.write(first.changes())
     pool.close()
     assert first.changes()

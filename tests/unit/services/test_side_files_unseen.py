@@ -197,6 +197,7 @@ ELSEWHERE: dict[str, str] = {
     "lib/omq/base/access.py": "the spool and the configuration",
     "lib/omq/base/groups.py": "the spool",
     "lib/omq/base/fault.py": "tests alone",
+    "lib/omq/base/paths.py": "the spool",
     "lib/omq/base/form.py": "programs",
     "lib/omq/base/journald.py": "standard error; guarded",
     "lib/omq/ipc/sealed_body.py": "a memfd",

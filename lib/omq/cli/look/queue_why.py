@@ -27,6 +27,8 @@ from omq.services.daemon.options import Location
 
 MOVES: Final = 0.05
 """Messages a minute that are some: fewer are shown as 0.0."""
+ORDERS: Final = frozenset({"get_inhibited", "put_inhibited", "drains"})
+"""Codes of what an operator ordered: why a queue is empty, perhaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ def explain_queue(location: Location, seen: Look, name: str, now_ns: int,
     reasons = [*of(location, seen, row, readers, known.services, known.gateways,
                    refused(location.paths, now_ns), now_ns)]
     if not row.messages:
-        reasons.insert(0, Cause("empty", "there is no message on it", (), Severity.NOTE, name))
+        orders = sum(each.code in ORDERS for each in reasons)  # they stand first
+        reasons.insert(orders, Cause("empty", "there is no message on it", (), Severity.NOTE, name))
     elif not reasons and not dead:
         reasons = [_unhindered(seen, row, readers, now_ns)]
     theirs = {each.conf.name for each in known.services if each.conf.queue == name}

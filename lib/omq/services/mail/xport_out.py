@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from omq.base import clock, events, names
+from omq.base.amounts import duration
 from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
 from omq.services.mail import mail_message as mail
@@ -141,7 +142,7 @@ class XportOutService(Service):
             found = outcome("", code, said, MEANINGS)
         except TimeoutError:  # an OSError, too
             found = Result("", Verdict.TEMPORARY, "4.3.0",
-                           f"{program} did not end in {timeout_s:.0f} s")
+                           f"{program} did not end in {duration(timeout_s)}")
         except (OSError, subprocess.SubprocessError) as error:
             found = Result("", Verdict.TEMPORARY, "4.3.5", mail.one_line(f"{program}: {error}"))
         return (*job.refused, *(Result(each, found.verdict, found.status, found.text, program)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -33,7 +32,7 @@ DUMP_LINES_MAX: Final = 200_000
 """About 10,000 messages: more would keep the next manager waiting, and nobody reads it."""
 
 
-_STACK_CHARACTERS: Final = 1 << 18
+_STACK_BYTES: Final = 1 << 18
 
 
 def write_tombstone(paths: SpoolPaths, tables: Tables, cause: str, stack: str,
@@ -51,11 +50,9 @@ def write_of_predecessor(paths: SpoolPaths, stack_file: Path, sample_period_s: i
     """Of the manager whose stack this is, before its segment goes; without a segment, what is
     known."""
     pid, counters, lines = 0, dict[str, int](), list[str]()
-    stack, died_ns = "(it cannot be read)", clock.wall_ns()
-    with suppress(OSError):
-        died_ns = stack_file.stat().st_mtime_ns
-        with stack_file.open(encoding="utf-8", errors="backslashreplace") as file:
-            stack = file.read(_STACK_CHARACTERS)
+    raw, there = side_files.read(stack_file, _STACK_BYTES), side_files.seen(stack_file)
+    stack = "(it cannot be read)" if raw is None else raw.decode("utf-8", "backslashreplace")
+    died_ns = clock.wall_ns() if there is None else there.st_mtime_ns
     try:
         with IndexView.attach(paths) as view:
             pid = view.header.pid if view.header is not None else 0
