@@ -128,10 +128,10 @@ def test_what_is_overdue_is_not_due_in_0_seconds(omq_instance: Instance, host_cl
     omq_instance.start()
     with omq_instance.connect() as client:
         client.put("A", b"x", delay_s=HOUR)
-        assert " s from now" in run(omq_instance, "omqwhy", "A")
+        assert " min from now" in run(omq_instance, "omqwhy", "A")
         host_clock.step(2 * HOUR)
         client.put("B", b"x")
         until(lambda: bool(omq_instance.events(events.CLOCK_SET.number)), omq_instance.said)
         for words in (run(omq_instance, "omqwhy", "A"), run(omq_instance, "omqwhy", "1")):
-            assert "s ago: the clock of this host was set" in words
+            assert " ago: the clock of this host was set" in words
             assert " from now" not in words

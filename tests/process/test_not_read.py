@@ -108,4 +108,5 @@ def test_the_service_goes_on_and_the_old_pool_waits(
     found = omq_instance.drain("A")
     assert sorted(each.body or b"" for each in found) == sorted([*old, *new])
     assert len({each.message_id for each in found}) == len(found)
+    omq_instance.stop(MANAGER, WRITER)
     omq_instance.paths.event_log.write_text("")  # damage was the point

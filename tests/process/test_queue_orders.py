@@ -149,7 +149,7 @@ def test_why_nothing_moves(live: Instance) -> None:
         assert why(live, "A") == ["readers_busy"]
         message.done()
     with live.stopped():
-        assert why(live, "A")[0] == "hung"
+        assert why(live, "A")[0] == "manager_stopped"
     assert live.run("omqwhy", "NOWHERE").code == Exit.NO_INPUT
     assert live.run("omqwhy", str(first + 1), "LOCAL").code == 0
     live.bodies("A")

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from omqtools.omqspark import interactive, report
+from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.page import page, picture
 from omqtools.omqspark.summary import Sentence
 from omqtools.omqspark.topmost import Queues
@@ -70,7 +71,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
                            "largest": 1000, "journal_bytes": 12_000} for n in names])
     queues = Queues.of(names, hour)
     tables = {"queue_hour": hour, "queue_minute": queues.minutes(minute), "readers": reader,
-              "poison": reader, "routes": routes}
+              "poison": reader, "routes": routes, report.HOURS_OF_DAY: by_hour_of_day(
+                  hour, [(START.value, (START + pd.Timedelta(days=1)).value)])}
     said = [Sentence(f"{LONG} grows: 300 came in the last hour, 60 left; 150 wait.",
                      f"omq-spark biography --out OUT --where 'queue_name = {LONG!r}'")]
     body = [report._verdict({"clean": False, "counts": {"lost": 3}, "messages": 10**6}),

@@ -16,7 +16,7 @@ from omq.base.errors import ConfigError, Exit
 from omq.base.event_log import EventLog
 from omq.base.settings import DEFAULTS
 from omq.cli.look.alarm_lines import alarm_lines
-from omq.cli.watch import alarm_file, health
+from omq.cli.watch import alarm_file, health, reasons
 from omq.cli.watch.alarm_conf import ALARM_KEYS, Alarm, load_alarms
 from omq.cli.watch.alarm_events import AlarmEvents
 from omq.cli.watch.alarms import step
@@ -312,3 +312,11 @@ def test_a_turn_raises_and_the_next_watcher_goes_on(location: Location, tmp_path
     assert again.commands == []
     told.log.close()
     again.log.close()
+
+
+@pytest.mark.parametrize("measure", [*OF_INSTANCE, *OF_QUEUE])
+def test_each_measure_has_a_sentence(measure: str) -> None:
+    """The invariant of omq.cli.watch.reasons, also where there is no cause to be told."""
+    about = facts()
+    text, hints = reasons.why(measure, "A" if measure in OF_QUEUE else "", 7.0, about)
+    assert text and all(hints) and hints

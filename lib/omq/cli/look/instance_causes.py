@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from omq.base import clock
-from omq.base.amounts import counted, duration, size
+from omq.base.amounts import counted, duration
 from omq.base.config import load_authority, load_queues, load_settings
 from omq.base.errors import ConfigError
 from omq.base.names import escape
@@ -17,12 +17,14 @@ from omq.cli.look.cause import Cause, Severity
 from omq.cli.look.gateways import Gateway
 from omq.cli.look.service_status import Status, Word, should_run
 from omq.core.look.look import Look, Origin
+from omq.core.look.space import UNKNOWN
 from omq.services.daemon.options import Location
 
 MANAGER: Final = frozenset(("no_manager", "manager_stopped", "hung"))
 """Codes of causes by which nothing moves at all."""
 INODES_PERCENT: Final = 2
 """Fewer free than this share is few: each message of some size needs one, and its removal none."""
+_WHAT_TAKES_INODES: Final = "df -i {root}; du --inodes -s {root}/* shows what takes them"
 _TOMBSTONE_BYTES: Final = 4096
 _REPAIR: Final = "omqrecover plan"
 """In the last word of a manager that refused its spool (NeedsRepair)."""
@@ -119,25 +121,26 @@ def wrong_configuration(location: Location) -> str:
 
 
 def _room(location: Location, seen: Look | None) -> Iterator[Cause]:
-    root = location.paths.root
-    if seen is not None and seen.space.low:
-        free = "" if seen.space.free_bytes is None else f": {size(seen.space.free_bytes)} free"
-        yield Cause("disk", f"disk space LOW{free}; new messages are refused until more than "
-                    "disk_reserve_bytes is free, done, move and delete go on",
+    root, space = location.paths.root, UNKNOWN if seen is None else seen.space
+    if space.lacks_inodes:
+        yield Cause("inodes", space.disk_note, (_WHAT_TAKES_INODES.format(root=root),),
+                    Severity.CRITICAL)
+    elif space.low:
+        yield Cause("disk", space.disk_note,
                     (f"df -h {root}; du -sh {root}/* shows what fills the spool",),
                     Severity.CRITICAL)
-    if seen is not None and seen.space.index_low:
-        whose = "all" if seen.space.index_low > 1 else "members'"
-        yield Cause("index", f"the index is {'FULL' if whose == 'all' else 'almost FULL'}: {whose} "
-                    "new messages are refused, done, move and delete go on",
+    if space.index_low:
+        yield Cause("index", space.index_note,
                     ("omqshape shows which queue has them; messages_max of omq.conf",),
                     Severity.CRITICAL)
+    if space.lacks_inodes:
+        return
     with suppress(OSError):
         found = os.statvfs(root)
         if found.f_files and found.f_favail * 100 < found.f_files * INODES_PERCENT:
             yield Cause("inodes", f"{counted(found.f_favail, 'inode')} of {found.f_files:,} are "
                         "free on the file system of the spool: files cannot be made soon",
-                        (f"df -i {root}; du --inodes -s {root}/* shows what takes them",),
+                        (_WHAT_TAKES_INODES.format(root=root),),
                         Severity.CRITICAL)
 
 

@@ -18,7 +18,8 @@ _CODES: Final[dict[str, tuple[str, ...]]] = {
     "services_down": ("service_down", "service_stopped", "queue_missing", "no_manager",
                       "manager_stopped", "hung"),
     "room_refused": ("disk", "index", "inodes"),
-    "disk_used_percent": ("disk", "inodes"),
+    "disk_used_percent": ("disk",),
+    "inodes_used_percent": ("inodes",),
     "in_doubt": ("units_in_doubt",),
 }
 """The causes in the instance that explain a measure."""
@@ -36,6 +37,8 @@ _SENTENCES: Final[dict[str, tuple[str, str]]] = {
                       "omqshape shows which queue has them; messages_max of omq.conf"),
     "room_refused": ("new messages are refused for want of room", "omstat -a shows what is short"),
     "disk_used_percent": ("{n} % of the disk is used", "df -h on the spool"),
+    "inodes_used_percent": ("{n} % of the inodes of the file system are used",
+                            "df -i on the spool"),
     "checkpoint_lag": ("a restart would replay {n} frames: pool.writer is behind",
                        "omstat -a; omshowlog -s pool.writer"),
     "in_doubt": ("units of work in doubt: {n}", "omq units lists and ends them"),

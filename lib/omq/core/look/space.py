@@ -37,9 +37,16 @@ class Space:
     @property
     def note(self) -> str:
         """What to tell; empty while there is enough."""
-        return "; ".join(filter(None, (self._disk_note(), _INDEX_NOTES[self.index_low or 0])))
+        return "; ".join(filter(None, (self.disk_note, self.index_note)))
 
-    def _disk_note(self) -> str:
+    @property
+    def index_note(self) -> str:
+        """Of the index."""
+        return _INDEX_NOTES[self.index_low or 0]
+
+    @property
+    def disk_note(self) -> str:
+        """Of bytes and inodes, with what fills the spool."""
         if not self.low:
             return ""
         free = "" if self.free_bytes is None else f": {size(self.free_bytes)} free"
