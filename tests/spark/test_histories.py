@@ -217,7 +217,7 @@ def moved(told: Told, number: int) -> pa.Table:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Told]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_instance, "SETTINGS",
-                      replace(model_instance.SETTINGS, archive="keep"))
+                      replace(model_instance.SETTINGS, archive="keep", archive_days=0))
         before = durable.use(Disk())
         base = tmp_path_factory.mktemp("histories")
         out = [one for seed in range(HISTORIES) for one in history(seed, base / str(seed))]
