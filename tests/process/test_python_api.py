@@ -384,6 +384,7 @@ def test_what_a_prompt_shows_of_a_connection_and_a_message(omq_instance: Instanc
     omq_instance.start()
     with omq_instance.connect("shop") as c:
         assert repr(c) == f"<omq.Connection 'shop' to {omq_instance.paths.root}>"
+        assert type(c).__name__ == "Connection", "as the guide says"
         c.put("A", b"12345", priority=7)
         with c.reader("A") as reader:
             (message,) = reader.next(timeout_s=60)
