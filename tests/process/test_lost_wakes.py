@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("proton", reason="the extra `amqp`: python-qpid-proton")
+
 import omq
 from omq.aio.reader import AsyncReader
 from omq.aio.unit import AsyncUnit, _Take
@@ -38,8 +40,8 @@ from tests.process.processes import WAIT_S, start
 
 OWN = frozenset(str(Path(omq.__file__).parent / each) for each in (
     "ipc/reader.py", "ipc/selected.py", "ipc/group.py", "ipc/wish.py", "ipc/unit_taking.py",
-    "ipc/link.py", "ipc/registered.py", "ipc/gate.py", "aio/unit.py", "aio/reader.py",
-    "tasks/pump.py", "services/amqp/taker.py"))
+    "ipc/interruptible.py", "ipc/link.py", "ipc/registered.py", "ipc/gate.py", "aio/unit.py",
+    "aio/reader.py", "tasks/pump.py", "services/amqp/taker.py"))
 """Where waits are begun and ended; between two lines of the others nothing of that changes."""
 STRANGER = b"stranger"
 

@@ -55,6 +55,8 @@ class Instance:
         said = re.sub(r"(?<=^Context dependent information: )\d+ \d+", "N N", said, flags=re.M)
         said = re.sub(r"\b\d{3,}\b|(?<=, in )\d+\.\d", "N", said)
         said = re.sub(r"(?<=^Nice Level  ).*", "NICE", said, flags=re.M)  # an unit's, or its user's
+        # What a daemon that has ended said last hangs on when it was asked.
+        said = re.sub(r"(?<=\(service pool\) is Stopped): .*", "", said)
         # Readers of one stage end in any order.
         said = re.sub(r": \w+ is down; waiting for: .*", ": one is down", said)
         return dict(zip(commands, said.split(f"{END}\n"), strict=False))

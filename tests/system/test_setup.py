@@ -108,6 +108,8 @@ def test_units_are_clean_and_hard(machine: Box) -> None:
     for name in machine.sh(f"cd {UNITS}; ls omq-*.service").split():
         unit = name.replace("@", "@a")
         threshold = 15 if re.search("smtp|amqp|unix|metrics|web|channels", name) else 5
+        if name == "omq-xport.service":
+            threshold = 60  # the sendmail program's own rights (setgid), see the unit
         said = machine.run("systemd-analyze", "security", "--no-pager",
                            f"--threshold={threshold}", unit, code=None)
         exposure = re.search(r"Overall exposure level for \S+ (\d+\.\d+)", said)
