@@ -219,7 +219,7 @@ class World:
             flags |= REPLAYED * item.replayed | GROUPED * bool(item.group)
             flags |= REMEMBERS * bool(item.remembers)
             assert (t.m_origin[m], t.m_size[m], t.m_flags[m] & ~HAS_ID, t.m_expiry[m]) == (
-                item.origin, item.size, flags, item.expiry)
+                item.origin, item.size, flags, item.expiry), item
 
     def _untie(self, queue: int, rows: Sequence[Row]) -> None:
         """Messages that reached POISON in one step: in the order in which they stand there."""

@@ -46,6 +46,7 @@ class Place:
     tied: bool = False
     fate: Verdict | bool | None = None  # in limbo, by a note: settled; was it in work?
     suspect: bool = False  # it may be why a manager died: it is handed out alone
+    for_good: bool = False  # deleted by an operator, and only its container is there still
 
 
 @dataclass(eq=False)
@@ -830,6 +831,7 @@ class Reference:
             return
         item.origin = place.queue
         idle = self._arrive(item, IDEL, place.priority)
+        idle.for_good = not order.keep_ns
         if order.keep_ns:
             until = self.wall + order.keep_ns
             idle.state, idle.until_ns = DEFERRED, until
@@ -852,6 +854,8 @@ class Reference:
             place.client, place.lease_due, place.suspect, place.fate = None, 0, False, None
             if place.queue == IDEL:
                 place.attempts = place.retries = 0
+                if place.for_good:  # it has no part in the pool, so nothing of it is known
+                    place.priority = item.origin = 0
             if place.state in (HELD, PREPARED) or (place.state is ACTIVE and place.queue != IDEL):
                 continue
             place.state = READY

@@ -22,7 +22,7 @@ from omqtools.omqdemo import session
 from omqtools.omqdemo.conf import AUXILIARIES, write_conf
 from omqtools.omqdemo.instance import Instance, InstanceError, running_instance
 from omqtools.omqdemo.live import QueueRow, Screen
-from omqtools.omqdemo.mails import is_local
+from omqtools.omqdemo.mails import as_delivered, is_local
 from omqtools.omqdemo.result import as_lines
 from omqtools.omqdemo.session import Options, Session
 from omqtools.omqdemo.transaction import double_dots
@@ -113,8 +113,9 @@ class SwitchSession(socketserver.StreamRequestHandler):
 
 
 def session_text(text: bytes) -> bytes:
-    """The text with its dots undoubled and a trace field on top."""
-    return b"Received: by switch\r\n" + (b"\r\n" + text).replace(b"\r\n..", b"\r\n.")[2:]
+    """The text with its dots undoubled, a trace field on top, and without what a switch removes."""
+    plain = (b"\r\n" + text).replace(b"\r\n..", b"\r\n.")[2:]
+    return b"Received: by switch\r\n" + as_delivered(plain)
 
 
 @pytest.fixture
@@ -144,8 +145,7 @@ def switch(monkeypatch: pytest.MonkeyPatch, lost: int | None) -> None:
 
     monkeypatch.setattr(session, "running_instance", running)
     monkeypatch.setattr(session, "console", console)
-    # A Bcc field is not for this switch to remove, nor unknown users to report: no such messages.
-    monkeypatch.setattr("omqtools.omqdemo.generator._BCC_FIELD_SHARE", 0.0)
+    # Unknown users are not for this switch to report: no such messages.
     monkeypatch.setattr("omqtools.omqdemo.envelopes._UNKNOWN_RECIPIENT_SHARE", 0.0)
     monkeypatch.setattr("omqtools.omqdemo.watch.REDRAW_S", 0.01)
 
