@@ -115,3 +115,4 @@ def test_a_damaged_body_is_known_behind_its_last_piece(omq_instance: Instance) -
             path.unlink()
             with pytest.raises(omq.BodyUnavailable):
                 list(message.pieces())
+            message.done()

@@ -54,8 +54,17 @@ def test_what_is_slewed_is_no_step() -> None:
     host = Host()
     for _ in range(100):
         assert not host.turn(step_ns=STEP_NS // 10)
-        host.watch.follow()
+        host.watch.look()
     assert not host.said and host.steps == 0
+
+
+def test_a_step_between_a_turn_and_its_chores_is_seen() -> None:
+    host = Host()
+    assert not host.turn()
+    host.wall += 3600 * NS
+    host.watch.look()
+    assert not host.turn() and host.steps == 1
+    assert [event for event, _ in host.said] == [events.CLOCK_SET]
 
 
 def test_a_process_that_was_stopped_between_two_readings_sees_no_step() -> None:

@@ -2,8 +2,8 @@
 
 Wall time minus time since boot is the same in each turn, but for what ntpd slews. A change of
 STEP_NS from one look to the next is a step. Nothing hangs on its being noticed: what follows the
-wall clock is compared with it in each turn (core.engine.deadlines). The manager looks in each
-turn, and takes one every few seconds at least.
+wall clock is compared with it in each turn (core.engine.deadlines). The manager looks when a turn
+sees it, and with its chores, every few seconds at least; what was slewed till then is no step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class ClockWatch:
                  read: Callable[[], tuple[int, int]] = lambda: _read()) -> None:
         self._log, self._books, self._read = log, books, read
         self.low = self.high = 0
-        self.follow()
+        wall, mono = self._read()
+        self._middle(wall - mono)
 
     def begin(self, newest_ns: int) -> None:
         """A start: `newest_ns` is the wall time of the newest thing in the spool."""
@@ -40,14 +41,10 @@ class ClockWatch:
             self._log.event(events.CLOCK_BEHIND, WARNING, behind_s=round(behind_s),
                             newest=clock.iso_time(newest_ns))
 
-    def follow(self) -> None:
-        """What was slewed since then is no step."""
-        wall, mono = self._read()
-        self._middle(wall - mono)
-
     def look(self) -> None:
-        """It seems that the clock was set. This process may only have been stopped between two
-        readings: it is read again, and what is seen again is so."""
+        """It is time to, or it seems that the clock was set. This process may only have been
+        stopped between the two readings of a turn: it is read again, and what is seen again is
+        so."""
         wall, mono = self._read()
         before = (self.low + self.high) // 2
         step = wall - mono - before

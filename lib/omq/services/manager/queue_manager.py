@@ -129,7 +129,7 @@ class QueueManager:
         context, parts = self._context, self._parts
         signals = context.signals
         side_files.retry()
-        self._clock.follow()
+        self._clock.look()
         if signals.take_reload():
             self._reload()
         if signals.stopping and not self._draining_until:
