@@ -146,6 +146,7 @@ def build(context: DaemonContext) -> Parts:
     recovered = recover(paths, settings, info.uuid, pool, progress)
     progress.step("loading the index")
     memory, core = _index(context, recovered, info.uuid, listed, groups)
+    core.failures.known_max = settings.failures_known_max  # before the pool is loaded
     loaded = _load(context, core, pool, progress, recovered.aside)
     mark_damage(core, recovered, loaded)
     set_aside(context, recovered, loaded)
