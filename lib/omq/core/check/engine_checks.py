@@ -250,16 +250,16 @@ class EngineChecks:
 
     def _check_failures(self, used: Vector) -> None:
         """Why a message failed is known of those that say so, on the queue that it is on."""
-        failures, t = self._core.failures, self._t
-        noted = {t.m_qpool[slot]: slot for slot in used[t.v["m_flags"][used] & NOTED != 0].tolist()}
-        for qpool in sorted(noted.keys() ^ failures.known):
-            self._report.add(Rule.MESSAGE, f"message {qpool}", "its failure is known, or said to "
-                             "be, and not both")
-        for qpool in sorted(noted.keys() & failures.known):
-            if all(failures.of(qpool, t.e_queue[entry]) is None
-                   for entry in t.entries_of(noted[qpool])):
-                self._report.add(Rule.MESSAGE, f"message {qpool}", "it has left the queue that it "
-                                 "failed its way to")
+        failures, v = self._core.failures, self._t.v
+        noted = set(v["m_qpool"][used[v["m_flags"][used] & NOTED != 0]].tolist())
+        entries = np.flatnonzero(self._state)
+        owners, queues = v["e_message"][entries], v["e_queue"][entries]
+        there = owners < self._t.layout.messages
+        on = zip(v["m_qpool"][owners[there]].tolist(), queues[there].tolist(), strict=True)
+        known = {qpool for qpool, queue in on if failures.of(qpool, queue) is not None}
+        for qpool in sorted((noted ^ failures.known) | (known ^ failures.known)):
+            self._report.add(Rule.MESSAGE, f"message {qpool}", "what is known of its failure is not "
+                             "of the queue that it is on")
 
     def _check_volatile(self, used: Vector) -> None:
         core, t = self._core, self._t
