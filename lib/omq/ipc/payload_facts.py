@@ -58,6 +58,11 @@ class PayloadFacts(Facts):
         return payload.descriptor
 
     @property
+    def noted(self) -> bool:
+        """Whether `failure` had more than the queue to say when the manager gave it."""
+        raise NotImplementedError
+
+    @property
     def failure(self) -> Failure | None:
         """How it came to the dead-letter queue (or POISON) that it is on; None on other queues, and
         when it did not fail its way there. The manager is asked once, when this is wanted first."""

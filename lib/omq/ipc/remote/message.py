@@ -40,6 +40,7 @@ class RemoteRow:
         self.message_id, self.correlation = content.message_id, content.correlation
         self.reply_to, self.group_id = content.reply_to, content.group_id
         self.body = content.body
+        self.failure = content.failure  # as of omq.Message, times in milliseconds
 
     @property
     def correlation_id(self) -> bytes:
