@@ -156,7 +156,7 @@ def test_who_moves_it_away_ends_it(world: Instance) -> None:
         found = failure(c, "BROKEN")
         assert found is not None and found.reason == "4"
         (row,) = c.browse("BROKEN")
-        operator = Operator(c, "test")  # type: ignore[arg-type]
+        operator = Operator(c, "test")
         assert not operator.move([(row.qpool_id, "BROKEN", 0)], ["B"]).refused
         assert failure(c, "B") is None
 
@@ -285,9 +285,11 @@ def test_who_has_no_right_learns_nothing(trusting: TrustInstance) -> None:
 
     def stranger() -> None:
         with trusting.connect("stranger") as c:
-            assert asked(c, "BROKEN", row.qpool_id) == asked(c, "BROKEN", 10**6) == asked(
-                c, "NOWHERE", row.qpool_id) == asked(c, "IDEL", -1) == {"status": 0, "failure": None}
-            for wrong in ("x", None, [], {}):
+            for queue, qpool in (("BROKEN", row.qpool_id), ("BROKEN", 10**6), ("IDEL", -1),
+                                 ("NOWHERE", row.qpool_id)):
+                assert asked(c, queue, qpool) == {"status": 0, "failure": None}
+            strange: list[object] = ["x", None, [], {}]
+            for wrong in strange:
                 with pytest.raises(omq.BadRequest):
                     asked(c, "BROKEN", wrong)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from omq.base.checksum import crc32c
 from omq.base.settings import Settings
@@ -52,7 +53,7 @@ SETTINGS = replace(Settings(), journal_file_bytes=256 * 1024, block_bytes_max=12
 TIME_NS = 927_030_603_000_000_000
 QUEUES = range(3, 3 + 40)
 Parts = frozenset[tuple[int, ...]]
-Known = dict[int, tuple[tuple[int | FailureNote | None, ...], Parts]]
+Known = dict[int, tuple[tuple[Any, ...], Parts]]
 
 
 class QuietDisk(Disk):

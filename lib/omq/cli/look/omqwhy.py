@@ -1,13 +1,13 @@
 """omqwhy: why a message does not move, and the evidence; or why nothing moves on a queue.
 
-It looks at the index (or the files of a dead instance), the readers, and for a message that failed
-its way to POISON or another dead-letter queue at the journal and its pool record. Nothing is changed and the queue manager is not asked.
+It looks at the index (or the files of a dead instance), the readers, and for a message on POISON or
+another dead-letter queue at the journal and its pool record. Nothing is changed and the queue
+manager is not asked.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field

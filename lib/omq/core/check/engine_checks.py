@@ -258,8 +258,8 @@ class EngineChecks:
         on = zip(v["m_qpool"][owners[there]].tolist(), queues[there].tolist(), strict=True)
         known = {qpool for qpool, queue in on if failures.of(qpool, queue) is not None}
         for qpool in sorted((noted ^ failures.known) | (known ^ failures.known)):
-            self._report.add(Rule.MESSAGE, f"message {qpool}", "what is known of its failure is not "
-                             "of the queue that it is on")
+            self._report.add(Rule.MESSAGE, f"message {qpool}", "what is known of its failure is "
+                             "not of the queue that it is on")
 
     def _check_volatile(self, used: Vector) -> None:
         core, t = self._core, self._t

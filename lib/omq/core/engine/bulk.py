@@ -18,8 +18,8 @@ from omq.core.engine import puts
 from omq.core.engine.duplicates import watching
 from omq.core.engine.durations import worked_many
 from omq.core.engine.engine import Engine
-from omq.core.engine.freeing import free_many
 from omq.core.engine.failures import NOTED
+from omq.core.engine.freeing import free_many
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.puts import NewMessage, check_queue
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core, Party

@@ -1,5 +1,5 @@
-"""How a message came to its dead-letter queue, as message annotations of AMQP; what amqp.server says
-and the Python API's remote connections read. NETWORK.md has the table.
+"""How a message came to its dead-letter queue, as message annotations of AMQP: amqp.server says
+them, the Python API's remote connections read them. NETWORK.md has the table.
 
 Names that begin with PREFIX are the server's alone: those that a submitter wrote do not get out.
 The others are what clients of RabbitMQ look for.
@@ -15,6 +15,8 @@ from proton import symbol, timestamp
 
 from omq.ipc.failures import Failure
 
+CONDITION: Final = "omq:failed"
+"""The error that a remote connection rejects a message with; what it describes is the reason."""
 PREFIX: Final = "x-opt-failed-"
 _QUEUE, _CAUSE, _REASON = PREFIX + "queue", PREFIX + "cause", PREFIX + "reason"
 _ATTEMPTS, _FIRST, _LAST = PREFIX + "attempts", PREFIX + "first", PREFIX + "last"
@@ -22,7 +24,7 @@ _DEATH_QUEUE, _DEATH_REASON = "x-last-death-queue", "x-last-death-reason"
 _REJECTED, _LIMIT = "rejected", "delivery_limit"  # RabbitMQ's words
 
 
-def annotations(failure: Failure) -> dict[Any, Any]:
+def annotations_of(failure: Failure) -> dict[Any, Any]:
     """Those of a message that failed its way here; what is not known is not there."""
     found: dict[str, Any] = {
         _QUEUE: failure.queue, _CAUSE: failure.cause, _REASON: failure.reason,

@@ -25,7 +25,7 @@ from omq.ipc.browsed import Browsed
 from omq.ipc.message import Message as Native
 from omq.ipc.outgoing import Outgoing
 from omq.ipc.remote.failure_annotations import PREFIX as PREFIX_OF_FAILURE
-from omq.ipc.remote.failure_annotations import annotations
+from omq.ipc.remote.failure_annotations import annotations_of
 from omq.ipc.remote.foreign_values import decoded as value_of
 from omq.ipc.remote.foreign_values import texts_in, values_out
 from omq.services.amqp import ids, sections
@@ -226,7 +226,7 @@ def _annotations(message: Native | Browsed, kept: str) -> dict[Any, Any]:
     found = {name: value for name, value in (value_of(bytes.fromhex(kept)) if kept else {}).items()
              if not str(name).startswith(PREFIX_OF_FAILURE)}
     failure = message.failure if message.noted else None
-    return found if failure is None else {**found, **annotations(failure)}
+    return found if failure is None else {**found, **annotations_of(failure)}
 
 
 def _reply_queue(message: Native | Browsed) -> str:
