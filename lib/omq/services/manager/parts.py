@@ -146,7 +146,6 @@ def build(context: DaemonContext) -> Parts:
     recovered = recover(paths, settings, info.uuid, pool, progress)
     progress.step("loading the index")
     memory, core = _index(context, recovered, info.uuid, listed, groups)
-    core.failures.known_max = settings.failures_known_max  # before the pool is loaded
     loaded = _load(context, core, pool, progress, recovered.aside)
     mark_damage(core, recovered, loaded)
     set_aside(context, recovered, loaded)
@@ -216,7 +215,7 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: Ob
         recovered.lsn)
     core = Core(tables, SlotAllocator(), VolatileBodies(paths, settings, uuid), uuid)
     core.now_ns, core.mono_ns = now, clock.monotonic_ns()
-    core.next_qpool = recovered.next_qpool
+    core.next_qpool, core.failures.known_max = recovered.next_qpool, settings.failures_known_max
     return memory, core
 
 
