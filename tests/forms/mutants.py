@@ -169,7 +169,7 @@ MUTANTS: Final = (
             "\n                    and not (self._c.counters[_WAITING]"
             " and queue in core.groups.waiting)", ""),
     _mutant("the end of a message of a group gives nobody the turn", "done",
-            "CONTAINER | GROUPED, IDEL", "CONTAINER, IDEL"),
+            "CONTAINER | GROUPED | NOTED, IDEL", "CONTAINER | NOTED, IDEL"),
     _mutant("who came back stands behind", "give", "not core.lanes.get(queue) and ", ""),
     _mutant("no lease runs", "give", " and not core.rules[queue].lease_ns\n", "\n"),
     _mutant("an attempt is not counted", "give", "c.e_attempts[entry] + 1, _ATTEMPTS_MAX",
