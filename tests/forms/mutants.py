@@ -187,6 +187,8 @@ MUTANTS: Final = (
     _mutant("bytes beyond the block", "frames",
             "count * 128 + collected + payload_bytes <= block.left", "True"),
     _mutant("a block is not synced", "frames", "block.persistent = True", "pass"),
+    _mutant("a note outlives its message", "done", "GROUPED | NOTED, IDEL", "GROUPED, IDEL"),
+    _mutant("that there is a note is not said", "reply", "flags |= _NOTED", "pass"),
     _mutant("redelivered is not said", "reply", "flags |= _REDELIVERED", "pass"),
     _mutant("the last answer is not kept", "reply",
             "session.last = (sequence, count, qpool, lsn)", "pass"),

@@ -526,7 +526,7 @@ class Workload:
             core.next_qpool, core.active, sorted(core.runnable), sorted(core.due),
             sorted(core.moments),
             sorted(core.leases), sorted(core.lanes.items()), sorted(core.runs.items()),
-            sorted(core.suspects), t.messages.high, t.messages.top, t.entries.high, t.entries.top,
+            sorted(core.suspects), core.failures.everything(), t.messages.high, t.messages.top, t.entries.high, t.entries.top,
             t.messages.v_stack[: t.messages.top].tolist(),
             t.entries.v_stack[: t.entries.top].tolist(), t.given,
             [(n, bytes(f.used), f.freed, f.live) for n, f in sorted(slots._files.items())],

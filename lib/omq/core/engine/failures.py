@@ -21,6 +21,7 @@ is a note of that message here.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Final, Protocol
 
 from omq.format.failure_note import FailureNote
@@ -52,6 +53,10 @@ class Failures:
     def known(self) -> frozenset[int]:
         """The QPoolIds of the messages of which there is a note; for checks."""
         return frozenset(self._notes)
+
+    def everything(self) -> tuple[object, ...]:
+        """All that is kept; for comparisons."""
+        return sorted(self._notes.items(), key=itemgetter(0)), sorted(self._firsts.items())
 
     def attempt(self, t: Columns, entry: int, now_ns: int) -> None:
         """An attempt on this entry failed, which is counted already."""
