@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from omq.ipc.browsed import Browsed
     from omq.ipc.cancelling import MessageState
     from omq.ipc.client import Connection, connect
+    from omq.ipc.failures import Failure
     from omq.ipc.group import Group, GroupReader
     from omq.ipc.in_doubt import UnitInDoubt
     from omq.ipc.message import Message
@@ -114,6 +115,7 @@ __all__ = [
     "ConnectionClosed",
     "ConnectionForked",
     "DuplicateKey",
+    "Failure",
     "GetInhibited",
     "Group",
     "GroupReader",
@@ -177,6 +179,7 @@ __all__ = [
 ]
 
 _CLIENT = {"Browsed": "omq.ipc.browsed", "Connection": "omq.ipc.client",
+           "Failure": "omq.ipc.failures",
            "Group": "omq.ipc.group", "GroupReader": "omq.ipc.group",
            "Message": "omq.ipc.message", "MessageState": "omq.ipc.cancelling",
            "Outgoing": "omq.ipc.outgoing",

@@ -169,7 +169,7 @@ MUTANTS: Final = (
             "\n                    and not (self._c.counters[_WAITING]"
             " and queue in core.groups.waiting)", ""),
     _mutant("the end of a message of a group gives nobody the turn", "done",
-            "CONTAINER | GROUPED, IDEL", "CONTAINER, IDEL"),
+            "CONTAINER | GROUPED | NOTED, IDEL", "CONTAINER | NOTED, IDEL"),
     _mutant("who came back stands behind", "give", "not core.lanes.get(queue) and ", ""),
     _mutant("no lease runs", "give", " and not core.rules[queue].lease_ns\n", "\n"),
     _mutant("an attempt is not counted", "give", "c.e_attempts[entry] + 1, _ATTEMPTS_MAX",
@@ -187,6 +187,8 @@ MUTANTS: Final = (
     _mutant("bytes beyond the block", "frames",
             "count * 128 + collected + payload_bytes <= block.left", "True"),
     _mutant("a block is not synced", "frames", "block.persistent = True", "pass"),
+    _mutant("a note outlives its message", "done", "GROUPED | NOTED, IDEL", "GROUPED, IDEL"),
+    _mutant("that there is a note is not said", "reply", "flags |= _NOTED", "pass"),
     _mutant("redelivered is not said", "reply", "flags |= _REDELIVERED", "pass"),
     _mutant("the last answer is not kept", "reply",
             "session.last = (sequence, count, qpool, lsn)", "pass"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from omq.base import errors
 from omq.base.checksum import crc32c
 from omq.core.check.invariants import check
+from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.noted import Noted, read
 from omq.core.engine.operate import Action, Order
@@ -217,9 +218,12 @@ class World:
             m = t.slot_of(item.qpool)
             flags = PERSISTENT * item.persistent | CONTAINER * item.container
             flags |= REPLAYED * item.replayed | GROUPED * bool(item.group)
-            flags |= REMEMBERS * bool(item.remembers)
+            flags |= REMEMBERS * bool(item.remembers) | NOTED * bool(item.failed_on)
             assert (t.m_origin[m], t.m_size[m], t.m_flags[m] & ~HAS_ID, t.m_expiry[m]) == (
                 item.origin, item.size, flags, item.expiry), item
+            if item.failed_on and item.failed is not None:
+                note = instance.engine.failures.of(item.qpool, item.failed[1].queue)
+                assert note is not None and note.queue == model.rules[item.failed_on].name
 
     def _untie(self, queue: int, rows: Sequence[Row]) -> None:
         """Messages that reached POISON in one step: in the order in which they stand there."""

@@ -104,7 +104,7 @@ MUTANTS: Final = (
            "np.asarray(self._numbers)[: len(numbers)] = numbers",
            "np.asarray(self._numbers)[: len(numbers)] = 0"),
     Mutant("a batch that is done takes no turns", "core/engine/bulk.py",
-           "(CONTAINER | GROUPED) == 0)", "CONTAINER == 0)"),
+           "(CONTAINER | GROUPED | NOTED) == 0)", "(CONTAINER | NOTED) == 0)"),
     Mutant("a returned message goes last", "core/engine/lanes.py",
            "heappush(lane, (-t.e_priority[entry], t.e_sequence[entry], entry))",
            "t.link(entry, queue * PRIORITIES + t.e_priority[entry])"),

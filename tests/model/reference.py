@@ -71,6 +71,14 @@ class Item:
     remembers: tuple[int, int] | None = None  # no message: queue and key that it has had
     known_until: int = 0  # of what it remembers, likewise; who reads IDEL may put it off for later
     places: dict[int, Place] = field(default_factory=dict)
+    failed: tuple[int, Place] | None = None  # on this queue, and so it came to that place
+
+    @property
+    def failed_on(self) -> int:
+        """The queue on which it failed its way to where it still is; 0: it did not."""
+        if self.failed is None or self.places.get(self.failed[1].queue) is not self.failed[1]:
+            return 0
+        return self.failed[0]
 
 
 @dataclass
@@ -418,6 +426,7 @@ class Reference:
         if target not in item.places:
             fresh = self._arrive(item, target, place.priority)
             fresh.attempts, fresh.tied = place.attempts if target == POISON else 0, True
+        item.failed = place.queue, item.places[target]
 
     def unseen(self, item: Item, place: Place) -> None:
         """A manager died handing this out: the attempt counts, its reader never had it."""

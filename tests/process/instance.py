@@ -208,6 +208,7 @@ class Instance:
 
 
 _SECTION_OF = {
+    "failures_known_max": "index",
     "clients_max": "ipc", "clients_group": "ipc", "operators_group": "ipc",
     "request_queue_bytes": "ipc", "dedupe_clients_max": "ipc",
     "body_bytes_max": "store", "container_threshold_bytes": "store", "archive": "journal",

@@ -22,6 +22,7 @@ from omq.base.errors import (
     UnitEnded,
 )
 from omq.format.property_values import Value
+from omq.ipc.failures import Failure
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Outgoing
 
@@ -81,6 +82,11 @@ class AsyncMessage:
     async def touch(self) -> None:
         """The work goes on: the lease begins anew."""
         await self._run(self.native.touch)
+
+    async def failure(self) -> Failure | None:
+        """As of omq.Message."""
+        found: Failure | None = await self._run(lambda: self.native.failure)
+        return found
 
     async def _end(self, say: Callable[[], Any]) -> Any:
         self._settled = True  # also if this is cancelled: it is said all the same

@@ -114,6 +114,10 @@ class Settings(MailSettings):
         "part of the index that new messages of other users than the spool's owner and root leave "
         "free; theirs leave half of it, which moves may use: a flood ends nobody's work")
 
+    failures_known_max: int = _number("index", 100_000, 0, 50_000_000,
+        "messages on dead-letter queues of which the manager remembers why they failed, in some "
+        "400 bytes each; of more than these only the queue that they came from is known")
+
     queues_temporary_max: int = _number("index", 500, 0, 900,
         "temporary queues of all clients together: the table has room for 999 queues, and those "
         "of queues.conf need theirs")

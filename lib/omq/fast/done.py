@@ -1,6 +1,6 @@
 """Settlements, when all of a request are plain: DONE of messages that this reader holds under these
-leases and that are on no other queue, are no containers and take one pool record. As
-core.engine.settle and bulk.
+leases and that are on no other queue, are no containers, take one pool record and have no note of a
+failure. As core.engine.settle and bulk.
 
 They are copied out of the channel before they are judged. From MANY on the engine takes them as a
 batch, if all are persistent and of one queue; what differs then, in bytes that do not count, is
@@ -13,6 +13,7 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.core.engine.bulk import MANY as BULK
+from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.settle import EVIDENCE_BYTES
 from omq.core.engine.state import CONTAINER, IDEL, Core, Party
@@ -30,7 +31,7 @@ assert SETTLE.size == 40 and SETTLE.names == _NAMES
 assert tuple(map(SETTLE.offset, _NAMES)) == (0, 1, 2, 4, 8, 16, 24, 32, 36)
 _DONE, _WORD, _ACTIVE = int(FrameType.DONE), int(Settlement.DONE), int(EntryState.ACTIVE)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
-_SPECIAL, _IDEL = CONTAINER | GROUPED, IDEL
+_SPECIAL, _IDEL = CONTAINER | GROUPED | NOTED, IDEL
 _DONES, _MANY, _COUNT_MAX, _EVIDENCE = int(Counter.DONES), BULK, 1024, EVIDENCE_BYTES
 
 

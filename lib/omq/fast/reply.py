@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from omq.base import shim as cython
+from omq.core.engine.failures import NOTED
 from omq.fast.columns import Columns
 from omq.format.wire import GIVEN, REPLY, REQUEST_MAGIC, GivenFlag
 
@@ -29,6 +30,7 @@ assert tuple(map(REPLY.offset, _REPLY_NAMES)) == (0, 2, 4, 8, 16, 20, 24, 32, 40
 assert tuple(map(GIVEN.offset, _GIVEN_NAMES)) == (0, 4, 6, 7, 8, 16, 24, 28, 32, 36, 40, 48, 56, 58,
                                                   60)
 _MAGIC, _REDELIVERED, _ROWS_MAX = REQUEST_MAGIC, int(GivenFlag.REDELIVERED), 1024
+_IS_NOTED, _NOTED = NOTED, int(GivenFlag.NOTED)
 _PACK_REPLY, _PACK_GIVEN = REPLY.pack_into, GIVEN.pack_into
 ROWS_MAX = _ROWS_MAX
 """More of them are the engine's."""
@@ -92,6 +94,8 @@ class Replies:
             failed -= 1
         if failed:
             flags |= _REDELIVERED
+        if c.m_flags[slot] & _IS_NOTED:
+            flags |= _NOTED
         if not cython.compiled:
             _PACK_GIVEN(self._made, 64 + 64 * i, entry, c.e_queue[entry], c.e_priority[entry],
                         flags, c.m_qpool[slot], c.e_lease[entry], c.m_location[slot],

@@ -172,6 +172,11 @@ class Rule:
         return self.about is About.MESSAGE and not self.makes
 
     @property
+    def fails(self) -> bool:
+        """The message failed its way to `target`: the payload says how."""
+        return self.comes is Comes.TARGET and self.reasoned
+
+    @property
     def at_large(self) -> bool:
         """Redo needs it, whatever message is looked at."""
         return self.about in (About.QUEUE, About.DEFINITION, About.BODIES)

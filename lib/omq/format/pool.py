@@ -11,6 +11,9 @@ than 16 queues goes on in the record of the same file that `next` names (seed: N
 
 Queue part (21 bytes): queue, priority (low 4 bits) with state (high 4 bits), attempts (failed
 ones, up to 255), retries (defers by a reader, up to 255), until, submit time (unix s), sequence.
+A message that failed its way to a dead-letter queue has a note of it behind its parts, where they
+leave room (format.failure_note): outside of the record's CRC, with one of its own.
+
 `until` is the defer time in unix seconds when DEFERRED, `lease_tag` when ACTIVE, the number of its
 unit of work when PREPARED. A unit in doubt is itself a message, PREPARED on IDEL.
 
@@ -24,6 +27,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 
 from omq.base.checksum import crc32c
+from omq.format.failure_note import FailureNote, decode_note
 from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
 
@@ -37,7 +41,7 @@ CRC_FROM = 8
 
 FILE_HEADER = Layout("magic:4s crc:I version:H used:H number:I uuid:16s time:q reserved:24s", 64)
 RECORD = Layout(
-    "magic:4s crc:I version:B kind:B used:H file:B spare:B parts:H flags:I record:I next:I "
+    "magic:4s crc:I version:B kind:B used:H file:B note:B parts:H flags:I record:I next:I "
     "lsn:Q qpool:Q time:q message_id:24s correlation_id:24s location:I length:I offset:I "
     "body_crc:I size:Q expiry:q pid:I uid:I reply_to:H origin:H group:Q group_sequence:I "
     "segment_offset:I report:I application:4s trace:Q",
@@ -71,6 +75,7 @@ class RecordFlag(IntFlag):
     REPLAYED = 16  # an operator sent it back from POISON; a second failure shows it
     GROUPED = 32  # of a group; in the index only, for the record has the group
     MEMORY = 64  # no message: what a queue remembers of a message id (core.engine.duplicates)
+    NOTED = 128  # why it failed is known (core.engine.failures); in the index only
 
 
 class PartState(IntEnum):
@@ -130,6 +135,7 @@ class Message:
     trace: int
     parts: list[QueuePart] = field(default_factory=list)
     more: list[int] = field(default_factory=list)  # continuation records, same file
+    note: FailureNote | None = None  # how it came to the dead-letter queue that it is on
 
 
 def encode_file_header(number: int, uuid: bytes, time_ns: int) -> bytes:
@@ -163,9 +169,10 @@ def _encode_parts(parts: list[QueuePart]) -> bytes:
                   p.until & 0xFFFFFFFF, p.submitted, p.sequence) for p in parts)
 
 
-def _seal(record: bytes) -> bytes:
+def _seal(record: bytes, note: bytes) -> bytes:
     crc = crc32c(memoryview(record)[CRC_FROM:])
-    return (record[:4] + crc.to_bytes(4, "little") + record[CRC_FROM:]).ljust(RECORD_BYTES, b"\0")
+    sealed = record[:4] + crc.to_bytes(4, "little") + record[CRC_FROM:] + note
+    return sealed.ljust(RECORD_BYTES, b"\0")
 
 
 def encode_message(m: Message) -> list[tuple[int, bytes]]:
@@ -181,13 +188,15 @@ def encode_message(m: Message) -> list[tuple[int, bytes]]:
         flags = m.flags & ~RecordFlag.MORE_RECORDS
         if following != NO_RECORD:
             flags |= RecordFlag.MORE_RECORDS
+        used = RECORD.size + len(chunk) * PART.size
+        note = b"" if i or m.note is None else m.note.encode(m.qpool, RECORD_BYTES - used)
         body = RECORD.pack(
-            RECORD_MAGIC, 0, VERSION, RecordKind.MORE if i else RecordKind.LIVE, RECORD.size +
-            len(chunk) * PART.size, m.file, 0, len(chunk), flags, numbers[i], following, m.lsn,
+            RECORD_MAGIC, 0, VERSION, RecordKind.MORE if i else RecordKind.LIVE, used, m.file,
+            len(note), len(chunk), flags, numbers[i], following, m.lsn,
             m.qpool, m.time_ns, m.message_id, m.correlation_id, m.location, m.length, m.offset,
             m.crc, m.size, m.expiry, m.pid, m.uid, m.reply_to, m.origin, m.group, m.group_sequence,
             m.segment_offset, m.report, m.application, m.trace)
-        out.append((numbers[i], _seal(body + _encode_parts(chunk))))
+        out.append((numbers[i], _seal(body + _encode_parts(chunk), note)))
     return out
 
 
@@ -232,7 +241,7 @@ def decode_record(data: bytes | memoryview, offset: int, file: int, number: int
     if not used:
         return None
     view = memoryview(data)
-    (_, _, _, kind, _, _, _, count, flags, record, following, lsn, qpool, time_ns, message_id,
+    (_, _, _, kind, _, _, noted, count, flags, record, following, lsn, qpool, time_ns, message_id,
      correlation_id, location, length, at, crc, size, expiry, pid, uid, reply_to, origin, group,
      group_sequence, segment_offset, report, application, trace) = RECORD.unpack_from(view, offset)
     if RECORD.size + count * PART.size != used:
@@ -248,4 +257,7 @@ def decode_record(data: bytes | memoryview, offset: int, file: int, number: int
     message = Message(qpool, file, record, lsn, time_ns, message_id, correlation_id, flags,
                       location, at, length, crc, size, expiry, pid, uid, reply_to, origin, group,
                       group_sequence, segment_offset, report, application, trace, parts)
+    if noted:
+        at = offset + used
+        message.note = decode_note(bytes(view[at : min(at + noted, offset + RECORD_BYTES)]), qpool)
     return Record(RecordKind(kind), following, message)

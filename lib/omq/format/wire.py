@@ -133,6 +133,7 @@ class GivenFlag(IntFlag):
     CONTAINER = 2
     REDELIVERED = 4
     INLINE = 8  # the payload lies in the reply half at `inline`
+    NOTED = 16  # why it is on this dead-letter queue is known (the question "failure")
 
 
 def request_line(head: bytes) -> bytes:

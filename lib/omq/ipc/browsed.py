@@ -97,6 +97,11 @@ class Browsed(PayloadFacts):
         return self._entry[_UNTIL] if self.state is EntryState.DEFERRED else 0
 
     @property
+    def noted(self) -> bool:
+        """As in Message."""
+        return bool(self._flags & RecordFlag.NOTED)
+
+    @property
     def persistent(self) -> bool:
         """Whether it survives a restart of the manager."""
         return bool(self._flags & RecordFlag.PERSISTENT)

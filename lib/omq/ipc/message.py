@@ -66,6 +66,11 @@ class Message(PayloadFacts):
         return bool(self._flags & GivenFlag.REDELIVERED) or self.defers > 0
 
     @property
+    def noted(self) -> bool:
+        """Whether `failure` has more than the queue to say."""
+        return bool(self._flags & GivenFlag.NOTED)
+
+    @property
     def persistent(self) -> bool:
         """Whether it survives a restart of the manager."""
         return bool(self._flags & GivenFlag.PERSISTENT)

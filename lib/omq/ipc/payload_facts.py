@@ -19,6 +19,7 @@ from omq.format.message import Descriptor
 from omq.format.property_values import carried, values_of
 from omq.format.wire import GivenFlag
 from omq.ipc.bodies import check_container
+from omq.ipc.failures import Failure, failure_of
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
@@ -32,10 +33,16 @@ who hold many messages hold little of each."""
 class PayloadFacts(Facts):
     """See the module. A subclass knows how its payload is read, and its CRC."""
 
-    __slots__ = ("_found", "_named")  # what was decoded: outlives the payload that it is from
+    __slots__ = ("_failed", "_found", "_named")  # what was learnt: outlives the payload
     _wire: Wire
     _found: dict[str, str]
     _named: str
+    _failed: Failure | None
+
+    @property
+    def queue(self) -> str:
+        """The queue that it is on."""
+        raise NotImplementedError
 
     def _where(self) -> str:
         raise NotImplementedError
@@ -49,6 +56,19 @@ class PayloadFacts(Facts):
             raise BodyDamaged(qpool_id=self.qpool_id, where="its descriptor", expected=self._crc,
                               got=0)
         return payload.descriptor
+
+    @property
+    def noted(self) -> bool:
+        """Whether `failure` had more than the queue to say when the manager gave it."""
+        raise NotImplementedError
+
+    @property
+    def failure(self) -> Failure | None:
+        """How it came to the dead-letter queue (or POISON) that it is on; None on other queues, and
+        when it did not fail its way there. The manager is asked once, when this is wanted first."""
+        if not hasattr(self, "_failed"):
+            self._failed = failure_of(self._wire, self.queue, self.qpool_id)
+        return self._failed
 
     @property
     def body(self) -> bytes:

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from omq.base.checksum import crc32c
 from omq.base.settings import Settings
 from omq.core.engine.block import Block
 from omq.core.engine.engine import Engine
+from omq.core.engine.failures import NOTED
 from omq.core.engine.operate import Action, Item, Order, Outcome, operate
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.relocation import relocate
@@ -23,10 +25,18 @@ from omq.core.index.tables import Tables
 from omq.core.judge.presence import pool_findings
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
+from omq.format.failure_note import FailureNote, decode_note
 from omq.format.frame_rules import Reason
 from omq.format.index import EntryState
 from omq.format.message import Descriptor, Part, encode, id_hash
-from omq.format.pool import RECORD_BYTES, Message, lease_tag
+from omq.format.pool import (
+    PART,
+    PARTS_PER_RECORD,
+    RECORD,
+    RECORD_BYTES,
+    Message,
+    lease_tag,
+)
 from omq.format.wire import MOVED, Settlement
 from omq.storage import poolctrl
 from omq.storage.disk import Disk
@@ -43,7 +53,7 @@ SETTINGS = replace(Settings(), journal_file_bytes=256 * 1024, block_bytes_max=12
 TIME_NS = 927_030_603_000_000_000
 QUEUES = range(3, 3 + 40)
 Parts = frozenset[tuple[int, ...]]
-Known = dict[int, tuple[tuple[int, ...], Parts]]
+Known = dict[int, tuple[tuple[Any, ...], Parts]]
 
 
 class QuietDisk(Disk):
@@ -183,7 +193,8 @@ class World:
     def poison(self, entry: int) -> None:
         core = self.core
         core.t.e_attempts[entry] = core.rules[core.t.e_queue[entry]].attempts_max
-        fail_entry(core, entry, self.party, 0, 0, reason=Reason.FAILED, evidence={"pid": 1})
+        fail_entry(core, entry, self.party, 0, 0, reason=Reason.FAILED,
+                   evidence={"pid": 1, "reason": "ü\0 " * (core.next_qpool * 7 % 300)})
         self.party.active -= 1
 
     def operate(self, action: Action, slot: int, queue: int, targets: Sequence[int] = (),
@@ -224,9 +235,20 @@ class World:
                               until, t.e_sequence[e]))
             where = (t.m_file[slot], t.m_record[slot], t.m_location[slot], t.m_offset[slot],
                      t.m_length[slot], t.m_crc[slot], t.m_size[slot], t.m_time[slot],
-                     t.m_flags[slot], t.m_origin[slot])
+                     t.m_flags[slot] & ~NOTED, t.m_origin[slot],
+                     self.note_of(slot))
             out[t.m_qpool[slot]] = (where, frozenset(parts))
         return out
+
+    def note_of(self, slot: int) -> FailureNote | None:
+        """What is known of how it failed, on whatever queue it is, as its record has room for."""
+        t, failures = self.core.t, self.core.failures
+        notes = (failures.of(t.m_qpool[slot], t.e_queue[each]) for each in t.entries_of(slot))
+        found = [note for note in notes if note is not None]
+        assert bool(found) is bool(t.m_flags[slot] & NOTED)
+        room = RECORD_BYTES - RECORD.size - PART.size * min(t.m_parts[slot], PARTS_PER_RECORD)
+        return decode_note(found[0].encode(t.m_qpool[slot], room), t.m_qpool[slot]) \
+            if found else None
 
     def blocks(self, after: int = 0) -> list[JournalBlock]:
         """The journal so far."""
@@ -289,7 +311,7 @@ def found(pool: PoolFiles) -> Known:
         parts = frozenset((p.queue, p.priority, int(p.state), p.attempts, p.retries, p.until,
                            p.sequence) for p in m.parts)
         out[m.qpool] = ((m.file, m.record, m.location, m.offset, m.length, m.crc, m.size, m.time_ns,
-                         m.flags & ~4, m.origin), parts)
+                         m.flags & ~4, m.origin, m.note), parts)
     return out
 
 

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from omq.core.redo.redo import Redo
+from omq.format.failure_note import FailureNote
 from omq.format.journal import RELOCATION, FrameFlag, FrameType
 from omq.format.location import LocationKind, location
 from omq.format.pool import PartState
-from tests.unit.core.frames import LAST, Frames, MemoryPool, P, after, save
+from tests.unit.core.frames import LAST, TIME_NS, Frames, MemoryPool, P, after, save
 
 ONE_BY_ONE = 1 << 20
 FAILED = int(FrameFlag.FAILED)
 STORE = location(LocationKind.STORE, 4)
 WIDE, DAMAGED, GONE, ELSEWHERE = 7, 9, 11, 13  # messages with which something is wrong
 TAKEN, OWNER = 12, 112  # gone as well, and another message has its slot
+FAILS = 15  # came here from queue 5, with a note of it in its record
+PACKET = b'{"queue": "FIVE", "attempts": 3, "reason": "no price", "first_ns": 7}'
 
 
 def pool_of_twenty() -> tuple[MemoryPool, int]:
     """Messages 1 to 20 in the pool, and the LSN so far."""
     frames = Frames()
     for qpool in range(1, 21):
-        frames.put(qpool, (3, 4) if qpool == WIDE else (3,), record=qpool)
+        queues = {WIDE: (3, 4), FAILS: (5,)}.get(qpool, (3,))
+        frames.put(qpool, queues, record=qpool)
+    frames.add(FrameType.POISON, FAILS, 5, record=FAILS, target=3, reason=2, payload=PACKET)
     _, pool = after(frames)
     image = bytearray(pool.slots[0, DAMAGED])
     image[100] ^= 1
@@ -126,14 +132,47 @@ def test_a_few_reads_for_many_messages() -> None:
     given(frames)
     pool.reads = 0
     redo.apply([frames.block()])
-    assert pool.reads == 1 + 2  # all at once, then what does not fit: wide and damaged
-    assert len(redo.images) == 16
+    assert pool.reads == 1 + 3  # all at once, then what does not fit: wide, damaged, with a note
+    assert len(redo.images) == 15
     save(redo, pool)
     message = pool.message(5)
     assert message is not None
     (part,) = message.parts
     assert (part.state, part.attempts) == (PartState.ACTIVE, 1)
     assert part.until == (message.lsn ^ 5 << 40 ^ 5 << 8) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("many", [1, ONE_BY_ONE])
+@pytest.mark.parametrize("work", [given, moved, given_and_moved, put_off])
+def test_a_note_stays_while_its_message_is_on_that_queue(work: Callable[[Frames], None], many: int
+                                                         ) -> None:
+    pool, lsn = pool_of_twenty()
+    frames, redo = Frames(lsn), Redo(pool, lsn=lsn, settled=True, many=many)
+    work(frames)
+    redo.apply([frames.block()])
+    save(redo, pool)
+    message = pool.message(FAILS)
+    assert message is not None and message.lsn > lsn
+    assert message.note == FailureNote(3, "FIVE", 2, 3, 7, TIME_NS, "no price")
+    frames.move(FAILS, 3, (3,), record=FAILS)
+    redo.apply([frames.block()])
+    save(redo, pool)
+    message = pool.message(FAILS)
+    assert message is not None and message.note is None
+
+
+@pytest.mark.parametrize("broken", [{"payload": b"{"}, {"payload": PACKET, "crc": 1},
+                                    {"payload": b"7"}, {}])
+def test_a_packet_that_cannot_be_believed_moves_its_message_without_a_note(
+        broken: dict[str, Any]) -> None:
+    pool, lsn = pool_of_twenty()
+    frames, redo = Frames(lsn), Redo(pool, lsn=lsn, settled=True)
+    frames.add(FrameType.POISON, FAILS, 3, record=FAILS, target=2, reason=2, **broken)
+    redo.apply([frames.block()])
+    save(redo, pool)
+    message = pool.message(FAILS)
+    assert message is not None and message.note is None and redo.findings == []
+    assert [part.queue for part in message.parts] == [2] and message.origin == 3
 
 
 def test_what_is_held_is_found_and_taken_out_once() -> None:
@@ -145,11 +184,11 @@ def test_what_is_held_is_found_and_taken_out_once() -> None:
     assert 5 in images and 21 not in images and "5" not in images
     born, loaded = images.drop(np.array([5, 21], dtype="<u8"))
     assert born.tolist() == [False, False] and loaded.tolist() == [True, False]
-    assert 5 not in images and images.pop(5) is None and len(images) == 15
+    assert 5 not in images and images.pop(5) is None and len(images) == 14
     popped = images.pop(6)
     assert popped is not None and popped[1] and popped[0][:2] == (0, 6)
     assert sorted(images.qpools().tolist()) == [
-        n for n in range(1, 21) if n not in (5, 6, WIDE, DAMAGED, GONE, TAKEN)]
+        n for n in range(1, 21) if n not in (5, 6, WIDE, DAMAGED, GONE, TAKEN, FAILS)]
 
 
 def test_a_long_window_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:

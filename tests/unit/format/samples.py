@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from omq.base.checksum import crc32c
 from omq.format import archive, double_write, index, journal, message, pool, poolctrl, store
 from omq.format.archive_block import seal_rows
+from omq.format.failure_note import FailureNote
 from omq.format.journal import BLOCK, FRAME, BlockHeader, FileHeader, FrameFlag, FrameType
 from omq.format.pool import Message, PartState, QueuePart
 from omq.format.pool_contents import Content, Contents, marks_of, sum_of, words_of
@@ -60,6 +63,12 @@ def pool_message(parts: int = 17, record: int = 5) -> Message:
         correlation_id=bytes(24), flags=1, location=42, offset=4096, length=230, crc=0xABCD, size=8,
         expiry=0, pid=4711, uid=99, reply_to=3, origin=0, group=0, group_sequence=0,
         segment_offset=0, report=0, application=b"omse", trace=0, parts=listed, more=[9])
+
+
+def noted_record() -> bytes:
+    """The record of a message on POISON, with a note of how it came there."""
+    note = FailureNote(2, "ORDERS", 2, 3, TIME_NS, TIME_NS + 60_000_000_000, "größe is missing")
+    return pool.encode_message(replace(pool_message(1), note=note))[0][1]
 
 
 def pool_file() -> bytes:
@@ -138,6 +147,7 @@ GOLDEN = {
     "journal_block.bin": block,
     "message_payload.bin": payload,
     "pool_file.bin": pool_file,
+    "pool_noted.bin": noted_record,
     "poolctrl_slot.bin": control_slot,
     "double_write.bin": double_write_file,
     "journal_newest.bin": newest_journal_file,

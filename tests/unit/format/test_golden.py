@@ -13,6 +13,7 @@ import pytest
 from omq.format import (
     archive,
     double_write,
+    failure_note,
     index,
     journal,
     message,
@@ -46,8 +47,8 @@ def test_layouts(request: pytest.FixtureRequest) -> None:
     """Field names, widths and order: what the golden bytes cannot tell apart."""
     lines = sorted(
         f"{module.__name__}.{name}: {' '.join(layout.names)} {layout.text}\n"
-        for module in (archive, double_write, index, journal, message, pool, pool_contents,
-                       poolctrl, store, wire)
+        for module in (archive, double_write, failure_note, index, journal, message, pool,
+                       pool_contents, poolctrl, store, wire)
         for name, layout in vars(module).items()
         if isinstance(layout, Layout)
     )

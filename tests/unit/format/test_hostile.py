@@ -59,6 +59,7 @@ CASES: dict[str, tuple[Decoder, bytes, int, int]] = {
     "pool header": (lambda data: pool.decode_file_header(data, 11, UUID),
                     samples.pool_file()[:512], 8, 64),
     "pool record": (_pool, samples.pool_file()[512:1024], 8, 512),
+    "pool record, noted": (_pool, samples.noted_record(), 8, 197),
     "poolctrl": (poolctrl.decode, samples.control_slot(), 8, len(samples.control_slot())),
     "double write": (lambda data: double_write.decode(data, UUID), samples.double_write_file(), 8,
                      64),

@@ -1,13 +1,13 @@
 """omqwhy: why a message does not move, and the evidence; or why nothing moves on a queue.
 
-It looks at the index (or the files of a dead instance), the readers, and for a poisoned message at
-the journal. Nothing is changed and the queue manager is not asked.
+It looks at the index (or the files of a dead instance), the readers, and for a message on POISON or
+another dead-letter queue at the journal and its pool record. Nothing is changed and the queue
+manager is not asked.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,20 +22,21 @@ from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.look.authority_causes import Refusals
 from omq.cli.look.causes import of
 from omq.cli.look.due import due_text
+from omq.cli.look.failure_evidence import evidence
 from omq.cli.look.gateway_why import peers_of_message
 from omq.cli.look.instance_causes import of_manager
 from omq.cli.look.queue_why import Around, around, explain_queue
 from omq.cli.look.queue_why import lines as queue_lines
 from omq.cli.look.queue_why import record as queue_record
-from omq.cli.progress import looking, reading_history
+from omq.cli.progress import looking
 from omq.core.index.message_ids import find_qpool
 from omq.core.index.rows import EntryRow, QueueRow, ReaderRow
 from omq.core.index.view import IndexView
 from omq.core.look.group_front import front_of
 from omq.core.look.look import Look, Origin
 from omq.core.look.stored import StoredMessages
-from omq.format.frame_rules import Comes
 from omq.format.index import EntryState
+from omq.format.pool import RecordFlag
 from omq.services.daemon.options import Location
 from omq.storage.spool import open_spool
 
@@ -111,8 +112,8 @@ def explain(location: Location, seen: Look, qpool: int) -> Iterator[Answer]:
                   or _ready(location, seen, entry, queues.get(entry.queue), readers, known))
         if entry.message.expiry_ns and entry.queue not in (POISON_NAME, IDEL_NAME):
             answer.evidence = {"expiry": iso_time(entry.message.expiry_ns)}
-        if entry.queue == POISON_NAME:
-            answer.evidence = _evidence(location, qpool)
+        if entry.queue == POISON_NAME or entry.message.flags & RecordFlag.NOTED:
+            answer.evidence |= evidence(NAME, location.paths, view, entry)
         if entry.state in (EntryState.DEFERRED, EntryState.ACTIVE):
             for peer, reason, hint in peers_of_message(location, entry):
                 answer.text += f"; it is for {peer}" + (f": {reason}" if reason else "")
@@ -214,21 +215,6 @@ def _ready(location: Location, seen: Look, entry: EntryRow, queue: QueueRow | No
     busy = sum(reader.active > 0 for reader in mine)
     return Answer(entry, "ready", f"it is ready; {behind}; {counted(len(mine), 'reader')}, "
                   f"{busy} of them busy")
-
-
-def _evidence(location: Location, qpool: int) -> dict[str, Any]:
-    """The packet of its last POISON frame."""
-    found: dict[str, Any] = {}
-    with reading_history(NAME, location.paths) as history:
-        for each in history.of_message(qpool):
-            if each.rule.comes is Comes.TARGET and each.rule.reasoned:
-                try:
-                    packet = json.loads(each.text)
-                except ValueError:
-                    packet = {"text": each.text}
-                found = {"lsn": each.lsn, "time": iso_time(each.time_ns),
-                         **(packet if isinstance(packet, dict) else {})}
-    return found
 
 
 def lines(answer: Answer) -> Iterator[str]:

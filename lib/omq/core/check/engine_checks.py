@@ -18,6 +18,7 @@ import numpy as np
 from omq.base.arrays import Vector
 from omq.core.check.broken import Report, Rule
 from omq.core.engine.engine import Engine
+from omq.core.engine.failures import NOTED
 from omq.core.engine.state import PERSISTENT, PRIORITIES, Party
 from omq.core.engine.wanted import find
 from omq.core.index.slots import Slots
@@ -57,6 +58,7 @@ class EngineChecks:
         self._check_rules()
         self._check_numbers()
         self._check_slots(np.flatnonzero(used))
+        self._check_failures(np.flatnonzero(used))
         self._check_volatile(np.flatnonzero(used))
         self._check_times()
 
@@ -245,6 +247,19 @@ class EngineChecks:
             if wanted[file] > slots.live(file):
                 self._report.add(Rule.SLOT, f"{file}QP", f"{slots.live(file)} slots in use, "
                                  f"messages have {wanted[file]}")
+
+    def _check_failures(self, used: Vector) -> None:
+        """Why a message failed is known of those that say so, on the queue that it is on."""
+        failures, v = self._core.failures, self._t.v
+        noted = set(v["m_qpool"][used[v["m_flags"][used] & NOTED != 0]].tolist())
+        entries = np.flatnonzero(self._state)
+        owners, queues = v["e_message"][entries], v["e_queue"][entries]
+        there = owners < self._t.layout.messages
+        on = zip(v["m_qpool"][owners[there]].tolist(), queues[there].tolist(), strict=True)
+        known = {qpool for qpool, queue in on if failures.of(qpool, queue) is not None}
+        for qpool in sorted((noted ^ failures.known) | (known ^ failures.known)):
+            self._report.add(Rule.MESSAGE, f"message {qpool}", "what is known of its failure is "
+                             "not of the queue that it is on")
 
     def _check_volatile(self, used: Vector) -> None:
         core, t = self._core, self._t

@@ -23,6 +23,7 @@ def back_out(core: Core, entry: int, party: Party | None, sequence: int = 0, fla
     if queue != IDEL:  # of which nothing is journaled
         frame_for(core, FrameType.BACKOUT, flags, entry, party, sequence, unit=unit,
                   reason=Reason.BACKED_OUT)
+        core.failures.attempt(t, entry, core.now_ns)
     leave(core, entry)
     core.back(entry)
     return False

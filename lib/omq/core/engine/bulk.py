@@ -18,6 +18,7 @@ from omq.core.engine import puts
 from omq.core.engine.duplicates import watching
 from omq.core.engine.durations import worked_many
 from omq.core.engine.engine import Engine
+from omq.core.engine.failures import NOTED
 from omq.core.engine.freeing import free_many
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.puts import NewMessage, check_queue
@@ -199,7 +200,8 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
     plain = ((v["e_state"][entries] == EntryState.ACTIVE)
              & (v["e_reader"][entries] == party.slot + 1)
              & (v["m_qpool"][slots] == asked["qpool"]) & (v["e_lease"][entries] == asked["lease"])
-             & (v["m_parts"][slots] == 1) & (v["m_flags"][slots] & (CONTAINER | GROUPED) == 0)
+             & (v["m_parts"][slots] == 1)
+             & (v["m_flags"][slots] & (CONTAINER | GROUPED | NOTED) == 0)
              & (v["m_flags"][slots] & PERSISTENT != 0) & (v["e_queue"][entries] == queue))
     if queue == IDEL or not plain.all() or len(distinct(entries)) != count or core.runs:
         return False

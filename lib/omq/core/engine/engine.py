@@ -77,7 +77,7 @@ class Engine:
         self.in_doubt = InDoubt(core, self.poisoned.append)
         self.clients, self.books, self.recall = Clients(core), Books(core), Recall(core)
         self.queues = Queues(core, self.books, statistics.forget)
-        self.expiry, self.by_id = Expiry(core), ById(core)
+        self.expiry, self.by_id, self.failures = Expiry(core), ById(core), core.failures
         self.index = core.t.readonly()  # for those who serve clients: to look at
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.books.name_everything

@@ -29,6 +29,7 @@ import numpy as np
 from omq.base.arrays import Vector, distinct
 from omq.base.errors import SpoolFull
 from omq.core.engine.deadlines import until
+from omq.core.engine.failures import NOTED
 from omq.core.engine.freeing import free_many
 from omq.core.engine.gives import MANY, next_ready
 from omq.core.engine.groups import GROUPED
@@ -154,7 +155,7 @@ def discard_many(core: Core, slots: list[int]) -> list[int]:
     discards[[queue for queue, rules in core.rules.items()
               if rules.expires and not rules.expired_to]] = True
     plain = ((v["m_parts"][rows] == 1) & core.times.are_over(rows)
-             & (v["m_flags"][rows] & (PERSISTENT | CONTAINER | GROUPED) == PERSISTENT)
+             & (v["m_flags"][rows] & (PERSISTENT | CONTAINER | GROUPED | NOTED) == PERSISTENT)
              & (v["e_state"][entries] == _READY) & discards[queues]
              & ((v["e_prev"][entries] | v["e_next"][entries] != 0)
                 | (v["q_head"][chains] == entries + 1)))

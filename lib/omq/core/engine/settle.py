@@ -7,7 +7,8 @@ count. After a restart of the manager its low half still counts for the reader t
 message when it registered again (core.engine.limbo), so it may finish what it holds.
 
 Frames: DONE (LAST_PART when the message is gone, TO_IDEL when idel.server has files to remove),
-DEFER (FAILED when the attempt counts), RELEASE_GIVEN, POISON with evidence.
+DEFER (FAILED when the attempt counts), RELEASE_GIVEN, POISON with evidence, of which a part stays
+with the message (core.engine.failures).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from omq.core.engine.state import (
     Poisoned,
 )
 from omq.core.engine.transitions import Event, after
+from omq.format.failure_note import note_of
 from omq.format.frame_rules import WORDS, Reason
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FrameFlag, FrameType
@@ -168,6 +170,7 @@ def put_off(core: Core, entry: int, party: Party | None, sequence: int, flags: i
     if failed:
         flags |= _FAILED
         t.q_failed[t.e_queue[entry]] += 1
+        core.failures.attempt(t, entry, core.now_ns)
     elif t.e_attempts[entry]:
         t.e_attempts[entry] -= 1
         t.e_retries[entry] = min(t.e_retries[entry] + 1, limits.ATTEMPTS_MAX)
@@ -219,10 +222,11 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
     t = core.t
     slot, queue = t.e_message[entry], t.e_queue[entry]
     assert after(Event.POISON, t.e_state[entry]) is EntryState.FREE
-    packet = json.dumps(
-        {"queue": core.rules[queue].name, "attempts": t.e_attempts[entry],
-         "cause": WORDS.get(reason, str(reason)),
-         "replayed": bool(t.m_flags[slot] & REPLAYED), **evidence}, sort_keys=True).encode()
+    core.failures.attempt(t, entry, core.now_ns)
+    packet: dict[str, object] = {
+        "queue": core.rules[queue].name, "attempts": t.e_attempts[entry],
+        "cause": WORDS.get(reason, str(reason)), "first_ns": core.failures.first(t, entry),
+        "replayed": bool(t.m_flags[slot] & REPLAYED), **evidence}
     t.q_failed[queue] += 1
     t.q_dead[queue] += 1
     target = core.rules[queue].dead_letter
@@ -230,7 +234,7 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
         t.e_attempts[entry] = 0  # they begin anew
     priority, attempts = t.e_priority[entry], t.e_attempts[entry]
     lsn = frame_for(core, FrameType.POISON, flags | _FAILED, entry, party, sequence, reason=reason,
-                    target=target, unit=unit, payload=packet)
+                    target=target, unit=unit, payload=json.dumps(packet, sort_keys=True).encode())
     leave(core, entry)
     known = t.entry_on(slot, target)
     core.drop_entry(entry)
@@ -239,6 +243,7 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
         t.m_parts[slot] += 1
         fresh = core.new_entry(slot, target, priority, lsn)
         t.e_attempts[fresh] = attempts
+    core.failures.note(t, slot, note_of(packet, target, reason, core.now_ns))
 
 
 def apply(core: Core, party: Party, verdict: Verdict, sequence: int, *, ends: bool) -> bool:

@@ -16,6 +16,7 @@ from heapq import heappush
 from omq.base.config import NONE
 from omq.core.engine.block import Block
 from omq.core.engine.duplicates import Duplicates
+from omq.core.engine.failures import NOTED, Failures
 from omq.core.engine.groups import GROUPED, Groups
 from omq.core.engine.lanes import Lanes
 from omq.core.engine.room import Room
@@ -99,6 +100,7 @@ class Core(Lanes):
     triggered: set[int] = field(default_factory=set)  # queues that have a trigger
     times: Times = field(init=False)  # core.engine.expiry
     duplicates: Duplicates = field(default_factory=Duplicates)
+    failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
         self.times, self.groups = Times(self.t), Groups(self.t)
@@ -204,8 +206,11 @@ class Core(Lanes):
         slot = t.e_message[entry]
         self.part(slot, entry)
         following = whole = -1
-        if t.m_flags[slot] & GROUPED:
+        flags = t.m_flags[slot]
+        if flags & GROUPED:
             following, whole = self.groups.leave(entry)
+        if flags & NOTED:
+            self.failures.left(t, slot, queue)
         t.e_state[entry] = t.e_sequence[entry] = 0
         self.suspects.discard(entry)
         t.entries.give(entry)

@@ -33,6 +33,7 @@ def unseen(core: Core, entry: int, party: Party) -> bool:
         settle.poison(core, entry, party, 0, 0, reason=Reason.UNSEEN, evidence={
             "pid": party.pid, "lease": t.m_lsn[t.e_message[entry]], "time_ns": core.now_ns})
         return True
+    core.failures.attempt(t, entry, core.now_ns)
     settle.frame_for(core, FrameType.RELEASE_GIVEN, 0, entry, party, reason=Reason.UNSEEN)
     settle.leave(core, entry)
     core.back(entry)

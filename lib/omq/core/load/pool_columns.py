@@ -15,8 +15,17 @@ import numpy as np
 
 from omq.base.arrays import Vector
 from omq.core.judge.found import Found
+from omq.format.failure_note import FailureNote
 from omq.format.findings import Finding, Kind
-from omq.format.pool import NO_RECORD, PART, PARTS_PER_RECORD, RECORD_BYTES, Message
+from omq.format.pool import (
+    NO_RECORD,
+    PART,
+    PARTS_PER_RECORD,
+    RECORD_BYTES,
+    Message,
+    Record,
+    decode_record,
+)
 from omq.storage.pool import PoolFiles
 from omq.storage.pool_scan import DTYPE, PoolChunk
 from omq.storage.slots import SlotAllocator
@@ -75,6 +84,7 @@ class Rows:
 
     messages: dict[str, Vector]  # one row a message
     parts: dict[str, Vector]  # one row an entry; "row" is the index into `messages`
+    notes: dict[int, FailureNote] = field(default_factory=dict)  # by index into `messages`
 
 
 def gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded,
@@ -83,7 +93,7 @@ def gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded,
     room = min(pool.record_slots(), _ROOM_MAX)
     kept = {name: _Column(dtype, room) for name, dtype in _COLUMNS}
     lists = {name: _Column(dtype, room) for name, dtype in _PARTS}
-    base = 0
+    notes, base = dict[int, FailureNote](), 0
     files = pool.files()
     for number, file in enumerate(files):
         progress(f"loading the index: {100 * number // len(files)} %")
@@ -98,13 +108,22 @@ def gather(pool: PoolFiles, slots: SlotAllocator, loaded: Loaded,
             for name, column in kept.items():
                 column.extend(rows[name])
             _gather_parts(pool, rows, base, lists, loaded)
+            _gather_notes(rows, base, notes)
             base += len(rows)
         if foreign:
             slots.exclude(file)
         else:
             slots.load(file, np.concatenate(used))
     return Rows({name: column.values for name, column in kept.items()},
-                {name: column.values for name, column in lists.items()})
+                {name: column.values for name, column in lists.items()}, notes)
+
+
+def _gather_notes(rows: Vector, base: int, notes: dict[int, FailureNote]) -> None:
+    for row in np.flatnonzero(rows["note"]).tolist():
+        found = decode_record(rows[row].tobytes(), 0, int(rows["file"][row]),
+                              int(rows["record"][row]))
+        if isinstance(found, Record) and found.message.note is not None:
+            notes[row + base] = found.message.note
 
 
 def _in_use(chunk: PoolChunk) -> Vector:
@@ -179,4 +198,5 @@ def without_duplicates(rows: Rows, slots: SlotAllocator, loaded: Loaded) -> Rows
     chosen = keep[rows.parts["row"]]
     parts = {name: vector[chosen] for name, vector in rows.parts.items()}
     parts["row"] = number[parts["row"]]
-    return Rows({name: vector[keep] for name, vector in columns.items()}, parts)
+    notes = {int(number[row]): note for row, note in rows.notes.items() if keep[row]}
+    return Rows({name: vector[keep] for name, vector in columns.items()}, parts, notes)

@@ -40,7 +40,7 @@ def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
     """Fill the empty tables of `core` from the pool, telling of each file. IndexFull."""
     loaded = Loaded()
     rows = without_duplicates(gather(pool, slots, loaded, progress), slots, loaded)
-    rows = Rows(rows.messages, _idel_parts(rows))
+    rows = Rows(rows.messages, _idel_parts(rows), rows.notes)
     t = core.t
     count, entries = len(rows.messages["qpool"]), len(rows.parts["row"])
     if count > t.layout.messages or entries > t.layout.entries:
@@ -48,6 +48,7 @@ def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
     _messages(core, rows.messages)
     _entries(core, rows, loaded)
     core.times.load(np.arange(count), core.now_ns)
+    core.failures.load(t, rows.notes.items())
     for index in np.flatnonzero(rows.messages["next"] != NO_RECORD).tolist():
         parts = int(np.count_nonzero(rows.parts["row"] == index))
         core.runs[index] = -(-parts // PARTS_PER_RECORD)

@@ -2,7 +2,8 @@
 
 The caller has found the record and has made sure that the frame is newer than it. A frame about a
 queue that the message is not on changes nothing. Payloads that say where a message goes are checked
-before they are believed; `Unusable` leaves the record as it was.
+before they are believed; `Unusable` leaves the record as it was. One that only says why a message
+failed is for its note (format.failure_note): of what cannot be believed there is none.
 
 Invariant: applied in LSN order to the same record, the same frames give the same record.
 """
@@ -17,6 +18,7 @@ from omq.base import limits
 from omq.base.checksum import crc32c
 from omq.base.clock import NS_PER_S as NS
 from omq.core.engine.state import IDEL
+from omq.format.failure_note import FailureNote, note_in
 from omq.format.frame_rules import BY_NUMBER, About, Comes, Entry, Rule, Until
 from omq.format.journal import At, FrameFlag
 from omq.format.message import PART
@@ -81,6 +83,19 @@ def _leave(message: Message, rule: Rule, frame: Frame, raw: bytes) -> None:
                             if each[0] not in there]
     if coming and rule.comes is not Comes.NAMED:
         message.origin = frame[At.QUEUE]
+    if message.note is not None and message.note.to == frame[At.QUEUE]:
+        message.note = None
+    if rule.fails:
+        message.note = _note(frame, raw)
+
+
+def _note(frame: Frame, raw: bytes) -> FailureNote | None:
+    """As core.engine.failures has it."""
+    try:
+        checked(frame, raw)
+    except Unusable:
+        return None
+    return note_in(raw, frame[At.TARGET], frame[At.REASON], frame[At.TIME])
 
 
 def _arrivals(rule: Rule, frame: Frame, raw: bytes, *, last: bool) -> list[Arrival]:

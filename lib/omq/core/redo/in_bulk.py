@@ -101,7 +101,8 @@ def _change(redo: Redo, frames: Rows, edit: Edit) -> Rows:
             rows, good = redo.pool.read_rows(file, records[mine])
             own = rows["qpool"] == qpools[mine]
             done[mine] = _free(rows) | good & ~own  # of a message that is gone: nothing to do
-            good &= own & (rows["parts"] == 1) & (rows["next"] == NO_RECORD)
+            # A row in memory has no room for a note.
+            good &= own & (rows["parts"] == 1) & (rows["next"] == NO_RECORD) & (rows["note"] == 0)
             redo.images.load(bulk.compacted(picked(rows, good)))
         done[rest] |= redo.images.change(
             qpools[rest], lsns[rest], lambda held, at, which: edit(held, at, rest[which]))

@@ -15,6 +15,7 @@ from omq.base.errors import BadRequest, LeaseLost, NotRemote
 from omq.format.property_values import Value
 from omq.ipc import arguments
 from omq.ipc.outgoing import Outgoing
+from omq.ipc.remote.failure_annotations import CONDITION
 from omq.ipc.remote.links import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from omq.ipc.remote.translated import Content
 
@@ -40,6 +41,7 @@ class RemoteRow:
         self.message_id, self.correlation = content.message_id, content.correlation
         self.reply_to, self.group_id = content.reply_to, content.group_id
         self.body = content.body
+        self.failure = content.failure  # as of omq.Message, times in milliseconds
 
     @property
     def correlation_id(self) -> bytes:
@@ -138,6 +140,6 @@ def say(reason: str, local: Disposition) -> None:
     from proton import Condition
 
     if reason:
-        local.condition = Condition("omq:failed", reason)
+        local.condition = Condition(CONDITION, reason)
     else:
         local.failed = True

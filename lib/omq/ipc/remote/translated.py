@@ -18,7 +18,9 @@ from omq.base.clock import NS_PER_MS, NS_PER_S
 from omq.base.errors import BadProperty, BodyDamaged, NotRemote
 from omq.format.property_values import values_of
 from omq.ipc import arguments
+from omq.ipc.failures import Failure
 from omq.ipc.outgoing import Outgoing
+from omq.ipc.remote.failure_annotations import failure_in
 from omq.ipc.remote.foreign_values import texts_in, values_out
 
 NORMAL: Final = 4
@@ -40,6 +42,7 @@ class Content:
     attempts: int
     expiry_ns: int
     put_time_ns: int
+    failure: Failure | None
 
 
 def encoded(message: Outgoing) -> tuple[str, bytes]:
@@ -102,4 +105,5 @@ def _content(message: Any) -> Content:
         reply_to=message.reply_to or "", group_id=message.group_id or "",
         priority=int(message.priority), persistent=bool(message.durable),
         attempts=int(message.delivery_count), expiry_ns=expiry,
-        put_time_ns=int((message.creation_time or 0) * NS_PER_S))
+        put_time_ns=int((message.creation_time or 0) * NS_PER_S),
+        failure=failure_in(message.annotations))

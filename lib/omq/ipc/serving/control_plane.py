@@ -7,6 +7,7 @@
     bye       good-bye                  checkpoint, room  of pool.writer: pool_plane
     selects   see opening
     locate, fetch, container, contain, discard    bodies: see body_plane
+    state, failure  of a message: cancelling, failing
     see       rows of the queue that it reads: seeing
     status    counters, for tools       operate, free, recall, resolve  operator_plane
     units     units of work in doubt, of this user or, who may `admin` POISON, of all
@@ -39,6 +40,7 @@ from omq.format.wire import REQUEST_MARK, is_of, payload_bytes
 from omq.ipc.serving.body_plane import BodyPlane
 from omq.ipc.serving.doorkeeper import Doorkeeper
 from omq.ipc.serving.doors import Door, Turn
+from omq.ipc.serving.failing import Failing
 from omq.ipc.serving.opening import Opening
 from omq.ipc.serving.operator_plane import OperatorPlane
 from omq.ipc.serving.pool_plane import PoolPlane
@@ -86,7 +88,8 @@ class ControlPlane:
             "status": self._status, **self.bodies.operations}
         self._operations |= PoolPlane(self._engine, self._sessions, self._number).operations
         self._operations |= {"units": UnitsPlane(self._engine, self._sessions).units,
-                             "state": server.cancelling.state}
+                             "state": server.cancelling.state,
+                             "failure": Failing(self._engine, self._sessions).failure}
         self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free,
                                        settings.operator_undo_s)
         self.queues = QueuePlane(server, settings, log, self.operators.answer_later)

@@ -15,6 +15,7 @@ import numpy as np
 from omq.base.arrays import Vector
 from omq.base.errors import OmqError
 from omq.base.fault import point
+from omq.core.engine.failures import NOTED
 from omq.core.index.tables import Tables
 from omq.format.wire import GIVEN, REPLY, GivenFlag
 from omq.ipc.serving.sessions import Session
@@ -22,7 +23,7 @@ from omq.storage.payloads import PayloadReader
 
 MANY = 12  # from here on numpy is quicker than one by one
 _PACK = GIVEN.pack_into
-_REDELIVERED = int(GivenFlag.REDELIVERED)
+_REDELIVERED, _NOTED = int(GivenFlag.REDELIVERED), int(GivenFlag.NOTED)
 
 
 def write_given(t: Tables, session: Session, sequence: int, entries: list[int],
@@ -48,6 +49,8 @@ def _one(t: Tables, area: memoryview, at: int, entry: int, extra_flags: int, inl
     flags = (t.m_flags[slot] & 3) | extra_flags
     if failed:
         flags |= _REDELIVERED
+    if t.m_flags[slot] & NOTED:
+        flags |= _NOTED
     _PACK(area, at, entry, t.e_queue[entry], t.e_priority[entry], flags, t.m_qpool[slot],
           t.e_lease[entry], t.m_location[slot], t.m_offset[slot], t.m_length[slot],
           t.m_crc[slot], t.m_size[slot], t.e_submitted[entry], failed, t.e_retries[entry], inline)
@@ -62,7 +65,8 @@ def _many(t: Tables, area: memoryview, entries: Vector) -> None:
     rows["entry"] = entries
     rows["queue"] = v["e_queue"][entries]
     rows["priority"] = v["e_priority"][entries]
-    rows["flags"] = (v["m_flags"][slots] & 3) | ((failed > 0) * _REDELIVERED)
+    flags = v["m_flags"][slots]
+    rows["flags"] = (flags & 3) | ((failed > 0) * _REDELIVERED) | ((flags & NOTED != 0) * _NOTED)
     rows["qpool"] = v["m_qpool"][slots]
     rows["lease"] = v["e_lease"][entries]
     rows["location"] = v["m_location"][slots]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proton import Condition, Delivery, Described
 
+from omq.ipc.remote.failure_annotations import CONDITION
 from omq.services.amqp.untranslatable import UNREADABLE
 
 if TYPE_CHECKING:
@@ -49,7 +50,14 @@ def _reason(delivery: Any) -> str:
         condition: Condition | None = delivery.remote.condition
     except UNREADABLE:
         return "rejected, with a reason that cannot be read"
-    return "rejected" if condition is None else f"{condition.name}: {condition.description or ''}"
+    if condition is None:
+        return "rejected"
+    return _words(str(condition.name), str(condition.description or ""))
+
+
+def _words(condition: str, description: str) -> str:
+    """What a program gave to `fail` is the reason as it is."""
+    return description if condition == CONDITION else f"{condition}: {description}"
 
 
 def in_transaction(outcome: Any) -> Say | None:
@@ -63,7 +71,9 @@ def in_transaction(outcome: Any) -> Say | None:
     if what in (Delivery.REJECTED, "amqp:rejected:list"):
         error = fields[0] if fields else None
         said = error.value if isinstance(error, Described) else None
-        reason = ": ".join(map(str, said[:2])) if isinstance(said, list) else "rejected"
+        reason = "rejected"
+        if isinstance(said, list):
+            reason = _words(*(str(each or "") for each in (*said, "", "")[:2]))
         return lambda message: message.fail(reason)
     if what in (Delivery.MODIFIED, "amqp:modified:list") and any(fields[:2]):
         return lambda message: message.fail("modified: delivery failed")

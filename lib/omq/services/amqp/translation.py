@@ -24,6 +24,8 @@ from omq.ipc.arguments import SECONDS_MAX
 from omq.ipc.browsed import Browsed
 from omq.ipc.message import Message as Native
 from omq.ipc.outgoing import Outgoing
+from omq.ipc.remote.failure_annotations import PREFIX as PREFIX_OF_FAILURE
+from omq.ipc.remote.failure_annotations import annotations_of
 from omq.ipc.remote.foreign_values import decoded as value_of
 from omq.ipc.remote.foreign_values import texts_in, values_out
 from omq.services.amqp import ids, sections
@@ -212,11 +214,19 @@ def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
     for name, kept in _TEXTS.items():
         if text := properties.pop(PREFIX + kept, ""):
             setattr(out, name, text)
-    if notes := properties.pop(ANNOTATIONS, ""):
-        out.annotations = value_of(bytes.fromhex(notes))
+    out.annotations = _annotations(message, properties.pop(ANNOTATIONS, "")) or None
     properties.pop(FOOTER, None)
     out.properties = values_out(properties) or None
     return bytes(out.encode())
+
+
+def _annotations(message: Native | Browsed, kept: str) -> dict[Any, Any]:
+    """Those that came with it, and how it failed, which is asked of the manager for messages of
+    which it says that it knows."""
+    found = {name: value for name, value in (value_of(bytes.fromhex(kept)) if kept else {}).items()
+             if not str(name).startswith(PREFIX_OF_FAILURE)}
+    failure = message.failure if message.noted else None
+    return found if failure is None else {**found, **annotations_of(failure)}
 
 
 def _reply_queue(message: Native | Browsed) -> str:

@@ -215,7 +215,7 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: Ob
         recovered.lsn)
     core = Core(tables, SlotAllocator(), VolatileBodies(paths, settings, uuid), uuid)
     core.now_ns, core.mono_ns = now, clock.monotonic_ns()
-    core.next_qpool = recovered.next_qpool
+    core.next_qpool, core.failures.known_max = recovered.next_qpool, settings.failures_known_max
     return memory, core
 
 

@@ -194,6 +194,7 @@ class QueueManager:
         self._triggers.configure(settings)
         engine.books.limit(settings.messages_total_max, settings.index_reserve_percent)
         engine.in_doubt.limit = settings.units_in_doubt_max
+        engine.failures.known_max = settings.failures_known_max
         engine.commit(sync=True)
         say_changes(self._log, changes)
         parts.sessions.new_authority(authority)
