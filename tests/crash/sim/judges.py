@@ -13,8 +13,8 @@ knew when it ended:
     5. of one finding the verdict is the same, or UNKNOWN to those who do not read history
     6. each message whose body is gone counts one
 
-The states: those of the absence layer, each bit of the last block of a clean stop, of the slots'
-beginnings and of `newest`, and random bits of all files.
+The states: those of the absence layer; each bit of the last block of a clean stop, and of the heads
+of the slots of `newest` and poolctrl; and random bits of all files.
 """
 
 from __future__ import annotations
@@ -196,23 +196,23 @@ def flipped(ended: Ended, path: str, at: int, bit: int) -> Fault:
     return Fault(path, f"bit {bit} of byte {at}", {path: bytes(data)})
 
 
-def tail(ended: Ended) -> list[Fault]:
-    """Each bit of the last block of the journal, which is the STOP, of its padding one a byte; of
-    `newest`, and of the heads of poolctrl's slots."""
+Place = tuple[str, int, int]  # path, byte, bit
+
+
+def tail(ended: Ended) -> list[Place]:
+    """Each bit of the last block of the journal, which is the STOP, of its padding one a line; of
+    the heads of the slots of `newest` and poolctrl."""
     path = max(path for path in ended.files if "/journal/0" in path)
     control = newest(ended.files[f"{ROOT}/msgpool/poolctrl"])[0]
     assert control is not None and control.offset, "an orderly end"
     begin = control.offset - _PAGE
     used = begin + len(ended.files[path][begin : control.offset].rstrip(b"\0"))
-    places = [(path, at, bit) for at in range(begin, used) for bit in range(8)]
-    places += [(path, at, at % 8) for at in range(used, control.offset, 64)]
-    note = f"{ROOT}/journal/newest"
-    places += [(note, at, bit) for at in range(len(ended.files[note].rstrip(b"\0")))
-               for bit in range(8)]
-    slots = f"{ROOT}/msgpool/poolctrl"
-    places += [(slots, slot + at, bit) for slot in (0, SLOT_BYTES) for at in range(_HEADS)
-               for bit in range(8)]
-    return [flipped(ended, *place) for place in places]
+    note, slots = f"{ROOT}/journal/newest", f"{ROOT}/msgpool/poolctrl"
+    padding = [(path, at, at % 8) for at in range(used, control.offset, 64)]
+    whole = [(path, at) for at in range(begin, used)]
+    whole += [(note, slot + at) for slot in (0, _PAGE) for at in range(_HEADS)]
+    whole += [(slots, slot + at) for slot in (0, SLOT_BYTES) for at in range(_HEADS)]
+    return padding + [(*byte, bit) for byte in whole for bit in range(8)]
 
 
 def anywhere(ended: Ended, random: Random) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from omq.core.judge.found import worst
 from omq.storage import durable
 from omq.storage.disk import Disk
 from tests.crash.sim.absence import LIVES, lived
-from tests.crash.sim.judges import absences, anywhere, judge_all, judged, tail
+from tests.crash.sim.judges import absences, anywhere, flipped, judge_all, judged, tail
 from tests.crash.sim.life import fixed
 from tests.share import of_cases, share
 
@@ -42,11 +42,11 @@ def test_of_what_is_absent_cut_older_or_exchanged() -> None:
 
 def test_of_each_bit_of_a_clean_stops_tail() -> None:
     ended, disk = lived("checkpoints", SEED, stopped=True)
-    states = of_cases(tail(ended))
+    places = of_cases(tail(ended))
     with fixed(SEED):
-        count, wrong = judge_all(ended, states, disk)
+        count, wrong = judge_all(ended, (flipped(ended, *place) for place in places), disk)
     assert not wrong, wrong[0]
-    assert count == len(states) > 0
+    assert count == len(places) > 0
     print(f"judges: {count} bits of a clean stop's tail")
 
 
@@ -65,7 +65,8 @@ def test_of_random_bits() -> None:
 def test_a_bit_of_the_stop_block_costs_nothing() -> None:
     """An operator who reads "loss" would restore an older backup over a whole spool."""
     ended, disk = lived("checkpoints", SEED, stopped=True)
-    fault = tail(ended)[0]
+    path = max(path for path in ended.files if "/journal/0" in path)
+    fault = flipped(ended, *next(place for place in tail(ended) if place[0] == path))
     with fixed(SEED):
         said = judged(ended, fault, disk)
     assert said is not None and said.served == "served" and not said.refused
