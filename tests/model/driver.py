@@ -30,9 +30,10 @@ from omq.core.engine.state import (
 )
 from omq.core.load.recovery import Recovered
 from omq.fast.note import Note
+from omq.format.failure_note import NOTE
 from omq.format.index import Counter, EntryState
 from omq.format.message import DESCRIPTOR, Descriptor, Part, derived_id, encode, id_hash, pack_parts
-from omq.format.pool import lease_tag
+from omq.format.pool import PART, RECORD, RECORD_BYTES, lease_tag
 from omq.format.wire import SETTLE, Operation, PutFlag, Settlement
 from omq.ipc.outgoing import Encoded
 from omq.storage import durable
@@ -56,6 +57,7 @@ A, B, C = 3, 4, 5
 WIDE = range(6, 26)
 LATE = 6  # those that are too late for A
 FAILED = 7  # those that have failed on C
+NOTED_PLACES_MAX = (RECORD_BYTES - RECORD.size - NOTE.size) // PART.size
 READERS = ((A, False), (A, True), (B, False), (C, False), (POISON, False), (IDEL, False))
 Row = tuple[int, int, int, int, int, int, int | None]
 Given = dict[int, list[tuple[Item, Place]]]
@@ -218,10 +220,14 @@ class World:
             m = t.slot_of(item.qpool)
             flags = PERSISTENT * item.persistent | CONTAINER * item.container
             flags |= REPLAYED * item.replayed | GROUPED * bool(item.group)
-            flags |= REMEMBERS * bool(item.remembers) | NOTED * bool(item.failed_on)
+            flags |= REMEMBERS * bool(item.remembers)
+            # On so many queues its record had no room for the note, if a start has read it since.
+            forgets = item.most_places > NOTED_PLACES_MAX and not t.m_flags[m] & NOTED
+            noted = bool(item.failed_on) and not forgets
+            flags |= NOTED * noted
             assert (t.m_origin[m], t.m_size[m], t.m_flags[m] & ~HAS_ID, t.m_expiry[m]) == (
                 item.origin, item.size, flags, item.expiry), item
-            if item.failed_on and item.failed is not None:
+            if noted and item.failed is not None:
                 note = instance.engine.failures.of(item.qpool, item.failed[1].queue)
                 assert note is not None and note.queue == model.rules[item.failed_on].name
 

@@ -72,6 +72,7 @@ class Item:
     known_until: int = 0  # of what it remembers, likewise; who reads IDEL may put it off for later
     places: dict[int, Place] = field(default_factory=dict)
     failed: tuple[int, Place] | None = None  # on this queue, and so it came to that place
+    most_places: int = 0  # at one time: a record with many has no room for why it failed
 
     @property
     def failed_on(self) -> int:
@@ -325,6 +326,7 @@ class Reference:
                 ) -> Place:
         place = Place(queue, priority, self._turn)
         item.places[queue] = place
+        item.most_places = max(item.most_places, len(item.places))
         if until:
             place.state, place.disk_until = DEFERRED, until
             place.until_ns = until * NS - early % 128 * 10_000_000
