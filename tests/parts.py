@@ -33,7 +33,7 @@ import pytest
 from tests import side_by_side
 from tests.durations import Durations, write
 from tests.long import why_long
-from tests.units import RECORD, ROOT, divide, recorded, unit_of
+from tests.units import RECORD, ROOT, SHARED, divide, recorded, unit_of
 
 QUICK, LONG = "quick", "long"
 USAGE: Final = "\n".join((__doc__ or "").splitlines()[2:8]) + "\n"
@@ -83,7 +83,10 @@ class _Part:
         self._units = units
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        if collection_path.is_dir() or not collection_path.name.startswith("test_"):
+        if collection_path.is_dir():  # what it shares is not there where it is not wanted
+            unit = unit_of(collection_path)
+            return True if unit in SHARED and unit not in self._units else None
+        if not collection_path.name.startswith("test_"):
             return None
         return True if unit_of(collection_path) not in self._units else None
 

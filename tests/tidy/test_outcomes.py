@@ -56,6 +56,12 @@ def test_a_module_that_was_skipped_whole_and_ran_elsewhere_is_not_left(tmp_path:
     assert run(tmp_path, "left", skipped, "tests/a.py::one\t\n").stdout.split() == []
 
 
+def test_so_is_a_folder(tmp_path: Path) -> None:
+    skipped = "tests/spark\tno pyspark\n"
+    assert run(tmp_path, "left", skipped, "tests/a.py::one\t\n").stdout.split() == ["tests/spark"]
+    assert run(tmp_path, "left", skipped, "tests/spark/a.py::one\t\n").stdout.split() == []
+
+
 def test_a_test_that_failed_did_run(tmp_path: Path) -> None:
     """The plugin's side: a failure, also of a fixture, is an outcome."""
     (tmp_path / "test_x.py").write_text(

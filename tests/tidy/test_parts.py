@@ -204,3 +204,11 @@ def test_records_are_merged_by_the_most(tmp_path: Path) -> None:
     other.write_text(json.dumps({here: 2.0, "tests/tidy": 1.0}))
     assert parts.main(["merge", str(found), str(one), str(other)]) == 0
     assert json.loads(found.read_text()) == {here: 7.0, "tests/tidy": 1.0}
+
+
+def test_a_folder_that_is_not_wanted_is_not_even_looked_into() -> None:
+    """Where there is no pyspark its conftest would skip the folder whole, and that be told."""
+    folder = ROOT / "tests/spark"
+    assert parts._Part(frozenset({"tests/tidy/test_parts.py"})).pytest_ignore_collect(folder)
+    assert not parts._Part(frozenset({"tests/spark"})).pytest_ignore_collect(folder)
+    assert not parts._Part(frozenset({"tests/spark"})).pytest_ignore_collect(ROOT / "tests/tidy")
