@@ -14,9 +14,11 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -77,8 +79,9 @@ def run(parts: int, arguments: list[str]) -> int:
         quick) else dict(os.environ)
     began = time.monotonic()
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    running = [_start(logs / f"part-{number}", f"{number}/{parts}", arguments, environment)
-               for number in range(1, parts + 1)]
+    scratch = _scratch()
+    running = [_start(logs / f"part-{number}", f"{number}/{parts}", arguments,
+                      environment, scratch / str(number)) for number in range(1, parts + 1)]
     try:
         _wait(running, began)
     except KeyboardInterrupt:  # they have it, too
@@ -89,6 +92,8 @@ def run(parts: int, arguments: list[str]) -> int:
             each.process.terminate()
         signal.signal(signal.SIGTERM, before)
     codes = [each.process.wait() for each in running]
+    if worst(codes) in (0, NO_TESTS):
+        shutil.rmtree(scratch, ignore_errors=True)
     for each in running:
         _show(each)
     _sum_up(running, codes, time.monotonic() - began)
@@ -102,10 +107,19 @@ def _is_quick(arguments: Sequence[str]) -> bool:
     return "--only quick" in words or "--only=quick" in words
 
 
-def _start(place: Path, part: str, arguments: list[str], environment: dict[str, str]) -> _Running:
+def _scratch() -> Path:
+    """Where the parts make their folders, each its own, left where something failed. pytest's usual
+    one is for all processes of a user, and each that starts takes other users' way through it."""
+    made = Path(tempfile.mkdtemp(prefix="omq-tests-"))
+    made.chmod(0o711)
+    return made
+
+
+def _start(place: Path, part: str, arguments: list[str], environment: dict[str, str],
+           scratch: Path) -> _Running:
     log, outcomes = place.with_suffix(".log"), place.with_suffix(".outcomes")
     command = [sys.executable, "-m", "pytest", "-p", "tests.parts", f"--part={part}",
-               f"--outcomes={outcomes}", *arguments]
+               f"--outcomes={outcomes}", f"--basetemp={scratch}", *arguments]
     if folder := environment.get(RECORD_FOLDER):
         Path(folder).mkdir(parents=True, exist_ok=True)
         command.append(f"--record-durations={Path(folder, 'durations')}")

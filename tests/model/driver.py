@@ -221,9 +221,9 @@ class World:
             flags = PERSISTENT * item.persistent | CONTAINER * item.container
             flags |= REPLAYED * item.replayed | GROUPED * bool(item.group)
             flags |= REMEMBERS * bool(item.remembers)
-            # On so many queues its record had no room for the note, if a start has read it since.
-            forgets = item.most_places > NOTED_PLACES_MAX and not t.m_flags[m] & NOTED
-            noted = bool(item.failed_on) and not forgets
+            # On so many queues its record may have had no room for the note.
+            forgets = item.started and item.most_places > NOTED_PLACES_MAX
+            noted = bool(item.failed_on) and not (forgets and not t.m_flags[m] & NOTED)
             flags |= NOTED * noted
             assert (t.m_origin[m], t.m_size[m], t.m_flags[m] & ~HAS_ID, t.m_expiry[m]) == (
                 item.origin, item.size, flags, item.expiry), item

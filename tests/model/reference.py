@@ -73,6 +73,7 @@ class Item:
     places: dict[int, Place] = field(default_factory=dict)
     failed: tuple[int, Place] | None = None  # on this queue, and so it came to that place
     most_places: int = 0  # at one time: a record with many has no room for why it failed
+    started: bool = False  # a manager has read its record since it failed
 
     @property
     def failed_on(self) -> int:
@@ -428,7 +429,7 @@ class Reference:
         if target not in item.places:
             fresh = self._arrive(item, target, place.priority)
             fresh.attempts, fresh.tied = place.attempts if target == POISON else 0, True
-        item.failed = place.queue, item.places[target]
+        item.failed, item.started = (place.queue, item.places[target]), False
 
     def unseen(self, item: Item, place: Place) -> None:
         """A manager died handing this out: the attempt counts, its reader never had it."""
@@ -858,6 +859,7 @@ class Reference:
             del self.items[qpool]
         for item in self.items.values():
             item.over_at, item.by_clock, item.over = item.expiry or None, True, False
+            item.started = True
         for item, place in self.places():
             item.known_until = 0
             if clean and place.state is ACTIVE and place.client is not None:

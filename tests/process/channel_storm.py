@@ -177,7 +177,7 @@ class _Storm:
                         moved = time.monotonic()
                 assert time.monotonic() < moved + size.dark_s + WAIT_S, self._said()
                 got = sum(each.got for each in self._routes)
-                if self.told.kills < size.kills and got >= (
+                while self.told.kills < size.kills and got >= (
                         size.messages * (self.told.kills + 1) / (size.kills + 1)):
                     self._kill()
         self.told.seconds = time.monotonic() - began

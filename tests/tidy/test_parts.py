@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,6 +157,34 @@ def test_a_run_by_another_program_leaves_its_record(suite: Path, tmp_path: Path)
     assert (record / "durations").exists()
 
 
+def test_each_part_has_a_folder_that_others_may_pass_through(tmp_path: Path) -> None:
+    """pytest's own is closed again to others by every pytest of the same user that begins."""
+    for name in "ab":
+        (tmp_path / f"test_{name}.py").write_text(
+            "from pathlib import Path\nimport pytest\n@pytest.mark.parametrize('fails', [0, 1])\n"
+            "def test_it(tmp_path: Path, fails: int) -> None:\n"
+            f"    with Path({str(tmp_path / 'said')!r}).open('a') as file:\n"
+            "        print(tmp_path.parent, oct(tmp_path.parent.parent.stat().st_mode),\n"
+            "              file=file)\n"
+            "    assert not fails\n")
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
+
+    def run(*more: str) -> list[Path]:
+        (tmp_path / "said").unlink(missing_ok=True)
+        subprocess.run([sys.executable, "-m", "tests.parts", "2", str(tmp_path), *more],
+                       cwd=ROOT, check=False, capture_output=True,
+                       env=os.environ | {"OMQ_TESTS_LOGS": str(tmp_path / "logs")})
+        told = [line.split() for line in (tmp_path / "said").read_text().splitlines()]
+        assert {mode for _, mode in told} == {"0o40711"}
+        return sorted({Path(folder) for folder, _ in told})
+
+    first, second = run()
+    assert first.parent == second.parent and first.parent.exists(), "for who looks at what failed"
+    shutil.rmtree(first.parent)
+    for folder in run("-k", "0"):
+        assert not folder.parent.exists()
+
+
 def test_parts_that_hang_are_ended_and_say_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                                                  ) -> None:
     begun = tmp_path / "begun"
@@ -164,7 +193,7 @@ def test_parts_that_hang_are_ended_and_say_where(tmp_path: Path, monkeypatch: py
         "import signal\nfrom pathlib import Path\ndef test_hang() -> None:\n"
         f"    Path({str(begun)!r}).touch()\n    signal.pause()\n")
     part = side_by_side._start(tmp_path / "part-1", "1/1", [str(tmp_path / "test_hang.py")],
-                               dict(os.environ))
+                               dict(os.environ), tmp_path / "scratch")
     until(begun.exists)
     monkeypatch.setenv("OMQ_TESTS_LIMIT_S", "0")
     side_by_side._wait([part], time.monotonic())

@@ -30,6 +30,7 @@ from omq.core.judge.found import Found, worst
 from omq.core.judge.met import of_records, once
 from omq.core.load.bodies_there import missing_bodies
 from omq.core.load.offline_index import read_files
+from omq.format.journal import NEWEST_AT
 from omq.format.poolctrl import SLOT_BYTES, newest
 from omq.storage import durable
 from omq.storage.spool import open_spool
@@ -210,7 +211,7 @@ def tail(ended: Ended) -> list[Place]:
     note, slots = f"{ROOT}/journal/newest", f"{ROOT}/msgpool/poolctrl"
     padding = [(path, at, at % 8) for at in range(used, control.offset, 64)]
     whole = [(path, at) for at in range(begin, used)]
-    whole += [(note, slot + at) for slot in (0, _PAGE) for at in range(_HEADS)]
+    whole += [(note, slot + at) for slot in (0, NEWEST_AT) for at in range(_HEADS)]
     whole += [(slots, slot + at) for slot in (0, SLOT_BYTES) for at in range(_HEADS)]
     return padding + [(*byte, bit) for byte in whole for bit in range(8)]
 

@@ -131,9 +131,9 @@ class ReaderProcess:
         if self.state is State.WAITING:
             self.enter(State.STOPPED)
         elif self.live and self.state is not State.STOPPING:
-            self.enter(State.STOPPING)
             self.signal(signal.SIGTERM)
             self.signal(signal.SIGCONT)
+            self.enter(State.STOPPING)  # whoever reads it may rely on that
 
     def collect(self, now: float) -> int:
         """The pidfd is ready: take the exit code and decide the next state."""
