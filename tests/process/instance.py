@@ -196,8 +196,9 @@ class Instance:
             check_index(self.paths)
             self.stop()
         assert not self.paths.ids.exists()
-        # A segment that another daemon looks at stays until it has seen that the manager is gone.
-        until(lambda: not self.space.objects(), lambda: f"{self.space.objects()} {self.said()}")
+        # A segment that another daemon looks at stays until that one ends, too.
+        self.stop(*(name for name in self.children if name not in (MANAGER, WRITER)))
+        assert not self.space.objects(), (self.space.objects(), self.said())
         lost = [e for e in self.events() if e["event"] in (1007, 1312, 1313, 1314, 1315)]
         assert not lost, lost
 
