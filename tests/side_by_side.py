@@ -97,6 +97,8 @@ def run(parts: int, arguments: list[str]) -> int:
     for each in running:
         _show(each)
     _sum_up(running, codes, time.monotonic() - began)
+    if scratch.exists():
+        print(f"--- the folders of the tests are left in {scratch}")
     if quick:
         _tell_what_is_left(environment[share.VARIABLE])
     return worst(codes)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,7 +21,11 @@ from tests.waiting import until
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those of the run that this is a part of; nor its record."""
+    """Not those of the run that this is a part of; nor its record. What runs that fail leave is
+    below the test's own folder."""
+    (tmp_path / "left").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "left"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("OMQ_TESTS_LOGS", str(tmp_path / "logs"))
     monkeypatch.delenv("OMQ_TESTS_RECORD", raising=False)
     monkeypatch.delenv("OMQ_TESTS_LIMIT_S", raising=False)
@@ -172,10 +177,11 @@ def test_each_part_has_a_folder_that_others_may_pass_through(tmp_path: Path) -> 
 
     def run(*more: str) -> list[Path]:
         (tmp_path / "said").unlink(missing_ok=True)
-        subprocess.run([sys.executable, "-m", "tests.parts", "2", str(tmp_path), *more],
-                       cwd=ROOT, check=False, capture_output=True,
-                       env=os.environ | {"OMQ_TESTS_LOGS": str(tmp_path / "logs")})
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.parts", "2", str(tmp_path), *more], cwd=ROOT,
+            check=False, capture_output=True, text=True)
         told = [line.split() for line in (tmp_path / "said").read_text().splitlines()]
+        assert ("are left in" in done.stdout) is (not more)
         assert {mode for _, mode in told} == {"0o40711"}
         return sorted({Path(folder) for folder, _ in told})
 

@@ -133,7 +133,7 @@ class ReaderProcess:
         elif self.live and self.state is not State.STOPPING:
             self.signal(signal.SIGTERM)
             self.signal(signal.SIGCONT)
-            self.enter(State.STOPPING)  # whoever reads it may rely on that
+            self.enter(State.STOPPING)  # told when it has the signal, not before
 
     def collect(self, now: float) -> int:
         """The pidfd is ready: take the exit code and decide the next state."""
