@@ -74,7 +74,8 @@ def test_a_lost_manager_does_not_hide_the_exception(omq_instance: Instance) -> N
     omq_instance.ready()
     with omq_instance.connect() as c:
         c.put("A", b"x")
-        with pytest.raises(Trouble) as caught, c.reader("A") as reader:
+        c.put("A", b"fetched with it, so that something is left to say when a slow done is sent")
+        with pytest.raises(Trouble) as caught, c.reader("A", batch=2) as reader:
             for message in reader:
                 message.done()
                 impatient(c)

@@ -53,7 +53,8 @@ class Instance:
         said = said.replace(self.spool, "SPOOL").replace(self.conf, "CONF")
         said = re.sub(r"\d\d:\d\d:\d\d", "TIME", said)
         said = re.sub(r"(?<=^Context dependent information: )\d+ \d+", "N N", said, flags=re.M)
-        said = re.sub(r"\b\d{3,}\b|(?<=, in )\d+\.\d", "N", said)
+        said = re.sub(r"\b\d{3,}\b", "N", said)
+        said = re.sub(r"(?<=, in )[\d.N]+ (?:us|ms|s|min)\b", "TIME", said)
         said = re.sub(r"(?<=^Nice Level  ).*", "NICE", said, flags=re.M)  # an unit's, or its user's
         # What a daemon that has ended said last hangs on when it was asked.
         said = re.sub(r"(?<=\(service pool\) is Stopped): .*", "", said)
