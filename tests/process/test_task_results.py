@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from omq.ipc.reader import Reader
 from omq.tasks import results as module
 from omq.tasks.natives import Natives
 from omq.tasks.results import Results, id_of
@@ -82,6 +83,29 @@ def test_what_another_looks_at_is_not_missing(omq_instance: Instance, results: R
         reader.flush()
         looks.join()
     assert found == [b"done"]
+
+
+def test_who_waits_long_stays_in_the_line(omq_instance: Instance, results: Results,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is: each look waits longer than the one before."""
+    results.set("a", b"done", 60.0)
+    with omq_instance.connect() as connection, connection.reader(QUEUE) as reader:
+        (message,) = reader.next(message_id=id_of("a"))
+        waits, look = list[float](), module._newest
+
+        def watched(reader: Reader, key: str, wait_s: float = 0.0) -> Any:
+            if len(waits) == 4:
+                message.release()
+                held.flush()
+            waits.append(wait_s)
+            return look(reader, key, wait_s)
+
+        held = reader
+        monkeypatch.setattr(module, "_newest", watched)
+        monkeypatch.setattr(module, "HELD_S", 600.0)
+        assert results.get("a") == b"done"
+    shortest = module.LOOK_S
+    assert waits == [0.0, shortest, 2 * shortest, 4 * shortest, 8 * shortest]
 
 
 def test_many_look_at_one(results: Results) -> None:

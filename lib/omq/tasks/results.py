@@ -8,8 +8,9 @@ every crash; 2. of several with one key (two who set it at once) the newest coun
 look ends the others; 3. a native connection is used by one thread at a time, and not after a fork.
 
 Who looks has the message for a moment; another look finds nothing then, and waits for it, HELD_S at
-most, unless it asks `once`. So a result that is there is not told as missing because others look at
-it, unless one of them stops with it in hand.
+most, unless it asks `once`: in the line of those who do, and the longer the slower the machine is,
+for who leaves the line comes in again behind all others. So a result that is there is not told as
+missing because others look at it, unless one of them stops with it in hand.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ SAME_MAX: Final = 100
 """Of one key; two who set at once make two."""
 _ID_BYTES: Final = 24
 LOOK_S: Final = 0.02
-"""Longer than a look takes: so long is waited for a message that another look may have, and"""
+"""Longer than a look takes: so long is waited for a message that another look may have, twice as
+long each time that somebody had one, and"""
 LOOKS: Final = 3
 """so often in turn, with nothing in anybody's hands behind each: then there is none."""
-HELD_S: Final = 1.0
+HELD_S: Final = 3.0
 """The end of that; who has stopped with it in hand has it longer."""
 Pair = tuple[Client, Reader]
 Result = TypeVar("Result")
@@ -117,12 +119,14 @@ class Results:
 
     def _held(self, connection: Client, reader: Reader, key: str | bytes) -> Message | None:
         """What another look gives back meanwhile: it goes to who waits for it."""
-        calm, ends = 0, time.monotonic() + HELD_S
-        while calm < LOOKS and time.monotonic() < ends:
-            newest = _newest(reader, key, LOOK_S)
+        calm, wait_s, ends = 0, LOOK_S, time.monotonic() + HELD_S
+        while calm < LOOKS and (left_s := ends - time.monotonic()) > 0:
+            newest = _newest(reader, key, min(wait_s, left_s))
             if newest is not None:
                 return newest
-            calm = 0 if connection.queues.show(self._queue).facts["active"] else calm + 1
+            calm += 1
+            if connection.queues.show(self._queue).facts["active"]:
+                calm, wait_s = 0, 2 * wait_s
         return None
 
     @contextmanager

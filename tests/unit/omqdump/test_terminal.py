@@ -142,8 +142,8 @@ def test_interrupt_ends_it(terminal: Terminal) -> None:
     terminal.until("Option?")
     while terminal.process.poll() is None:  # a signal just before a read is seen after it only
         terminal.process.send_signal(2)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            terminal.process.wait(1)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one behind the end would kill it
+            terminal.process.wait(10)
     assert terminal.end() == 130
 
 
