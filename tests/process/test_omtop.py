@@ -120,7 +120,8 @@ def test_the_screen_is_driven_by_keys(live: Instance) -> None:
             await _until(pilot, lambda: app.message == first)
             assert "an operator holds it" in str(app.query_one("#text", Static).render())
             await pilot.press("l", "y")
-            await pilot.pause()
+            await _until(pilot, lambda: "an operator holds it" not in str(
+                app.query_one("#text", Static).render()))
             await pilot.press("escape", "escape", "p", "p", "x")
         assert app.return_code == 0
 

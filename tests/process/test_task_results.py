@@ -89,18 +89,17 @@ def test_who_waits_long_stays_in_the_line(omq_instance: Instance, results: Resul
                                           monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: each look waits longer than the one before."""
     results.set("a", b"done", 60.0)
-    with omq_instance.connect() as connection, connection.reader(QUEUE) as reader:
-        (message,) = reader.next(message_id=id_of("a"))
+    with omq_instance.connect() as connection, connection.reader(QUEUE) as holder:
+        (message,) = holder.next(message_id=id_of("a"))
         waits, look = list[float](), module._newest
 
         def watched(reader: Reader, key: str, wait_s: float = 0.0) -> Any:
             if len(waits) == 4:
                 message.release()
-                held.flush()
+                holder.flush()
             waits.append(wait_s)
             return look(reader, key, wait_s)
 
-        held = reader
         monkeypatch.setattr(module, "_newest", watched)
         monkeypatch.setattr(module, "HELD_S", 600.0)
         assert results.get("a") == b"done"

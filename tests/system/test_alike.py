@@ -54,7 +54,7 @@ class Instance:
         said = re.sub(r"\d\d:\d\d:\d\d", "TIME", said)
         said = re.sub(r"(?<=^Context dependent information: )\d+ \d+", "N N", said, flags=re.M)
         said = re.sub(r"\b\d{3,}\b", "N", said)
-        said = re.sub(r"(?<=, in )[\d.N]+ (?:us|ms|s|min)\b", "TIME", said)
+        said = re.sub(r"(?<=, in )[\d.N]+ (?:ms|s|min)\b", "TIME", said)
         said = re.sub(r"(?<=^Nice Level  ).*", "NICE", said, flags=re.M)  # an unit's, or its user's
         # What a daemon that has ended said last hangs on when it was asked.
         said = re.sub(r"(?<=\(service pool\) is Stopped): .*", "", said)

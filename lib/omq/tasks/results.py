@@ -8,9 +8,10 @@ every crash; 2. of several with one key (two who set it at once) the newest coun
 look ends the others; 3. a native connection is used by one thread at a time, and not after a fork.
 
 Who looks has the message for a moment; another look finds nothing then, and waits for it, HELD_S at
-most, unless it asks `once`: in the line of those who do, and the longer the slower the machine is,
-for who leaves the line comes in again behind all others. So a result that is there is not told as
-missing because others look at it, unless one of them stops with it in hand.
+most, unless it asks `once`. Who leaves the line of those who wait comes in again behind all others,
+so each wait is longer than the one before. So a result that is there is not told as missing because
+others look at it, unless one of them has it in hand for longer than that. To be sure that there is
+none takes LOOKS times LOOK_S, and up to HELD_S while others look at any result of the queue.
 """
 
 from __future__ import annotations
