@@ -44,6 +44,7 @@ READERS = (A, A, A, B, C, D, D, POISON, IDEL, 0)
 UNIQUE = int(PutFlag.UNIQUE)
 AUXILIARY, MEMBER, STRANGER = 2, 6, 9  # by number of the client
 GUEST, NARROW = 5, 1  # the spool's owner without rights; a channel of few bytes
+GROUPS = (b"g", b"h", b"i", b"j", b"k")
 KEYS = (b"one", b"two", b"three", b"four")
 PROMPT = (0, 3, 5, 7)  # these keep a note (ADR 0035)
 QUIET_PROMPT = (0, 4)  # not who has leases: they are longer than a look at a note is away
@@ -170,7 +171,7 @@ class Workload:
             out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
                              body, persistent=lasting if r.random() < 0.97 else not lasting,
                              given=given,
-                             group=r.choice((b"g", b"h")) if r.random() < self.odd / 2 else b""))
+                             group=r.choice(GROUPS) if r.random() < 0.25 else b""))
         return out
 
     def _usual(self) -> tuple[int, ...]:

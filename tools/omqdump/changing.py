@@ -62,7 +62,7 @@ def put_opened(desk: Desk) -> None:
 def _put_new(desk: Desk, opened: Opened, queue: str) -> None:
     body = message_text.body_of(desk.sources.paths, opened)
     names = [opened.reply_to]
-    stored = replace(opened.stored, descriptor=replace(opened.stored.descriptor, reply_to=0))
+    stored = replace(opened.stored, descriptor=opened.stored.descriptor._replace(reply_to=0))
     new = changes.outgoing(stored, body, opened.priority, names, persistent=opened.persistent,
                            expiry_ns=stored.descriptor.expiry)
     with changes.connect(desk.location, "omqdump") as connection:

@@ -47,6 +47,16 @@ class Columns:
         self.mask = t.mask
         self.queues = t.layout.queues
 
+    def link(self, entry: cython.Py_ssize_t, chain: cython.Py_ssize_t) -> None:
+        """As Tables.link: the last one of its chain."""
+        tail: cython.uint = self.q_tail[chain]
+        self.e_prev[entry], self.e_next[entry] = tail, 0
+        if tail:
+            self.e_next[tail - 1] = entry + 1
+        else:
+            self.q_head[chain] = entry + 1
+        self.q_tail[chain] = entry + 1
+
     # As core.engine.durations. Messages that are put, or handed out, by one group have one time:
     # a run of them costs one count.
 

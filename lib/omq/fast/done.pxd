@@ -1,14 +1,18 @@
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
 from omq.fast.request cimport Request
+from omq.fast.rings cimport Rings
 
-cdef unsigned int _DONE, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IDEL
+cdef unsigned int _DONE, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IDEL, _IN_GROUP
 cdef Py_ssize_t _DONES, _MANY, _COUNT_MAX, _EVIDENCE
 
 cdef class Dones:
     cdef object _core, _messages, _entries, _said
     cdef Columns _c
     cdef Frames _frames
+    cdef Rings _rings
+    cdef object _groups
+    cdef bint _grouped
     cdef unsigned char[::1] _s8, _seen, _first
     cdef unsigned short[::1] _s16
     cdef unsigned int[::1] _s32, _picked, _slots

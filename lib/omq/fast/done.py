@@ -1,10 +1,10 @@
 """Settlements, when all of a request are plain: DONE of messages that this reader holds under these
 leases and that are on no other queue, are no containers, take one pool record and have no note of a
-failure. As core.engine.settle and bulk.
+failure, nor a number in their group. As core.engine.settle and bulk.
 
 They are copied out of the channel before they are judged. From MANY on the engine takes them as a
-batch, if all are persistent and of one queue; what differs then, in bytes that do not count, is
-done here as there. Interpreted, such a batch is left to its numpy.
+batch, if all are persistent, of one queue and of no group; what differs then, in bytes that do not
+count, is done here as there. Interpreted, such a batch is left to its numpy.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.fast.records import give_record, give_rows
 from omq.fast.request import Request
+from omq.fast.rings import Rings
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.location import number_of
@@ -31,15 +32,15 @@ assert SETTLE.size == 40 and SETTLE.names == _NAMES
 assert tuple(map(SETTLE.offset, _NAMES)) == (0, 1, 2, 4, 8, 16, 24, 32, 36)
 _DONE, _WORD, _ACTIVE = int(FrameType.DONE), int(Settlement.DONE), int(EntryState.ACTIVE)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
-_SPECIAL, _IDEL = CONTAINER | GROUPED | NOTED, IDEL
+_SPECIAL, _IDEL, _IN_GROUP = CONTAINER | NOTED, IDEL, GROUPED
 _DONES, _MANY, _COUNT_MAX, _EVIDENCE = int(Counter.DONES), BULK, 1024, EVIDENCE_BYTES
 
 
 class Dones:
     """See the module."""
 
-    def __init__(self, core: Core, columns: Columns, frames: Frames) -> None:
-        self._core, self._c, self._frames = core, columns, frames
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings) -> None:
+        self._core, self._c, self._frames, self._rings = core, columns, frames, rings
         self._messages, self._entries = core.t.messages, core.t.entries
         said = memoryview(bytearray(_COUNT_MAX * 40))
         self._said, self._s8, self._s16 = said, said, said.cast("H")
@@ -47,6 +48,8 @@ class Dones:
         self._picked = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
         self._slots = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
         self._seen = memoryview(bytearray(core.t.layout.entries))
+        self._groups = core.groups
+        self._grouped = False  # one of the picked is of a group
         self._file = -1  # of the pool, the last one that a record went back to
         self._records: Any = None
         self._first = memoryview(bytearray(_COUNT_MAX))
@@ -56,7 +59,6 @@ class Dones:
         core = self._core
         count: cython.Py_ssize_t = r.count
         bulk: cython.bint = count >= _MANY
-        room: cython.Py_ssize_t = 0 if bulk else count * _EVIDENCE
         if (not count or count > _COUNT_MAX or r.length or (bulk and not cython.compiled)
                 or core.runs or core.suspects or count * 40 > len(session.request)):
             return False
@@ -65,6 +67,11 @@ class Dones:
         i: cython.Py_ssize_t
         for i in range(found):
             self._seen[self._picked[i]] = 0
+        if self._grouped:
+            if self._groups.numbered:
+                return False
+            bulk = False
+        room: cython.Py_ssize_t = 0 if bulk else count * _EVIDENCE
         if found < count or (bulk and not self._alike(count)) \
                 or not self._frames.fits(count, room):
             return False
@@ -95,6 +102,7 @@ class Dones:
         i: cython.Py_ssize_t
         entry: cython.Py_ssize_t
         slot: cython.Py_ssize_t
+        self._grouped = False
         for i in range(count):
             entry = self._s32[10 * i + 1]
             if (self._s8[40 * i] != _WORD or self._s16[20 * i + 1] or self._s32[10 * i + 8]
@@ -107,6 +115,8 @@ class Dones:
                     or c.m_flags[slot] & _SPECIAL
                     or not (c.m_flags[slot] & 1 or self._stays(slot))):
                 return i
+            if c.m_flags[slot] & _IN_GROUP:
+                self._grouped = True
             self._picked[i] = entry
             self._seen[entry] = 1
         return count
@@ -214,3 +224,5 @@ class Dones:
             core.volatile.release(number_of(c.m_location[slot]))
         c.m_qpool[slot] = 0
         self._slots[i] = slot
+        if c.m_flags[slot] & _IN_GROUP:
+            self._rings.leave(slot, entry, queue)

@@ -1,23 +1,28 @@
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
 from omq.fast.request cimport Request
+from omq.fast.rings cimport Rings
 
 cdef unsigned int _GIVE, _ACTIVE, _FIRST, _PRIORITIES, _SUSPENDED, _ATTEMPTS_MAX
 cdef unsigned int _GROUPED, _OUT_OF_TURN
 cdef Py_ssize_t _GIVES, _MANY, _HEAD, _ROW
-cdef Py_ssize_t _WAITING
 cdef long long _FOREVER, _TIMEOUT_MAX, _MS, _S, _TIMEOUT_MS_MAX
 
 cdef class Gives:
     cdef object _engine, _core
     cdef Columns _c
     cdef Frames _frames
+    cdef Rings _rings
+    cdef Py_ssize_t _chain
     cdef long long soonest
     cdef bint plain(self, Request r, object session, Py_ssize_t batch_max) except -1
     cdef int wait(self, Request r, object session, object party, Py_ssize_t batch_max) except -1
     cdef int _end_at(self, long long deadline, object waiter) except -1
     cpdef bint dispatch(self, list given) except -1
-    cdef bint _chains_only(self, Py_ssize_t queue) except -1
+    cdef bint _plain_queue(self, Py_ssize_t queue) except -1
     cdef bint _hand_out(self, Py_ssize_t queue, object line, list given) except -1
+    cdef Py_ssize_t _head(self, Py_ssize_t queue) except? -1
+    cdef Py_ssize_t _returned(self, Py_ssize_t queue, Py_ssize_t head) except? -1
+    cdef int _take(self, Py_ssize_t entry) except -1
     cdef list _give(self, object party, Py_ssize_t queue, Py_ssize_t want,
-                    unsigned long long sequence)
+                    unsigned long long sequence, bint laned)

@@ -1,5 +1,5 @@
-"""Hand-outs to waiting readers, where a queue has nothing but its chains: no message that came back
-(return lane), no suspect, no lease time. As Engine.wait, Engine.dispatch and core.engine.gives.
+"""Hand-outs to waiting readers, where a queue has no suspect, no lease time and next in its return
+lane none that goes alone. As Engine.wait, Engine.dispatch and core.engine.gives.
 Every other queue is the engine's, in its turn: the order of queues is the order of frames.
 """
 
@@ -18,6 +18,7 @@ from omq.core.engine.waiting import FOREVER, Waiter, Waiters
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.fast.request import Request
+from omq.fast.rings import Rings
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameType
@@ -27,7 +28,6 @@ _GIVE, _ACTIVE, _FIRST, _PRIORITIES, _SUSPENDED = (
     int(FrameType.GIVE), int(EntryState.ACTIVE), FIRST_QUEUE, limits.PRIORITIES,
     int(QueueFlag.SUSPENDED))
 _ATTEMPTS_MAX, _GIVES, _MANY = limits.ATTEMPTS_MAX, int(Counter.GIVES), BULK
-_WAITING = int(Counter.GROUP_WAITING)
 _GROUPED, _OUT_OF_TURN = GROUPED, GIVEN_OUT_OF_TURN
 _FOREVER, _TIMEOUT_MAX, _HEAD, _ROW = FOREVER, TIMEOUT_MAX_NS, REPLY.size, GIVEN.size
 _PUSH = heappush
@@ -37,9 +37,10 @@ _MS, _S, _TIMEOUT_MS_MAX = 1_000_000, 1_000_000_000, 1_000_000_000
 class Gives:
     """See the module."""
 
-    def __init__(self, engine: Engine, columns: Columns, frames: Frames) -> None:
-        self._engine, self._core = engine, engine.core
+    def __init__(self, engine: Engine, columns: Columns, frames: Frames, rings: Rings) -> None:
+        self._engine, self._core, self._rings = engine, engine.core, rings
         self._c, self._frames = columns, frames
+        self._chain = 0
         self.soonest = _FOREVER  # time-out of the waits since somebody asked
 
     def plain(self, r: Request, session: Any, batch_max: cython.Py_ssize_t) -> cython.bint:
@@ -99,7 +100,7 @@ class Gives:
             line = engine.waiters.get(queue)
             if not line or c.q_flags[queue] & _SUSPENDED:
                 continue
-            if not self._chains_only(queue) or not self._hand_out(queue, line, given):
+            if not self._plain_queue(queue) or not self._hand_out(queue, line, given):
                 plain = False
                 core.runnable = {queue}
                 given += engine.dispatch()
@@ -107,17 +108,18 @@ class Gives:
         core.runnable = again
         return plain
 
-    def _chains_only(self, queue: cython.Py_ssize_t) -> cython.bint:
+    def _plain_queue(self, queue: cython.Py_ssize_t) -> cython.bint:
         core = self._core
         return bool(queue >= _FIRST and not core.suspects and not core.suspect_given
-                    and not core.lanes.get(queue) and not core.rules[queue].lease_ns
-                    and not (self._c.counters[_WAITING] and queue in core.groups.waiting)
-                    and not core.times.behind)
+                    and not core.rules[queue].lease_ns and not core.times.behind)
 
     def _hand_out(self, queue: cython.Py_ssize_t, line: Waiters, given: list[Any]) -> cython.bint:
         """Its messages to its readers, to each its share; False: the engine must go on."""
         c, main, auxiliary = self._c, line.main, line.auxiliary
         ready: cython.Py_ssize_t = c.q_ready[queue]
+        ready -= self._rings.behind(queue)
+        laned: cython.bint
+        top: cython.Py_ssize_t
         waiting: cython.Py_ssize_t
         share: cython.Py_ssize_t
         want: cython.Py_ssize_t
@@ -129,45 +131,81 @@ class Gives:
             share = (ready + waiting - 1) // waiting
             want = waiter.want
             share = min(share, want)
-            if (share >= _MANY and not cython.compiled) or not self._frames.fits(share, 0):
+            laned = bool(self._core.lanes.get(queue))
+            if (share >= _MANY and not laned and not cython.compiled) \
+                    or not self._frames.fits(share, 0):
                 return False
+            if laned:
+                self._chain = queue * _PRIORITIES + _PRIORITIES - 1
+                top = self._returned(queue, self._head(queue))
+                if top >= 0 and c.e_attempts[top]:
+                    return False  # it goes alone
             # from here on nothing can fail
             first.popleft()
-            entries = self._give(waiter.party, queue, share, waiter.sequence)
+            entries = self._give(waiter.party, queue, share, waiter.sequence, laned)
+            share = len(entries)
             waiter.waiting = False
             given.append((waiter, entries))
             c.counters[_GIVES] += share
             ready -= share
         return True
 
+    def _head(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """The first of the chains of a queue from `_chain` on, which comes there; -1: none."""
+        c = self._c
+        lowest: cython.Py_ssize_t = queue * _PRIORITIES
+        while self._chain > lowest and not c.q_head[self._chain]:
+            self._chain -= 1
+        entry: cython.Py_ssize_t = c.q_head[self._chain]
+        return entry - 1
+
+    def _returned(self, queue: cython.Py_ssize_t, head: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """The first of the return lane, if it goes before `head` of the chains; else -1."""
+        c = self._c
+        top: cython.Py_ssize_t = self._rings.top(queue)
+        if top < 0 or head < 0 or c.e_priority[top] > c.e_priority[head]:
+            return top
+        return top if c.e_priority[top] == c.e_priority[head] \
+            and c.e_sequence[top] < c.e_sequence[head] else -1
+
+    def _take(self, entry: cython.Py_ssize_t) -> None:
+        """Off the head of `_chain`."""
+        c = self._c
+        after: cython.uint = c.e_next[entry]
+        c.q_head[self._chain] = after
+        if after:
+            c.e_prev[after - 1] = 0
+        else:
+            c.q_tail[self._chain] = 0
+        c.e_next[entry] = c.e_prev[entry] = 0
+
     def _give(self, party: Party, queue: cython.Py_ssize_t, want: cython.Py_ssize_t,
-              sequence: cython.ulonglong) -> list[int]:
-        """The first `want` entries of its chains, which hold as many."""
+              sequence: cython.ulonglong, laned: cython.bint) -> list[int]:
+        """The first `want` entries of a queue, which has as many, up to one that goes alone."""
         c, core, frames = self._c, self._core, self._frames
         out: list[int] = []
-        chain: cython.Py_ssize_t = queue * _PRIORITIES + _PRIORITIES - 1
+        self._chain = queue * _PRIORITIES + _PRIORITIES - 1
         reader: cython.uint = party.slot + 1
-        bulk: cython.bint = want >= _MANY
+        bulk: cython.bint = want >= _MANY and not laned
         now: cython.longlong = core.now_ns
         entry: cython.Py_ssize_t
         slot: cython.Py_ssize_t
-        after: cython.uint
+        top: cython.Py_ssize_t
         attempts: cython.uint
         lease: cython.ulonglong
         since: cython.longlong = 0
         alike: cython.ulonglong = 0  # entries so far that were put at `since`
         frames.open(party)
         for _ in range(want):
-            while not c.q_head[chain]:
-                chain -= 1
-            entry = c.q_head[chain] - 1
-            after = c.e_next[entry]
-            c.q_head[chain] = after
-            if after:
-                c.e_prev[after - 1] = 0
+            entry = self._head(queue)
+            top = self._returned(queue, entry) if laned else -1
+            if top >= 0:
+                if c.e_attempts[top]:
+                    break
+                entry = top
+                self._rings.pop(queue)
             else:
-                c.q_tail[chain] = 0
-            c.e_next[entry] = c.e_prev[entry] = 0
+                self._take(entry)
             slot = c.e_message[entry]
             attempts = min(c.e_attempts[entry] + 1, _ATTEMPTS_MAX)
             lease = frames.frame(
@@ -186,6 +224,7 @@ class Gives:
             out.append(entry)
         c.waited(queue, now - since, alike)
         frames.close()
+        want = len(out)
         c.q_ready[queue] -= want
         c.q_active[queue] += want
         core.active += want

@@ -15,6 +15,7 @@ from omq.fast.give import Gives
 from omq.fast.put import Puts
 from omq.fast.reply import Replies
 from omq.fast.request import Request
+from omq.fast.rings import Rings
 from omq.format.wire import Operation
 
 _PUT, _PUT_MANY, _NEXT, _SETTLE = (int(Operation.PUT), int(Operation.PUT_MANY),
@@ -33,9 +34,10 @@ class Path:
         self._looks = looks
         self._c, self._frames = columns, Frames(core.block)
         self._request = Request()
-        self._puts = Puts(core, self._c, self._frames)
-        self._dones = Dones(core, self._c, self._frames)
-        self._gives = Gives(engine, self._c, self._frames)
+        rings = Rings(core, self._c)
+        self._puts = Puts(core, self._c, self._frames, rings)
+        self._dones = Dones(core, self._c, self._frames, rings)
+        self._gives = Gives(engine, self._c, self._frames, rings)
         self._replies = Replies(self._c, epoch)
         self.taken = 0
 

@@ -1,8 +1,10 @@
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
 from omq.fast.request cimport Request
+from omq.fast.rings cimport Rings
 
 cdef unsigned int _PUT, _READY, _FIRST, _PRIORITIES, _IN_USE, _INHIBITED, _RESULT, _END, _NO_RECORD
+cdef unsigned int _GROUPED, _DESCRIPTOR
 cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX
 
 cdef class Puts:
@@ -10,10 +12,12 @@ cdef class Puts:
     cdef list _offsets
     cdef Columns _c
     cdef Frames _frames
+    cdef Rings _rings
+    cdef bint _grouped
     cdef unsigned char[::1] _h8
     cdef unsigned short[::1] _h16
     cdef unsigned int[::1] _h32
-    cdef unsigned long long[::1] _h64
+    cdef unsigned long long[::1] _h64, _keys
     cdef long long[::1] _q64
     cdef unsigned int _file, _word, _journal
     cdef Py_ssize_t _offset
@@ -24,7 +28,7 @@ cdef class Puts:
                      unsigned long long size) except -1
     cdef int _place(self, object party, unsigned int persistent, list bodies) except -1
     cdef Py_ssize_t _plain(self, Py_ssize_t count, unsigned int persistent,
-                           Py_ssize_t length) except? -1
+                           object payloads) except? -1
     cdef unsigned long long _longest(self, Py_ssize_t count) except? 0
     cdef list _split(self, Py_ssize_t count, object payloads)
     cdef int _born_many(self, Request r, object party, Py_ssize_t count, unsigned long long first,
@@ -33,4 +37,4 @@ cdef class Puts:
                    unsigned int queue, unsigned int priority, unsigned int flags,
                    unsigned long long size, unsigned int length, unsigned int crc,
                    unsigned long long correlation, long long expiry, unsigned long long sequence,
-                   object party) except -1
+                   unsigned long long key, object party) except -1

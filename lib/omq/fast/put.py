@@ -1,4 +1,5 @@
-"""Put, when it is plain: on one queue, without a given id, not a container, from the spool's owner.
+"""Put, when it is plain: on one queue, without a given id, not a container, without a number in its
+group, from the spool's owner.
 One message, or a batch of which all are persistent or none is. As core.engine.puts and bulk.
 
 A batch from MANY on takes its slots in the order in which core.engine.bulk takes them; interpreted
@@ -17,10 +18,13 @@ from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.fast.records import take_record, take_row
 from omq.fast.request import Request
+from omq.fast.rings import Rings
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.location import LocationKind, location
+from omq.format.message import DESCRIPTOR
 from omq.format.pool import NO_RECORD
+from omq.format.wire import PutFlag
 
 _PUT, _READY, _FIRST, _PRIORITIES = (
     int(FrameType.PUT), int(EntryState.READY), FIRST_QUEUE, limits.PRIORITIES)
@@ -28,18 +32,21 @@ _IN_USE, _LOOK_AT = int(QueueFlag.IN_USE), int(
     QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME)
 _RESULT, _END = int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
 _PUTS, _MANY, _BATCH_MAX, _NO_RECORD = int(Counter.PUTS), BULK, 1024, NO_RECORD
+_GROUPED, _DESCRIPTOR = int(PutFlag.GROUPED), DESCRIPTOR.size
 assert PERSISTENT == 1
 
 
 class Puts:
     """See the module."""
 
-    def __init__(self, core: Core, columns: Columns, frames: Frames) -> None:
-        self._core, self._c, self._frames = core, columns, frames
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings) -> None:
+        self._core, self._c, self._frames, self._rings = core, columns, frames, rings
         self._messages, self._entries = core.t.messages, core.t.entries
         heads = memoryview(bytearray(_BATCH_MAX * 128))
         self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
         self._h32, self._h64, self._q64 = heads.cast("I"), heads.cast("Q"), heads.cast("q")
+        self._keys = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of groups, 0: of none
+        self._grouped = False  # one of the batch is of a group
         self._file = self._word = self._offset = self._journal = 0
         self._now = 0
 
@@ -47,11 +54,16 @@ class Puts:
         """A PUT; its QPoolId is the answer."""
         queue: cython.uint = r.queue
         length: cython.Py_ssize_t = r.length
-        persistent: cython.uint = r.flags
+        persistent: cython.uint = r.flags & ~_GROUPED
+        key: cython.ulonglong = 0
         if (persistent > 1 or r.parts or r.want or r.priority >= _PRIORITIES or not length
                 or not r.crc or not self._takes(session, queue, 1, r.size)
                 or not self._frames.fits(1, length)):
             return False
+        if r.flags & _GROUPED:
+            key = self._rings.key(session.request, 0) if length > _DESCRIPTOR else 0
+            if not key:
+                return False
         core, messages, entries, c = self._core, self._messages, self._entries, self._c
         session.sequence = r.sequence
         payload = session.request[:length]
@@ -62,7 +74,7 @@ class Puts:
         qpool: cython.ulonglong = core.next_qpool
         self._frames.open(party)
         self._born(slot, entry, qpool, queue, r.priority, _RESULT | _END | persistent, r.size,
-                   length, r.crc, r.correlation, r.expiry, r.sequence, party)
+                   length, r.crc, r.correlation, r.expiry, r.sequence, key, party)
         self._frames.close()
         if persistent:
             core.block.payloads.append(payload)
@@ -82,8 +94,8 @@ class Puts:
                 or (not cython.compiled and count >= _MANY) or heads + r.length > len(area)):
             return False
         self._heads[:heads] = area[:heads]
-        persistent: cython.uint = self._h16[1]
-        total: cython.Py_ssize_t = self._plain(count, persistent, r.length)
+        persistent: cython.uint = self._h16[1] & ~_GROUPED
+        total: cython.Py_ssize_t = self._plain(count, persistent, area[heads : heads + r.length])
         if total < 0 or not self._takes(session, queue, count, self._longest(count)) \
                 or not self._frames.fits(count, total):
             return False
@@ -138,18 +150,27 @@ class Puts:
             number, self._offsets = core.volatile.append(bodies)
             self._word, self._offset = location(LocationKind.VOLATILE, number), 0
 
-    def _plain(self, count: cython.Py_ssize_t, persistent: cython.uint,
-               length: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Bytes of the payloads of a batch; -1: one of it is not plain."""
+    def _plain(self, count: cython.Py_ssize_t, persistent: cython.uint, payloads: Any
+               ) -> cython.Py_ssize_t:
+        """Bytes of the payloads of a batch; -1: one of it is not plain. Notes their groups."""
         i: cython.Py_ssize_t
         total: cython.Py_ssize_t = 0
+        length: cython.Py_ssize_t = len(payloads)
+        self._grouped = False
         if persistent > 1:
             return -1
         for i in range(count):
-            if (self._h16[64 * i + 1] != persistent or self._h16[64 * i + 31]
+            if (self._h16[64 * i + 1] & ~_GROUPED != persistent or self._h16[64 * i + 31]
                     or self._h8[128 * i + 1] >= _PRIORITIES or not self._h32[32 * i + 10]
                     or not self._h32[32 * i + 11] or self._h64[16 * i + 9]):
                 return -1
+            self._keys[i] = 0
+            if self._h16[64 * i + 1] & _GROUPED:
+                self._grouped = True
+                if self._h32[32 * i + 10] > _DESCRIPTOR:
+                    self._keys[i] = self._rings.key(payloads, total)
+                if not self._keys[i]:
+                    return -1
             total += self._h32[32 * i + 10]
         return total if total <= length else -1
 
@@ -180,7 +201,7 @@ class Puts:
         entry_top: cython.Py_ssize_t = entries.top
         entry_high: cython.Py_ssize_t = entries.high
         entry_reused: cython.Py_ssize_t = min(count, entry_top)
-        bulk: cython.bint = bool(count >= _MANY and persistent)
+        bulk: cython.bint = bool(count >= _MANY and persistent and not self._grouped)
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
         entry: cython.Py_ssize_t
@@ -204,14 +225,15 @@ class Puts:
                 flags |= _END
             self._born(slot, entry, first + i, r.queue, self._h8[128 * i + 1], flags,
                        self._h64[16 * i + 4], self._h32[32 * i + 10], self._h32[32 * i + 11],
-                       self._h64[16 * i + 12], self._q64[16 * i + 13], r.sequence, party)
+                       self._h64[16 * i + 12], self._q64[16 * i + 13], r.sequence,
+                       self._keys[i], party)
         frames.close()
 
     def _born(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, qpool: cython.ulonglong,
               queue: cython.uint, priority: cython.uint, flags: cython.uint,
               size: cython.ulonglong, length: cython.uint, crc: cython.uint,
               correlation: cython.ulonglong, expiry: cython.longlong,
-              sequence: cython.ulonglong, party: Party) -> None:
+              sequence: cython.ulonglong, key: cython.ulonglong, party: Party) -> None:
         """Frame, message and entry; all was checked."""
         c, frames = self._c, self._frames
         record: cython.uint = _NO_RECORD
@@ -255,13 +277,9 @@ class Puts:
         c.q_ever[queue] += 1
         c.q_depth[queue] += 1
         c.q_ready[queue] += 1
-        chain: cython.Py_ssize_t = queue * _PRIORITIES + priority
-        tail: cython.uint = c.q_tail[chain]
-        c.e_prev[entry], c.e_next[entry] = tail, 0
-        if tail:
-            c.e_next[tail - 1] = entry + 1
+        if not key or self._rings.join(slot, entry, queue, key):
+            c.link(entry, queue * _PRIORITIES + priority)
         else:
-            c.q_head[chain] = entry + 1
-        c.q_tail[chain] = entry + 1
+            c.e_prev[entry] = c.e_next[entry] = 0
         if expiry:
             self._core.times.begin(slot, self._now, self._core.mono_ns)

@@ -26,8 +26,9 @@ Properties: count, then (key bytes, value bytes, key, value) each, UTF-8.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from omq.base import limits
 from omq.base.clock import NS_PER_S
@@ -45,7 +46,7 @@ DESCRIPTOR = Layout(
 )
 _BOUNDS = Layout("magic:2s version:B item_type:B parts:H flags:H properties:I", 12)  # its start
 _ID_AT, _TRACE_AT = DESCRIPTOR.offset("message_id"), DESCRIPTOR.offset("trace_id")
-_GROUP_AT, _NUMBER_AT = DESCRIPTOR.offset("group_id"), DESCRIPTOR.offset("group_sequence")
+GROUP_AT, NUMBER_AT = DESCRIPTOR.offset("group_id"), DESCRIPTOR.offset("group_sequence")
 PART = Layout("queue:H priority:B flags:B until:I", 8)
 HUNDREDTH_NS = 10_000_000
 _HUNDREDTHS, _MOMENT = 0x7F, 0x80  # of a part's flags
@@ -87,8 +88,7 @@ class Part:
         return Part(queue, priority, late | (_MOMENT if moment else 0), until)
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(NamedTuple):
     """The fixed part of a message; see the module for the fields."""
 
     parts: int = 0
@@ -121,15 +121,16 @@ class Descriptor:
         return bool(self.group_sequence & LAST_IN_GROUP)
 
     def encode(self) -> bytes:
+        """Its bytes."""
+        return self.sized(self.parts, self.properties, self.body, self.body_crc)
+
+    def sized(self, parts: int, properties: int, body: int, body_crc: int) -> bytes:
+        """Its bytes, with these lengths."""
         return DESCRIPTOR.pack(
-            MAGIC, VERSION, self.item_type, self.parts, self.flags, self.properties, self.body_crc,
-            self.body, self.expiry, self.message_id, self.correlation_id, self.group_id,
+            MAGIC, VERSION, self.item_type, parts, self.flags, properties, body_crc,
+            body, self.expiry, self.message_id, self.correlation_id, self.group_id,
             self.trace_id, self.application, self.group_sequence, self.segment_offset,
             self.report, self.reply_to, self.origin, self.encoding, b"")
-
-    def sized(self, parts: int, properties: int, body: int, body_crc: int) -> Descriptor:
-        """The same descriptor for other lengths."""
-        return replace(self, parts=parts, properties=properties, body=body, body_crc=body_crc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +172,8 @@ def group_of(payload: bytes | memoryview) -> tuple[int, int]:
 
 def group_said(payload: bytes | memoryview) -> tuple[bytes, int]:
     """The group id itself, all 24 bytes, and the group_sequence."""
-    group = bytes(payload[_GROUP_AT : _GROUP_AT + len(NO_ID)])
-    return group, int.from_bytes(payload[_NUMBER_AT : _NUMBER_AT + 4], "little")
+    group = bytes(payload[GROUP_AT : GROUP_AT + len(NO_ID)])
+    return group, int.from_bytes(payload[NUMBER_AT : NUMBER_AT + 4], "little")
 
 
 def id_of(payload: bytes | memoryview) -> bytes:
@@ -239,7 +240,7 @@ def encode(descriptor: Descriptor, parts: Sequence[Part], properties: bytes,
            body: bytes | memoryview, size: int = -1, body_crc: int = 0) -> bytes:
     """A payload; `size` is the body's length where the body here is an item reference."""
     head = descriptor.sized(len(parts), len(properties), len(body) if size < 0 else size, body_crc)
-    return b"".join((head.encode(), pack_parts(parts), properties, body))
+    return b"".join((head, pack_parts(parts) if parts else b"", properties, body))
 
 
 def bounds(data: bytes | memoryview) -> tuple[int, int] | Finding:

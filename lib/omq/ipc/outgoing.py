@@ -115,6 +115,9 @@ class Encoded:
 
 
 _NORMAL = 4
+_PERSISTENT, _GIVEN_ID, _GROUPED, _UNIQUE, _CONTAINER = (
+    int(PutFlag.PERSISTENT), int(PutFlag.GIVEN_ID), int(PutFlag.GROUPED), int(PutFlag.UNIQUE),
+    int(PutFlag.CONTAINER))
 _PLAIN = Descriptor().encode()
 _BODY_AT = DESCRIPTOR.offset("body")
 _PLAIN_HEAD, _PLAIN_TAIL = _PLAIN[:_BODY_AT], _PLAIN[_BODY_AT + 8 :]
@@ -143,7 +146,7 @@ def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, pat
             and not reply_to and not message.delay_s and message.at is None
             and not message.group_id):
         payload = plain_payload(body)
-        return Encoded(queues[0], _checked_priority(message), int(bool(message.persistent)),
+        return Encoded(queues[0], _priority(message), int(bool(message.persistent)),
                        len(body), crc32c(payload), 0, 0, 0, 0, payload)
     return _encode_full(message, queues, reply_to, threshold, application,
                         contain or partial(own_container, paths))
@@ -162,17 +165,17 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
                  application: str, contain: Contain) -> Encoded:
     if not queues:
         raise BadRequest(reason="a message needs a queue")
-    priority = _checked_priority(message)
+    priority = _priority(message)
     correlation = _identifier(message.correlation_id, "correlation_id")
     given = _identifier(message.message_id, "message_id")
-    now = time.time_ns()
-    expiry = now + int(message.expiry_s * NS) if message.expiry_s is not None else 0
-    until = 0
+    expiry = until = 0
+    if message.expiry_s is not None:
+        expiry = time.time_ns() + int(message.expiry_s * NS)
     if message.delay_s > 0:  # what is later than the records know waits until then
-        until = min(now + int(message.delay_s * NS), int(arguments.SECONDS_MAX) * NS)
+        until = min(time.time_ns() + int(message.delay_s * NS), int(arguments.SECONDS_MAX) * NS)
     if message.at is not None:
         until = arguments.moment(message.at, "at")
-        until = until if until > now else 0
+        until = until if until > time.time_ns() else 0
     parts: list[Part] = []
     if len(queues) > 1 or until:
         parts = [Part.later(queue, priority, until, moment=message.at is not None)
@@ -184,12 +187,8 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
         group_sequence=message.group_sequence | (
             message_format.LAST_IN_GROUP if message.last_in_group else 0))
     properties = message_format.encode_properties(message.properties)
-    flags = (PutFlag.PERSISTENT if message.persistent else 0) | (PutFlag.GIVEN_ID if any(given)
-                                                                 else 0)
-    if message.group_id:
-        flags |= PutFlag.GROUPED
-    if message.unique_key:
-        flags |= PutFlag.UNIQUE
+    flags = ((_PERSISTENT if message.persistent else 0) | (_GIVEN_ID if given != NO_ID else 0)
+             | (_GROUPED if message.group_id else 0) | (_UNIQUE if message.unique_key else 0))
     container, size = "", len(message.body)
     content: bytes = message.body
     body_crc = 0
@@ -198,11 +197,12 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
             raise BadRequest(reason=f"a non-persistent body has at most {threshold} bytes")
         container, size, body_crc = contain(message.body)
         content = container.encode()
-        flags |= PutFlag.CONTAINER
+        flags |= _CONTAINER
     payload = message_format.encode(descriptor, parts, properties, content, size, body_crc)
     return Encoded(
-        queues[0], priority, int(flags), size, crc32c(payload),
-        message_format.id_hash(correlation), message_format.id_hash(given), expiry, len(parts),
+        queues[0], priority, flags, size, crc32c(payload),
+        message_format.id_hash(correlation) if correlation is not NO_ID else 0,
+        message_format.id_hash(given) if given is not NO_ID else 0, expiry, len(parts),
         payload, container)
 
 
@@ -213,12 +213,12 @@ def with_defaults(message: Outgoing, priority: int, *, persistent: bool) -> Outg
         persistent=persistent if message.persistent is None else message.persistent)
 
 
-def _checked_priority(message: Outgoing) -> int:
-    return _NORMAL if message.priority is None else arguments.priority(message.priority)
+def _priority(message: Outgoing) -> int:
+    return _NORMAL if message.priority is None else message.priority
 
 
 def _identifier(said: bytes | str, argument: str) -> bytes:
-    return arguments.identifier(said, argument).ljust(len(NO_ID), b"\0")
+    return arguments.identifier(said, argument).ljust(len(NO_ID), b"\0") if said else NO_ID
 
 
 # what put_many is given

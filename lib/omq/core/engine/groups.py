@@ -7,8 +7,8 @@ others, however many they are. The front stays the front whatever becomes of it:
 hands, deferred, held by an operator. When it leaves the queue the next one takes its turn. On IDEL
 and POISON there are no groups: what is there holds up nobody.
 
-A group on a queue is a ring: `_after` and `_before` lead from entry to entry in order, the front's
-`_before` is the last one, and `fronts` has the front. Rings and keys are private to the manager,
+A group on a queue is a ring: `after` and `before` lead from entry to entry in order, the front's
+`before` is the last one, and `fronts` has the front. Rings and keys are private to the manager,
 made when the first message with a group comes, and made anew at a start from the pool records. A
 group's key is the hash of its id: two groups with one key would be served as one, in order.
 
@@ -66,30 +66,31 @@ class Groups:
         self.fronts: dict[int, int] = {}
         self.waiting: dict[int, int] = {}  # queue -> READY entries that are no front
         self.candidates: dict[int, Candidates] = {}  # by queue
-        self._numbered: dict[int, _Numbered] = {}  # groups that have members with numbers
-        self._keys: Any = memoryview(b"")  # by slot
-        self._numbers: Any = self._keys
-        self._after: Any = self._keys  # by entry
-        self._before: Any = self._keys
+        self.numbered: dict[int, _Numbered] = {}  # groups that have members with numbers
+        self.keys: Any = memoryview(b"")  # by slot
+        self.numbers: Any = self.keys
+        self.after: Any = self.keys  # by entry
+        self.before: Any = self.keys
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Make the arrays, before the first message of a group."""
         if not self.used:
             layout = self._t.layout
-            self._keys = np.zeros(layout.messages, "<u8").data
-            self._numbers = np.zeros(layout.messages, "<u4").data
-            self._after = np.zeros(layout.entries, "<u4").data
-            self._before = np.zeros(layout.entries, "<u4").data
+            self.keys = np.zeros(layout.messages, "<u8").data
+            self.numbers = np.zeros(layout.messages, "<u4").data
+            self.after = np.zeros(layout.entries, "<u4").data
+            self.before = np.zeros(layout.entries, "<u4").data
 
     @property
     def used(self) -> bool:
         """Some message has had a group."""
-        return len(self._keys) > 0
+        return len(self.keys) > 0
 
     def born(self, slot: int, key: int, number: int) -> None:
         """A message of a group, before its entries. `number`: of the descriptor, with
         LAST_IN_GROUP."""
-        self._begin()
-        self._keys[slot], self._numbers[slot] = key, number
+        self.begin()
+        self.keys[slot], self.numbers[slot] = key, number
 
     def of(self, entry: int) -> int:
         """The group of an entry on its queue; 0: it is in none."""
@@ -97,11 +98,11 @@ class Groups:
         slot, queue = t.e_message[entry], t.e_queue[entry]
         if not t.m_flags[slot] & GROUPED or queue < FIRST_QUEUE:
             return 0
-        return int(queue << _QUEUE_BITS | self._keys[slot])
+        return int(queue << _QUEUE_BITS | self.keys[slot])
 
     def key_of(self, slot: int) -> int:
         """The hash of a message's group id; 0: it has none."""
-        return int(self._keys[slot]) if self._t.m_flags[slot] & GROUPED else 0
+        return int(self.keys[slot]) if self._t.m_flags[slot] & GROUPED else 0
 
     def has_turn(self, entry: int) -> bool:
         """It is in no group, or its group's front."""
@@ -124,7 +125,7 @@ class Groups:
         group = self.of(entry)
         if not group:
             return True
-        after, before = self._after, self._before
+        after, before = self.after, self.before
         front = self.fronts.setdefault(group, entry)
         if front == entry:
             after[entry] = before[entry] = entry
@@ -141,13 +142,13 @@ class Groups:
         group = self.of(entry)
         if not group:
             return -1, -1
-        following, last = int(self._after[entry]), self._before[entry]
+        following, last = int(self.after[entry]), self.before[entry]
         was_front = self.fronts[group] == entry
         if following == entry:
             del self.fronts[group]
             self._count(entry, group, -1)
             return -1, -1
-        self._after[last], self._before[following] = following, last
+        self.after[last], self.before[following] = following, last
         if was_front:
             self.fronts[group] = following
         self._count(entry, group, -1)
@@ -159,24 +160,24 @@ class Groups:
         first = self.fronts.get(group, -1)
         if first < 0:
             return []
-        out, at = [first], self._after[first]
+        out, at = [first], self.after[first]
         while at != first:
             if len(out) == most:
                 return []
             out.append(at)
-            at = self._after[at]
+            at = self.after[at]
         return out
 
     # whole groups
 
     def number(self, entry: int) -> int:
         """The number of a message in its group, 0: it has none."""
-        return int(self._numbers[self._t.e_message[entry]] & _NUMBER)
+        return int(self.numbers[self._t.e_message[entry]] & _NUMBER)
 
     def _count(self, entry: int, group: int, change: int) -> None:
-        said = int(self._numbers[self._t.e_message[entry]])
+        said = int(self.numbers[self._t.e_message[entry]])
         if said:
-            known = self._numbered.setdefault(group, _Numbered())
+            known = self.numbered.setdefault(group, _Numbered())
             known.members += change
             if said & LAST_IN_GROUP:
                 number = said & _NUMBER
@@ -184,13 +185,13 @@ class Groups:
                 if not known.lasts[number]:
                     del known.lasts[number]
             if not known.members:
-                del self._numbered[group]
-        if said or self._numbered:  # the last one with a number may have left just now
+                del self.numbered[group]
+        if said or self.numbered:  # the last one with a number may have left just now
             self.look_at(group)
 
     def look_at(self, group: int) -> None:
         """Something of it has changed: it may be whole now, or no more."""
-        known, queue = self._numbered.get(group), group >> _QUEUE_BITS
+        known, queue = self.numbered.get(group), group >> _QUEUE_BITS
         if known is not None and known.members <= WHOLE_MAX and known.lasts[known.members]:
             self.candidates.setdefault(queue, Candidates()).add(group, known.members)
         elif queue in self.candidates:
@@ -201,7 +202,7 @@ class Groups:
         their numbers; all READY, and none is over."""
         t, groups = self._t, self.candidates.get(queue)
         while groups is not None and (group := groups.first(most)) >= 0:
-            count = self._numbered[group].members
+            count = self.numbered[group].members
             found = sorted(self.members(group, count), key=self.number)
             if ([self.number(entry) for entry in found] == [*range(1, count + 1)]
                     and all(t.e_state[entry] == _READY and not is_over(entry)
@@ -220,9 +221,9 @@ class Groups:
         grouped = np.flatnonzero(keys)
         if not len(grouped):
             return waits
-        self._begin()
-        np.asarray(self._keys)[: len(keys)] = keys
-        np.asarray(self._numbers)[: len(numbers)] = numbers
+        self.begin()
+        np.asarray(self.keys)[: len(keys)] = keys
+        np.asarray(self.numbers)[: len(numbers)] = numbers
         v["m_flags"][grouped] |= np.uint16(GROUPED)
         slots, queues = v["e_message"][:count], v["e_queue"][:count]
         members = np.flatnonzero((keys[slots] != 0) & (queues >= FIRST_QUEUE))
@@ -233,10 +234,10 @@ class Groups:
         ids = queues[members].astype(object) << _QUEUE_BITS | keys[slots[members]].astype(object)
         starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))[: len(members)]
         ends = np.append(starts[1:], len(members))
-        after, before = np.asarray(self._after), np.asarray(self._before)
+        after, before = np.asarray(self.after), np.asarray(self.before)
         after[members], before[members] = np.roll(members, -1), np.roll(members, 1)
         after[members[ends - 1]], before[members[starts]] = members[starts], members[ends - 1]
-        self.fronts = dict(zip(ids[starts].tolist(), members[starts].tolist(), strict=True))
+        self.fronts.update(zip(ids[starts].tolist(), members[starts].tolist(), strict=True))
         for at in np.flatnonzero(numbers[slots[members]]).tolist():
             self._count(int(members[at]), ids[at], 1)
         waits[members] = True

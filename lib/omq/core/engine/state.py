@@ -142,12 +142,13 @@ class Core(Lanes):
             else:
                 t.e_next[entry] = t.e_prev[entry] = 0
                 self.groups.waits(queue, 1)
-            self._ready(queue, entry)
+            self.is_ready(queue, entry)
         if self.times.over:
             self.times.seen(slot)
         return entry
 
-    def _ready(self, queue: int, entry: int) -> None:
+    def is_ready(self, queue: int, entry: int) -> None:
+        """An entry can be handed out, or has come: who waits on its queue is looked at."""
         self.runnable.add(queue)
         if queue in self.watched:
             self.watched[queue].append(entry)
@@ -193,7 +194,7 @@ class Core(Lanes):
             self.groups.waits(queue, 1)
         else:
             self.into_lane(entry, queue)
-        self._ready(queue, entry)
+        self.is_ready(queue, entry)
 
     def drop_entry(self, entry: int) -> None:
         """The message leaves a queue; the entry is free."""
@@ -218,7 +219,7 @@ class Core(Lanes):
         if following >= 0 and t.e_state[following] == _READY:
             self._take_turn(following, queue)
         if whole >= 0:  # who waits for it looks
-            self._ready(queue, whole)
+            self.is_ready(queue, whole)
 
     def _take_turn(self, entry: int, queue: int) -> None:
         """A READY entry has become the first of its group: into its chain if it is behind all that
@@ -232,7 +233,7 @@ class Core(Lanes):
             t.link(entry, chain)
         else:
             self.into_lane(entry, queue)
-        self._ready(queue, entry)
+        self.is_ready(queue, entry)
 
     def drop_message(self, slot: int) -> None:
         """The message is gone: index slot, hash chains, pool slots, volatile body."""

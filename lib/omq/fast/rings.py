@@ -1,0 +1,139 @@
+"""Messages of groups (core.engine.groups), while none in the spool has a number in its group: whose
+turn it is, and the lanes of those that came back or took a late turn.
+
+Rings, fronts, counts and lanes are the engine's own, so it and this may take turns as they like. A
+group's key is the hash of its id; ids met lately are known by theirs.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+from typing import Any
+
+from omq.base import limits
+from omq.base import shim as cython
+from omq.core.engine.groups import GROUPED
+from omq.core.engine.state import Core
+from omq.fast.columns import Columns
+from omq.format.index import Counter, EntryState
+from omq.format.message import GROUP_AT, NO_ID, NUMBER_AT, id_hash
+
+_AT, _ID, _NUMBER, _KNOWN_MAX = GROUP_AT, len(NO_ID), NUMBER_AT, 1 << 14
+_READY, _IN_GROUP, _PRIORITIES = int(EntryState.READY), GROUPED, limits.PRIORITIES
+_WAITING, _RETURNED = int(Counter.GROUP_WAITING), int(Counter.RETURNED)
+_POP = heappop
+assert _NUMBER > _AT
+
+
+class Rings:
+    """See the module."""
+
+    def __init__(self, core: Core, columns: Columns) -> None:
+        self._core, self._c, self._groups = core, columns, core.groups
+        core.groups.begin()
+        self._keys, self._numbers = core.groups.keys, core.groups.numbers
+        self._after, self._before = core.groups.after, core.groups.before
+        self._fronts, self._behind = core.groups.fronts, core.groups.waiting
+        self._known: dict[bytes, int] = {}  # keys of group ids
+
+    def key(self, payload: Any, at: cython.Py_ssize_t) -> cython.ulonglong:
+        """The key of the group that a payload's descriptor, from `at` on, names; 0: it is not
+        plain. It is read once: a client may write there meanwhile."""
+        said = bytes(payload[at + _AT : at + _NUMBER + 4])
+        if (len(said) < _NUMBER + 4 - _AT or said[_NUMBER - _AT :] != b"\0\0\0\0"
+                or self._groups.numbered):
+            return 0
+        group = said[:_ID]
+        found = self._known.get(group)
+        if found is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            found = self._known[group] = id_hash(group)
+        key: cython.ulonglong = found
+        return key
+
+    def join(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint,
+             key: cython.ulonglong) -> cython.bint:
+        """As Groups.born and arrive, and the count of what must wait. Has it the turn?"""
+        self._keys[slot], self._numbers[slot] = key, 0
+        self._c.m_flags[slot] |= _IN_GROUP
+        group = self._group(queue, key)
+        front = self._fronts.get(group)
+        if front is None:
+            self._fronts[group] = entry
+            self._after[entry] = self._before[entry] = entry
+            return True
+        first: cython.Py_ssize_t = front
+        last: cython.uint = self._before[first]
+        self._after[last] = self._before[first] = entry
+        self._before[entry], self._after[entry] = last, first
+        self._count(queue, 1)
+        return False
+
+    def leave(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
+        """As Groups.leave, of one that was handed out; the one behind it takes its turn."""
+        group = self._group(queue, self._keys[slot])
+        following: cython.uint = self._after[entry]
+        last: cython.uint = self._before[entry]
+        front: cython.Py_ssize_t = self._fronts[group]
+        if following == entry:
+            del self._fronts[group]
+        else:
+            self._after[last], self._before[following] = following, last
+            if front == entry:
+                self._fronts[group] = following
+                if self._c.e_state[following] == _READY:
+                    self._take_turn(following, queue)
+
+    def _take_turn(self, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
+        """As Core._take_turn."""
+        c = self._c
+        self._count(queue, -1)
+        chain: cython.Py_ssize_t = queue * _PRIORITIES + c.e_priority[entry]
+        tail: cython.uint = c.q_tail[chain]
+        if not c.e_attempts[entry] and (
+                not tail or c.e_sequence[tail - 1] < c.e_sequence[entry]):
+            c.link(entry, chain)
+        else:
+            self._core.into_lane(entry, queue)
+        self._core.is_ready(queue, entry)
+
+    def _group(self, queue: cython.uint, key: cython.ulonglong) -> Any:
+        """As Groups.of."""
+        number: Any = queue
+        return number << 64 | key
+
+    def _count(self, queue: cython.uint, change: cython.longlong) -> None:
+        """As Groups.waits."""
+        count = self._behind.get(queue, 0) + change
+        self._c.counters[_WAITING] += change
+        if count:
+            self._behind[queue] = count
+        else:
+            del self._behind[queue]
+
+    def behind(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """READY entries of a queue that wait for the one before them."""
+        if not self._c.counters[_WAITING]:
+            return 0
+        count: cython.Py_ssize_t = self._behind.get(queue, 0)
+        return count
+
+    def top(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """As Lanes.lane_top, the entry; -1: there is none."""
+        c, lane = self._c, self._core.lanes.get(queue)
+        entry: cython.Py_ssize_t
+        sequence: cython.ulonglong
+        while lane:
+            _, sequence, entry = lane[0]
+            if (c.e_state[entry] == _READY and c.e_sequence[entry] == sequence
+                    and c.e_queue[entry] == queue and not c.e_prev[entry] and not c.e_next[entry]
+                    and c.q_head[queue * _PRIORITIES + c.e_priority[entry]] != entry + 1):
+                return entry
+            self.pop(queue)
+        return -1
+
+    def pop(self, queue: cython.Py_ssize_t) -> None:
+        """As Lanes.lane_pop."""
+        _POP(self._core.lanes[queue])
+        self._c.counters[_RETURNED] -= 1
