@@ -5,8 +5,8 @@ index says, what was written, what was answered, and what the engine keeps in me
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
-requests, few of them and none with a time, so that most turns are plain ones and only a deadline
-makes a full one: the end of a wait or of a lease, a look at a note, a deferral. Clocks and the uuid
+requests, few of them, so that most turns are plain ones and only a deadline makes a full one: the
+end of a wait, of a lease, or of a message's time, a look at a note, a deferral. Clocks and the uuid
 are fixed, so nothing depends on the run.
 """
 
@@ -28,7 +28,7 @@ from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES
 from omq.fast.note import Note
 from omq.format.index import Counter, EntryState
-from omq.format.message import Part, id_hash, pack_parts
+from omq.format.message import LAST_IN_GROUP, Part, id_hash, pack_parts
 from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Key, Operation, PutFlag, Settlement
 from omq.ipc.outgoing import Encoded
 from omq.ipc.serving.fast_server import FastServer
@@ -45,6 +45,7 @@ UNIQUE = int(PutFlag.UNIQUE)
 AUXILIARY, MEMBER, STRANGER = 2, 6, 9  # by number of the client
 GUEST, NARROW = 5, 1  # the spool's owner without rights; a channel of few bytes
 GROUPS = (b"g", b"h", b"i", b"j", b"k")
+ANSWERS = tuple(b"%d" % number for number in range(9))  # correlation ids
 KEYS = (b"one", b"two", b"three", b"four")
 PROMPT = (0, 3, 5, 7)  # these keep a note (ADR 0035)
 QUIET_PROMPT = (0, 4)  # not who has leases: they are longer than a look at a note is away
@@ -111,7 +112,9 @@ class Workload:
         self.fuzz, self.quiet = fuzz, quiet
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
         self.leaving, self.changing = 0.04, 0.1  # groups with this
+        self.certain = 0.1  # requests that ask for a certain message
         if quiet:
+            self.certain = 0.2
             self.odd, self.leaving, self.changing = 0.003, 0.03, 0.01
         self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
         self.notes = {number: Note() for number in (QUIET_PROMPT if quiet else PROMPT)}
@@ -168,10 +171,13 @@ class Workload:
             sizes = (0, 1, 9, 200, 200, 850, 950, 3000)[: 8 if count < 5 else 5]
             sizes = sizes[:3] if self.quiet else sizes
             body = r.randbytes(r.choice(sizes))
+            group, number = r.choice(GROUPS) if r.random() < 0.25 else b"", 0
+            if group and r.random() < self.odd / 6:
+                number = r.choice((1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
             out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
                              body, persistent=lasting if r.random() < 0.97 else not lasting,
                              given=given,
-                             group=r.choice(GROUPS) if r.random() < 0.25 else b""))
+                             group=group, number=number))
         return out
 
     def _usual(self) -> tuple[int, ...]:
@@ -186,7 +192,9 @@ class Workload:
         r = self.random
         odd = r.random() < self.odd
         queue = r.choice((B, B, C, D, D, POISON, 7, IDEL) if odd else self._usual())
-        correlation = r.choice((b"", b"", b"", b"first", b"second"))
+        correlation = r.choice((b"", *ANSWERS)) if r.random() < 0.7 else b""
+        if (asked := self._asked()) and r.random() < 0.5:
+            queue, correlation = r.choice(asked)
         if not odd or r.random() < 0.5:
             given = r.choice((*KEYS, r.randbytes(4))) if r.random() < 0.1 else b""
             (one,) = self._drafts(1, queue, given)
@@ -206,10 +214,17 @@ class Workload:
                             correlation=said.correlation, parts=said.parts,
                             expiry=self._time())
 
+    def _asked(self) -> list[tuple[int, bytes]]:
+        """Queues, and the correlation ids that somebody waits for there."""
+        waiters = [client.live.waiter for client in self.clients]
+        return [(waiter.queue, answer) for waiter in waiters
+                if waiter is not None and waiter.waiting and waiter.by == Key.CORRELATION
+                for answer in ANSWERS if id_hash(answer) == waiter.key]
+
     def _time(self) -> int:
         """Mostly none; soon, later, or gone by."""
         r = self.random
-        if self.quiet or r.random() < 0.7:
+        if r.random() < (0.8 if self.quiet else 0.7):
             return 0
         return r.choice((-1, 1 << 40, self.instance.wall + r.choice((10**6, 10**8, 10**9)),
                          self.instance.wall + 3600 * NS, self.instance.wall + 3600 * NS))
@@ -289,7 +304,7 @@ class Workload:
         rows = self._settlements(client)
         idle = self.quiet and not rows  # without settlements only a wait is plain
         operation = Operation.NEXT if idle or r.random() < 0.85 else Operation.SETTLE
-        if r.random() < self.odd / 6:  # who waits for a certain message makes puts unplain
+        if r.random() < self.certain:
             return self._get(client, rows)
         if r.random() < self.odd / 5 and client.queue != A:  # a looker makes all puts unplain
             return self._packed(client, Operation.LOOK, b"", want=r.choice((1, 20)),
@@ -303,9 +318,15 @@ class Workload:
     def _get(self, client: Client, rows: list[bytes]) -> bytes:
         """Settlements, and messages with one id."""
         r = self.random
-        by = r.choice((Key.CORRELATION, Key.MESSAGE_ID, 0) if r.random() < self.odd else list(Key))
-        key = id_hash(r.choice((b"first", b"second"))) if by == Key.CORRELATION else (
+        by = r.choice((0, *Key) if r.random() < 0.2 else (Key.CORRELATION, Key.MESSAGE_ID))
+        key = id_hash(r.choice(ANSWERS)) if by == Key.CORRELATION else (
             r.randrange(self.instance.core.next_qpool + 2))
+        t = self.instance.core.t
+        there = [t.e_message[entry] for entry in range(t.entries.high)
+                 if t.e_state[entry] == EntryState.READY and t.e_queue[entry] == client.queue]
+        if there and by in (Key.CORRELATION, Key.MESSAGE_ID) and r.random() < 0.7:
+            slot = r.choice(there)
+            key = t.m_corr[slot] if by == Key.CORRELATION else t.m_key[slot]
         return self._packed(
             client, Operation.GET, b"".join(rows), count=len(rows), want=r.choice((1, 1, 2, 20)),
             argument=r.choice((0, 1, 5, 50 if self.quiet else -1)), flags=int(by), correlation=key)
@@ -316,13 +337,20 @@ class Workload:
             return self._packed(client, Operation.PING, b"")
         key = r.choice(sorted(client.held))
         each = client.held.pop(key)
-        (one,) = self._drafts(1, A)
-        said = encoded(one)
-        part = Part(r.choice((A, B, D)), 4)
-        area = b"".join([SETTLE.pack(0, 0, 0, each.entry, each.qpool, each.lease, 0, 0, 0),
-                         pack_parts([part]), said.head(0), said.payload])
-        return self._packed(client, Operation.MOVE, area, parts=1, count=1,
-                            length=len(said.payload))
+        reply = r.random() < 0.8
+        asked = self._asked()
+        queue, correlation = r.choice(asked) if asked else (r.choice((A, A, B, C, D)), b"1")
+        (one,) = self._drafts(1, queue if reply else A)
+        said = encoded(one, correlation=correlation if reply else b"")
+        said.expiry = self._time()
+        said.flags |= CONTAINER * (r.random() < self.odd / 9)
+        parts = [] if reply and r.random() > self.odd / 4 else [Part(r.choice((A, B, D)), 4)]
+        spoilt = r.random() < self.odd / 9
+        area = b"".join([SETTLE.pack(0, 0, 0, each.entry, each.qpool, each.lease + spoilt, 0, 0, 0),
+                         pack_parts(parts), said.head(spoilt), said.payload])
+        count = 1 - (r.random() < self.odd / 9)
+        return self._packed(client, Operation.MOVE, area, parts=len(parts), count=count,
+                            length=len(said.payload) - spoilt)
 
     def _packed(self, client: Client, operation: int, area: bytes, **fields: Any) -> bytes:
         client.sequence += 1
@@ -374,7 +402,7 @@ class Workload:
                 if len(idle) < len(self.clients) - 2:  # somebody must put if all others wait
                     puts, nexts = 1, 0
             kind = r.choices((self._put, self._put_many, self._next, self._move),
-                             (puts, puts, nexts, self.odd))[0]
+                             (puts, puts, nexts, nexts / 3 or self.odd))[0]
             batch.append(kind(client))
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))

@@ -18,5 +18,6 @@ cdef class Columns:
     cdef unsigned long long mask
     cdef Py_ssize_t queues
     cdef int link(self, Py_ssize_t entry, Py_ssize_t chain) except -1
+    cdef int unlink(self, Py_ssize_t entry, Py_ssize_t chain) except -1
     cdef int waited(self, Py_ssize_t queue, long long ns, unsigned long long count) except -1
     cdef int worked(self, Py_ssize_t queue, long long ns, unsigned long long count) except -1

@@ -57,6 +57,20 @@ class Columns:
             self.q_head[chain] = entry + 1
         self.q_tail[chain] = entry + 1
 
+    def unlink(self, entry: cython.Py_ssize_t, chain: cython.Py_ssize_t) -> None:
+        """As Tables.unlink, and it is on no chain then."""
+        before: cython.uint = self.e_prev[entry]
+        after: cython.uint = self.e_next[entry]
+        if before:
+            self.e_next[before - 1] = after
+        else:
+            self.q_head[chain] = after
+        if after:
+            self.e_prev[after - 1] = before
+        else:
+            self.q_tail[chain] = before
+        self.e_next[entry] = self.e_prev[entry] = 0
+
     # As core.engine.durations. Messages that are put, or handed out, by one group have one time:
     # a run of them costs one count.
 

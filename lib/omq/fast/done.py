@@ -81,6 +81,27 @@ class Dones:
         for i in range(count):
             self._frame(self._picked[i], r.sequence, _END if i == count - 1 else 0, bulk)
         self._frames.close()
+        self._carry_out(count, bulk, party)
+        return True
+
+    def one(self, said: Any, party: Party) -> cython.bint:
+        """A settlement that a MOVE names: `finish` may carry it out."""
+        self._said[:40] = said
+        self._s8[0], self._s16[1], self._s32[8] = _WORD, 0, 0
+        if not self._pick(1, party):
+            return False
+        self._seen[self._picked[0]] = 0
+        return not (self._core.runs or self._core.suspects
+                    or (self._grouped and self._groups.numbered))
+
+    def finish(self, sequence: cython.ulonglong, party: Party) -> None:
+        """What `one` has found, between Frames.open and close."""
+        bulk: cython.bint = False
+        self._frame(self._picked[0], sequence, 0, bulk)
+        self._carry_out(1, bulk, party)
+
+    def _carry_out(self, count: cython.Py_ssize_t, bulk: cython.bint, party: Party) -> None:
+        """All that was picked, behind its frames."""
         self._unindex(count, bulk)
         self._worked(count)
         self._file = -1
@@ -89,10 +110,9 @@ class Dones:
         give_rows(self._entries, self._c.free_entries, self._picked, count)
         give_rows(self._messages, self._c.free_messages, self._slots, count)
         party.active -= count
-        core.active -= count
+        self._core.active -= count
         self._c.r_processed[party.slot] += count
         self._c.counters[_DONES] += count
-        return True
 
     def _pick(self, count: cython.Py_ssize_t, party: Party) -> cython.Py_ssize_t:
         """The entries that they mean, up to the first that is not plain; how many."""

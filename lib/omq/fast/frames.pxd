@@ -4,7 +4,7 @@ cdef class Frames:
     cdef unsigned short[::1] _b16
     cdef unsigned int[::1] _b32
     cdef unsigned long long[::1] _b64
-    cdef unsigned long long first_lsn, _token
+    cdef unsigned long long first_lsn, unit, _token
     cdef Py_ssize_t count, payload_bytes
     cdef long long _time
     cdef unsigned int _client, _pid, _uid, _persistent

@@ -1,3 +1,4 @@
+from omq.fast.attempts cimport Attempts
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
 from omq.fast.request cimport Request
@@ -13,16 +14,17 @@ cdef class Gives:
     cdef Columns _c
     cdef Frames _frames
     cdef Rings _rings
+    cdef Attempts _attempts
     cdef Py_ssize_t _chain
     cdef long long soonest
     cdef bint plain(self, Request r, object session, Py_ssize_t batch_max) except -1
-    cdef int wait(self, Request r, object session, object party, Py_ssize_t batch_max) except -1
+    cdef int wait(self, Request r, object session, object party, Py_ssize_t batch_max,
+                  unsigned int by) except -1
     cdef int _end_at(self, long long deadline, object waiter) except -1
     cpdef bint dispatch(self, list given) except -1
     cdef bint _plain_queue(self, Py_ssize_t queue) except -1
     cdef bint _hand_out(self, Py_ssize_t queue, object line, list given) except -1
     cdef Py_ssize_t _head(self, Py_ssize_t queue) except? -1
     cdef Py_ssize_t _returned(self, Py_ssize_t queue, Py_ssize_t head) except? -1
-    cdef int _take(self, Py_ssize_t entry) except -1
     cdef list _give(self, object party, Py_ssize_t queue, Py_ssize_t want,
                     unsigned long long sequence, bint laned)

@@ -15,7 +15,9 @@ from omq.core.engine.gives import MANY as BULK
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import FIRST_QUEUE, Party
 from omq.core.engine.waiting import FOREVER, Waiter, Waiters
+from omq.fast.attempts import Attempts
 from omq.fast.columns import Columns
+from omq.fast.find import Finds
 from omq.fast.frames import Frames
 from omq.fast.request import Request
 from omq.fast.rings import Rings
@@ -40,6 +42,9 @@ class Gives:
     def __init__(self, engine: Engine, columns: Columns, frames: Frames, rings: Rings) -> None:
         self._engine, self._core, self._rings = engine, engine.core, rings
         self._c, self._frames = columns, frames
+        self._attempts = Attempts(self._core, columns, frames)
+        finds: Any = Finds(engine, columns, frames, self._attempts)
+        engine.wanted.serves = finds.give
         self._chain = 0
         self.soonest = _FOREVER  # time-out of the waits since somebody asked
 
@@ -49,8 +54,9 @@ class Gives:
                     and session.waiter is None and session.cancelled != r.sequence
                     and len(session.reply) >= _HEAD + _ROW)
 
-    def wait(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t) -> None:
-        """As Engine.wait, of a request that is `plain`."""
+    def wait(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t,
+             by: cython.uint) -> None:
+        """As Engine.wait, of a request that is `plain`; `by`: wire.Key, 0: for what comes next."""
         engine, core = self._engine, self._core
         queue: cython.uint = session.queue
         want: cython.Py_ssize_t = (len(session.reply) - _HEAD) // _ROW
@@ -65,10 +71,14 @@ class Gives:
         if timeout >= 0:
             deadline = core.mono_ns + timeout
         waiter = Waiter(party, queue, want, r.sequence, deadline, session.auxiliary)
-        line = engine.waiters.get(queue)
-        if line is None:
-            line = engine.waiters.setdefault(queue, Waiters())
-        (line.auxiliary if session.auxiliary else line.main).append(waiter)
+        if by:
+            waiter.by, waiter.key = by, r.correlation
+            engine.wanted.add(waiter)
+        else:
+            line = engine.waiters.get(queue)
+            if line is None:
+                line = engine.waiters.setdefault(queue, Waiters())
+            (line.auxiliary if session.auxiliary else line.main).append(waiter)
         if timeout >= 0:
             self._end_at(deadline, waiter)
             self.soonest = min(self.soonest, deadline)
@@ -90,12 +100,16 @@ class Gives:
         engine, core, c = self._engine, self._core, self._c
         again: set[int] = set()
         plain: cython.bint = True
-        if core.watched:
-            given += engine.wanted.serve()
-            again |= engine.wanted.again
-            plain = False
-        runnable, core.runnable = core.runnable, set()
         queue: cython.Py_ssize_t
+        if core.watched:
+            for queue in core.watched:
+                if queue in core.runnable and not self._plain_queue(queue):
+                    plain = False
+            given += engine.wanted.serve()
+            if engine.wanted.again:
+                again |= engine.wanted.again
+                plain = False
+        runnable, core.runnable = core.runnable, set()
         for queue in sorted(runnable) if len(runnable) > 1 else runnable:
             line = engine.waiters.get(queue)
             if not line or c.q_flags[queue] & _SUSPENDED:
@@ -168,17 +182,6 @@ class Gives:
         return top if c.e_priority[top] == c.e_priority[head] \
             and c.e_sequence[top] < c.e_sequence[head] else -1
 
-    def _take(self, entry: cython.Py_ssize_t) -> None:
-        """Off the head of `_chain`."""
-        c = self._c
-        after: cython.uint = c.e_next[entry]
-        c.q_head[self._chain] = after
-        if after:
-            c.e_prev[after - 1] = 0
-        else:
-            c.q_tail[self._chain] = 0
-        c.e_next[entry] = c.e_prev[entry] = 0
-
     def _give(self, party: Party, queue: cython.Py_ssize_t, want: cython.Py_ssize_t,
               sequence: cython.ulonglong, laned: cython.bint) -> list[int]:
         """The first `want` entries of a queue, which has as many, up to one that goes alone."""
@@ -189,10 +192,7 @@ class Gives:
         bulk: cython.bint = want >= _MANY and not laned
         now: cython.longlong = core.now_ns
         entry: cython.Py_ssize_t
-        slot: cython.Py_ssize_t
         top: cython.Py_ssize_t
-        attempts: cython.uint
-        lease: cython.ulonglong
         since: cython.longlong = 0
         alike: cython.ulonglong = 0  # entries so far that were put at `since`
         frames.open(party)
@@ -205,17 +205,10 @@ class Gives:
                 entry = top
                 self._rings.pop(queue)
             else:
-                self._take(entry)
-            slot = c.e_message[entry]
-            attempts = min(c.e_attempts[entry] + 1, _ATTEMPTS_MAX)
-            lease = frames.frame(
-                _GIVE, c.e_priority[entry], c.m_flags[slot] & 1, queue, attempts, c.m_qpool[slot],
-                c.m_size[slot], 0, 0, 0 if bulk else frames.payload_bytes, c.m_file[slot],
-                c.m_record[slot], 0, 0, sequence, 0,
-                _OUT_OF_TURN if c.m_flags[slot] & _GROUPED else 0)
-            c.m_lsn[slot] = c.e_lease[entry] = lease
-            c.e_attempts[entry], c.e_reader[entry] = attempts, reader
-            c.e_until[entry], c.e_state[entry] = now, _ACTIVE
+                c.unlink(entry, self._chain)
+            self._attempts.hand(
+                entry, queue, reader, sequence, 0 if bulk else frames.payload_bytes,
+                _OUT_OF_TURN if c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
             if c.e_submitted[entry] != since:
                 if alike:
                     c.waited(queue, now - since, alike)
@@ -224,9 +217,5 @@ class Gives:
             out.append(entry)
         c.waited(queue, now - since, alike)
         frames.close()
-        want = len(out)
-        c.q_ready[queue] -= want
-        c.q_active[queue] += want
-        core.active += want
-        party.active += want
+        self._attempts.count(party, queue, len(out))
         return out

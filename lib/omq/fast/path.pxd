@@ -2,11 +2,12 @@ from omq.fast.columns cimport Columns
 from omq.fast.done cimport Dones
 from omq.fast.frames cimport Frames
 from omq.fast.give cimport Gives
+from omq.fast.move cimport Moves
 from omq.fast.put cimport Puts
 from omq.fast.reply cimport Replies
 from omq.fast.request cimport Request
 
-cdef unsigned int _PUT, _PUT_MANY, _NEXT, _SETTLE
+cdef unsigned int _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _CORRELATION, _MESSAGE_ID, _IDEL
 
 cdef class Path:
     cdef object _core
@@ -18,6 +19,7 @@ cdef class Path:
     cdef Frames _frames
     cdef Request _request
     cdef Puts _puts
+    cdef Moves _moves
     cdef Dones _dones
     cdef Gives _gives
     cdef Replies _replies

@@ -7,19 +7,23 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.core.engine.engine import Engine
+from omq.core.engine.state import IDEL
 from omq.core.engine.waiting import FOREVER
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
 from omq.fast.give import Gives
+from omq.fast.move import Moves
 from omq.fast.put import Puts
 from omq.fast.reply import Replies
 from omq.fast.request import Request
 from omq.fast.rings import Rings
-from omq.format.wire import Operation
+from omq.format.wire import Key, Operation
 
-_PUT, _PUT_MANY, _NEXT, _SETTLE = (int(Operation.PUT), int(Operation.PUT_MANY),
-                                   int(Operation.NEXT), int(Operation.SETTLE))
+_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE = (
+    int(Operation.PUT), int(Operation.PUT_MANY), int(Operation.NEXT), int(Operation.GET),
+    int(Operation.SETTLE), int(Operation.MOVE))
+_CORRELATION, _MESSAGE_ID, _IDEL = int(Key.CORRELATION), int(Key.MESSAGE_ID), IDEL
 
 
 class Path:
@@ -37,6 +41,7 @@ class Path:
         rings = Rings(core, self._c)
         self._puts = Puts(core, self._c, self._frames, rings)
         self._dones = Dones(core, self._c, self._frames, rings)
+        self._moves = Moves(core, self._frames, self._puts, self._dones)
         self._gives = Gives(engine, self._c, self._frames, rings)
         self._replies = Replies(self._c, epoch)
         self.taken = 0
@@ -57,7 +62,7 @@ class Path:
         self._c.r_request[party.slot] = self._core.now_ns
         qpool: cython.ulonglong = 0
         count: cython.uint = r.count
-        if r.operation == _NEXT:
+        if r.operation == _NEXT or r.operation == _GET:
             if not self._next(r, session, party):
                 return False
             if r.want:
@@ -70,7 +75,10 @@ class Path:
             self._looks.after(session)
         else:
             qpool = self._core.next_qpool
-            if r.operation == _PUT:
+            if r.operation == _MOVE:
+                if session.noted or not self._moves.reply(r, session, party):
+                    return False
+            elif r.operation == _PUT:
                 count = 1
                 if not self._puts.one(r, session, party):
                     return False
@@ -85,12 +93,18 @@ class Path:
         """Settlements, and the wait behind them."""
         if session.noted:  # a look has carried out some of it
             return False
+        by: cython.uint = 0
+        if r.operation == _GET:
+            by = r.flags
+            if (by != _CORRELATION and by != _MESSAGE_ID) or not r.correlation \
+                    or session.queue == _IDEL:
+                return False
         if r.want and not self._gives.plain(r, session, self._batch_max):
             return False
         if (r.count or not r.want) and not self._dones.settle(r, session, party):
             return False
         if r.want:
-            self._gives.wait(r, session, party, self._batch_max)
+            self._gives.wait(r, session, party, self._batch_max, by)
         return True
 
     def dispatch(self, given: list[Any]) -> cython.bint:

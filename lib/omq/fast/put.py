@@ -1,6 +1,6 @@
 """Put, when it is plain: on one queue, without a given id, not a container, without a number in its
-group, from the spool's owner.
-One message, or a batch of which all are persistent or none is. As core.engine.puts and bulk.
+group, from the spool's owner. One message, or a batch of which all are persistent or none is. As
+core.engine.puts and bulk.
 
 A batch from MANY on takes its slots in the order in which core.engine.bulk takes them; interpreted
 it is left to that module, whose numpy is quicker then.
@@ -13,25 +13,20 @@ from typing import Any
 from omq.base import limits
 from omq.base import shim as cython
 from omq.core.engine.bulk import MANY as BULK
-from omq.core.engine.state import FIRST_QUEUE, PERSISTENT, Core, Party
+from omq.core.engine.state import PERSISTENT, Core, Party
+from omq.fast.births import Births
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
-from omq.fast.records import take_record, take_row
+from omq.fast.records import take_row
 from omq.fast.request import Request
 from omq.fast.rings import Rings
-from omq.format.index import Counter, EntryState, QueueFlag
-from omq.format.journal import FrameFlag, FrameType
-from omq.format.location import LocationKind, location
+from omq.format.index import Counter
+from omq.format.journal import FrameFlag
 from omq.format.message import DESCRIPTOR
-from omq.format.pool import NO_RECORD
 from omq.format.wire import PutFlag
 
-_PUT, _READY, _FIRST, _PRIORITIES = (
-    int(FrameType.PUT), int(EntryState.READY), FIRST_QUEUE, limits.PRIORITIES)
-_IN_USE, _LOOK_AT = int(QueueFlag.IN_USE), int(
-    QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME)
-_RESULT, _END = int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
-_PUTS, _MANY, _BATCH_MAX, _NO_RECORD = int(Counter.PUTS), BULK, 1024, NO_RECORD
+_PRIORITIES, _RESULT, _END = limits.PRIORITIES, int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
+_PUTS, _MANY, _BATCH_MAX = int(Counter.PUTS), BULK, 1024
 _GROUPED, _DESCRIPTOR = int(PutFlag.GROUPED), DESCRIPTOR.size
 assert PERSISTENT == 1
 
@@ -41,14 +36,13 @@ class Puts:
 
     def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings) -> None:
         self._core, self._c, self._frames, self._rings = core, columns, frames, rings
+        self._births = Births(core, columns, frames, rings)
         self._messages, self._entries = core.t.messages, core.t.entries
         heads = memoryview(bytearray(_BATCH_MAX * 128))
         self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
         self._h32, self._h64, self._q64 = heads.cast("I"), heads.cast("Q"), heads.cast("q")
         self._keys = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of groups, 0: of none
         self._grouped = False  # one of the batch is of a group
-        self._file = self._word = self._offset = self._journal = 0
-        self._now = 0
 
     def one(self, r: Request, session: Any, party: Party) -> cython.bint:
         """A PUT; its QPoolId is the answer."""
@@ -57,7 +51,7 @@ class Puts:
         persistent: cython.uint = r.flags & ~_GROUPED
         key: cython.ulonglong = 0
         if (persistent > 1 or r.parts or r.want or r.priority >= _PRIORITIES or not length
-                or not r.crc or not self._takes(session, queue, 1, r.size)
+                or not r.crc or not self._births.takes(session, queue, 1, r.size)
                 or not self._frames.fits(1, length)):
             return False
         if r.flags & _GROUPED:
@@ -67,14 +61,14 @@ class Puts:
         core, messages, entries, c = self._core, self._messages, self._entries, self._c
         session.sequence = r.sequence
         payload = session.request[:length]
-        self._place(party, persistent, [payload])
+        self._births.place(party, persistent, [payload])
         # from here on nothing can fail
         slot: cython.Py_ssize_t = take_row(messages, c.free_messages)
         entry: cython.Py_ssize_t = take_row(entries, c.free_entries)
         qpool: cython.ulonglong = core.next_qpool
         self._frames.open(party)
-        self._born(slot, entry, qpool, queue, r.priority, _RESULT | _END | persistent, r.size,
-                   length, r.crc, r.correlation, r.expiry, r.sequence, key, party)
+        self._births.born(slot, entry, qpool, queue, r.priority, _RESULT | _END | persistent,
+                          r.size, length, r.crc, r.correlation, r.expiry, r.sequence, key, party)
         self._frames.close()
         if persistent:
             core.block.payloads.append(payload)
@@ -96,16 +90,16 @@ class Puts:
         self._heads[:heads] = area[:heads]
         persistent: cython.uint = self._h16[1] & ~_GROUPED
         total: cython.Py_ssize_t = self._plain(count, persistent, area[heads : heads + r.length])
-        if total < 0 or not self._takes(session, queue, count, self._longest(count)) \
+        if total < 0 or not self._births.takes(session, queue, count, self._longest(count)) \
                 or not self._frames.fits(count, total):
             return False
         core = self._core
         session.sequence = r.sequence
         payloads = area[heads : heads + total]
         if persistent:
-            self._place(party, 1, [])
+            self._births.place(party, 1, [])
         else:
-            self._place(party, 0, self._split(count, payloads))
+            self._births.place(party, 0, self._split(count, payloads))
         # from here on nothing can fail
         first: cython.ulonglong = core.next_qpool
         self._born_many(r, party, count, first, persistent)
@@ -116,39 +110,36 @@ class Puts:
         self._c.counters[_PUTS] += count
         return True
 
-    def _takes(self, session: Any, queue: cython.uint, count: cython.Py_ssize_t,
-               size: cython.ulonglong) -> cython.bint:
-        """May this client put `count` messages of up to `size` bytes there, and is there room?"""
-        core, c, messages, entries = self._core, self._c, self._messages, self._entries
-        if (queue < _FIRST or queue >= c.queues
-                or c.q_flags[queue] & _LOOK_AT != _IN_USE
-                or size > c.q_max_length[queue] or not core.space_left
-                or c.q_depth[queue] + count > c.q_max_depth[queue]
-                or session.rights.get(("put", queue)) is not True
-                or (core.watched and queue in core.watched)):
-            return False
-        used: cython.Py_ssize_t = messages.high
-        used -= messages.top
-        spare: cython.Py_ssize_t = entries.capacity
-        spare -= entries.high
-        spare += entries.top
-        rows: cython.Py_ssize_t = core.index_reserve
-        rows = count + rows // 2  # who owns the spool leaves half of the reserve
-        return bool(spare >= rows and used + rows <= messages.capacity
-                    and used + rows <= core.messages_total_max)
+    def alone(self, head: Any, payload: Any, session: Any, party: Party) -> cython.bint:
+        """May the message of this FRAME be put, as one of several frames? `place_one` and `put_one`
+        do it."""
+        self._heads[:128] = head
+        persistent: cython.uint = self._h16[1] & ~_GROUPED
+        length: cython.Py_ssize_t = len(payload)
+        return bool(length and self._plain(1, persistent, payload) == length and not self._h32[12]
+                    and self._births.takes(session, self._h16[2], 1, self._h64[4])
+                    and (party.pool_file >= 0 if persistent else not self._core.volatile.is_full))
 
-    def _place(self, party: Party, persistent: cython.uint, bodies: list[Any]) -> None:
-        """Where bodies and pool records are to be. SpoolFull, DiskError: nothing has changed."""
-        core = self._core
-        self._now, self._journal = core.now_ns, core.block.journal_word
+    def place_one(self, party: Party, payload: Any) -> None:
+        """Where its body is to be. SpoolFull, DiskError: nothing has changed."""
+        self._births.place(party, self._h16[1] & ~_GROUPED, [payload])
+
+    def put_one(self, party: Party, payload: Any, sequence: cython.ulonglong) -> None:
+        """The message that `alone` was asked of, the last of its request."""
+        core, c = self._core, self._c
+        persistent: cython.uint = self._h16[1] & ~_GROUPED
+        queue: cython.uint = self._h16[2]
+        slot: cython.Py_ssize_t = take_row(self._messages, c.free_messages)
+        entry: cython.Py_ssize_t = take_row(self._entries, c.free_entries)
+        qpool: cython.ulonglong = core.next_qpool
+        self._births.born(slot, entry, qpool, queue, self._h8[1], _END | persistent, self._h64[4],
+                          self._h32[10], self._h32[11], self._h64[12], self._q64[13], sequence,
+                          self._keys[0], party)
         if persistent:
-            if party.pool_file < 0:
-                party.pool_file = core.slots.choose_file(party.pid)
-            self._file = party.pool_file
-            self._slots = core.slots.file(party.pool_file)
-        else:
-            number, self._offsets = core.volatile.append(bodies)
-            self._word, self._offset = location(LocationKind.VOLATILE, number), 0
+            core.block.payloads.append(payload)
+        core.next_qpool = core.block.next_qpool = qpool + 1
+        core.runnable.add(queue)
+        c.counters[_PUTS] += 1
 
     def _plain(self, count: cython.Py_ssize_t, persistent: cython.uint, payloads: Any
                ) -> cython.Py_ssize_t:
@@ -223,63 +214,8 @@ class Puts:
                 flags |= _RESULT
             if i == count - 1:
                 flags |= _END
-            self._born(slot, entry, first + i, r.queue, self._h8[128 * i + 1], flags,
-                       self._h64[16 * i + 4], self._h32[32 * i + 10], self._h32[32 * i + 11],
-                       self._h64[16 * i + 12], self._q64[16 * i + 13], r.sequence,
-                       self._keys[i], party)
+            self._births.born(slot, entry, first + i, r.queue, self._h8[128 * i + 1], flags,
+                              self._h64[16 * i + 4], self._h32[32 * i + 10],
+                              self._h32[32 * i + 11], self._h64[16 * i + 12],
+                              self._q64[16 * i + 13], r.sequence, self._keys[i], party)
         frames.close()
-
-    def _born(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, qpool: cython.ulonglong,
-              queue: cython.uint, priority: cython.uint, flags: cython.uint,
-              size: cython.ulonglong, length: cython.uint, crc: cython.uint,
-              correlation: cython.ulonglong, expiry: cython.longlong,
-              sequence: cython.ulonglong, key: cython.ulonglong, party: Party) -> None:
-        """Frame, message and entry; all was checked."""
-        c, frames = self._c, self._frames
-        record: cython.uint = _NO_RECORD
-        lsn: cython.ulonglong
-        if flags & 1:
-            record = take_record(self._slots)
-            c.m_location[slot], c.m_offset[slot] = self._journal, frames.payload_bytes
-            c.m_file[slot] = self._file
-            lsn = frames.frame(_PUT, priority, flags, queue, 0, qpool, size, length, crc,
-                               frames.payload_bytes, self._file, record, 0, 0, sequence,
-                               correlation, expiry)
-            frames.payload_bytes += length
-            self._core.block.puts.append(slot)
-        else:
-            c.m_location[slot], c.m_offset[slot] = self._word, self._offsets[self._offset]
-            self._offset += 1
-            c.m_file[slot] = 0
-            lsn = frames.frame(_PUT, priority, flags, queue, 0, qpool, size, 0, crc,
-                               frames.payload_bytes, 0, record, 0, 0, sequence, correlation,
-                               expiry)
-        c.m_qpool[slot], c.m_lsn[slot], c.m_time[slot], c.m_key[slot] = qpool, lsn, self._now, qpool
-        bucket: cython.Py_ssize_t = qpool & c.mask
-        c.m_idnext[slot] = c.b_id[bucket]
-        c.b_id[bucket] = slot + 1
-        c.m_corr[slot] = correlation
-        if correlation:
-            bucket = correlation & c.mask
-            c.m_corrnext[slot] = c.b_corr[bucket]
-            c.b_corr[bucket] = slot + 1
-        c.m_expiry[slot], c.m_length[slot], c.m_crc[slot] = expiry, length, crc
-        c.m_size[slot], c.m_pid[slot], c.m_record[slot] = size, party.pid, record
-        c.m_uid[slot] = party.uid
-        c.m_flags[slot], c.m_parts[slot], c.m_origin[slot] = flags & 1, 1, 0
-        c.m_first[slot] = entry + 1
-        c.e_message[entry], c.e_queue[entry], c.e_priority[entry] = slot, queue, priority
-        c.e_sequence[entry], c.e_submitted[entry] = lsn, self._now
-        c.e_until[entry] = c.e_lease[entry] = 0
-        c.e_attempts[entry] = c.e_retries[entry] = 0
-        c.e_reader[entry] = c.e_sibling[entry] = 0
-        c.e_state[entry] = _READY
-        c.q_ever[queue] += 1
-        c.q_depth[queue] += 1
-        c.q_ready[queue] += 1
-        if not key or self._rings.join(slot, entry, queue, key):
-            c.link(entry, queue * _PRIORITIES + priority)
-        else:
-            c.e_prev[entry] = c.e_next[entry] = 0
-        if expiry:
-            self._core.times.begin(slot, self._now, self._core.mono_ns)

@@ -3,8 +3,8 @@
 What time alone brings (deferred messages, leases, time-outs, looks at notes) is looked at when
 something but plain requests was done in this group or the one before, or when `due` has come: the
 earliest of all deadlines, or earlier. Plain requests bring no deadline but the time-out of their
-wait and the next look at their reader's note, which lower `due`; messages with a time of their own
-(core.engine.expiry) are looked after in each group.
+wait, the next look at their reader's note and the end of a message's time, which lower `due`; what
+has come to the end of its time (core.engine.expiry) is looked after in the very group.
 
 The order is that of RequestServer.group: requests, control connections, hand-outs, one commit, then
 the replies, all written before the first client is woken.
@@ -17,6 +17,7 @@ from typing import Any
 from omq.base import shim as cython
 from omq.base.errors import OmqError
 from omq.core.engine.engine import Engine
+from omq.core.engine.expiry import LAG_NS
 from omq.core.engine.waiting import FOREVER
 from omq.fast.columns import Columns
 from omq.fast.journal import Journal
@@ -31,6 +32,7 @@ _DURABLE, _SYNCS, _ACTIVE_PEAK = (int(Counter.DURABLE_LSN), int(Counter.SYNCS),
 _MESSAGES, _MESSAGES_HIGH, _PEAK = (int(Counter.MESSAGES), int(Counter.MESSAGES_HIGH),
                                     int(Counter.MESSAGES_PEAK))
 _ENTRIES, _ENTRIES_HIGH, _FOREVER = int(Counter.ENTRIES), int(Counter.ENTRIES_HIGH), FOREVER
+_LAG = LAG_NS
 
 
 class Turn:
@@ -66,8 +68,9 @@ class Turn:
         if self._stirred:
             self._stirred = False
             self._due = min(self._engine.next_deadline(), self._looks.due)
-            moments = self._core.moments
-            self._moment = moments[0][0] if moments else _FOREVER
+            moments, times = self._core.moments, self._core.times
+            self._moment = min(moments[0][0] if moments else _FOREVER, times.loaded.next())
+            times.next_ns = self._engine.expiry.next_ns
         return self._due
 
     def run(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
@@ -84,8 +87,8 @@ class Turn:
         if drain():
             self._stirred = True
         self._recent.under_way = b""
-        if (self._stirred or mono_ns >= self._due or wall_ns >= self._moment or core.times.used
-                or core.watched or server.stopping):
+        if (self._stirred or mono_ns >= self._due or wall_ns >= self._moment
+                or mono_ns >= core.times.next_ns or server.stopping):
             self._stirred = True
             server.dispatch()
         elif not self.path.dispatch(self._given):
@@ -114,7 +117,7 @@ class Turn:
             if not plain:
                 self._stirred = True
                 server.handle_unplain(raw)
-        self._due = min(self._due, self.path.soonest())
+        self._due = min(self._due, self.path.soonest(), self._core.times.next_ns + _LAG)
 
     def _commit(self) -> None:
         """As Engine.commit, behind the write."""

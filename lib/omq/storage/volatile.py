@@ -59,9 +59,14 @@ class VolatileBodies:
         self.number, self.offset = number, HEADER_BYTES
         self.live[number] = 0
 
+    @property
+    def is_full(self) -> bool:
+        """The next append begins a new file."""
+        return self.offset >= self._file_bytes
+
     def append(self, payloads: Sequence[Buffer]) -> tuple[int, list[int]]:
         """Write payloads with one call: the file's number and the offset of each. All are live."""
-        if self.offset >= self._file_bytes:
+        if self.is_full:
             self._rotate()
         total, offsets = self.offset, []
         for payload in payloads:

@@ -97,6 +97,10 @@ class NoBodies:
     def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]:
         return 1, [0] * len(payloads)
 
+    @property
+    def is_full(self) -> bool:
+        return False
+
     def release(self, number: int, count: int = 1) -> None:
         return None
 

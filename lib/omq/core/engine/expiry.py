@@ -59,6 +59,12 @@ class Expiry:
         self._paused_until = 0
 
     @property
+    def next_ns(self) -> int:
+        """Before that (monotonic ns) a tick finds nothing to do, if the wall clock does not bring
+        what a start has found."""
+        return 0 if self._work or self._core.times.came_back else self._core.times.wheel.next()
+
+    @property
     def due(self) -> int:
         if self._work or self._core.times.came_back:
             return self._paused_until

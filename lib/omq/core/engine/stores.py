@@ -21,9 +21,13 @@ class PoolSlots(Protocol):
 
 
 class VolatileBodies(Protocol):
-    """Bodies of non-persistent messages (storage.volatile). `number`: of the file in use."""
+    """Bodies of non-persistent messages (storage.volatile). `number`: of the file in use;
+    `is_full`: the next append begins another."""
 
     number: int
+
+    @property
+    def is_full(self) -> bool: ...
 
     def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]: ...
     def release(self, number: int, count: int = 1) -> None: ...

@@ -19,7 +19,8 @@ from omq.core.index.tables import Tables
 class Times:
     """See the module. `behind`: more messages are over than a group may do. `came_back`: slots of
     some that are. `expired`: entries that have left, by queue, for the event log. `used`: some
-    message has had a time."""
+    message has had a time. `next_ns`: before that (monotonic) a tick finds nothing to do; who says
+    that there is more, lowers it, and core.engine.expiry knows it anew behind each tick."""
 
     def __init__(self, tables: Tables) -> None:
         self._t = tables
@@ -27,13 +28,15 @@ class Times:
         self.loaded = Wheel(tables)  # by the wall clock
         self.over = array("Q")  # by slot: the QPoolId of the message that is; empty: none yet
         self.used = self.behind = False
+        self.next_ns = NEVER
         self.came_back: list[int] = []
         self.expired: dict[int, int] = {}
 
     def begin(self, slot: int, wall_ns: int, mono_ns: int) -> None:
         """The message in this slot has a time (m_expiry)."""
         self.used = True
-        self.wheel.add(mono_ns + self._t.m_expiry[slot] - wall_ns, slot, mono_ns)
+        look_ns = self.wheel.add(mono_ns + self._t.m_expiry[slot] - wall_ns, slot, mono_ns)
+        self.next_ns = min(self.next_ns, look_ns)
 
     def begin_many(self, slots: Vector, wall_ns: int, mono_ns: int) -> None:
         """The same for many, of which some have none."""
@@ -43,6 +46,7 @@ class Times:
             self.used = True
             later = np.clip(expiries[chosen], 0, NEVER) - wall_ns
             self.wheel.add_many(mono_ns + later, slots[chosen], mono_ns)
+            self.next_ns = min(self.next_ns, self.wheel.next())
 
     def load(self, slots: Vector, wall_ns: int) -> None:
         """A start: the messages that the pool has."""

@@ -59,8 +59,8 @@ class Wheel:
         self._over: list[Vector] = []
         self._opened = 0  # buckets that begin up to here are open
 
-    def add(self, time: int, slot: int, now: int) -> None:
-        """The message in this slot is over at `time`."""
+    def add(self, time: int, slot: int, now: int) -> int:
+        """The message in this slot is over at `time`. When `advance` is to be called for it."""
         time = max(now, min(time, NEVER - 1))
         qpool = self._t.m_qpool[slot]
         level = 0
@@ -70,11 +70,12 @@ class Wheel:
         start = time >> bits << bits
         if start <= self._opened:
             heappush(self._soon, (time, slot, qpool))
-            return
+            return time
         bucket = self._bucket(start, level)
         bucket.items.extend((time, slot, qpool))
         if len(bucket.items) >= bucket.look_at:
             self._look(bucket)
+        return start - LEAD_NS if level else start
 
     def add_many(self, times: Vector, slots: Vector, now: int) -> None:
         """The same for many."""

@@ -192,6 +192,10 @@ class _NoBodies:
     def append(self, payloads: Sequence[bytes | memoryview]) -> tuple[int, list[int]]:
         raise AssertionError("nothing is put here")
 
+    @property
+    def is_full(self) -> bool:
+        return False
+
     def release(self, number: int, count: int = 1) -> None:
         raise AssertionError("nothing ends here")
 

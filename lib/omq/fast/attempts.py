@@ -1,0 +1,42 @@
+"""The frame and the effects of one hand-out, as core.engine.gives; `count` has the counts."""
+
+from __future__ import annotations
+
+from omq.base import limits
+from omq.base import shim as cython
+from omq.core.engine.state import Core, Party
+from omq.fast.columns import Columns
+from omq.fast.frames import Frames
+from omq.format.index import EntryState
+from omq.format.journal import FrameType
+
+_GIVE, _ACTIVE, _MOST = int(FrameType.GIVE), int(EntryState.ACTIVE), limits.ATTEMPTS_MAX
+
+
+class Attempts:
+    """See the module."""
+
+    def __init__(self, core: Core, columns: Columns, frames: Frames) -> None:
+        self._core, self._c, self._frames = core, columns, frames
+
+    def hand(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t, reader: cython.uint,
+             sequence: cython.ulonglong, offset: cython.Py_ssize_t, argument: cython.longlong,
+             now: cython.longlong) -> None:
+        """One that was taken off its chain or lane, to the reader of that row (from 1)."""
+        c = self._c
+        slot: cython.Py_ssize_t = c.e_message[entry]
+        attempts: cython.uint = min(c.e_attempts[entry] + 1, _MOST)
+        lease: cython.ulonglong = self._frames.frame(
+            _GIVE, c.e_priority[entry], c.m_flags[slot] & 1, queue, attempts, c.m_qpool[slot],
+            c.m_size[slot], 0, 0, offset, c.m_file[slot], c.m_record[slot], 0, 0, sequence, 0,
+            argument)
+        c.m_lsn[slot] = c.e_lease[entry] = lease
+        c.e_attempts[entry], c.e_reader[entry] = attempts, reader
+        c.e_until[entry], c.e_state[entry] = now, _ACTIVE
+
+    def count(self, party: Party, queue: cython.Py_ssize_t, count: cython.Py_ssize_t) -> None:
+        """So many of a queue were handed to it."""
+        self._c.q_ready[queue] -= count
+        self._c.q_active[queue] += count
+        self._core.active += count
+        party.active += count

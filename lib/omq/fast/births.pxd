@@ -1,0 +1,23 @@
+from omq.fast.columns cimport Columns
+from omq.fast.frames cimport Frames
+from omq.fast.rings cimport Rings
+
+cdef unsigned int _PUT, _READY, _FIRST, _PRIORITIES, _IN_USE, _LOOK_AT, _NO_RECORD
+
+cdef class Births:
+    cdef object _core, _messages, _entries, _slots
+    cdef list _offsets, _arrivals
+    cdef Columns _c
+    cdef Frames _frames
+    cdef Rings _rings
+    cdef unsigned int _file, _word, _journal
+    cdef Py_ssize_t _offset
+    cdef long long _now
+    cdef bint takes(self, object session, unsigned int queue, Py_ssize_t count,
+                    unsigned long long size) except -1
+    cdef int place(self, object party, unsigned int persistent, list bodies) except -1
+    cdef int born(self, Py_ssize_t slot, Py_ssize_t entry, unsigned long long qpool,
+                  unsigned int queue, unsigned int priority, unsigned int flags,
+                  unsigned long long size, unsigned int length, unsigned int crc,
+                  unsigned long long correlation, long long expiry, unsigned long long sequence,
+                  unsigned long long key, object party) except -1

@@ -1,0 +1,129 @@
+"""What a put checks of the spool, where its message is to lie, and its birth: frame, message and
+entry. As core.engine.puts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import limits
+from omq.base import shim as cython
+from omq.core.engine.state import FIRST_QUEUE, PERSISTENT, Core, Party
+from omq.fast.columns import Columns
+from omq.fast.frames import Frames
+from omq.fast.records import take_record
+from omq.fast.rings import Rings
+from omq.format.index import EntryState, QueueFlag
+from omq.format.journal import FrameType
+from omq.format.location import LocationKind, location
+from omq.format.pool import NO_RECORD
+
+_PUT, _READY, _FIRST, _PRIORITIES = (
+    int(FrameType.PUT), int(EntryState.READY), FIRST_QUEUE, limits.PRIORITIES)
+_IN_USE, _LOOK_AT = int(QueueFlag.IN_USE), int(
+    QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME)
+_NO_RECORD = NO_RECORD
+assert PERSISTENT == 1
+
+
+class Births:
+    """See the module."""
+
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings) -> None:
+        self._core, self._c, self._frames, self._rings = core, columns, frames, rings
+        self._messages, self._entries = core.t.messages, core.t.entries
+        self._arrivals: list[int] | None = None
+        self._file = self._word = self._offset = self._journal = 0
+        self._now = 0
+
+    def takes(self, session: Any, queue: cython.uint, count: cython.Py_ssize_t,
+              size: cython.ulonglong) -> cython.bint:
+        """May this client put `count` messages of up to `size` bytes there, and is there room?
+        Notes who is to be told of them."""
+        core, c, messages, entries = self._core, self._c, self._messages, self._entries
+        self._arrivals = core.watched.get(queue) if core.watched else None
+        if (queue < _FIRST or queue >= c.queues
+                or c.q_flags[queue] & _LOOK_AT != _IN_USE
+                or size > c.q_max_length[queue] or not core.space_left
+                or c.q_depth[queue] + count > c.q_max_depth[queue]
+                or session.rights.get(("put", queue)) is not True):
+            return False
+        used: cython.Py_ssize_t = messages.high
+        used -= messages.top
+        spare: cython.Py_ssize_t = entries.capacity
+        spare -= entries.high
+        spare += entries.top
+        rows: cython.Py_ssize_t = core.index_reserve
+        rows = count + rows // 2  # who owns the spool leaves half of the reserve
+        return bool(spare >= rows and used + rows <= messages.capacity
+                    and used + rows <= core.messages_total_max)
+
+    def place(self, party: Party, persistent: cython.uint, bodies: list[Any]) -> None:
+        """Where bodies and pool records are to be. SpoolFull, DiskError: nothing has changed."""
+        core = self._core
+        self._now, self._journal = core.now_ns, core.block.journal_word
+        if persistent:
+            if party.pool_file < 0:
+                party.pool_file = core.slots.choose_file(party.pid)
+            self._file = party.pool_file
+            self._slots = core.slots.file(party.pool_file)
+        else:
+            number, self._offsets = core.volatile.append(bodies)
+            self._word, self._offset = location(LocationKind.VOLATILE, number), 0
+
+    def born(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, qpool: cython.ulonglong,
+             queue: cython.uint, priority: cython.uint, flags: cython.uint,
+             size: cython.ulonglong, length: cython.uint, crc: cython.uint,
+             correlation: cython.ulonglong, expiry: cython.longlong,
+             sequence: cython.ulonglong, key: cython.ulonglong, party: Party) -> None:
+        """Frame, message and entry; all was checked."""
+        c, frames = self._c, self._frames
+        record: cython.uint = _NO_RECORD
+        lsn: cython.ulonglong
+        if flags & 1:
+            record = take_record(self._slots)
+            c.m_location[slot], c.m_offset[slot] = self._journal, frames.payload_bytes
+            c.m_file[slot] = self._file
+            lsn = frames.frame(_PUT, priority, flags, queue, 0, qpool, size, length, crc,
+                               frames.payload_bytes, self._file, record, 0, 0, sequence,
+                               correlation, expiry)
+            frames.payload_bytes += length
+            self._core.block.puts.append(slot)
+        else:
+            c.m_location[slot], c.m_offset[slot] = self._word, self._offsets[self._offset]
+            self._offset += 1
+            c.m_file[slot] = 0
+            lsn = frames.frame(_PUT, priority, flags, queue, 0, qpool, size, 0, crc,
+                               frames.payload_bytes, 0, record, 0, 0, sequence, correlation,
+                               expiry)
+        c.m_qpool[slot], c.m_lsn[slot], c.m_time[slot], c.m_key[slot] = qpool, lsn, self._now, qpool
+        bucket: cython.Py_ssize_t = qpool & c.mask
+        c.m_idnext[slot] = c.b_id[bucket]
+        c.b_id[bucket] = slot + 1
+        c.m_corr[slot] = correlation
+        if correlation:
+            bucket = correlation & c.mask
+            c.m_corrnext[slot] = c.b_corr[bucket]
+            c.b_corr[bucket] = slot + 1
+        c.m_expiry[slot], c.m_length[slot], c.m_crc[slot] = expiry, length, crc
+        c.m_size[slot], c.m_pid[slot], c.m_record[slot] = size, party.pid, record
+        c.m_uid[slot] = party.uid
+        c.m_flags[slot], c.m_parts[slot], c.m_origin[slot] = flags & 1, 1, 0
+        c.m_first[slot] = entry + 1
+        c.e_message[entry], c.e_queue[entry], c.e_priority[entry] = slot, queue, priority
+        c.e_sequence[entry], c.e_submitted[entry] = lsn, self._now
+        c.e_until[entry] = c.e_lease[entry] = 0
+        c.e_attempts[entry] = c.e_retries[entry] = 0
+        c.e_reader[entry] = c.e_sibling[entry] = 0
+        c.e_state[entry] = _READY
+        c.q_ever[queue] += 1
+        c.q_depth[queue] += 1
+        c.q_ready[queue] += 1
+        if not key or self._rings.join(slot, entry, queue, key):
+            c.link(entry, queue * _PRIORITIES + priority)
+        else:
+            c.e_prev[entry] = c.e_next[entry] = 0
+        if self._arrivals is not None:
+            self._arrivals.append(entry)
+        if expiry:
+            self._core.times.begin(slot, self._now, self._core.mono_ns)

@@ -1,0 +1,47 @@
+"""A reply: one message finished and one put, together, as core.engine.moves. Both are plain, as
+omq.fast.done and omq.fast.put have it; all other moves are the engine's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import shim as cython
+from omq.core.engine.state import Core, Party
+from omq.fast.done import Dones
+from omq.fast.frames import Frames
+from omq.fast.put import Puts
+from omq.fast.request import Request
+from omq.format.journal import FRAME
+from omq.format.wire import SETTLE
+
+_SETTLE, _PAYLOAD = SETTLE.size, SETTLE.size + FRAME.size
+
+
+class Moves:
+    """See the module."""
+
+    def __init__(self, core: Core, frames: Frames, puts: Puts, dones: Dones) -> None:
+        self._core, self._frames, self._puts, self._dones = core, frames, puts, dones
+
+    def reply(self, r: Request, session: Any, party: Party) -> cython.bint:
+        """A MOVE; the QPoolId of what was put is the answer."""
+        area = session.request
+        end: cython.Py_ssize_t = _PAYLOAD
+        end += r.length
+        if r.parts or r.count != 1 or end > len(area):
+            return False
+        payload = area[_PAYLOAD:end]
+        if (not self._dones.one(area[:_SETTLE], party)
+                or not self._puts.alone(area[_SETTLE:_PAYLOAD], payload, session, party)
+                or not self._frames.fits(2, r.length)):
+            return False
+        self._puts.place_one(party, payload)
+        # from here on nothing can fail
+        session.sequence = r.sequence
+        self._frames.open(party)
+        self._frames.unit = self._frames.first_lsn + self._frames.count
+        self._dones.finish(r.sequence, party)
+        self._puts.put_one(party, payload, r.sequence)
+        self._frames.unit = 0
+        self._frames.close()
+        return True
