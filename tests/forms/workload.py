@@ -304,7 +304,7 @@ class Workload:
         rows = self._settlements(client)
         idle = self.quiet and not rows  # without settlements only a wait is plain
         operation = Operation.NEXT if idle or r.random() < 0.85 else Operation.SETTLE
-        if r.random() < self.certain:
+        if r.random() < self.certain * (3 if client.queue == B else 1):  # where leases are
             return self._get(client, rows)
         if r.random() < self.odd / 5 and client.queue != A:  # a looker makes all puts unplain
             return self._packed(client, Operation.LOOK, b"", want=r.choice((1, 20)),
@@ -321,9 +321,12 @@ class Workload:
         by = r.choice((0, *Key) if r.random() < 0.2 else (Key.CORRELATION, Key.MESSAGE_ID))
         key = id_hash(r.choice(ANSWERS)) if by == Key.CORRELATION else (
             r.randrange(self.instance.core.next_qpool + 2))
-        t = self.instance.core.t
-        there = [t.e_message[entry] for entry in range(t.entries.high)
+        core, t = self.instance.core, self.instance.core.t
+        ready = [entry for entry in range(t.entries.high)
                  if t.e_state[entry] == EntryState.READY and t.e_queue[entry] == client.queue]
+        there = [t.e_message[entry] for entry in ready if entry in core.suspects
+                 or core.times.is_over(t.e_message[entry])]  # what a death or its time marks
+        there = there or [t.e_message[entry] for entry in ready]
         if there and by in (Key.CORRELATION, Key.MESSAGE_ID) and r.random() < 0.7:
             slot = r.choice(there)
             key = t.m_corr[slot] if by == Key.CORRELATION else t.m_key[slot]

@@ -58,6 +58,7 @@ class Turn:
     def close(self) -> None:
         """The engine goes on alone."""
         self._core.block.write = self._core.block.write_in_steps
+        self._engine.wanted.serves = self._engine.wanted.give
 
     def stir(self) -> None:
         """Something was done to the engine behind our back."""
