@@ -112,9 +112,9 @@ class Workload:
         self.fuzz, self.quiet = fuzz, quiet
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
         self.leaving, self.changing = 0.04, 0.1  # groups with this
-        self.certain = 0.1  # requests that ask for a certain message
+        self.certain = 0.2  # requests that ask for a certain message
         if quiet:
-            self.certain = 0.2
+            self.certain = 0.3
             self.odd, self.leaving, self.changing = 0.003, 0.03, 0.01
         self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
         self.notes = {number: Note() for number in (QUIET_PROMPT if quiet else PROMPT)}
@@ -342,7 +342,8 @@ class Workload:
         each = client.held.pop(key)
         reply = r.random() < 0.8
         asked = self._asked()
-        queue, correlation = r.choice(asked) if asked else (r.choice((A, A, B, C, D)), b"1")
+        queue, correlation = r.choice(asked) if asked and r.random() < 0.5 else (
+            r.choice((A, A, B, C, D)), b"1")
         (one,) = self._drafts(1, queue if reply else A)
         said = encoded(one, correlation=correlation if reply else b"")
         said.expiry = self._time()
@@ -351,7 +352,7 @@ class Workload:
         spoilt = r.random() < self.odd / 9
         area = b"".join([SETTLE.pack(0, 0, 0, each.entry, each.qpool, each.lease + spoilt, 0, 0, 0),
                          pack_parts(parts), said.head(spoilt), said.payload])
-        count = 1 - (r.random() < self.odd / 9)
+        count = 1 - (r.random() < 0.05)
         return self._packed(client, Operation.MOVE, area, parts=len(parts), count=count,
                             length=len(said.payload) - spoilt)
 
@@ -405,7 +406,7 @@ class Workload:
                 if len(idle) < len(self.clients) - 2:  # somebody must put if all others wait
                     puts, nexts = 1, 0
             kind = r.choices((self._put, self._put_many, self._next, self._move),
-                             (puts, puts, nexts, nexts / 3 or self.odd))[0]
+                             (puts, puts, nexts, nexts / 2 or self.odd))[0]
             batch.append(kind(client))
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))
