@@ -47,8 +47,8 @@ def test_all_forms_do_the_same(tmp_path: Path, seed: str, extra: tuple[str, ...]
 
 @pytest.mark.parametrize("seed", ["2", "4"])
 def test_plain_turns_miss_no_deadline(tmp_path: Path, seed: str) -> None:
-    """Nothing has a time of its own and hardly a request is odd, so that most turns look at no
-    deadline: what a bound forgets comes late, and the forms part."""
+    """Hardly a request is odd, so that most turns look at no deadline: what a bound forgets comes
+    late, and the forms part."""
     runs = compared(tmp_path, QUIET_GROUPS, seed, "quiet")
     for each in forms()[1:]:
         found = runs[each]

@@ -40,9 +40,10 @@ from tests.model.instance import MESSAGES, NS, Client, Given, Instance
 from tests.model.reference import Draft
 
 A, B, C, D = 3, 4, 5, 6
-READERS = (A, A, A, B, C, D, D, POISON, IDEL, 0)
+READERS = (A, A, A, B, C, D, D, POISON, IDEL, 0, 0, 0)
 UNIQUE = int(PutFlag.UNIQUE)
 AUXILIARY, MEMBER, STRANGER = 2, 6, 9  # by number of the client
+UNITS = (10, 11)  # these work in units
 GUEST, NARROW = 5, 1  # the spool's owner without rights; a channel of few bytes
 GROUPS = (b"g", b"h", b"i", b"j", b"k")
 ANSWERS = tuple(b"%d" % number for number in range(9))  # correlation ids
@@ -114,7 +115,7 @@ class Workload:
         self.leaving, self.changing = 0.04, 0.1  # groups with this
         self.certain = 0.2  # requests that ask for a certain message
         if quiet:
-            self.certain = 0.3
+            self.certain = 0.2
             self.odd, self.leaving, self.changing = 0.003, 0.03, 0.01
         self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
         self.notes = {number: Note() for number in (QUIET_PROMPT if quiet else PROMPT)}
@@ -122,6 +123,7 @@ class Workload:
         self.fast = 0
         self.full = 0  # turns in which all was done that time may bring
         self._turned = False  # the last one was such
+        self._clocks: tuple[int, int] | None = None  # wall and mono of an exact deadline
         self._patient = False  # no wait ends soon, which would be a full turn
         self._start()
 
@@ -129,7 +131,7 @@ class Workload:
         self.instance.start()
         self.instance.core.block.unsynced_max = UNSYNCED_MAX
         server = cast(Any, self.instance.server)
-        dispatch, self._turned = server.dispatch, False
+        dispatch, self._turned, self._clocks = server.dispatch, False, None
 
         def counted() -> None:
             self.full += 1
@@ -356,6 +358,57 @@ class Workload:
         return self._packed(client, Operation.MOVE, area, parts=len(parts), count=count,
                             length=len(said.payload) - spoilt)
 
+    # units of work
+
+    def _take(self, client: Client) -> bytes:
+        r = self.random
+        by = r.choice((0, *Key)) if r.random() < self.odd / 3 else 0
+        return self._packed(
+            client, Operation.TAKE, b"", queue=r.choice((A, A, B, C, D, POISON, 7) if
+                                                        r.random() < self.odd else (A, B, C)),
+            want=r.choice((1, 2, 5, 20)), argument=r.choice((0, 1, 1)), flags=int(by),
+            correlation=id_hash(r.choice(ANSWERS)) if by else 0)
+
+    def _unit(self, client: Client, operation: int, **fields: Any) -> bytes:
+        """What it took, and some that it puts; what it stages is not all."""
+        r = self.random
+        held = [*client.held.values()][: 3 if operation == Operation.STAGE else 99]
+        if operation == Operation.COMMIT:
+            held = [each for each in held if r.random() > self.odd / 9]
+        rows = [SETTLE.pack(
+            Settlement.DONE if r.random() > self.odd / 20 else Settlement.FAIL, 0, 0, each.entry,
+            each.qpool, each.lease + (r.random() < self.odd / 20), 0, 0, 0) for each in held]
+        if operation == Operation.COMMIT:
+            client.held = {}
+        count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet else 20))
+        said = [encoded(one) for queue in r.choices((A, B, C), k=count)
+                for one in self._drafts(1, queue)]
+        lasting = PutFlag.PERSISTENT if r.random() < 0.7 else 0
+        for each in said if r.random() > self.odd / 3 else ():
+            each.flags = each.flags & ~int(PutFlag.PERSISTENT) | int(lasting)
+        if said and r.random() < self.odd / 3:
+            said[-1].flags |= CONTAINER
+        heads, at = [], 0
+        for each in said:
+            each.expiry = self._time()
+            heads.append(each.head(at))
+            at += len(each.payload)
+        area = b"".join([*rows, *heads, *(each.payload for each in said)])
+        return self._packed(client, operation, area, parts=len(rows), count=len(said), length=at,
+                            argument=len(rows), want=len(said) + (r.random() < self.odd / 9))
+
+    def _commit(self, client: Client) -> bytes:
+        return self._unit(client, Operation.COMMIT)
+
+    def _stage(self, client: Client) -> bytes:
+        return self._unit(client, Operation.STAGE)
+
+    def _backout(self, client: Client) -> bytes:
+        rows = [SETTLE.pack(Settlement.DONE, 0, 0, each.entry, each.qpool, each.lease, 0, 0, 0)
+                for each in client.held.values()]
+        client.held = {}
+        return self._packed(client, Operation.BACKOUT, b"".join(rows), parts=len(rows), want=1)
+
     def _packed(self, client: Client, operation: int, area: bytes, **fields: Any) -> bytes:
         client.sequence += 1
         area = area[: len(client.live.request)]
@@ -400,6 +453,10 @@ class Workload:
                 self._note(client)
         batch = []
         for client in self._asking(idle):
+            if client.number in UNITS:
+                batch.append(r.choices((self._take, self._commit, self._stage, self._backout),
+                                       (5, 4, self.odd, 0.3))[0](client))
+                continue
             puts, nexts = 5, 0 if client.number == STRANGER else 9
             if self.quiet:
                 puts = 2 if self._messages() < MESSAGES // 2 else 0
@@ -432,9 +489,15 @@ class Workload:
         """When the next turn is due: behind a full one just then when something will be, or the
         manager would turn in vain for ever."""
         server = self.instance.server
-        due = server.due()
-        assert not self._turned or due == Turns.due(server), "a deadline that is none"
-        self._turned = False
+        core, due = self.instance.core, server.due()
+        exact = due == Turns.due(server)
+        assert not self._turned or exact, "a deadline that is none"
+        if exact or self._clocks is None:
+            self._clocks = core.now_ns, core.mono_ns
+        wall, mono = self._clocks
+        now, core.now_ns = core.now_ns, wall + core.mono_ns - mono  # by one clock
+        assert due <= Turns.due(server), "a deadline that is late"
+        core.now_ns, self._turned = now, False
 
     def _asking(self, idle: list[Client]) -> list[Client]:
         """Who asks in this group; quiet: nobody or a few, hardly ever of those whose requests are
@@ -442,7 +505,8 @@ class Workload:
         r = self.random
         if not self.quiet:
             return r.sample(idle, r.randrange(len(idle) + 1))
-        plain = [each for each in idle if each.queue in (A, B, C) or r.random() < self.odd]
+        plain = [each for each in idle if each.queue in (A, B, C) or each.number in UNITS
+                 or r.random() < self.odd]
         return r.sample(plain, min(len(plain), r.choice((0, 0, 0, 1, 1, 2, 3))))
 
     def _took(self, client: Client) -> None:
@@ -501,7 +565,10 @@ class Workload:
             instance.server.stopping = True
         elif what == 5 and not self.fuzz:  # a fuzzer who owns the spool puts damage into it
             self.fast += _fast(instance)
-            instance.stop()
+            if r.random() < (0.1 if self.quiet else 0.4):
+                instance.kill()
+            else:
+                instance.stop()
             instance.server.close()
             self._start()
         elif what in (6, 7):

@@ -240,6 +240,11 @@ class Instance:
         self.writer.close()
         self._close()
 
+    def kill(self) -> None:
+        """Between two groups: what was handed out is suspect at the next start."""
+        self.writer.close()
+        self._close()
+
     def _close(self) -> None:
         if self.keeper is not None:
             self.keeper.close()

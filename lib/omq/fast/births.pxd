@@ -6,7 +6,7 @@ cdef unsigned int _PUT, _READY, _FIRST, _PRIORITIES, _IN_USE, _LOOK_AT, _NO_RECO
 
 cdef class Births:
     cdef object _core, _messages, _entries, _slots
-    cdef list _offsets, _arrivals
+    cdef list _offsets
     cdef Columns _c
     cdef Frames _frames
     cdef Rings _rings

@@ -32,16 +32,13 @@ class Births:
     def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings) -> None:
         self._core, self._c, self._frames, self._rings = core, columns, frames, rings
         self._messages, self._entries = core.t.messages, core.t.entries
-        self._arrivals: list[int] | None = None
         self._file = self._word = self._offset = self._journal = 0
         self._now = 0
 
     def takes(self, session: Any, queue: cython.uint, count: cython.Py_ssize_t,
               size: cython.ulonglong) -> cython.bint:
-        """May this client put `count` messages of up to `size` bytes there, and is there room?
-        Notes who is to be told of them."""
+        """May this client put `count` messages of up to `size` bytes there, and is there room?"""
         core, c, messages, entries = self._core, self._c, self._messages, self._entries
-        self._arrivals = core.watched.get(queue) if core.watched else None
         if (queue < _FIRST or queue >= c.queues
                 or c.q_flags[queue] & _LOOK_AT != _IN_USE
                 or size > c.q_max_length[queue] or not core.space_left
@@ -123,7 +120,8 @@ class Births:
             c.link(entry, queue * _PRIORITIES + priority)
         else:
             c.e_prev[entry] = c.e_next[entry] = 0
-        if self._arrivals is not None:
-            self._arrivals.append(entry)
+        watched = self._core.watched
+        if watched and queue in watched:
+            watched[queue].append(entry)
         if expiry:
             self._core.times.begin(slot, self._now, self._core.mono_ns)

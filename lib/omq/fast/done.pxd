@@ -21,7 +21,10 @@ cdef class Dones:
     cdef unsigned long long[::1] _s64
     cdef bint settle(self, Request r, object session, object party) except -1
     cdef bint one(self, object said, object party) except -1
-    cdef int finish(self, unsigned long long sequence, object party) except -1
+    cdef bint all_of(self, object said, Py_ssize_t count, object party) except -1
+    cdef int finish(self, Py_ssize_t count, unsigned long long sequence, bint ends,
+                    object party) except -1
+    cdef bint _judge(self, Py_ssize_t count, object party) except -1
     cdef int _carry_out(self, Py_ssize_t count, bint bulk, object party) except -1
     cdef Py_ssize_t _pick(self, Py_ssize_t count, object party) except -1
     cdef bint _stays(self, Py_ssize_t slot) except -1

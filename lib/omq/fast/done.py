@@ -56,28 +56,23 @@ class Dones:
 
     def settle(self, r: Request, session: Any, party: Party) -> cython.bint:
         """All settlements of a SETTLE or NEXT."""
-        core = self._core
         count: cython.Py_ssize_t = r.count
         bulk: cython.bint = count >= _MANY
         if (not count or count > _COUNT_MAX or r.length or (bulk and not cython.compiled)
-                or core.runs or core.suspects or count * 40 > len(session.request)):
+                or count * 40 > len(session.request)):
             return False
         self._said[: count * 40] = session.request[: count * 40]
-        found: cython.Py_ssize_t = self._pick(count, party)
-        i: cython.Py_ssize_t
-        for i in range(found):
-            self._seen[self._picked[i]] = 0
+        if not self._judge(count, party):
+            return False
         if self._grouped:
-            if self._groups.numbered:
-                return False
             bulk = False
         room: cython.Py_ssize_t = 0 if bulk else count * _EVIDENCE
-        if found < count or (bulk and not self._alike(count)) \
-                or not self._frames.fits(count, room):
+        if (bulk and not self._alike(count)) or not self._frames.fits(count, room):
             return False
         # from here on nothing can fail
         session.sequence = r.sequence
         self._frames.open(party)
+        i: cython.Py_ssize_t
         for i in range(count):
             self._frame(self._picked[i], r.sequence, _END if i == count - 1 else 0, bulk)
         self._frames.close()
@@ -85,20 +80,35 @@ class Dones:
         return True
 
     def one(self, said: Any, party: Party) -> cython.bint:
-        """A settlement that a MOVE names: `finish` may carry it out."""
+        """The message that a MOVE names: may `finish` end it?"""
         self._said[:40] = said
         self._s8[0], self._s16[1], self._s32[8] = _WORD, 0, 0
-        if not self._pick(1, party):
-            return False
-        self._seen[self._picked[0]] = 0
-        return not (self._core.runs or self._core.suspects
-                    or (self._grouped and self._groups.numbered))
+        return self._judge(1, party)
 
-    def finish(self, sequence: cython.ulonglong, party: Party) -> None:
-        """What `one` has found, between Frames.open and close."""
+    def all_of(self, said: Any, count: cython.Py_ssize_t, party: Party) -> cython.bint:
+        """The same of `count` settlements."""
+        if count > _COUNT_MAX:
+            return False
+        self._said[: count * 40] = said
+        return self._judge(count, party)
+
+    def finish(self, count: cython.Py_ssize_t, sequence: cython.ulonglong, ends: cython.bint,
+               party: Party) -> None:
+        """What was asked of, between Frames.open and close; it `ends` the request, or not."""
         bulk: cython.bint = False
-        self._frame(self._picked[0], sequence, 0, bulk)
-        self._carry_out(1, bulk, party)
+        i: cython.Py_ssize_t
+        for i in range(count):
+            self._frame(self._picked[i], sequence, _END if ends and i == count - 1 else 0, bulk)
+        self._carry_out(count, bulk, party)
+
+    def _judge(self, count: cython.Py_ssize_t, party: Party) -> cython.bint:
+        """Are all of the copied ones plain?"""
+        found: cython.Py_ssize_t = self._pick(count, party)
+        i: cython.Py_ssize_t
+        for i in range(found):
+            self._seen[self._picked[i]] = 0
+        return bool(found == count and not self._core.runs and not self._core.suspects
+                    and not (self._grouped and self._groups.numbered))
 
     def _carry_out(self, count: cython.Py_ssize_t, bulk: cython.bint, party: Party) -> None:
         """All that was picked, behind its frames."""

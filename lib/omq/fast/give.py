@@ -49,16 +49,15 @@ class Gives:
         self.soonest = _FOREVER  # time-out of the waits since somebody asked
 
     def plain(self, r: Request, session: Any, batch_max: cython.Py_ssize_t) -> cython.bint:
-        """Can the wait of this NEXT be taken by `wait`?"""
-        return bool(session.queue and r.want and r.argument <= _TIMEOUT_MS_MAX and batch_max > 0
+        """Can the wait of this NEXT, GET or TAKE be taken by `wait`?"""
+        return bool(r.want and r.argument <= _TIMEOUT_MS_MAX and batch_max > 0
                     and session.waiter is None and session.cancelled != r.sequence
                     and len(session.reply) >= _HEAD + _ROW)
 
     def wait(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t,
-             by: cython.uint) -> None:
+             by: cython.uint, queue: cython.uint) -> None:
         """As Engine.wait, of a request that is `plain`; `by`: wire.Key, 0: for what comes next."""
         engine, core = self._engine, self._core
-        queue: cython.uint = session.queue
         want: cython.Py_ssize_t = (len(session.reply) - _HEAD) // _ROW
         timeout: cython.longlong = r.argument * _MS if r.argument >= 0 else -1
         want = min(want, batch_max)

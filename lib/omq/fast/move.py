@@ -27,21 +27,22 @@ class Moves:
         """A MOVE; the QPoolId of what was put is the answer."""
         area = session.request
         end: cython.Py_ssize_t = _PAYLOAD
+        ends: cython.bint = False
         end += r.length
-        if r.parts or r.count != 1:
+        if r.parts or r.count != 1 or end > len(area):
             return False
-        payload = area[_PAYLOAD:end]  # shorter where the request has no room: it is not plain then
+        payload = area[_PAYLOAD:end]
         if (not self._dones.one(area[:_SETTLE], party)
-                or not self._puts.alone(area[_SETTLE:_PAYLOAD], payload, session, party)
+                or not self._puts.several(area[_SETTLE:_PAYLOAD], 1, payload, session, party)
                 or not self._frames.fits(2, r.length)):
             return False
-        self._puts.place_one(party, payload)
+        self._puts.place(1, party, payload)
         # from here on nothing can fail
         session.sequence = r.sequence
         self._frames.open(party)
         self._frames.unit = self._frames.first_lsn + self._frames.count
-        self._dones.finish(r.sequence, party)
-        self._puts.put_one(party, payload, r.sequence)
+        self._dones.finish(1, r.sequence, ends, party)
+        self._puts.put(1, party, payload, r.sequence)
         self._frames.unit = 0
         self._frames.close()
         return True

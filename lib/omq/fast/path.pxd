@@ -6,8 +6,10 @@ from omq.fast.move cimport Moves
 from omq.fast.put cimport Puts
 from omq.fast.reply cimport Replies
 from omq.fast.request cimport Request
+from omq.fast.unit cimport Units
 
-cdef unsigned int _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _CORRELATION, _MESSAGE_ID, _IDEL
+cdef unsigned int _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT
+cdef unsigned int _CORRELATION, _MESSAGE_ID, _IDEL
 
 cdef class Path:
     cdef object _core
@@ -20,6 +22,7 @@ cdef class Path:
     cdef Request _request
     cdef Puts _puts
     cdef Moves _moves
+    cdef Units _units
     cdef Dones _dones
     cdef Gives _gives
     cdef Replies _replies

@@ -18,21 +18,22 @@ from omq.fast.put import Puts
 from omq.fast.reply import Replies
 from omq.fast.request import Request
 from omq.fast.rings import Rings
+from omq.fast.unit import Units
 from omq.format.wire import Key, Operation
 
-_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE = (
+_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT = (
     int(Operation.PUT), int(Operation.PUT_MANY), int(Operation.NEXT), int(Operation.GET),
-    int(Operation.SETTLE), int(Operation.MOVE))
+    int(Operation.SETTLE), int(Operation.MOVE), int(Operation.TAKE), int(Operation.COMMIT))
 _CORRELATION, _MESSAGE_ID, _IDEL = int(Key.CORRELATION), int(Key.MESSAGE_ID), IDEL
 
 
 class Path:
     """See the module. `sessions`: the registered ones by their id; `looks`: at their notes
     (ipc.serving.notes); `done`: answers that wait for the commit, (session, request, count,
-    QPoolId) each; `taken`: requests so far."""
+    QPoolId) each; `taken`: requests so far; `units`: ipc.serving.units."""
 
     def __init__(self, engine: Engine, columns: Columns, sessions: dict[int, Any], looks: Any,
-                 done: list[Any], epoch: int, batch_max: int) -> None:
+                 done: list[Any], epoch: int, batch_max: int, units: Any) -> None:
         core = engine.core
         self._core, self._sessions, self._done, self._batch_max = core, sessions, done, batch_max
         self._looks = looks
@@ -41,6 +42,7 @@ class Path:
         rings = Rings(core, self._c)
         self._puts = Puts(core, self._c, self._frames, rings)
         self._dones = Dones(core, self._c, self._frames, rings)
+        self._units = Units(core, self._c, self._frames, self._puts, self._dones, units)
         self._moves = Moves(core, self._frames, self._puts, self._dones)
         self._gives = Gives(engine, self._c, self._frames, rings)
         self._replies = Replies(self._c, epoch)
@@ -69,13 +71,25 @@ class Path:
                 self.taken += 1
                 return True
             count = 0
+        elif r.operation == _TAKE:
+            left: cython.Py_ssize_t = self._units.left(r, session, party)
+            if not left or not self._gives.plain(r, session, self._batch_max):
+                return False
+            self._gives.wait(r, session, party, min(left, self._batch_max), 0, r.queue)
+            self.taken += 1
+            return True
         elif r.operation == _SETTLE:
             if session.noted or not self._dones.settle(r, session, party):
                 return False
             self._looks.after(session)
         else:
             qpool = self._core.next_qpool
-            if r.operation == _MOVE:
+            if r.operation == _COMMIT:
+                if session.noted or not self._units.commit(r, session, party):
+                    return False
+                if not count:
+                    qpool = 0
+            elif r.operation == _MOVE:
                 if session.noted or not self._moves.reply(r, session, party):
                     return False
             elif r.operation == _PUT:
@@ -99,12 +113,12 @@ class Path:
             if (by != _CORRELATION and by != _MESSAGE_ID) or not r.correlation \
                     or session.queue == _IDEL:
                 return False
-        if r.want and not self._gives.plain(r, session, self._batch_max):
+        if r.want and not (session.queue and self._gives.plain(r, session, self._batch_max)):
             return False
         if (r.count or not r.want) and not self._dones.settle(r, session, party):
             return False
         if r.want:
-            self._gives.wait(r, session, party, self._batch_max, by)
+            self._gives.wait(r, session, party, self._batch_max, by, session.queue)
         return True
 
     def dispatch(self, given: list[Any]) -> cython.bint:

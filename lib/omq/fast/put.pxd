@@ -21,9 +21,11 @@ cdef class Puts:
     cdef long long[::1] _q64
     cdef bint one(self, Request r, object session, object party) except -1
     cdef bint many(self, Request r, object session, object party, Py_ssize_t batch_max) except -1
-    cdef bint alone(self, object head, object payload, object session, object party) except -1
-    cdef int place_one(self, object party, object payload) except -1
-    cdef int put_one(self, object party, object payload, unsigned long long sequence) except -1
+    cdef bint several(self, object heads, Py_ssize_t count, object payloads, object session,
+                      object party) except -1
+    cdef int place(self, Py_ssize_t count, object party, object payloads) except -1
+    cdef int put(self, Py_ssize_t count, object party, object payloads,
+                 unsigned long long sequence) except -1
     cdef Py_ssize_t _plain(self, Py_ssize_t count, unsigned int persistent,
                            object payloads) except? -1
     cdef unsigned long long _longest(self, Py_ssize_t count) except? 0

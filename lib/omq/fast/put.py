@@ -110,36 +110,53 @@ class Puts:
         self._c.counters[_PUTS] += count
         return True
 
-    def alone(self, head: Any, payload: Any, session: Any, party: Party) -> cython.bint:
-        """May the message of this FRAME be put, as one of several frames? `place_one` and `put_one`
-        do it."""
-        self._heads[:128] = head
+    def several(self, heads: Any, count: cython.Py_ssize_t, payloads: Any, session: Any,
+                party: Party) -> cython.bint:
+        """May the messages of these FRAMEs be put, beside other frames of their request? `place`
+        and `put` do it."""
+        if count > _BATCH_MAX:
+            return False
+        self._heads[: 128 * count] = heads
         persistent: cython.uint = self._h16[1] & ~_GROUPED
-        length: cython.Py_ssize_t = len(payload)
-        return bool(length and self._plain(1, persistent, payload) == length and not self._h32[12]
-                    and self._births.takes(session, self._h16[2], 1, self._h64[4])
-                    and (party.pool_file >= 0 if persistent else not self._core.volatile.is_full))
+        length: cython.Py_ssize_t = len(payloads)
+        at: cython.Py_ssize_t = 0
+        i: cython.Py_ssize_t
+        if self._plain(count, persistent, payloads) != length:
+            return False
+        for i in range(count):
+            if (self._h32[32 * i + 12] != at or not self._births.takes(
+                    session, self._h16[64 * i + 2], count, self._h64[16 * i + 4])):
+                return False
+            at += self._h32[32 * i + 10]
+        return bool(party.pool_file >= 0 if persistent else not self._core.volatile.is_full)
 
-    def place_one(self, party: Party, payload: Any) -> None:
-        """Where its body is to be. SpoolFull, DiskError: nothing has changed."""
-        self._births.place(party, self._h16[1] & ~_GROUPED, [payload])
+    def place(self, count: cython.Py_ssize_t, party: Party, payloads: Any) -> None:
+        """Where their bodies are to be. SpoolFull, DiskError: nothing has changed."""
+        persistent: cython.uint = self._h16[1] & ~_GROUPED
+        self._births.place(party, persistent, [] if persistent else self._split(count, payloads))
 
-    def put_one(self, party: Party, payload: Any, sequence: cython.ulonglong) -> None:
-        """The message that `alone` was asked of, the last of its request."""
+    def put(self, count: cython.Py_ssize_t, party: Party, payloads: Any,
+            sequence: cython.ulonglong) -> None:
+        """What `several` was asked of, as the end of its request, between Frames.open and close."""
         core, c = self._core, self._c
         persistent: cython.uint = self._h16[1] & ~_GROUPED
-        queue: cython.uint = self._h16[2]
-        slot: cython.Py_ssize_t = take_row(self._messages, c.free_messages)
-        entry: cython.Py_ssize_t = take_row(self._entries, c.free_entries)
-        qpool: cython.ulonglong = core.next_qpool
-        self._births.born(slot, entry, qpool, queue, self._h8[1], _END | persistent, self._h64[4],
-                          self._h32[10], self._h32[11], self._h64[12], self._q64[13], sequence,
-                          self._keys[0], party)
+        first: cython.ulonglong = core.next_qpool
+        i: cython.Py_ssize_t
+        slot: cython.Py_ssize_t
+        entry: cython.Py_ssize_t
+        for i in range(count):
+            slot = take_row(self._messages, c.free_messages)
+            entry = take_row(self._entries, c.free_entries)
+            self._births.born(
+                slot, entry, first + i, self._h16[64 * i + 2], self._h8[128 * i + 1],
+                persistent | (_END if i == count - 1 else 0), self._h64[16 * i + 4],
+                self._h32[32 * i + 10], self._h32[32 * i + 11], self._h64[16 * i + 12],
+                self._q64[16 * i + 13], sequence, self._keys[i], party)
+            core.runnable.add(self._h16[64 * i + 2])
         if persistent:
-            core.block.payloads.append(payload)
-        core.next_qpool = core.block.next_qpool = qpool + 1
-        core.runnable.add(queue)
-        c.counters[_PUTS] += 1
+            core.block.payloads.append(payloads)
+        core.next_qpool = core.block.next_qpool = first + count
+        c.counters[_PUTS] += count
 
     def _plain(self, count: cython.Py_ssize_t, persistent: cython.uint, payloads: Any
                ) -> cython.Py_ssize_t:

@@ -46,7 +46,7 @@ class Turn:
         self._server, self._engine, self._core = server, engine, core
         columns = Columns(core.t)
         self.path = Path(engine, columns, server.sessions.by_id, server.looks, done, epoch,
-                         batch_max)
+                         batch_max, server.units)
         self._journal = Journal(engine, columns)
         self._c = columns
         core.block.write = self._journal.write

@@ -90,6 +90,13 @@ class UnitPlane:
         """As they hold."""
         return self._limits
 
+    def is_small(self, messages: int, size: int) -> bool:
+        """A unit of so many messages and bytes, that one request says, needs no place here: it has
+        passed the limits that `_grow` has, for nobody has staged anything."""
+        own = self._limits
+        return (not self._staged and messages <= own.messages and size <= own.bytes
+                and size <= own.staged // 2)
+
     def forget(self, session: Session) -> None:
         """Its client is gone, or its unit has ended."""
         staged = self._staged.pop(session.party.client, None)

@@ -1,0 +1,17 @@
+from omq.fast.columns cimport Columns
+from omq.fast.done cimport Dones
+from omq.fast.frames cimport Frames
+from omq.fast.put cimport Puts
+from omq.fast.request cimport Request
+
+cdef unsigned int _FIRST, _IN_USE
+cdef Py_ssize_t _SETTLE, _FRAME, _COMMITTED
+
+cdef class Units:
+    cdef object _core, _plane
+    cdef Columns _c
+    cdef Frames _frames
+    cdef Puts _puts
+    cdef Dones _dones
+    cdef Py_ssize_t left(self, Request r, object session, object party) except -1
+    cdef bint commit(self, Request r, object session, object party) except -1
