@@ -52,7 +52,7 @@ def test_plain_turns_miss_no_deadline(tmp_path: Path, seed: str) -> None:
     runs = compared(tmp_path, QUIET_GROUPS, seed, "quiet")
     for each in forms()[1:]:
         found = runs[each]
-        assert found.fast > 0.5 * found.requests, f"{each}: {found.said}"
+        assert found.fast > 0.45 * found.requests, f"{each}: {found.said}"
         assert found.full < 0.75 * QUIET_GROUPS, f"{each}: {found.said}"
 
 

@@ -380,7 +380,7 @@ class Workload:
             each.qpool, each.lease + (r.random() < self.odd / 20), 0, 0, 0) for each in held]
         if operation == Operation.COMMIT:
             client.held = {}
-        count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet else 20))
+        count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet else 20)[2 * (not rows) :])
         said = [encoded(one) for queue in r.choices((A, B, C), k=count)
                 for one in self._drafts(1, queue)]
         lasting = PutFlag.PERSISTENT if r.random() < 0.7 else 0
