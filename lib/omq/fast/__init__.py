@@ -8,10 +8,14 @@ the engine stays the reference, and both may take turns with each request: the r
 of its own, all numbers lie in the engine's objects and in the tables.
 
     request   the numbers of a request           columns   the tables, as C sees them
-    put       one message, a batch               frames    frames of the block under construction
-    done      settlements, and the wait behind   records   pool slots of a message
-    give      hand-outs to waiting readers       reply     replies, and their announcement
-    intake    requests off the queue             journal   the block, written and synced
+    put       one message, a batch, several      frames    frames of the block under construction
+    births    what each of these does            records   pool slots of a message
+    done      settlements, and the wait behind   rings     groups, and return lanes
+    move      a reply: one ends, one is put      reply     replies, and their announcement
+    unit      a unit of work in one request      journal   the block, written and synced
+    give      hand-outs to waiting readers       find      hand-outs to who waits for an id
+    intake    requests off the queue             attempts  what each hand-out does
+    path      which of these a request is
     turn      a group from its requests to its replies, and when time alone brings one
 
 and for clients, who import no engine:
