@@ -28,10 +28,10 @@ WRITERS = {
     "lib/omq/core/engine/settle.py": {"DONE", "DELETE", "DEFER", "RELEASE_GIVEN", "POISON"},
     "lib/omq/core/engine/suspects.py": {"RELEASE_GIVEN"},
     "lib/omq/core/engine/unit_ends.py": {"DONE", "DELETE", "COMMIT"},
+    "lib/omq/fast/attempts.py": {"GIVE"},
     "lib/omq/fast/batch.py": {"PUT"},
+    "lib/omq/fast/births.py": {"PUT"},
     "lib/omq/fast/done.py": {"DONE"},
-    "lib/omq/fast/give.py": {"GIVE"},
-    "lib/omq/fast/put.py": {"PUT"},
     "lib/omq/ipc/outgoing.py": {"PUT"},  # the head that a submitter fills in
     # It makes archives of its own for the analytics' tests.
     "spark/omqspark/generate.py": {"DONE", "PUT", "CHECKPOINT"},

@@ -4,7 +4,7 @@ from omq.fast.frames cimport Frames
 from omq.fast.request cimport Request
 from omq.fast.rings cimport Rings
 
-cdef unsigned int _GIVE, _ACTIVE, _FIRST, _PRIORITIES, _SUSPENDED, _ATTEMPTS_MAX
+cdef unsigned int _FIRST, _PRIORITIES, _SUSPENDED
 cdef unsigned int _GROUPED, _OUT_OF_TURN
 cdef Py_ssize_t _GIVES, _MANY, _HEAD, _ROW
 cdef long long _FOREVER, _TIMEOUT_MAX, _MS, _S, _TIMEOUT_MS_MAX

@@ -22,14 +22,11 @@ from omq.fast.frames import Frames
 from omq.fast.request import Request
 from omq.fast.rings import Rings
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
-from omq.format.index import Counter, EntryState, QueueFlag
-from omq.format.journal import FrameType
+from omq.format.index import Counter, QueueFlag
 from omq.format.wire import GIVEN, REPLY
 
-_GIVE, _ACTIVE, _FIRST, _PRIORITIES, _SUSPENDED = (
-    int(FrameType.GIVE), int(EntryState.ACTIVE), FIRST_QUEUE, limits.PRIORITIES,
-    int(QueueFlag.SUSPENDED))
-_ATTEMPTS_MAX, _GIVES, _MANY = limits.ATTEMPTS_MAX, int(Counter.GIVES), BULK
+_FIRST, _PRIORITIES, _SUSPENDED = FIRST_QUEUE, limits.PRIORITIES, int(QueueFlag.SUSPENDED)
+_GIVES, _MANY = int(Counter.GIVES), BULK
 _GROUPED, _OUT_OF_TURN = GROUPED, GIVEN_OUT_OF_TURN
 _FOREVER, _TIMEOUT_MAX, _HEAD, _ROW = FOREVER, TIMEOUT_MAX_NS, REPLY.size, GIVEN.size
 _PUSH = heappush
