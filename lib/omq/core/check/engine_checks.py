@@ -19,6 +19,7 @@ from omq.base.arrays import Vector
 from omq.core.check.broken import Report, Rule
 from omq.core.engine.engine import Engine
 from omq.core.engine.failures import NOTED
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import PERSISTENT, PRIORITIES, Party
 from omq.core.engine.wanted import find
 from omq.core.index.slots import Slots
@@ -141,7 +142,9 @@ class EngineChecks:
         t, groups, add = self._t, self._core.groups, self._report.add
         members: dict[int, list[tuple[int, int]]] = {}
         inside = t.v["e_message"][: self._high] < t.layout.messages
-        used = np.flatnonzero((self._state != 0) & inside) if groups.used else np.zeros(0, np.int64)
+        used = np.flatnonzero((self._state != 0) & inside)
+        slots = t.v["e_message"][: self._high][used]
+        used = used[t.v["m_flags"][slots] & GROUPED != 0] if groups.used else used[:0]
         for entry in used.tolist():
             if group := groups.of(entry):
                 members.setdefault(group, []).append((t.e_sequence[entry], entry))
