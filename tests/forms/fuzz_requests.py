@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from omq.format.message import Part, derived_id, id_hash, pack_parts
+from omq.format.message import LAST_IN_GROUP, Part, derived_id, id_hash, pack_parts
 from omq.format.wire import GIVEN, REPLY, SETTLE, Key, Operation, Settlement
 from omq.ipc.outgoing import Encoded, encode_plain
 from tests.bench.group_cost import QUEUE, UUID, Client
@@ -103,8 +103,6 @@ class Requests:
                             correlation=key, size=r.randrange(300), argument=r.choice((0, 1, -1)))
 
     def _look(self) -> bytes:
-        if self.client.session.queue == QUEUE:  # from then on no put on this queue were plain
-            return self._ping()
         return self._packed(Operation.LOOK, b"", want=self._r.choice((1, 50)),
                             argument=self._r.choice((0, 1)))
 
@@ -132,11 +130,13 @@ class Requests:
     # of who puts
 
     def _put(self) -> bytes:
-        """With an id, with a time, or on two queues."""
+        """With an id, with a time, of a group, or on two queues."""
         r = self._r
         parts = [Part(queue, 4, 0, r.choice((0, 0, 1 << 31)))
                  for queue in r.choice(((QUEUE,), (OTHER,), (QUEUE, OTHER)))]
-        said = encoded(draft(parts, b"another", persistent=r.random() < 0.8),
+        said = encoded(draft(parts, b"another", persistent=r.random() < 0.8,
+                             group=r.choice((b"", b"g", b"h")),
+                             number=r.choice((0, 0, 0, 0, 1, 2 | LAST_IN_GROUP))),
                        correlation=r.choice(KEYS), given=b"given" if r.random() < 0.3 else b"")
         return self._packed(Operation.PUT, said.payload, queue=said.queue, priority=said.priority,
                             flags=said.flags, size=said.size, crc=said.crc, parts=said.parts,

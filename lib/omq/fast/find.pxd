@@ -11,5 +11,5 @@ cdef class Finds:
     cdef Columns _c
     cdef Frames _frames
     cdef Attempts _attempts
-    cdef Py_ssize_t _find(self, Py_ssize_t queue, Py_ssize_t by, unsigned long long key) except? -1
+    cdef Py_ssize_t _find(self, Py_ssize_t queue, bint correlated, unsigned long long key) except? -1
     cdef int _detach(self, Py_ssize_t entry, Py_ssize_t queue) except -1

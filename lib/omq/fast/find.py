@@ -39,9 +39,11 @@ class Finds:
         is there."""
         core, c = self._core, self._c
         queue: cython.Py_ssize_t = waiter.queue
+        by: cython.Py_ssize_t = waiter.by
         entry: cython.Py_ssize_t = _UNPLAIN
-        if not (core.suspects or core.suspect_given or core.rules[queue].lease_ns):
-            entry = self._find(queue, waiter.by, waiter.key)
+        if by in (_CORRELATION, _MESSAGE_ID) and not (
+                core.suspects or core.suspect_given or core.rules[queue].lease_ns):
+            entry = self._find(queue, by == _CORRELATION, waiter.key)
         if entry == _NONE:
             return True
         if entry == _UNPLAIN or not self._frames.fits(1, 0):
@@ -61,14 +63,11 @@ class Finds:
         c.counters[_GIVES] += 1
         return True
 
-    def _find(self, queue: cython.Py_ssize_t, by: cython.Py_ssize_t, key: cython.ulonglong
+    def _find(self, queue: cython.Py_ssize_t, correlated: cython.bint, key: cython.ulonglong
               ) -> cython.Py_ssize_t:
-        """The READY entry there of the one message with this key; _NONE; _UNPLAIN: the engine must
-        look."""
+        """The READY entry there of the one message with this correlation or message id; _NONE;
+        _UNPLAIN: the engine must look."""
         c = self._c
-        correlated: cython.bint = by == _CORRELATION
-        if not correlated and by != _MESSAGE_ID:
-            return _UNPLAIN
         at: cython.Py_ssize_t = c.b_corr[key & c.mask] if correlated else c.b_id[key & c.mask]
         steps: cython.Py_ssize_t = 0
         found: cython.Py_ssize_t = _NONE
