@@ -30,20 +30,23 @@ def _floor(column: str, unit: int) -> Column:
 
 
 def _minutes(basis: Basis) -> DataFrame:
-    """Arrivals and departures in each minute, and the age of the oldest at its end."""
+    """Arrivals and departures in each minute, and the age of the oldest at its end. In the last one
+    this is the end of the data, for what is still there then."""
     stays, none = basis.stays, F.lit(None).cast("bigint")
     came = stays.select("queue", _floor("arrived_ns", MINUTE_NS).alias("minute_ns"),
                         F.lit(1).alias("arrivals"), F.lit(0).alias("departures"),
                         none.alias("oldest_ns"))
     left = stays.where("left_ns IS NOT NULL").select(
         "queue", _floor("left_ns", MINUTE_NS), F.lit(0), F.lit(1), none)
-    until = F.coalesce("left_ns", F.lit(basis.end_ns)).alias("until")
+    behind = basis.end_ns - basis.end_ns % MINUTE_NS + MINUTE_NS
+    until = F.coalesce("left_ns", F.lit(behind)).alias("until")
     return came.union(left).union(_oldest(stays.select("queue", "arrived_ns", until),
-                                          basis.from_ns))
+                                          basis.end_ns, basis.from_ns))
 
 
-def _oldest(spans: DataFrame, from_ns: int = 0) -> DataFrame:
-    """The age of a queue's oldest message at the end of each minute in which one is there.
+def _oldest(spans: DataFrame, end_ns: int, from_ns: int) -> DataFrame:
+    """The age of a queue's oldest message at the end of each minute in which one is there, or at
+    `end_ns`, if that is earlier.
 
     Who arrived before and stays longer hides a message; so each is the oldest from where those
     before it end, and no minute has two rows, however many messages wait and however long."""
@@ -59,7 +62,7 @@ def _oldest(spans: DataFrame, from_ns: int = 0) -> DataFrame:
     minutes = F.explode(F.sequence("begin", F.col("end") - MINUTE_NS, F.lit(MINUTE_NS)))
     return shown.select("queue", "arrived_ns", minutes.alias("minute_ns")).select(
         "queue", "minute_ns", F.lit(0), F.lit(0),
-        F.col("minute_ns") + MINUTE_NS - F.col("arrived_ns"))
+        F.least(F.col("minute_ns") + MINUTE_NS, F.lit(end_ns)) - F.col("arrived_ns"))
 
 
 def _depth(minutes: DataFrame, stays: DataFrame) -> DataFrame:

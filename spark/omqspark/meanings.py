@@ -186,7 +186,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "minute": "begin of the minute",
         "arrivals": "messages that came",
         "departures": "messages that left",
-        "oldest_s": "age of the oldest message at the end of the minute, seconds; 0 = none",
+        "oldest_s": "age of the oldest message at the end of the minute, of the last one at the "
+                    "end of the data, seconds; 0 = none",
         "depth": "messages at the end of the minute",
     }),
     "queue_hour": Meaning("a queue and hour, of the messages that arrived in it", {

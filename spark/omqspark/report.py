@@ -153,9 +153,12 @@ def _verdict(verdict: dict[str, Any] | None) -> str:
         return ""
     left = html.escape(not_judged(verdict))
     if verdict["clean"]:
-        said = (f"Audit: clean. All {verdict['messages']:,} messages are accounted for: "
-                f"{verdict['ended']:,} finished, {verdict['open']:,} still open, up to "
-                f"{verdict.get('data_to', 'the end of the tables')}. {left}")
+        sure = "lost" not in verdict.get("not_judged", {})
+        judged = f"clean. All {verdict['messages']:,} messages are accounted for" if sure else (
+            f"nothing was found in {verdict['messages']:,} messages; whether one is lost was not "
+            "judged")
+        said = (f"Audit: {judged}: {verdict['ended']:,} finished, {verdict['open']:,} still open, "
+                f"up to {verdict.get('data_to', 'the end of the tables')}. {left}")
         return f'<p class="verdict ok">{said}</p>'
     told = ", ".join(counted(kind, count) for kind, count in verdict["counts"].items() if count)
     said = (f"Audit: <b>{html.escape(told)}</b>; of {verdict['messages']:,} messages. audit.json "

@@ -1,7 +1,7 @@
 """What was unusual, in words: each sentence by a rule that stands here, with the command that shows
 more. Nothing else makes a sentence; if no rule says anything, that is said.
 
-    audit       a kind of finding that is not zero; what was not judged
+    audit       a kind of finding that is not zero; at the end what was not judged
     age         at the end of the data a queue's oldest message is older than AGE_S
     poison      messages went to POISON or to a dead-letter queue
     failing     of a queue's attempts more than FAILED_SHARE failed, and FAILED_MIN of them
@@ -62,7 +62,11 @@ def sentences(tables: Tables, queues: Queues, verdict: dict[str, Any] | None) ->
             if len(said) > SENTENCES_MAX:
                 found.append(Sentence(f"And {len(said) - SENTENCES_MAX} queues more of which the "
                                       "same is to be said."))
-    return found or [Sentence("Nothing was unusual, by the rules of this summary.")]
+    left = not_judged(verdict) if verdict is not None else ""
+    if not found:
+        found.append(Sentence("Nothing was unusual, by the rules of this summary" + (
+            " and as far as it was judged." if left else ".")))
+    return [*found, *([Sentence(left, "audit.json says what was judged")] if left else ())]
 
 
 def counted(kind: str, count: int) -> str:

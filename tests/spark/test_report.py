@@ -54,6 +54,18 @@ def test_nothing_unusual_is_said() -> None:
     assert told() == ["Nothing was unusual, by the rules of this summary. | "]
 
 
+def test_nothing_is_said_of_what_was_not_judged() -> None:
+    left = {"not_judged": {"lost": "no --pool was given"}}
+    assert told(CLEAN | left) == [
+        "Nothing was unusual, by the rules of this summary and as far as it was judged. | ",
+        "Not judged: lost messages (no --pool was given). | audit.json says what was judged"]
+    verdict = CLEAN | left | {"messages": 8000, "ended": 7999, "open": 1}
+    said = report._verdict(verdict)
+    assert "accounted" not in said
+    assert "nothing was found in 8,000 messages; whether one is lost was not judged" in said
+    assert "All 8,000 messages are accounted for" in report._verdict(verdict | {"not_judged": {}})
+
+
 @pytest.mark.parametrize(("changes", "words"), [
     ({"queue_minute": {"depth": 2, "oldest_s": 7300.0}},
      "On ROUTER the oldest of 2 messages has been there for 2.03 h. | omqlog --message 43"),
@@ -97,7 +109,8 @@ def test_what_was_not_judged_is_said_whatever_was_found(clean: bool) -> None:  #
                "not_judged": {"lost": "no --pool was given", "before": "the tables begin with 3",
                               "files": "not in the tables yet: 9"}}
     said = report._verdict(verdict)
-    assert ("clean" in said, "1 damaged place in the archive</b>" in said) == (clean, not clean)
+    assert ("nothing was found in 7" in said, "1 damaged place in the archive</b>" in said) == (
+        clean, not clean)
     for text in ("Not judged: lost messages (no --pool was given).",
                  "Not judged: what came before (the tables begin with 3).",
                  "Not judged: the newest files (not in the tables yet: 9)."):
