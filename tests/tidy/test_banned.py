@@ -56,9 +56,9 @@ def _walks_path(source: Source) -> list[str]:
 
 def _is_ours(owner: ast.expr) -> bool:
     """durable.unlink and the disk's own methods are the allowed way, as are those of side_files;
-    `t` is the index's tables."""
+    `t` is the index's tables, `c` the fast path's columns."""
     return dotted(owner) in {
-        *("durable", "disk", "_disk", "calls", "side_files.calls"), *("t", "tables"),
+        *("durable", "disk", "_disk", "calls", "side_files.calls"), *("t", "tables", "c"),
     }
 
 
