@@ -23,7 +23,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from omqtools.omqspark.words import at
+from omqtools.omqspark.words import Names, at
 
 SKETCH_K: Final = 4000
 ALWAYS: Final = "1970-01-01"  # the day of all rows of a table that is not apart by day
@@ -89,21 +89,36 @@ Shown = dict[str, dict[str, int]]
 @dataclass
 class Index:
     """What counts at the end of a batch: table -> day -> batches of its parts, or the batch that
-    shows it; `schemas`: of the tables as they are shown, which files without rows do not say."""
+    shows it; `schemas`: of the tables as they are shown, which files without rows do not say;
+    `names`: number of a queue -> what it was called, from which LSN on."""
 
     state: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     shown: Shown = field(default_factory=dict)
     schemas: dict[str, str] = field(default_factory=dict)
+    names: dict[str, Names] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def decode(cls, data: bytes | None) -> Index:
-        return cls(**json.loads(data)) if data else cls()
+        if not data:
+            return cls()
+        found = cls(**json.loads(data))
+        found.names = {number: [(lsn, name) for lsn, name in names]
+                       for number, names in found.names.items()}
+        return found
 
     def copy(self) -> Index:
         return Index.decode(self.encode())
+
+    def renamed(self, names: Mapping[str, Names]) -> bool:
+        """Whether a queue that is known is called otherwise by these."""
+        return any(names[number][-1][1] != had[-1][1] for number, had in self.names.items())
+
+    def everything(self) -> dict[str, set[str]]:
+        """All days that are shown, of each table."""
+        return {table: set(days) for table, days in self.shown.items()}
 
     def unlike(self, other: Index) -> dict[str, set[str]]:
         """Days of each table that the other shows by another batch."""

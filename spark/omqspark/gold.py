@@ -3,8 +3,9 @@ operators, sizes, routes. See lib/omq/docs/ANALYTICS.md for every column and uni
 
 An answer is made of parts that can be merged, apart by day (answers.py): a batch adds the part of
 what ended in it, so a run costs what is new, not what there is. Percentiles come from KLL
-sketches with k = 4000, which merge and are right to the 99.9th; the sketch itself is kept beside
-them (`wait_sketch`, `service_sketch`).
+sketches with k = 4000, which merge: exact of up to 4,000 values, of more the rank is an estimate
+that depends on chance (off by up to 0.03 of 100 in 12 tries with 200,000 values). The sketch itself
+is kept beside them (`wait_sketch`, `service_sketch`, `work_sketch`).
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _sketch(column: str, name: str) -> list[Column]:
 
 
 def _quantiles(frame: DataFrame, name: str) -> DataFrame:
-    for label, quantile in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+    for label, quantile in (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)):
         value = F.kll_sketch_get_quantile_bigint(f"{name}_sketch", F.lit(quantile))
         frame = frame.withColumn(f"{name}_{label}_s",
                                  F.when(F.col(f"{name}s") > 0, value / NS_PER_S))

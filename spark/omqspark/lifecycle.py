@@ -252,20 +252,28 @@ def _visits(events: DataFrame) -> DataFrame:
             order.rowsBetween(Window.unboundedPreceding, 0)))
 
 
-def with_work(stays: DataFrame, before: DataFrame | None) -> DataFrame:
+def with_work(stays: DataFrame, before: DataFrame | None, worked: DataFrame | None = None
+              ) -> DataFrame:
     """`work_ns`: the reader's own time for a message that has left; null for others. Of messages
     that a reader took together, each begins when the one before it was finished. `before`: readers
-    of earlier batches, whose last message then ended (`last_lsn`, `last_ns`)."""
+    of earlier batches, whose last message then ended (`last_lsn`, `last_ns`). `worked`: what
+    earlier batches told of stays that had left when their message was still on another queue
+    (`qpool`, `queue`, `visit`, `worked_ns`): what came before them is not among these stays."""
     key = ["last_epoch", "reader", "reader_pid"]
     gone = F.col("left_ns").isNotNull() & F.col("reader").isNotNull()
     # Who has not left needs no neighbour: spread, or all of them would be one task's.
     spread = F.when(gone, F.lit(-1)).otherwise(F.pmod("qpool", F.lit(1024)))
     begins = [F.col("last_given_ns"), F.lag("left_ns").over(
-        Window.partitionBy(*key, gone, spread).orderBy("left_lsn"))]
+        Window.partitionBy(*key, gone, spread).orderBy("left_lsn", "qpool", "queue"))]
     if before is not None:
         known = before.groupBy(F.col("epoch").alias("last_epoch"), "reader", "reader_pid").agg(
             F.max("last_lsn").alias("before_lsn"), F.max("last_ns").alias("before_ns"))
         stays = stays.join(F.broadcast(known), key, "left")
         begins.append(F.when(F.col("before_lsn") < F.col("left_lsn"), F.col("before_ns")))
     work = F.greatest(F.col("left_ns") - F.greatest(*begins), F.lit(0))
-    return stays.withColumn("work_ns", F.when(gone, work)).drop("before_lsn", "before_ns")
+    found = stays.withColumn("work_ns", F.when(gone, work)).drop("before_lsn", "before_ns")
+    if worked is None:
+        return found
+    known = F.coalesce("worked_ns", "work_ns")
+    return found.join(worked, ["qpool", "queue", "visit"], "left").withColumn(
+        "work_ns", known).select(*found.columns)

@@ -42,6 +42,7 @@ def _numbered(kinds: Iterable[IntEnum | IntFlag]) -> str:
     return ", ".join(f"{int(kind)} {kind.name}" for kind in kinds)
 
 
+_ABOUT: Final = "; of more than 4,000 an estimate"
 _SKETCH: Final = "KLL sketch, k = 4000, of the ns: kll_merge_agg_bigint merges them"
 
 MEANINGS: Final[dict[str, Meaning]] = {
@@ -202,13 +203,15 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "failed": "failed attempts",
         "deaths": "readers that died with one of them",
         "bytes": "bytes of the bodies",
-        "wait_p50_s": "median wait, seconds",
-        "wait_p90_s": "wait that 90 of 100 did not exceed, seconds",
-        "wait_p99_s": "wait that 99 of 100 did not exceed, seconds",
+        "wait_p50_s": f"median wait, seconds{_ABOUT}",
+        "wait_p90_s": f"wait that 90 of 100 did not exceed, seconds{_ABOUT}",
+        "wait_p95_s": f"wait that 95 of 100 did not exceed, seconds{_ABOUT}",
+        "wait_p99_s": f"wait that 99 of 100 did not exceed, seconds{_ABOUT}",
         "wait_max_s": "longest wait, seconds",
-        "service_p50_s": "median service time, seconds",
-        "service_p90_s": "service time that 90 of 100 did not exceed, seconds",
-        "service_p99_s": "service time that 99 of 100 did not exceed, seconds",
+        "service_p50_s": f"median service time, seconds{_ABOUT}",
+        "service_p90_s": f"service time that 90 of 100 did not exceed, seconds{_ABOUT}",
+        "service_p95_s": f"service time that 95 of 100 did not exceed, seconds{_ABOUT}",
+        "service_p99_s": f"service time that 99 of 100 did not exceed, seconds{_ABOUT}",
         "load": "readers that were busy with them on average",
     }),
     "readers": Meaning("a reader process and day on which it finished something", {
@@ -221,9 +224,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "busy_share": "busy_s of span_s, 0 to 1",
         "work_sketch": f"its own time for a message: {_SKETCH}",
         "works": "how many such times there are",
-        "work_p50_s": "median of its own time for a message, seconds",
-        "work_p90_s": "time that 90 of 100 did not exceed, seconds",
-        "work_p99_s": "time that 99 of 100 did not exceed, seconds",
+        "work_p50_s": f"median of its own time for a message, seconds{_ABOUT}",
+        "work_p90_s": f"time that 90 of 100 did not exceed, seconds{_ABOUT}",
+        "work_p95_s": f"time that 95 of 100 did not exceed, seconds{_ABOUT}",
+        "work_p99_s": f"time that 99 of 100 did not exceed, seconds{_ABOUT}",
         "first": "first hand-out",
         "last": "last end",
         "day": "day (UTC) of the ends",

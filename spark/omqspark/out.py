@@ -26,7 +26,7 @@ from omqtools.omqspark.manifest import Manifest
 
 LIVES: Final = ("messages", "stays")
 ANSWERS: Final = tuple(answer.name for answer in _ANSWERS)
-FOLDERS: Final = ("bronze", "names", *LIVES, *ANSWERS, "open", "known", "gold", "report")
+FOLDERS: Final = ("bronze", "names", *LIVES, *ANSWERS, "open", "worked", "known", "gold", "report")
 """`gold`: of versions before 3."""
 KNOWN: Final = "known"
 INDEX: Final = f"{KNOWN}/index"
@@ -117,8 +117,8 @@ class Out:
 
     def snapshots(self) -> list[int]:
         """Batches whose state at their end is there."""
-        both = [set(self._batches(table)) for table in ("open", INDEX)]
-        return sorted(both[0] & both[1])
+        there = [set(self._batches(table)) for table in ("open", "worked", INDEX)]
+        return sorted(set.intersection(*there))
 
     def _batches(self, table: str) -> list[int]:
         fs, where = plan.filesystem(self.path(table))
@@ -152,6 +152,7 @@ class Out:
         needed = self._needed(snapshots)
         keep: dict[str, Iterable[int]] = {
             "bronze": known.bronze(), "names": known.bronze(), "open": snapshots,
+            "worked": snapshots,
             INDEX: snapshots} | {f"{KNOWN}/{name}": needed.get(name, ()) for name in ANSWERS}
         for table, numbers in keep.items():
             for batch in set(self._batches(table)) - set(numbers):
@@ -168,7 +169,7 @@ class Out:
 
     def forget(self) -> None:
         """What all tables but the events say, for a run that tells everything anew."""
-        for name in {*LIVES, *ANSWERS, "open", KNOWN, "gold"}:
+        for name in {*LIVES, *ANSWERS, "open", "worked", KNOWN, "gold"}:
             fs, where = plan.filesystem(self.path(name))
             if self.exists(self.path(name)):
                 fs.delete_dir(where)

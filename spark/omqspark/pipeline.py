@@ -5,6 +5,7 @@
     OUT/messages/batch=N/ended=E/day=D  messages that ended in this batch, those open at its end
     OUT/stays/batch=N/ended=E/day=D     stays of those messages
     OUT/open/batch=N             events of messages that are still open: the next batch begins here
+    OUT/worked/batch=N           the work of stays that have left, of messages that are still open
     OUT/known/TABLE/batch=N/day=D  parts of the answers, of what ended in this batch (answers.py)
     OUT/TABLE/batch=N/day=D      the answers of days in which this batch has changed something
     OUT/current.json             which files were read, which batches count (manifest.py)
@@ -13,8 +14,8 @@
 A batch is some archive files in the order of their numbers, which is that of their LSNs. A file
 that comes late takes its place in that order: the batches that tell files behind it are void, and
 all their files are told once more, with it, from the events that bronze already has. They go on
-from the last batch before it whose state (`open`, `known`) is still there, so tables are always
-those of one run over the same files; to read some files again by command is the same.
+from the last batch before it whose state (`open`, `worked`, `known`) is still there, so tables are
+always those of one run over the same files; to read some files again by command is the same.
 
 A run that was killed begins the batch that does not count yet once more under its number; every
 table is written with overwrite, so it comes to the same rows. What readers look at changes with the
@@ -37,7 +38,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadRequest
@@ -52,13 +53,16 @@ from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
 from omqtools.omqspark.older import upgraded
 from omqtools.omqspark.plan import Listed
 from omqtools.omqspark.session import sized
-from omqtools.omqspark.words import lived, queue_names
+from omqtools.omqspark.words import lived, names_told, queue_names
 from omqtools.omqspark.work import Task, Work
 
 FILES_PER_BATCH = 200
 EXAMPLES_MAX = 100
 WORKED = StructType([StructField(name, LongType()) for name in (
     "epoch", "reader", "reader_pid", "last_lsn", "last_ns")])
+STAY = ("qpool", "queue", "visit")
+DONE = StructType([StructField(name, IntegerType() if name == "queue" else LongType())
+                   for name in (*STAY, "worked_ns")])
 APART = ("ended", "day")
 New = dict[int, tuple[Listed, ArchiveHeader]]
 
@@ -185,10 +189,18 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     told_before = known.counted()
     counted = sorted({*told_before, *files})
     names = lake.rows("names", known, files)
-    queues = queue_names(names)
     index = lake.index(before)
-    readers = _readers(lake, index, before)
-    lives = _lives(lake, events, number, readers, known.epoch_ends(counted), queues)
+    names_now = names_told(names, index.names)
+    if index.renamed(names_now):  # an answer has one name for a queue
+        shown = index.everything()
+        forced = {table: shown.get(table, set()) | forced.get(table, set())
+                  for table in {*shown, *forced}}
+    index.names = names_now
+    queues = queue_names(lake.spark, names_now)
+    ends, readers = known.epoch_ends(counted), _readers(lake, index, before)
+    worked = None if before < 0 else parquet.load(lake.spark, [lake.path("worked", before)], DONE)
+    lives = _lives(lake, with_work(stays(events, ends), readers, worked), events, number, ends,
+                   queues)
     say(f"batch {number}: messages and stays are written")
     end_ns = max((known.files[file].time_max for file in counted), default=0)
     # Minutes in which nothing happened, behind the end of the batch before, have not been shown.
@@ -238,12 +250,12 @@ def _readers(lake: Lake, index: Index, before: int) -> DataFrame | None:
     return parquet.load(lake.spark, paths, WORKED) if paths else None
 
 
-def _lives(lake: Lake, events: DataFrame, number: int, readers: DataFrame | None, ends: Ends,
+def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: Ends,
            queues: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Stays and messages, apart by whether the message has ended, as they are written; and the
     events of the open ones. Few stays are made beside the messages, on another core: which of them
     are open is said behind that."""
-    told = lived(with_work(stays(events, ends), readers), "stays", queues)
+    told = lived(spent, "stays", queues)
     with ThreadPoolExecutor(1) as beside:
         rows = beside.submit(told.toArrow) if lake.few else None
         messages = parquet.saved(lived(lifecycle(events, ends), "messages", queues).withColumn(
@@ -257,4 +269,6 @@ def _lives(lake: Lake, events: DataFrame, number: int, readers: DataFrame | None
     marked = told.join(still.withColumn("open", F.expr("true")), "qpool", "left")
     spans = parquet.saved(marked.withColumn("ended", F.col("open").isNull().cast("int")).drop(
         "open"), lake.path("stays", number), APART, few=lake.few)
+    parquet.save(spans.where("ended = 0 AND work_ns IS NOT NULL").select(
+        *STAY, F.col("work_ns").alias("worked_ns")), lake.path("worked", number), few=lake.few)
     return spans, messages

@@ -8,16 +8,17 @@ by which tables are partitioned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from omq.format.frame_rules import By, Comes, Reason
 from omq.format.journal import FrameType
 from omqtools.omqspark.lifecycle import DIED, is_type
 
+Names = list[tuple[int, str]]
 _HISTORY: Final = pa.list_(pa.struct([("lsn", pa.int64()), ("name", pa.string())]))
 QUEUES: Final = ("queue", "last_queue", "came_from", "went_to", "from_queue", "to_queue")
 INSTANTS: Final = {
@@ -48,19 +49,26 @@ def how(column: str, reason: str) -> Column:
             .otherwise(F.try_element_at(names, F.col(column))))
 
 
-def queue_names(names: DataFrame) -> DataFrame:
-    """(number, history): what each queue was called, of the rows of a `names` table: [(lsn, name)],
-    in order, one for each change. Collected, for each table of a batch needs it: as many rows as
-    there are queues in its files."""
+def names_told(names: DataFrame, before: Mapping[str, Names]) -> dict[str, Names]:
+    """What each queue was called, from which LSN on, one for each change: what earlier batches knew
+    (`before`) and the rows of a `names` table. Collected: as many rows as there are queues in the
+    files of a batch."""
     rows = names.where("kind = 'queue' AND bad IS NULL").select("key", "lsn", "text").collect()
-    found: dict[int, list[dict[str, Any]]] = {}
+    found = {number: list(history) for number, history in before.items()}
     for row in sorted(rows, key=lambda row: int(row["lsn"])):
-        history = found.setdefault(int(row["key"]), [])
-        if not history or history[-1]["name"] != row["text"]:
-            history.append({"lsn": row["lsn"], "name": row["text"]})
-    return names.sparkSession.createDataFrame(pa.table(
-        [pa.array(list(found), pa.int32()), pa.array(list(found.values()), _HISTORY)],
-        ["number", "history"]))
+        history = found.setdefault(str(row["key"]), [])
+        if not history or history[-1][1] != row["text"]:
+            history.append((int(row["lsn"]), str(row["text"])))
+    return found
+
+
+def queue_names(spark: SparkSession, names: Mapping[str, Names]) -> DataFrame:
+    """(number, history): the same as a frame, which each table of a batch needs."""
+    histories = [[{"lsn": lsn, "name": name} for lsn, name in history]
+                 for history in names.values()]
+    return spark.createDataFrame(pa.table(
+        [pa.array([int(number) for number in names], pa.int32()),
+         pa.array(histories, _HISTORY)], ["number", "history"]))
 
 
 def named(frame: DataFrame, names: DataFrame, when: Mapping[str, str] = {}) -> DataFrame:

@@ -23,6 +23,8 @@ SAID = {
     "put on LOCAL, priority 4, 12 bytes": replace(PLAIN, kind=FrameType.PUT),
     "put on A, B, priority 4, 12 bytes, made of 3": replace(
         PLAIN, kind=FrameType.PUT, queue="", targets=("A", "B"), parent=3),
+    "put on LOCAL, B, priority 4, 12 bytes": replace(
+        PLAIN, kind=FrameType.PUT, targets=("LOCAL", "B")),
     "put on LOCAL, priority 4, 12 bytes, of group account-42": replace(
         PLAIN, kind=FrameType.PUT, group="account-42"),
     "put on LOCAL, priority 4, 12 bytes, of group g, number 3, the last": replace(

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from omq.base.settings import Settings
+from omq.cli.look.omqlog import what
+from omq.core.engine.block import Block
 from omq.core.engine.operate import Action, Item, Order, operate
 from omq.core.engine.state import POISON, Party
 from omq.core.history.frames import Happening, History
 from omq.format.wire import Settlement
 from omq.storage import archive
 from omq.storage.archive import BODIES_SUFFIX, archive_name
-from omq.storage.journal import file_name
+from omq.storage.journal import JournalWriter, file_name
 from tests.unit.engine.world import A, B, World, make_named
 
 
@@ -50,7 +53,9 @@ def test_the_same_from_every_form(world: World) -> None:
     paths = world.info.paths
     expected = told(world)
     assert {each.kind.name for each in expected} >= {"PUT", "GIVE", "DEFER", "OPERATOR"}
-    assert next(each for each in expected if each.qpool == 2).targets == ("A", "B")
+    both = next(each for each in expected if each.qpool == 2)
+    assert both.targets == ("A", "B")
+    assert what(both).startswith("put on A, B, priority 4"), "each queue is told"
     groups = {each.qpool: (each.group, each.group_sequence, each.last_in_group)
               for each in expected if each.kind.name == "PUT"}
     assert groups == {1: ("", 0, False), 2: ("", 0, False), 3: (f"{'670001':0<48}", 3, True),
@@ -72,3 +77,25 @@ def test_a_broken_archive_is_a_finding(world: World) -> None:
     history = History(paths)
     assert list(history.of_message(1))
     assert len(history.findings) == 1
+
+
+def test_a_client_is_the_one_of_its_manager(tmp_path: Path) -> None:
+    """Numbers of clients begin anew: who puts with a number that a reader had before is not it."""
+    world = make_named(tmp_path / "spool")
+    world.engine.clients.reads(world.reader, "of the first manager", A, auxiliary=False)
+    world.engine.commit()
+    world.put(A)
+    world.settle(Settlement.DONE, *world.give(1))
+    writer, paths = world.writer, world.info.paths
+    writer.close()
+    again = JournalWriter.open_epoch(
+        paths, Settings(journal_file_bytes=1 << 20), world.info.uuid, 2, writer.last_lsn + 1,
+        writer.last_lsn, 1, world.core.next_qpool, world.wall)
+    world.core.block = Block(again, writer.last_lsn + 1, 100, 1 << 20, 4096)
+    world.putter = replace(world.putter, client=world.reader.client)
+    world.put(A)
+    again.close()
+    reader = "of the first manager"
+    told = {qpool: [(each.kind.name, each.client) for each in History(paths).of_message(qpool)]
+            for qpool in (1, 2)}
+    assert told == {1: [("PUT", ""), ("GIVE", reader), ("DONE", reader)], 2: [("PUT", "")]}

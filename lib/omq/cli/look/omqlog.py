@@ -136,7 +136,7 @@ class Told:
         self.place = each.queue or "nowhere"
         self.targets = ", ".join(each.targets)
         self.on = f" on {each.queue}" if each.queue else ""
-        if each.rule.makes and not each.queue:
+        if each.rule.makes and each.targets:  # all of them: the frame's own queue is the first
             self.on = f" on {self.targets}"
         self.born = f", made of {each.parent}" if each.parent else ""
         if each.flags & FrameFlag.MEMORY:

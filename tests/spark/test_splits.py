@@ -1,0 +1,114 @@
+"""Whatever files come together, and in whatever order: the tables are those of one run."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omq.core.engine.rules import QueueRules
+from omq.core.engine.state import Party
+from omq.format.wire import Settlement
+from omq.storage import archive as archive_files
+from omq.storage import durable
+from omq.storage.disk import Disk
+from omqtools.omqspark.lake import Lake, all_stays
+from omqtools.omqspark.pipeline import run
+from tests.spark.test_late import the_same
+from tests.unit.engine.world import A, B, World, make_named
+
+READERS = [Party(slot, slot, 100 + slot, 0, 10 + slot) for slot in (2, 3, 4)]
+
+
+def cut(world: World) -> None:
+    """What follows is in another file."""
+    core = world.core
+    world.writer.rotate(core.block.first_lsn, core.next_qpool, world.wall)
+    world.engine.books.name_everything()
+    world.engine.commit()
+
+
+def work(world: World, queue: int, pick: random.Random, kind: Settlement, wanted: int) -> None:
+    """A reader takes some, and settles them one after the other."""
+    reader = pick.choice(READERS)
+    for verdict in world.give(wanted, queue, reader, seconds=pick.randrange(1, 9)):
+        world.begin(pick.randrange(1, 2000))
+        world.settle(kind, verdict, reader=reader, argument=10**9)
+
+
+def lived(world: World, pick: random.Random) -> None:
+    """Messages on one queue and on two, of each way to be settled; a queue that gets another name;
+    some are taken long before they are settled, across a cut."""
+    for part in range(4):
+        for _ in range(12):
+            both = pick.random() < 0.5
+            world.put(*((A, B) if both else (pick.choice((A, B)),)), body=b"x" * pick.randrange(99),
+                      persistent=pick.random() < 0.8, delay_s=pick.choice([0, 0, 0, 30]))
+        work(world, A, pick, Settlement.DONE, 9)
+        work(world, pick.choice((A, B)), pick, Settlement.FAIL, 2)
+        work(world, pick.choice((A, B)), pick, Settlement.DEFER, 1)
+        work(world, pick.choice((A, B)), pick, Settlement.RELEASE, 1)
+        held = world.give(2, A, READERS[0])
+        if part == 2:
+            world.engine.books.define_queues([QueueRules(A, "RENAMED", 1000, 1 << 20)])
+            world.engine.commit()
+        cut(world)
+        for verdict in held:
+            world.begin(pick.randrange(1, 40_000))
+            world.settle(Settlement.DONE, verdict, reader=READERS[0])
+        work(world, B, pick, Settlement.DONE, 9)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    before = durable.use(Disk())
+    base = tmp_path_factory.mktemp("splits")
+    world = make_named(base / "spool")
+    lived(world, random.Random(3))
+    world.writer.close()
+    limit, to = None, base / "archive"
+    to.mkdir()
+    for path in sorted(world.info.paths.journal.glob("[0-9]*.jnl"), reverse=True):
+        pieces = archive_files.cut(path.read_bytes(), int(path.stem), world.info.uuid, limit=limit)
+        (to / archive_files.archive_name(int(path.stem))).write_bytes(
+            b"".join(archive_files.encode(pieces, level=1)[1]))
+        limit = pieces.follows_lsn
+    yield to
+    durable.use(before)
+
+
+@pytest.fixture(scope="module")
+def once(spark: Any, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    out = str(tmp_path_factory.mktemp("once") / "tables")
+    run(spark, str(archive), out, incremental=False)
+    return Lake(spark, out)
+
+
+def test_the_archive_has_what_a_split_can_get_wrong(archive: Path, once: Lake) -> None:
+    assert len(list(archive.iterdir())) == 5
+    rows = all_stays(once).where("left_ns IS NOT NULL AND work_ns IS NOT NULL")
+    assert rows.groupBy("qpool").count().where("count > 1").count() > 3, "work on both queues"
+    assert {row[0] for row in rows.select("queue_name").distinct().collect()} == {
+        "A", "B", "RENAMED"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_split_in_any_order(spark: Any, archive: Path, once: Lake, seed: int, tmp_path: Path
+                                ) -> None:
+    """0: one after the other; else shuffled, some at a time."""
+    pick, here = random.Random(seed), tmp_path / "archive"
+    here.mkdir()
+    waiting = sorted(archive.iterdir())
+    if seed:
+        pick.shuffle(waiting)
+    while waiting:
+        count = pick.randrange(1, 4) if seed else 1
+        for path in waiting[:count]:
+            shutil.copy(path, here)
+        del waiting[:count]
+        run(spark, str(here), str(tmp_path / "tables"), incremental=True, files_per_batch=2)
+    the_same(Lake(spark, str(tmp_path / "tables")), once)
