@@ -142,7 +142,11 @@ class Coordinator:
         except OmqError as error:
             transaction.roll_back(str(error))
             return Condition(ROLLED_BACK, str(error))
+        said = [link for link, some in transaction.links().items()
+                if any(each.say is not None for each in some)]
         transaction.committed()
+        for link in said:
+            await link.carried_out()
         return None
 
     async def _placed(self, transaction: Transaction) -> None:

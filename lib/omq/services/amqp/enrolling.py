@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from proton import Delivery
 
-from omq.base.errors import LeaseLost
+from omq.base.errors import LeaseLost, OmqError
 from omq.services.amqp.browser import Browser
 from omq.services.amqp.outcomes import Say, in_transaction
 from omq.services.amqp.taker import Given, Taker
@@ -73,6 +73,12 @@ class Enrolling:
                 each.delivery.update(each.delivery.local_state or Delivery.ACCEPTED)
                 each.delivery.settle()
         self._left(len(some))
+
+    async def carried_out(self) -> None:
+        """What was said of those that have happened is on the disk, so that a client which is told
+        of the discharge finds it. A manager that died before has them come again, flagged."""
+        with suppress(OmqError):
+            await self.call(lambda _, reader: reader.flush())
 
     def rolled_back(self, some: Sequence[Taken], reason: str) -> None:
         """These have not: the client's again, or failed where it has settled them."""
