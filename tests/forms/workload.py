@@ -28,7 +28,7 @@ from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES
 from omq.fast.note import Note
 from omq.format.index import Counter, EntryState
-from omq.format.message import LAST_IN_GROUP, Part, id_hash, pack_parts
+from omq.format.message import LAST_IN_GROUP, Part, derived_id, id_hash, pack_parts
 from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Key, Operation, PutFlag, Settlement
 from omq.ipc.outgoing import Encoded
 from omq.ipc.serving.fast_server import FastServer
@@ -219,9 +219,26 @@ class Workload:
     def _asked(self) -> list[tuple[int, bytes]]:
         """Queues, and the correlation ids that somebody waits for there."""
         waiters = [client.live.waiter for client in self.clients]
+        uuid = self.instance.core.uuid
         return [(waiter.queue, answer) for waiter in waiters
                 if waiter is not None and waiter.waiting and waiter.by == Key.CORRELATION
-                for answer in ANSWERS if id_hash(answer) == waiter.key]
+                for answer in (*ANSWERS, derived_id(uuid, waiter.put))
+                if id_hash(answer) == waiter.key]
+
+    def _ask(self, client: Client) -> bytes:
+        """Settlements, a request, and the wait for its reply."""
+        r = self.random
+        rows = self._settlements(client)
+        odd = r.random() < self.odd / 3
+        (one,) = self._drafts(1, r.choice((D, IDEL, 7, C, A) if odd else (A, A, B, C)))
+        said = encoded(one, given=b"given" if odd and r.random() < 0.3 else b"")
+        said.flags |= CONTAINER * (r.random() < self.odd / 9)
+        return self._packed(
+            client, Operation.ASK, b"".join([*rows, said.payload]), count=len(rows),
+            queue=said.queue, priority=said.priority, flags=said.flags, length=len(said.payload),
+            size=said.size, crc=said.crc, correlation=said.correlation, expiry=self._time(),
+            want=r.choice((1, 1, 1, 5, 0)) if odd else 1, parts=r.random() < self.odd / 9,
+            argument=r.choice((0, 1, 5, 50 if self.quiet else -1)))
 
     def _time(self) -> int:
         """Mostly none; soon, later, or gone by."""
@@ -355,8 +372,11 @@ class Workload:
         area = b"".join([SETTLE.pack(0, 0, 0, each.entry, each.qpool, each.lease + spoilt, 0, 0, 0),
                          pack_parts(parts), said.head(spoilt), said.payload])
         count = 1 - (r.random() < 0.05)
+        goes_on = not client.held and r.random() < 0.5
         return self._packed(client, Operation.MOVE, area, parts=len(parts), count=count,
-                            length=len(said.payload) - spoilt)
+                            length=len(said.payload) - spoilt,
+                            want=r.choice((1, 2, 20)) if goes_on else 0,
+                            argument=r.choice((0, 1, 5)) if goes_on else 0)
 
     # units of work
 
@@ -462,8 +482,8 @@ class Workload:
                 puts = 2 if self._messages() < MESSAGES // 2 else 0
                 if len(idle) < len(self.clients) - 2:  # somebody must put if all others wait
                     puts, nexts = 1, 0
-            kind = r.choices((self._put, self._put_many, self._next, self._move),
-                             (puts, puts, nexts, nexts / 2 or self.odd))[0]
+            kind = r.choices((self._put, self._put_many, self._next, self._move, self._ask),
+                             (puts, puts, nexts, nexts / 2 or self.odd, nexts / 4))[0]
             batch.append(kind(client))
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))

@@ -43,39 +43,61 @@ class Puts:
         self._h32, self._h64, self._q64 = heads.cast("I"), heads.cast("Q"), heads.cast("q")
         self._keys = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of groups, 0: of none
         self._grouped = False  # one of the batch is of a group
+        self._key = 0  # of the message that is put alone
+        self._payload: Any = None
 
     def one(self, r: Request, session: Any, party: Party) -> cython.bint:
         """A PUT; its QPoolId is the answer."""
-        queue: cython.uint = r.queue
-        length: cython.Py_ssize_t = r.length
-        persistent: cython.uint = r.flags & ~_GROUPED
-        key: cython.ulonglong = 0
-        if (persistent > 1 or r.parts or r.want or r.priority >= _PRIORITIES or not length
-                or not r.crc or not self._births.takes(session, queue, 1, r.size)
-                or not self._frames.fits(1, length)):
+        if r.want or not self.single(r, session, 0, 1, 0):
             return False
-        if r.flags & _GROUPED:
-            key = self._rings.key(session.request, 0) if length > _DESCRIPTOR else 0
-            if not key:
-                return False
-        core, messages, entries, c = self._core, self._messages, self._entries, self._c
         session.sequence = r.sequence
-        payload = session.request[:length]
-        self._births.place(party, persistent, [payload])
+        self.place_single(r, session, 0, party)
         # from here on nothing can fail
-        slot: cython.Py_ssize_t = take_row(messages, c.free_messages)
-        entry: cython.Py_ssize_t = take_row(entries, c.free_entries)
-        qpool: cython.ulonglong = core.next_qpool
         self._frames.open(party)
-        self._births.born(slot, entry, qpool, queue, r.priority, _RESULT | _END | persistent,
-                          r.size, length, r.crc, r.correlation, r.expiry, r.sequence, key, party)
+        self.put_single(r, party)
         self._frames.close()
-        if persistent:
-            core.block.payloads.append(payload)
-        core.next_qpool = core.block.next_qpool = qpool + 1
-        core.runnable.add(queue)
-        c.counters[_PUTS] += 1
         return True
+
+    def single(self, r: Request, session: Any, at: cython.Py_ssize_t, frames: cython.Py_ssize_t,
+               room: cython.Py_ssize_t) -> cython.bint:
+        """May the one message of this request be put, whose payload lies there, as the last of so
+        many frames, of which the others need so much room? `place_single` and `put_single` do
+        it."""
+        length: cython.Py_ssize_t = r.length
+        if (r.flags & ~_GROUPED > 1 or r.parts or r.priority >= _PRIORITIES or not length
+                or not r.crc or at + length > len(session.request)
+                or not self._births.takes(session, r.queue, 1, r.size)
+                or not self._frames.fits(frames, room + length)):
+            return False
+        self._key = 0
+        if r.flags & _GROUPED:
+            self._key = self._rings.key(session.request, at) if length > _DESCRIPTOR else 0
+            return bool(self._key)
+        return True
+
+    def place_single(self, r: Request, session: Any, at: cython.Py_ssize_t, party: Party) -> None:
+        """Where its body is to be. SpoolFull, DiskError: nothing has changed."""
+        end: cython.Py_ssize_t = at
+        end += r.length
+        self._payload = session.request[at:end]
+        self._births.place(party, r.flags & ~_GROUPED, [self._payload])
+
+    def put_single(self, r: Request, party: Party) -> None:
+        """What `single` was asked of, between Frames.open and close."""
+        core, c = self._core, self._c
+        persistent: cython.uint = r.flags & ~_GROUPED
+        slot: cython.Py_ssize_t = take_row(self._messages, c.free_messages)
+        entry: cython.Py_ssize_t = take_row(self._entries, c.free_entries)
+        qpool: cython.ulonglong = core.next_qpool
+        self._births.born(slot, entry, qpool, r.queue, r.priority, _RESULT | _END | persistent,
+                          r.size, r.length, r.crc, r.correlation, r.expiry, r.sequence, self._key,
+                          party)
+        if persistent:
+            core.block.payloads.append(self._payload)
+        self._payload = None
+        core.next_qpool = core.block.next_qpool = qpool + 1
+        core.runnable.add(r.queue)
+        c.counters[_PUTS] += 1
 
     def many(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t
              ) -> cython.bint:
