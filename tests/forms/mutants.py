@@ -299,6 +299,28 @@ MUTANTS: Final = (
     _mutant("a block is not synced", "frames", "block.persistent = True", "pass"),
     _mutant("a note outlives its message", "done", "CONTAINER | NOTED, IDEL", "CONTAINER, IDEL"),
     _mutant("that there is a note is not said", "reply", "flags |= _NOTED", "pass"),
+    _mutant("who asks is not told that it was put", "path",
+            "        self._begun.append((session, r.sequence, qpool))\n"
+            "        self._gives.wait(r, session, party, self._batch_max, session.queue, _CORRELATION,",
+            "        self._gives.wait(r, session, party, self._batch_max, session.queue, _CORRELATION,"
+            ),
+    _mutant("a reply that goes on is not told", "path",
+            "        self._begun.append((session, r.sequence, qpool))\n"
+            "        self._gives.wait(r, session, party, self._batch_max, session.queue, 0, 0, qpool)",
+            "        self._gives.wait(r, session, party, self._batch_max, session.queue, 0, 0, qpool)"
+            ),
+    _mutant("who asks keeps what it had", "ask",
+            "            self._dones.finish(count, r.sequence, ends, party)\n",
+            "            pass\n"),
+    _mutant("settlements end what is asked", "ask", "        ends: cython.bint = False\n",
+            "        ends: cython.bint = True\n"),
+    _mutant("another reply is waited for", "ask", "derived_id(self._core.uuid, qpool)",
+            "derived_id(self._core.uuid, qpool + 1)"),
+    _mutant("who reads IDEL asks", "ask", "session.queue == _IDEL or ", ""),
+    _mutant("a batch of settlements and a request", "ask", " or count >= batch_max", ""),
+    _mutant("the number of what was put is not said with a reply", "reply",
+            "self._head(session.lost, sequence, count, qpool, lsn)\n        session.reply[:end]",
+            "self._head(session.lost, sequence, count, 0, lsn)\n        session.reply[:end]"),
     _mutant("redelivered is not said", "reply", "flags |= _REDELIVERED", "pass"),
     _mutant("the last answer is not kept", "reply",
             "session.last = (sequence, count, qpool, lsn)", "pass"),

@@ -21,6 +21,7 @@ import os
 import shutil
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,9 +64,8 @@ def omq_system(peer: OmqPeer, *, persistent: bool) -> System:
     def answer(number: int, ends: float) -> int:
         with omq.connect(spool=spool, name=f"answers{number}") as connection, \
                 connection.reader("ASKED", auxiliary=number > 0) as reader:
-            while time.monotonic() < ends:
-                for message in reader.next(timeout_s=0.2):
-                    message.reply(message.body)
+            threading.Timer(max(0.0, ends - time.monotonic()), reader.interrupt).start()
+            reader.serve(lambda message: message.body)
         return 0
 
     return System(f"omq, {'durable' if persistent else 'not persistent'}", peer, ask, answer)
