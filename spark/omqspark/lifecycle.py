@@ -274,6 +274,5 @@ def with_work(stays: DataFrame, before: DataFrame | None, worked: DataFrame | No
     found = stays.withColumn("work_ns", F.when(gone, work)).drop("before_lsn", "before_ns")
     if worked is None:
         return found
-    known = F.coalesce("worked_ns", "work_ns")
     return found.join(worked, ["qpool", "queue", "visit"], "left").withColumn(
-        "work_ns", known).select(*found.columns)
+        "work_ns", F.coalesce("worked_ns", "work_ns")).select(*found.columns)

@@ -23,6 +23,11 @@ SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", 
                 "10 fuzz", "11 fuzz", "8", "9", "3 quiet")
 
 
+_GOES_ON: Final = (
+    "        self._gives.wait(r, session, party, self._batch_max, session.queue, ")
+_BEGUN: Final = f"        self._begun.append((session, r.sequence, qpool))\n{_GOES_ON}"
+
+
 def _mutant(name: str, file: str, old: str, new: str) -> Mutant:
     return Mutant(name, f"fast/{file}.py", old, new)
 
@@ -117,12 +122,11 @@ MUTANTS: Final = (
             "self._done.append((session, r.sequence, count, qpool))",
             "if r.operation != _SETTLE: self._done.append((session, r.sequence, count, qpool))"),
     _mutant("version is not looked at", "request", " and version == _VERSION", ""),
-    _mutant("a given id is lost", "put", "r.parts or r.want or r.priority",
-            "r.parts or r.priority"),
-    _mutant("several queues become one", "put", "persistent > 1 or r.parts or r.want",
-            "persistent > 1 or r.want"),
-    _mutant("a container is plain", "put", "(persistent > 1 or r.parts or r.want",
-            "(persistent > 3 or r.parts or r.want"),
+    _mutant("a given id is lost", "put", "if r.want or not self.single(", "if not self.single("),
+    _mutant("several queues become one", "put", "_GROUPED > 1 or r.parts or r.priority",
+            "_GROUPED > 1 or r.priority"),
+    _mutant("a container is plain", "put", "(r.flags & ~_GROUPED > 1 or",
+            "(r.flags & ~_GROUPED > 3 or"),
     _mutant("any priority", "put", " or r.priority >= _PRIORITIES", ""),
     _mutant("no right is needed", "births",
             '\n                or session.rights.get(("put", queue)) is not True', ""),
@@ -158,8 +162,7 @@ MUTANTS: Final = (
             "        if correlation and lsn < 9:\n"),
     _mutant("the place of a payload is lost", "births", "frames.payload_bytes += length", "pass"),
     _mutant("the queue is not run", "put",
-            "        core.runnable.add(queue)\n        c.counters[_PUTS] += 1\n        return",
-            "        c.counters[_PUTS] += 1\n        return"),
+            "        core.runnable.add(r.queue)\n", ""),
     _mutant("a settled lease is not compared", "done",
             " or c.e_lease[entry] != self._s64[5 * i + 2]", ""),
     _mutant("any reader may settle", "done", "c.e_reader[entry] != row or ", ""),
@@ -300,15 +303,9 @@ MUTANTS: Final = (
     _mutant("a note outlives its message", "done", "CONTAINER | NOTED, IDEL", "CONTAINER, IDEL"),
     _mutant("that there is a note is not said", "reply", "flags |= _NOTED", "pass"),
     _mutant("who asks is not told that it was put", "path",
-            "        self._begun.append((session, r.sequence, qpool))\n"
-            "        self._gives.wait(r, session, party, self._batch_max, session.queue, _CORRELATION,",
-            "        self._gives.wait(r, session, party, self._batch_max, session.queue, _CORRELATION,"
-            ),
+            f"{_BEGUN}_CORRELATION,", f"{_GOES_ON}_CORRELATION,"),
     _mutant("a reply that goes on is not told", "path",
-            "        self._begun.append((session, r.sequence, qpool))\n"
-            "        self._gives.wait(r, session, party, self._batch_max, session.queue, 0, 0, qpool)",
-            "        self._gives.wait(r, session, party, self._batch_max, session.queue, 0, 0, qpool)"
-            ),
+            f"{_BEGUN}0, 0, qpool)", f"{_GOES_ON}0, 0, qpool)"),
     _mutant("who asks keeps what it had", "ask",
             "            self._dones.finish(count, r.sequence, ends, party)\n",
             "            pass\n"),
@@ -317,13 +314,18 @@ MUTANTS: Final = (
     _mutant("another reply is waited for", "ask", "derived_id(self._core.uuid, qpool)",
             "derived_id(self._core.uuid, qpool + 1)"),
     _mutant("who reads IDEL asks", "ask", "session.queue == _IDEL or ", ""),
-    _mutant("a batch of settlements and a request", "ask", " or count >= batch_max", ""),
     _mutant("the number of what was put is not said with a reply", "reply",
             "self._head(session.lost, sequence, count, qpool, lsn)\n        session.reply[:end]",
             "self._head(session.lost, sequence, count, 0, lsn)\n        session.reply[:end]"),
     _mutant("redelivered is not said", "reply", "flags |= _REDELIVERED", "pass"),
     _mutant("the last answer is not kept", "reply",
-            "session.last = (sequence, count, qpool, lsn)", "pass"),
+            "session.last = (sequence, count, qpool, lsn)\n"
+            "        self._c.r_response[session.party.slot] = now\n\n    def given",
+            "self._c.r_response[session.party.slot] = now\n\n    def given"),
+    _mutant("the last hand-out is not kept", "reply",
+            "session.last = (sequence, count, qpool, lsn)\n"
+            "        self._c.r_response[session.party.slot] = now\n\n    def announce",
+            "self._c.r_response[session.party.slot] = now\n\n    def announce"),
     _mutant("the high-water mark stays", "records", "del used[high:]", "pass"),
 )  # fmt: skip
 

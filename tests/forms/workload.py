@@ -483,7 +483,8 @@ class Workload:
                 if len(idle) < len(self.clients) - 2:  # somebody must put if all others wait
                     puts, nexts = 1, 0
             kind = r.choices((self._put, self._put_many, self._next, self._move, self._ask),
-                             (puts, puts, nexts, nexts / 2 or self.odd, nexts / 4))[0]
+                             (puts, puts, nexts, nexts / 2 or self.odd,
+                              nexts / (9 if self.quiet else 4)))[0]
             batch.append(kind(client))
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))

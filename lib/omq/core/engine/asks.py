@@ -16,13 +16,15 @@ from omq.core.engine.puts import END, NO_PLACE, NewMessage, append, check, place
 from omq.core.engine.settle import EVIDENCE_BYTES, Verdict, checked, settle
 from omq.core.engine.state import PERSISTENT, Party
 from omq.format.index import Counter
+from omq.format.message import derived_id, id_hash
 
 _PUTS = int(Counter.PUTS)
 
 
 def ask(engine: Engine, party: Party, verdicts: Sequence[Verdict], new: NewMessage, sequence: int
-        ) -> tuple[int, int]:
-    """QPoolId of the request, and how many settlements did not hold."""
+        ) -> tuple[int, int, int]:
+    """QPoolId of the request, the hash of the correlation id that its reply has, and how many
+    settlements did not hold."""
     core = engine.core
     checked(verdicts)
     parts = check(core, new, rows_kept(core, party))
@@ -31,4 +33,5 @@ def ask(engine: Engine, party: Party, verdicts: Sequence[Verdict], new: NewMessa
     lost = settle(core, party, verdicts, sequence, engine.poisoned.append, ends=False
                   ) if verdicts else 0
     core.t.counters[_PUTS] += 1
-    return append(core, party, new, parts, sequence, END, 0, body), lost
+    qpool = append(core, party, new, parts, sequence, END, 0, body)
+    return qpool, id_hash(derived_id(core.uuid, qpool)), lost

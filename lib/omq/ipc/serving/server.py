@@ -20,7 +20,7 @@ from omq.core.engine.settle import Verdict
 from omq.core.engine.state import CONTAINER, IDEL, POISON
 from omq.core.engine.wanted import cursor
 from omq.format.journal import FRAME
-from omq.format.message import DESCRIPTOR, PART, derived_id, id_hash
+from omq.format.message import DESCRIPTOR, PART
 from omq.format.wire import (
     GIVEN,
     REPLY,
@@ -197,10 +197,9 @@ class RequestServer(Turns):
         verdicts = self.looks.without(session, [
             Verdict(kind, entry, qpool, lease, argument) for kind, _, _, entry, qpool, lease,
             argument, _, _ in SETTLE.iter_unpack(session.request[:rows])])
-        qpool, session.lost = ask(self.engine, session.party, verdicts, new, r.sequence)
+        qpool, key, session.lost = ask(self.engine, session.party, verdicts, new, r.sequence)
         self.begun.append((session, r.sequence, qpool))
-        self._wait(session, r, int(Key.CORRELATION),
-                   id_hash(derived_id(self.engine.core.uuid, qpool)), qpool)
+        self._wait(session, r, int(Key.CORRELATION), key, qpool)
 
     def _wait(self, session: Session, r: Request, by: int, key: int, put: int = 0) -> None:
         want = min(r.want, self.batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
