@@ -368,7 +368,8 @@ class World:
                                  Key.CORRELATION, id_hash(answer)))
         self.finish()
 
-    def _ask_for(self, client: Client, verdicts: Sequence[Verdict], one: Draft, timeout_s: int) -> None:
+    def _ask_for(self, client: Client, verdicts: Sequence[Verdict], one: Draft, timeout_s: int
+                 ) -> None:
         e = encoded(one)
         self.instance.request(
             client, Operation.ASK, area=self._settlements(client, verdicts) + e.payload,

@@ -204,7 +204,7 @@ MUTANTS: Final = (
     Mutant("who asks settles nothing", "core/engine/asks.py", ") if verdicts else 0",
            ") if not verdicts else 0"),
     Mutant("who asks waits for another reply", "core/engine/asks.py",
-           "id_hash(derived_id(core.uuid, qpool)), lost", "id_hash(derived_id(core.uuid, 1)), lost"),
+           "derived_id(core.uuid, qpool)), lost", "derived_id(core.uuid, 1)), lost"),
     Mutant("a unit forgets what it took", "core/engine/units.py",
            "        done(core, entry, party, sequence, END if i == last else 0, unit)",
            "        pass"),
