@@ -4,6 +4,7 @@ from omq.fast.put cimport Puts
 from omq.fast.request cimport Request
 
 cdef Py_ssize_t _ROW, _EVIDENCE, _IDEL
+cdef unsigned int _FLAGS
 
 cdef class Asks:
     cdef object _core

@@ -13,9 +13,10 @@ from omq.fast.frames import Frames
 from omq.fast.put import Puts
 from omq.fast.request import Request
 from omq.format.message import derived_id, id_hash
-from omq.format.wire import SETTLE
+from omq.format.wire import SETTLE, PutFlag
 
 _ROW, _EVIDENCE, _IDEL = SETTLE.size, EVIDENCE_BYTES, IDEL
+_FLAGS = int(PutFlag.PERSISTENT | PutFlag.GROUPED)
 
 
 class Asks:
@@ -30,7 +31,7 @@ class Asks:
         count: cython.Py_ssize_t = r.count
         at: cython.Py_ssize_t = count * _ROW
         ends: cython.bint = False
-        if (session.queue == _IDEL or count >= batch_max
+        if (session.queue == _IDEL or count >= batch_max or r.flags & ~_FLAGS
                 or (count and not self._dones.all_of(session.request[:at], count, party))
                 or not self._puts.single(r, session, at, 1 + count, count * _EVIDENCE)):
             return False
@@ -40,7 +41,7 @@ class Asks:
         self._frames.open(party)
         if count:
             self._dones.finish(count, r.sequence, ends, party)
-        self._puts.put_single(r, party)
+        self._puts.put_single(r, party, 0)
         self._frames.close()
         return True
 
