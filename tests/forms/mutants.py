@@ -316,7 +316,7 @@ MUTANTS: Final = (
     _mutant("who asks has an id of its own", "ask", " or r.flags & ~_FLAGS", ""),
     _mutant("a remembered id is put alone", "put", " or (r.want and self._remembers(r.queue))", ""),
     _mutant("remembered ids are put in a batch", "put",
-            " or (self._given and self._remembers(queue))", ""),
+            "\n                or (self._given and self._remembers(queue))", ""),
     _mutant("remembered ids take the place of a message", "put",
             "\n                    or (self._h64[16 * i + 9] and self._remembers(",
             "\n                    or (False and self._remembers("),

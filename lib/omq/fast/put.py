@@ -60,7 +60,7 @@ class Puts:
         return True
 
     def _remembers(self, queue: cython.uint) -> cython.bint:
-        """An id of the submitter's is put there with a memory of it."""
+        """An id of the submitter's is put there, a queue that is, with a memory of it."""
         return bool(self._core.rules[queue].dedupe_ns)
 
     def single(self, r: Request, session: Any, at: cython.Py_ssize_t, frames: cython.Py_ssize_t,
@@ -118,8 +118,8 @@ class Puts:
         self._heads[:heads] = area[:heads]
         persistent: cython.uint = self._h16[1] & ~_SAID
         total: cython.Py_ssize_t = self._plain(count, persistent, area[heads : heads + r.length])
-        if (total < 0 or (self._given and self._remembers(queue))
-                or not self._births.takes(session, queue, count, self._longest(count))
+        if (total < 0 or not self._births.takes(session, queue, count, self._longest(count))
+                or (self._given and self._remembers(queue))
                 or not self._frames.fits(count, total)):
             return False
         core = self._core
