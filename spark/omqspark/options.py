@@ -9,8 +9,8 @@ import omq
 from omq.base.errors import BadRequest
 
 NAME = "omq-spark"
-FAIL_ON = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
-           "attempts")
+FAIL_ON = ("crc", "replaced", "missing_file", "gap", "lost", "duplicated", "resurrected",
+           "out_of_order", "attempts")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -29,6 +29,8 @@ SENTENCES_MAX: Final = 5
 """Of one rule: with 300 queues a page of them says nothing."""
 FOUND: Final = {
     "crc": ("damaged place in the archive", "damaged places in the archive"),
+    "replaced": ("archive file that is not the one that was read",
+                 "archive files that are not those that were read"),
     "missing_file": ("missing archive file", "missing archive files"),
     "gap": ("gap in the numbers of the journal", "gaps in the numbers of the journal"),
     "lost": ("lost message", "lost messages"),

@@ -38,7 +38,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructType
 
 from omq.base.errors import BadRequest, NoArchive
-from omqtools.omqspark import parquet, plan
+from omqtools.omqspark import plan
 from omqtools.omqspark.answers import ALWAYS, Index
 from omqtools.omqspark.dictionary import described
 from omqtools.omqspark.gold import ANSWERS
@@ -104,7 +104,7 @@ def _commit(lake: Lake, name: str, known: Manifest, index: Index, same: bool  # 
     counted = {str(batch.number) for batch in known.batches}
     if name not in LIVES:
         counted = {str(batch) for batch in index.shown[name].values()}
-    table = _table(lake, name, index, str(known.current))
+    table = _table(lake, name, index)
     there = files(table)
     gone = [each for each in there if not _counts(name, each.values, known, index)]
     parts = {_part(each.values) for each in there}
@@ -157,16 +157,12 @@ def files(table: DeltaTable) -> list[Written]:
             for row in rows]
 
 
-def _table(lake: Lake, name: str, index: Index, batch: str) -> DeltaTable:
-    """The Delta table, made if it is not there; its columns are those of the files of a batch."""
+def _table(lake: Lake, name: str, index: Index) -> DeltaTable:
+    """The Delta table, made if it is not there; its columns are those of the last batch."""
     where = lake.path(name)
     if DeltaTable.is_deltatable(where):
         return DeltaTable(where)
-    if name in LIVES:
-        found = parquet.load(lake.spark, [lake.path(name, int(batch))], base=where).schema
-    else:
-        found = StructType.fromJson(json.loads(index.schemas[name])).add(
-            "batch", IntegerType())
+    found = StructType.fromJson(json.loads(index.schemas[name])).add("batch", IntegerType())
     schema: pa.Schema = to_arrow_schema(found, timezone="UTC")
     return DeltaTable.create(
         where, described(name, schema), partition_by=list(partitions(name)), name=f"omq {name}",
