@@ -164,6 +164,7 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
     comes, leaves, is_here = (F.col("role") == role for role in (COMES, LEAVES, STAYS))
     given = is_type(given_out) & is_here
     counts = is_type(_counts) & is_here
+    freed = is_type(_frees) & is_here
     place = F.greatest(F.array_position("onto", F.col("at")), F.lit(1)).cast("int")
     died = (F.col("reason") == int(Reason.DIED)) & is_type(lambda rule: rule.reasoned)
     found = visited.groupBy("qpool", F.col("at").alias("queue"), "visit").agg(
@@ -182,8 +183,11 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.min(F.when(given, F.col("time_ns"))).alias("given_ns"),
         F.min(F.when(given, F.col("lsn"))).alias("given_lsn"),
         F.max(F.when(given, F.col("time_ns"))).alias("last_given_ns"),
+        F.min(F.when(freed, F.col("time_ns"))).alias("freed_ns"),
+        F.max(F.when(freed, F.col("time_ns"))).alias("last_freed_ns"),
         F.max_by(F.when(given, F.col("client")), F.when(given, F.col("lsn"))).alias("reader"),
         F.max_by(F.when(given, F.col("pid")), F.when(given, F.col("lsn"))).alias("reader_pid"),
+        F.max_by(F.when(given, F.col("uid")), F.when(given, F.col("lsn"))).alias("reader_uid"),
         F.max_by(F.when(counts, F.col("attempt")).when(comes & is_type(poisoned), F.col("attempt"))
                  .when(comes, 0), F.when(counts | comes, F.col("lsn"))).alias("attempts"),
         F.count_if(given).alias("gives"),
@@ -204,13 +208,31 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.max("lsn").alias("last_lsn"),
     ).where("queue > 0 AND arrived_ns IS NOT NULL")
     return (_died(found, ends_of_epochs, "left", F.col("persistent")).drop("persistent")
+            .withColumn("ready_ns", _ready()).drop("freed_ns", "last_freed_ns")
             .withColumn("wait_ns", F.col("given_ns") - F.col("arrived_ns"))
+            .withColumn("ready_wait_ns", F.col("given_ns") - F.col("ready_ns"))
             .withColumn("service_ns", F.col("left_ns") - F.col("last_given_ns")))
+
+
+def _ready() -> Column:
+    """When a reader could first have got the message, ns: it had come, the delay of its sender was
+    over, an operator had released it or its sender's unit was committed. A hand-out shows that it
+    was ready (a restart rounds delays). Of releases on both sides of it the first counts."""
+    given = F.coalesce("given_ns", F.lit((1 << 63) - 1))
+    freed = F.when(F.col("last_freed_ns") <= given, F.col("last_freed_ns")).when(
+        F.col("freed_ns") <= given, F.col("freed_ns"))
+    ready = F.greatest("arrived_ns", F.col("until_s") * NS_PER_S, freed)
+    return F.greatest("arrived_ns", F.least(ready, given))
 
 
 def _kept(rule: Rule) -> bool:
     """On IDEL for a time, in which it can be brought back."""
     return rule.comes is Comes.IDEL and rule.argument is Argument.UNTIL
+
+
+def _frees(rule: Rule) -> bool:
+    """It can be taken from now on, and no reader had it: a hold ends, or a unit in doubt."""
+    return rule.is_in(PartState.READY) and rule.hand is Hand.NOTHING
 
 
 def _counts(rule: Rule) -> bool:

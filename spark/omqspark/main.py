@@ -99,6 +99,9 @@ def _tables(lake: Out, options: argparse.Namespace) -> int:
 
     from omqtools.omqspark import dictionary, tables
 
+    if options.old_names:
+        sys.stdout.write(dictionary.old_names(options.old_names))
+        return Exit.OK
     said = tables.versions(lake)
     for name in [options.table] if options.table else said["versions"]:
         found = tables.table(lake, name, options.version)

@@ -106,9 +106,7 @@ class Manifest:
         found = json.loads(data)
         version = found.get("version", 1)
         if version != VERSION:
-            what = ("an older omq-spark; 'omq-spark run --incremental' upgrades it" if version
-                    < VERSION else "a newer omq-spark")
-            raise BadRequest(reason=f"the tables of {where} were made by {what}")
+            raise of_another(where, version, VERSION)
         return cls(found["uuid"], {one["number"]: FileRecord(**one) for one in found["files"]},
                    [Batch(**one) for one in found["batches"]],
                    {int(batch): numbers for batch, numbers in found["void"].items()})
@@ -178,6 +176,13 @@ class Manifest:
             if record.frames:
                 before = record
         return out
+
+
+def of_another(where: str, version: int, mine: int) -> BadRequest:
+    """What is said of tables that another version of omq-spark has made."""
+    what = ("an older omq-spark; 'omq-spark run --incremental' upgrades it" if version < mine
+            else "a newer omq-spark")
+    return BadRequest(reason=f"the tables of {where} were made by {what}")
 
 
 def missing(numbers: Sequence[int]) -> list[Interval]:

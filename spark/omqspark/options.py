@@ -83,6 +83,8 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
         one.add_argument("--version", type=int, help="as it was at this version of its own")
         one.add_argument("--columns", action="store_true",
                          help="the columns: name, type, unit and meaning")
+        one.add_argument("--old-names", choices=("duckdb", "spark"), help="SQL of views in which "
+                         "columns have their names of before, too")
     elif name == "state":
         one.add_argument("--at", required=True, help="an LSN, or a time (ISO, UTC)")
     elif name == "biography":

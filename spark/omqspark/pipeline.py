@@ -5,6 +5,7 @@
     OUT/messages/batch=N/ended=E/day=D  messages that ended in this batch, those open at its end
     OUT/stays/batch=N/ended=E/day=D     stays of those messages
     OUT/open/batch=N             events of messages that are still open: the next batch begins here
+    OUT/clients/batch=N          names of the programs in those events (clients.py)
     OUT/worked/batch=N           the work of stays that have left, of messages that are still open
     OUT/known/TABLE/batch=N/day=D  parts of the answers, of what ended in this batch (answers.py)
     OUT/TABLE/batch=N/day=D      the answers of days in which this batch has changed something
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,6 +45,7 @@ from omq.format.archive import ArchiveHeader
 from omq.format.frame_rules import numbers
 from omqtools.omqspark import bronze, columns, parquet, plan, tables
 from omqtools.omqspark.answers import Basis, Index
+from omqtools.omqspark.clients import CLIENTS, client_names, needed
 from omqtools.omqspark.daily import DAY, News, Telling
 from omqtools.omqspark.job import Job, refuse_another, unknown, what_to_do
 from omqtools.omqspark.lake import Lake
@@ -132,8 +135,10 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     queues = queue_names(lake.spark, names_now)
     ends, readers = known.epoch_ends(counted), _readers(lake, index, before)
     worked = None if before < 0 else parquet.load(lake.spark, [lake.path("worked", before)], DONE)
+    clients = client_names(names, None if before < 0 else parquet.load(
+        lake.spark, [lake.path("clients", before)], CLIENTS))
     lives = _lives(lake, with_work(stays(events, ends), readers, worked), events, number, ends,
-                   queues)
+                   Called(queues, clients))
     say(f"batch {number}: messages and stays are written")
     for table, rows in zip(LIVES[::-1], lives, strict=True):  # known also where there are no rows
         index.schemas[table] = rows.schema.json()
@@ -189,20 +194,30 @@ def _readers(lake: Lake, index: Index, before: int) -> DataFrame | None:
     return parquet.load(lake.spark, paths, WORKED) if paths else None
 
 
+@dataclass(frozen=True)
+class Called:
+    """Names of queues (words.queue_names) and of programs (clients.client_names)."""
+
+    queues: DataFrame
+    clients: DataFrame
+
+
 def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: Ends,
-           queues: DataFrame) -> tuple[DataFrame, DataFrame]:
+           called: Called) -> tuple[DataFrame, DataFrame]:
     """Stays and messages, apart by whether the message has ended, as they are written; and the
     events of the open ones. Few stays are made beside the messages, on another core: which of them
     are open is said behind that."""
-    told = lived(spent, "stays", queues)
+    told = lived(spent, "stays", called.queues, called.clients)
     with ThreadPoolExecutor(1) as beside:
         rows = beside.submit(told.toArrow) if lake.few else None
-        messages = parquet.saved(lived(lifecycle(events, ends), "messages", queues).withColumn(
-            "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number),
+        messages = parquet.saved(
+            lived(lifecycle(events, ends), "messages", called.queues, called.clients).withColumn(
+                "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number),
             APART, few=lake.few)
         still = messages.where("ended = 0").select("qpool")
-        parquet.save(events.join(still, "qpool", "left_semi").select(*columns.EVENTS),
-                     lake.path("open", number), few=lake.few)
+        left = parquet.saved(events.join(still, "qpool", "left_semi").select(*columns.EVENTS),
+                             lake.path("open", number), (), few=lake.few)
+        parquet.save(needed(called.clients, left), lake.path("clients", number), few=lake.few)
         if rows is not None:
             told = parquet.local(lake.spark, rows.result(), told.schema)
     marked = told.join(still.withColumn("open", F.expr("true")), "qpool", "left")

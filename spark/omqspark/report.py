@@ -221,6 +221,7 @@ def _rounded(size: int) -> int:
 def _orders(orders: pd.DataFrame) -> str:
     if orders.empty:
         return "<h2>Operators</h2><p>No operator changed a message in this time.</p>"
-    rows = [[f"{row.at:%Y-%m-%d %H:%M:%S}", str(row.uid), str(row.messages), str(row.order)[:300]]
-            for row in orders.sort_values("at").tail(50).itertuples()]
+    rows = [[f"{row.ordered_at:%Y-%m-%d %H:%M:%S}", str(row.uid), str(row.messages),
+             str(row.order_json)[:300]]
+            for row in orders.sort_values("ordered_at").tail(50).itertuples()]
     return "<h2>Operators</h2>" + _table(["when (UTC)", "uid", "messages", "order"], rows)

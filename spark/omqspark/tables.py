@@ -42,6 +42,7 @@ from omqtools.omqspark import plan
 from omqtools.omqspark.answers import ALWAYS, Index
 from omqtools.omqspark.dictionary import described
 from omqtools.omqspark.gold import ANSWERS
+from omqtools.omqspark.manifest import of_another
 from omqtools.omqspark.meanings import MEANINGS
 from omqtools.omqspark.out import LIVES, VERSIONS, Out
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.manifest import Manifest
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Of the columns; a table of another one is made anew by a run without --incremental."""
 KEEP_DAYS: Final = 7
 CHECKPOINT_COMMITS: Final = 10
@@ -188,11 +189,14 @@ def _written(lake: Lake, name: str, batch: int) -> Iterator[Written]:
 
 
 def versions(lake: Out) -> dict[str, Any]:
-    """What tables.json says. NoArchive: no run has published tables there."""
+    """What tables.json says. NoArchive: no run has published tables there; BadRequest: they have
+    the columns of another omq-spark."""
     data = lake.get(VERSIONS)
     if data is None:
         raise NoArchive(path=lake.out)
     found: dict[str, Any] = json.loads(data)
+    if found.get("schema") != SCHEMA_VERSION:
+        raise of_another(lake.out, int(found.get("schema", 0)), SCHEMA_VERSION)
     return found
 
 
