@@ -4,8 +4,7 @@ A message is born by PUT and ends by the frame with LAST_PART. A stay begins wit
 the message on the queue (PUT, MOVE, POISON, or DONE/DELETE onto IDEL) and ends with the one that
 took it off (DONE, MOVE, POISON, DELETE). A message that comes to a queue again has a second stay.
 
-Everything is an aggregation by message over events in any order, so a batch that is repeated gives
-the same rows.
+All are aggregations by message over events in any order: a batch repeated gives the same rows.
 """
 
 from __future__ import annotations
@@ -183,8 +182,8 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.min(F.when(given, F.col("time_ns"))).alias("given_ns"),
         F.min(F.when(given, F.col("lsn"))).alias("given_lsn"),
         F.max(F.when(given, F.col("time_ns"))).alias("last_given_ns"),
-        F.min(F.when(freed, F.col("time_ns"))).alias("freed_ns"),
-        F.max(F.when(freed, F.col("time_ns"))).alias("last_freed_ns"),
+        *(rule(F.when(freed, F.col("time_ns"))).alias(name) for rule, name in (
+            (F.min, "freed_ns"), (F.max, "last_freed_ns"))),
         F.max_by(F.when(given, F.col("client")), F.when(given, F.col("lsn"))).alias("reader"),
         F.max_by(F.when(given, F.col("pid")), F.when(given, F.col("lsn"))).alias("reader_pid"),
         F.max_by(F.when(given, F.col("uid")), F.when(given, F.col("lsn"))).alias("reader_uid"),
@@ -219,8 +218,8 @@ def _ready() -> Column:
     over, an operator had released it or its sender's unit was committed. A hand-out shows that it
     was ready (a restart rounds delays). Of releases on both sides of it the first counts."""
     given = F.coalesce("given_ns", F.lit((1 << 63) - 1))
-    freed = F.when(F.col("last_freed_ns") <= given, F.col("last_freed_ns")).when(
-        F.col("freed_ns") <= given, F.col("freed_ns"))
+    freed = F.coalesce(*(F.when(F.col(name) <= given, F.col(name))
+                         for name in ("last_freed_ns", "freed_ns")))
     ready = F.greatest("arrived_ns", F.col("until_s") * NS_PER_S, freed)
     return F.greatest("arrived_ns", F.least(ready, given))
 
@@ -231,7 +230,7 @@ def _kept(rule: Rule) -> bool:
 
 
 def _frees(rule: Rule) -> bool:
-    """It can be taken from now on, and no reader had it: a hold ends, or a unit in doubt."""
+    """No reader had it, and one can from now on: a hold ends, or a unit in doubt."""
     return rule.is_in(PartState.READY) and rule.hand is Hand.NOTHING
 
 
@@ -281,7 +280,7 @@ def with_work(stays: DataFrame, before: DataFrame | None, worked: DataFrame | No
     of earlier batches, whose last message then ended (`last_lsn`, `last_ns`). `worked`: what
     earlier batches told of stays that had left when their message was still on another queue
     (`qpool`, `queue`, `visit`, `worked_ns`): what came before them is not among these stays."""
-    key = ["last_epoch", "reader", "reader_pid"]
+    key, names = ["last_epoch", "reader", "reader_pid"], [*stays.columns, "work_ns"]
     gone = F.col("left_ns").isNotNull() & F.col("reader").isNotNull()
     # Who has not left needs no neighbour: spread, or all of them would be one task's.
     spread = F.when(gone, F.lit(-1)).otherwise(F.pmod("qpool", F.lit(1024)))
@@ -293,9 +292,9 @@ def with_work(stays: DataFrame, before: DataFrame | None, worked: DataFrame | No
         stays = stays.join(F.broadcast(ended), key, "left")
         begins.append(F.when(F.col("before_lsn") < F.col("left_lsn"), F.col("before_ns")))
     work = F.greatest(F.col("left_ns") - F.greatest(*begins), F.lit(0))
-    found = stays.withColumn("work_ns", F.when(gone, work)).drop("before_lsn", "before_ns")
+    found = stays.withColumn("work_ns", F.when(gone, work)).select(*names)
     if worked is None:
         return found
     known = F.coalesce("worked_ns", "work_ns")
     return found.join(worked, ["qpool", "queue", "visit"], "left").withColumn(
-        "work_ns", known).select(*found.columns)
+        "work_ns", known).select(*names)

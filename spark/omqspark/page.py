@@ -30,7 +30,9 @@ td:first-child,th:first-child,.head td,.head th{text-align:left}.head th{white-s
 code{background:var(--code);padding:0 .3em;overflow-wrap:anywhere}
 .ok{background:var(--ok)}.bad{background:var(--bad)}
 .verdict{padding:.6em 1em;border-radius:6px}p.note{color:var(--faint)}
-@media(max-width:700px){body{margin:1em auto}td,th{padding:.25em .4em}}"""
+@media(max-width:700px){body{margin:1em auto}td,th{padding:.25em .4em}
+.wide table{font-size:.8em}.wide td,.wide th{overflow-wrap:anywhere;min-width:2.5em}
+.head th{white-space:normal}}"""
 
 DRAW: Final = """
 const figures=FIGURES,lighter=LIGHTER;
@@ -39,7 +41,7 @@ function layout(figure){
  const style=getComputedStyle(document.documentElement),ink=style.getPropertyValue('--ink').trim(),
   line=style.getPropertyValue('--line').trim(),small=narrow.matches;
  const out={...structuredClone(figure.layout),paper_bgcolor:'rgba(0,0,0,0)',
-  plot_bgcolor:'rgba(0,0,0,0)',font:{color:ink,size:small?11:12},
+  plot_bgcolor:figure.layout.plot_bgcolor||'rgba(0,0,0,0)',font:{color:ink,size:small?11:12},
   height:figure.height+(small?120:0),
   margin:{l:60,r:10,t:36,b:40},hovermode:'closest',
   legend:small?{orientation:'h',y:-0.15}:{x:1.01,y:1}};

@@ -56,7 +56,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = {n: f"QUEUE{n}" for n in range(1, QUEUES + 1)} | {QUEUES: LONG}
     hour = pd.DataFrame([{
         "queue": n, "hour": START + pd.Timedelta(hours=h), "arrivals": n * (1 + h % 7),
-        "wait_p50_s": 0.5 * n, "wait_p99_s": 7.0 * n, "failed": 0, "bytes": 10**6 * n}
+        "ready_wait_p50_s": 0.5 * n, "ready_wait_p99_s": 7.0 * n, "failed": 0, "bytes": 10**6 * n}
         for n in names for h in range(24) if h % 5])
     minute = pd.DataFrame([{
         "queue": n, "minute": START + pd.Timedelta(minutes=m), "arrivals": n, "departures": n,
