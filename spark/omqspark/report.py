@@ -176,8 +176,9 @@ def _verdict(verdict: dict[str, Any] | None) -> str:
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
     cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    lines = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-                    for row in rows)
+    lines = "".join("<tr>" + "".join(
+        f'<td data-label="{html.escape(name)}">{html.escape(cell)}</td>'
+        for name, cell in zip(head, row, strict=True)) + "</tr>" for row in rows)
     return f"<div class=wide><table><tr>{cells}</tr>{lines}</table></div>"
 
 

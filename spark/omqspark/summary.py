@@ -168,8 +168,9 @@ def _waiting(tables: Tables, queues: Queues) -> Iterator[Sentence]:
     for queue, part in tables["queue_hour"].dropna(subset=["ready_wait_p99_s"]).groupby("queue"):
         worst = part.loc[part["ready_wait_p99_s"].idxmax()]
         usual = float(part["ready_wait_p99_s"].median())
-        if worst["ready_wait_p99_s"] > WAIT_S and worst["ready_wait_p99_s"] > WAIT_TIMES * usual:
+        longest = worst["ready_wait_p99_s"]
+        if longest > WAIT_S and longest > WAIT_TIMES * usual:
             yield Sentence(f"At {worst['hour']:%d %b %H:%M} one of 100 messages on "
-                           f"{queues.name(int(queue))} waited {seconds(worst['ready_wait_p99_s'])} or "
+                           f"{queues.name(int(queue))} waited {seconds(longest)} or "
                            f"longer, usually {seconds(usual)}.",
                            f"omq-spark advise --out OUT --wait-s 60 --day {worst['hour']:%Y-%m-%d}")

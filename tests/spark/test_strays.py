@@ -25,6 +25,7 @@ from omqtools.omqspark.generator import Load
 from omqtools.omqspark.lake import Lake, all_messages, all_stays
 from omqtools.omqspark.options import FAIL_ON
 from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.report import make
 from omqtools.omqspark.writer import UUID
 from tests.spark.conftest import generated
 from tests.spark.test_spark import rows_of
@@ -139,6 +140,7 @@ def test_what_is_wrong_with_a_file_is_told_also_when_another_comes_late(
     lake = Lake(spark, str(out))
     assert all_messages(lake).count() == all_stays(lake).count() == 0
     assert tables.frame(lake, "stays").count() == 0
+    assert b"The archive holds no messages." in make(lake, None)["report.html"]
     damaged = counted(lake, here)
     assert damaged["crc"] >= 1
     (tmp_path / first.name).rename(first)
