@@ -34,6 +34,10 @@ def main(argv: list[str] | None = None) -> int:
         from omqtools.omqspark.replays import whatif_sends
 
         return whatif_sends(options)
+    if options.command == "follow":
+        from omqtools.omqspark.following import command
+
+        return command(options, _run, _audit_and_report)
     from omqtools.omqspark.failures import quiet, told
 
     if options.command in _PLAIN:
@@ -200,12 +204,16 @@ def _compact(lake: Lake, options: argparse.Namespace) -> int:
 
 def _refresh(lake: Lake, options: argparse.Namespace) -> int:
     """What a timer does each hour: new files; then the audit, by the JVM, while Python draws."""
+    _run(lake, options)
+    return _audit_and_report(lake, options)
+
+
+def _audit_and_report(lake: Lake, options: argparse.Namespace) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from omqtools.omqspark.out import Out
     from omqtools.omqspark.report import drawn
 
-    _run(lake, options)
     with ThreadPoolExecutor(1) as beside:
         pictures = beside.submit(drawn, Out(options.out))
         code = _audit(lake, options)
