@@ -503,9 +503,16 @@ class MixedArchives(OmqError):
 
 
 class ArchivePruned(OmqError):
-    """archive file {number} was removed before it was read, the oldest is {oldest}; begin a new --out directory"""
+    """file {number} was removed before the stream read it, the oldest is {oldest}; begin anew with an empty checkpointLocation, and keep history for its readers with 'omq-archive --hold NAME'"""
 
     status = 92
+    exit_code = Exit.DATA
+
+
+class OffsetUnknown(OmqError):
+    """the checkpoint of the stream says file {number}, but the newest in {path} is {newest}: it is of another spool, or the spool was restored; begin anew with an empty checkpointLocation"""
+
+    status = 290
     exit_code = Exit.DATA
 
 
