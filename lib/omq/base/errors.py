@@ -929,6 +929,13 @@ class ExtraMissing(OmqError):
     exit_code = Exit.UNAVAILABLE
 
 
+class InstanceFailed(OmqError):
+    """the test instance in {folder}: {program} {reason}; what it said is in {output}"""
+
+    status = 280
+    exit_code = Exit.UNAVAILABLE
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():
