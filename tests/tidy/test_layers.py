@@ -35,6 +35,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "amqp": ("daemon", "network", "channel"),
         "supervise": ("daemon",),
         "trigger": ("daemon", "readers", "supervise"),
+        "schedule": ("daemon", "readers"),
     },
     "cli": {
         "operate": ("look",),

@@ -39,6 +39,13 @@ number = 102
 kind = deleter
 program = idel.server
 queue = IDEL
+
+[schedule]
+number = 103
+kind = reader
+program = schedule.server
+queue = SYSTEM.SCHEDULES
+batch = 1
 """
 _OWN: Final = ("omq.conf", "services.conf")
 _NO_QUEUES: Final = b"# Queues are defined by the tests.\n[*]\n"
