@@ -936,6 +936,27 @@ class ExtraMissing(OmqError):
     exit_code = Exit.UNAVAILABLE
 
 
+class InstanceFailed(OmqError):
+    """the test instance in {folder}: {program} {reason}; what it said is in {output}"""
+
+    status = 280
+    exit_code = Exit.UNAVAILABLE
+
+
+class BadSchedule(OmqError):
+    """schedule {name}: {reason}"""
+
+    status = 281
+    exit_code = Exit.USAGE
+
+
+class UnknownSchedule(OmqError):
+    """there is no schedule {name}; 'omq schedule list' shows them"""
+
+    status = 282
+    exit_code = Exit.NO_INPUT
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

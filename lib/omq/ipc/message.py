@@ -6,11 +6,11 @@ read, or BodyDamaged says where. A large body lies in a container file with a CR
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from omq.base import clock
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest
 from omq.format.location import number_of
@@ -161,7 +161,7 @@ class Message(PayloadFacts):
         queue, expiry = self.reply_to, self._descriptor().expiry
         if not queue:
             raise BadRequest(reason=f"message {self.message_id} wants no reply (reply_to)")
-        left_s = (expiry - time.time_ns()) / NS if expiry else None
+        left_s = (expiry - clock.wall_ns()) / NS if expiry else None
         answer = Outgoing(
             body=body, queues=(queue,), properties={
                 **({} if properties is None else arguments.properties(properties)),
