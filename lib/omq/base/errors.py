@@ -929,6 +929,43 @@ class ExtraMissing(OmqError):
     exit_code = Exit.UNAVAILABLE
 
 
+class DropDamaged(OmqError):
+    """the maildrop's file {file} is damaged: {reason}; it is set aside in quarantine/, look there"""
+
+    status = 280
+    exit_code = Exit.DATA
+
+
+class MaildropFull(OmqError):
+    """the maildrop {folder} takes no more mail ({key} = {limit}, of which one user has half): try
+    again later; 'omstat' says whether the queue manager runs, which empties it"""
+
+    status = 281
+    exit_code = Exit.TEMPORARY
+
+
+class NotSubmitter(OmqError):
+    """user {user} may not hand in mail on this host: drop_users of omq.conf names who may"""
+
+    status = 282
+    exit_code = Exit.NO_PERMISSION
+
+
+class NobodyTakesMail(OmqError):
+    """no program takes mail: {reason}; 'omon drop' starts mail.drop, which also takes it while the
+    queue manager is away"""
+
+    status = 284
+    exit_code = Exit.TEMPORARY
+
+
+class TooManyMails(OmqError):
+    """{what} of uid {uid}, and {key} is {limit}: try again later"""
+
+    status = 283
+    exit_code = Exit.TEMPORARY
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -41,6 +41,7 @@ SECTION_TITLES: Final = {
     "trigger": "Programs that queues have started",
     "qmgr": "The scheduler of outgoing work: channels, their processes, peers",
     "mail": "The mail services",
+    "drop": "Mail that programs of this host hand in (omq-sendmail, mail.drop)",
     "tls": "Encryption of mail on its way in and out",
     "dns": "Looking up the hosts that take mail for a domain",
     "amqp": "Clients of AMQP 1.0 (NETWORK.md)",
