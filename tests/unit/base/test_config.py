@@ -107,6 +107,7 @@ def test_shipped_services() -> None:
         "trigger.monitor": "Trigger Monitor",
         "channel.sender": "Channel Sender",
         "xport.out": "Sendmail Interface",
+        "mail.drop": "Mail Drop",
     }
     assert set(titles) <= set(COMMANDS)
     queues = load_queues()

@@ -85,7 +85,8 @@ class Hand:
         made = submission(draft, request.to, request.sender, self._settings, author,
                           read=request.read)
         try:
-            with omq.connect(spool=self._location.paths.root, name=NAME) as connection:
+            with omq.connect(spool=self._location.paths.root, name=NAME,
+                             timeout_s=self._settings.connect_timeout_s) as connection:
                 return str(connection.put(ROUTER, made.body, priority=made.priority,
                                           persistent=True, properties=made.envelope.properties()))
         except ManagerUnavailable as error:

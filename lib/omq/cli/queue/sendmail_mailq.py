@@ -117,7 +117,8 @@ def _queued(location: Location) -> Iterator[Row]:
 def _queues(location: Location) -> list[str]:
     """Where mail can be: the queues of the services, those of [queues], and POISON."""
     there = set(load_queues(location.conf_dir))
-    wanted = dict.fromkeys((*_MAIL_QUEUES, "XPORT", *load_routes(location.conf_dir).queues.values()))
+    routed = load_routes(location.conf_dir).queues.values()
+    wanted = dict.fromkeys((*_MAIL_QUEUES, "XPORT", *routed))
     return [*(each for each in wanted if each in there), names.POISON_NAME]
 
 

@@ -57,6 +57,8 @@ class Request:
         to = found.get("to", ())
         if not isinstance(to, list | tuple) or not all(type(each) is str for each in to):
             raise BadRequest(reason="its recipients are no list")
+        if any(not each.isprintable() for each in to):
+            raise BadRequest(reason="a recipient has a control character")
         sender = found.get("sender")
         if sender is not None and type(sender) is not str:
             raise BadRequest(reason="its sender is no text")

@@ -10,7 +10,7 @@ Invariants:
 1. `keep` returns after the file is durable under its name, and its author is answered after that.
 2. A file goes only after the queue manager acknowledged its message (drop_carrier), or to
    quarantine/, with a note.
-3. A name that is not NAME is not ours: it is reported once and left alone.
+3. What has another name than NAME, or is no regular file, is not ours: reported, left alone.
 
 Crash argument: a file appears by rename after its sync, so there is all of it or none; `.tmp` is
 what a death before that left, nobody was told of it, and the next start removes it. A death after
@@ -24,11 +24,11 @@ Errors: MaildropFull (temporary); SpoolFull, DiskError; SpoolLocked.
 from __future__ import annotations
 
 import json
+import stat
 import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from omq.base import clock
@@ -153,10 +153,10 @@ class Maildrop:
             if name.endswith(TEMPORARY) and NAME.fullmatch(name.removesuffix(TEMPORARY)):
                 durable.unlink(self.folder / name)
                 continue
-            if NAME.fullmatch(name) is None:
-                self._tell(name, "this is no name of a mail; it is left alone")
-                continue
             status = durable.status(self.folder / name)
+            if NAME.fullmatch(name) is None or (status and not stat.S_ISREG(status.st_mode)):
+                self._tell(name, "this is no file of a mail; it is left alone")
+                continue
             if status is not None:
                 kept = Kept(name, status.st_size, self._owner(name))
                 self._kept[name] = kept
@@ -177,7 +177,3 @@ class Maildrop:
         durable.rename(self.folder / name, self._paths.quarantine / name)
         self._tell(name, f"{reason}; it is in quarantine/ now")
         self._forget(name)
-
-    def path(self, name: str) -> Path:
-        """Of a file."""
-        return self.folder / name
