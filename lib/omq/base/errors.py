@@ -937,8 +937,7 @@ class DropDamaged(OmqError):
 
 
 class MaildropFull(OmqError):
-    """the maildrop {folder} takes no more mail ({key} = {limit}, of which one user has half): try
-    again later; 'omstat' says whether the queue manager runs, which empties it"""
+    """{folder} takes no more mail ({key} = {limit}): see whether the queue manager runs (omstat)"""
 
     status = 281
     exit_code = Exit.TEMPORARY
@@ -952,8 +951,7 @@ class NotSubmitter(OmqError):
 
 
 class NobodyTakesMail(OmqError):
-    """no program takes mail: {reason}; 'omon drop' starts mail.drop, which also takes it while the
-    queue manager is away"""
+    """no program takes mail now: {reason}; 'omon drop' starts one that always does"""
 
     status = 284
     exit_code = Exit.TEMPORARY

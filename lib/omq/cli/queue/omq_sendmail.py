@@ -152,7 +152,8 @@ def _parser() -> argparse.ArgumentParser:
     other.add_argument("--queue", nargs="?", const="", metavar="WHAT",
                        help="-q: what waits for its next try is tried now")
     taken = parser.add_argument_group("taken, and without a meaning here")
-    taken.add_argument("-o", dest="other", action="append", metavar="X", default=[])
+    taken.add_argument("-o", dest="other", action="append", metavar="X", default=[],
+                       help="an option of Sendmail; i is -i")
     for letter in "ABCLOXep":
         taken.add_argument(f"-{letter}", dest="_", metavar="X", help=argparse.SUPPRESS)
     for letter in "GIUnmscx":

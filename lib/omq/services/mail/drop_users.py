@@ -15,6 +15,7 @@ import pwd
 from collections import Counter
 from typing import Final
 
+from omq.base.amounts import duration
 from omq.base.clock import NS_PER_S
 from omq.base.errors import NotSubmitter, TooManyMails
 from omq.base.settings import Settings
@@ -69,7 +70,7 @@ class Users:
         if now_ns - began > period_ns:
             began, mails = now_ns, 0
         if mails >= limit:
-            raise TooManyMails(what=f"more than {limit} mails in {settings.smtp_client_period_s} s",
+            raise TooManyMails(what=f"more mails in {duration(settings.smtp_client_period_s)}",
                                uid=uid, key="drop_messages_max", limit=limit)
         self._mails[uid] = (began, mails + 1)
 

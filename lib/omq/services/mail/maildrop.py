@@ -64,7 +64,7 @@ class Maildrop:
         self.settings = settings
         self._guard = threading.Lock()
         durable.make_directory(self.folder)
-        self._lock = lock(self.folder / LOCK, "mail.drop")
+        self._lock = lock(self.folder / LOCK, "the maildrop")
         self._kept: dict[str, Kept] = {}
         self._files: Counter[int] = Counter()
         self._bytes: Counter[int] = Counter()
