@@ -939,22 +939,57 @@ class ExtraMissing(OmqError):
 class InstanceFailed(OmqError):
     """the test instance in {folder}: {program} {reason}; what it said is in {output}"""
 
-    status = 280
+    status = 290
     exit_code = Exit.UNAVAILABLE
 
 
 class BadSchedule(OmqError):
     """schedule {name}: {reason}"""
 
-    status = 281
+    status = 291
     exit_code = Exit.USAGE
 
 
 class UnknownSchedule(OmqError):
     """there is no schedule {name}; 'omq schedule list' shows them"""
 
-    status = 282
+    status = 292
     exit_code = Exit.NO_INPUT
+
+
+class DropDamaged(OmqError):
+    """the maildrop's file {file} is damaged: {reason}; it is set aside in quarantine/, look there"""
+
+    status = 280
+    exit_code = Exit.DATA
+
+
+class MaildropFull(OmqError):
+    """{folder} takes no more mail ({key} = {limit}): see whether the queue manager runs (omstat)"""
+
+    status = 281
+    exit_code = Exit.TEMPORARY
+
+
+class NotSubmitter(OmqError):
+    """user {user} may not hand in mail on this host: drop_users of omq.conf names who may"""
+
+    status = 282
+    exit_code = Exit.NO_PERMISSION
+
+
+class NobodyTakesMail(OmqError):
+    """no program takes mail now: {reason}; 'omon drop' starts one that always does"""
+
+    status = 284
+    exit_code = Exit.TEMPORARY
+
+
+class TooManyMails(OmqError):
+    """{what} of uid {uid}, and {key} is {limit}: try again later"""
+
+    status = 283
+    exit_code = Exit.TEMPORARY
 
 
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
