@@ -362,6 +362,14 @@ stop that one, and if this copy is to go on instead: {command}"""
     exit_code = Exit.TEMPORARY
 
 
+class NotPrimary(OmqError):
+    """{path} is a {role} of its instance (member {member}), and nothing is changed there; the \
+primary: {primary}. Do it there; 'omqcheck --spool {path}' looks at this one"""
+
+    status = 257
+    exit_code = Exit.UNAVAILABLE
+
+
 class NewerFormat(OmqError):
     """{file} has format version {version}, this omq reads up to {known}; use the newer omq"""
 

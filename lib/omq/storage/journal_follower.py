@@ -41,7 +41,7 @@ class JournalFollower:
         self._paths = paths
         self._uuid = uuid
         self._page = 0
-        self._epoch = 0
+        self._epoch = (0, 0)  # term and number
         self._file: File | None = None
 
     def read(self, up_to_lsn: int, bytes_max: int) -> list[Block]:
@@ -102,9 +102,10 @@ class JournalFollower:
         self._file = open_file(self._paths.journal / file_name(entry.number))
         if entry.header is None:
             self._report(Kind.CORRUPT, "file header is not valid")
-            self._page, self._epoch = self._page or PAGE_GUESS, 0
+            self._page, self._epoch = self._page or PAGE_GUESS, (0, 0)
         else:
-            self._page, self._epoch = entry.header.page, entry.header.epoch
+            self._page = entry.header.page
+            self._epoch = entry.header.term, entry.header.epoch
             if self.last_lsn and entry.header.follows_lsn > self.last_lsn:
                 self._report(Kind.GAP, f"follows LSN {entry.header.follows_lsn}")
             self.last_lsn = max(self.last_lsn, entry.header.first_lsn - 1)
@@ -140,7 +141,7 @@ class JournalFollower:
 
     def _is_next(self, header: BlockHeader) -> bool:
         return (header.first_lsn == self.last_lsn + 1 and header.count > 0
-                and header.number == self.number and header.epoch == self._epoch)
+                and header.number == self.number and (header.term, header.epoch) == self._epoch)
 
     def _rescue(self, target: int, known: int) -> list[Block]:
         """Something is wrong at the position: judge the whole file, as a start would."""

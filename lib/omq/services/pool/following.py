@@ -127,7 +127,7 @@ class Following:
 
     def status(self) -> str:
         """One line for the supervisor."""
-        lag = max(0, self._index.counter(Counter.DURABLE_LSN) - self._checkpoint_lsn)
+        lag = max(0, self._index.counter(Counter.DURABLE_LSN) - self._saved(self._checkpoint_lsn))
         files = len(numbers_in(self._paths.journal))
         return (f"checkpoint at LSN {self._checkpoint_lsn}, {lag} frames behind, "
                 f"{files} journal files")
@@ -166,10 +166,14 @@ class Following:
     def _journal_bytes(self) -> int:
         """Journal since the last checkpoint, at least."""
         index = self._index
-        frames = index.counter(Counter.DURABLE_LSN) - self._follower.last_lsn
+        frames = index.counter(Counter.DURABLE_LSN) - self._saved(self._follower.last_lsn)
         files = index.counter(Counter.JOURNAL_FILE) - self._follower.number - 1
         return max(frames * FRAME.size, files * self._settings.journal_file_bytes,
                    index.counter(Counter.JOURNAL_BYTES) - self._bytes_then)
+
+    def _saved(self, lsn: int) -> int:
+        """`lsn`, or the end of what is void before this manager's first one."""
+        return max(lsn, self._index.counter(Counter.CHECKPOINT_LSN))
 
     def _ended_in_order(self) -> bool:
         """Does the journal of the manager that is gone end in order? Else the next one recovers,
