@@ -370,6 +370,22 @@ primary: {primary}. Do it there; 'omqcheck --spool {path}' looks at this one"""
     exit_code = Exit.UNAVAILABLE
 
 
+class StreamBroken(OmqError):
+    """the stream from {peer} is given up: {reason}; nothing of it was taken, and a new connection \
+goes on where this standby is"""
+
+    status = 258
+    exit_code = Exit.TEMPORARY
+
+
+class StandbyDiverged(OmqError):
+    """{path} cannot follow: {reason}; make a new standby from a copy of the primary, and keep this \
+one until you have looked at it"""
+
+    status = 259
+    exit_code = Exit.DATA
+
+
 class NewerFormat(OmqError):
     """{file} has format version {version}, this omq reads up to {known}; use the newer omq"""
 
