@@ -51,6 +51,7 @@ class PieceKind(IntEnum):
     BACK = 3  # primary: its history goes up to `lsn` in file `number`: cut there, and say HELLO
     FILE = 4  # primary: a journal file begins; payload = its header page
     BLOCK = 5  # primary: a block of file `number` at `offset`; `lsn` is its last one
+    HOLE = 9  # primary: file `number` has nothing that counts up to `offset` and `lsn`
     DURABLE = 6  # primary: nothing new; `durable` as in every piece
     ACK = 7  # standby: it has everything up to `lsn`; up to `durable` it is on its disk
     REFUSE = 8  # either: why it ends; payload = text
@@ -78,17 +79,23 @@ class Synced:
         return body[:4] + crc32c(body[CRC_FROM:]).to_bytes(4, "little") + body[CRC_FROM:]
 
 
-def decode_synced(data: bytes | memoryview) -> Synced | None:
-    """The valid slot with the higher generation; None: there is none."""
+def decode_synced(data: bytes | memoryview) -> Synced | Finding:
+    """The valid slot with the higher generation."""
     found = []
     for at in (0, NEWEST_AT):
         slot = bytes(data[at : at + SYNCED.size]).ljust(SYNCED.size, b"\0")
         (magic, crc, version, _, number, uuid, term, last_crc, epoch, generation, offset, lsn,
          durable, _) = SYNCED.unpack(slot)
-        if magic == SYNCED_MAGIC and version <= VERSION and crc32c(slot[CRC_FROM:]) == crc:
+        if magic != SYNCED_MAGIC:
+            continue
+        if version > VERSION:
+            return Finding(Kind.NEWER, f"mark version {version}, known {VERSION}", offset=at)
+        if crc32c(slot[CRC_FROM:]) == crc:
             found.append(Synced(uuid, generation, number, term, epoch, offset, lsn, durable,
                                 last_crc))
-    return max(found, key=lambda each: each.generation, default=None)
+    if not found:
+        return Finding(Kind.CORRUPT, "how far its journal is on its disk is not noted")
+    return max(found, key=lambda each: each.generation)
 
 
 @dataclass(frozen=True, slots=True)

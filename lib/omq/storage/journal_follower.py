@@ -146,9 +146,15 @@ class JournalFollower:
     def _rescue(self, target: int, known: int) -> list[Block]:
         """Something is wrong at the position: judge the whole file, as a start would."""
         path = self._paths.journal / file_name(self.number)
-        scan = FileScan(load_file(path), self.number, self._uuid, name=path.name,
-                        start=self.offset, after=self.last_lsn, known=known, limit=target)
-        blocks = list(scan)
+        data = load_file(path)
+        # By itself first: a block that was written without a sync and lost in a power cut is no
+        # damage, though all that follows it is durable by now (journal_scan, the fourth case).
+        for sure in dict.fromkeys((0, known)):
+            scan = FileScan(data, self.number, self._uuid, name=path.name, start=self.offset,
+                            after=self.last_lsn, known=sure, limit=target)
+            blocks = list(scan)
+            if scan.last_lsn >= target:
+                break
         self.findings += scan.findings
         if scan.header is not None or blocks:
             self.offset = scan.offset

@@ -25,12 +25,13 @@ Errors: StreamBroken (a new connection mends it); StandbyDiverged (a new base is
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import Final
 
 from omq.base.errors import StandbyDiverged, StreamBroken
 from omq.base.paths import SpoolPaths
-from omq.format.findings import Finding
+from omq.format.findings import Finding, Kind
 from omq.format.journal import (
     BlockHeader,
     FileHeader,
@@ -65,6 +66,7 @@ class JournalMirror:
         self._notes = journal_synced.open_synced(paths)
         self._newest = journal_newest.open_newest(paths)
         self.durable = self.mark.durable
+        self._hole: tuple[int, int] | None = None  # before the next block: its place, LSN before it
         self._enter()
 
     # position
@@ -83,21 +85,19 @@ class JournalMirror:
         """Open the file of the mark. StandbyDiverged: it does not hold what the mark says."""
         mark, path = self.mark, self._paths.journal / file_name(self.mark.number)
         self._header = mark_header(self._paths, self._uuid, mark)
-        scan = FileScan(load_file(path), mark.number, self._uuid, name=path.name, known=mark.lsn)
-        last, count = None, 0
-        for block in scan:
-            last, count = block, count + 1
-        crc = int.from_bytes(last.data[4:8], "little") if last is not None else 0
-        if scan.findings or (scan.last_lsn, scan.offset, crc) != (
-                mark.lsn, mark.offset, mark.last_crc):
-            told = "; ".join(each.reason for each in scan.findings[:1])
+        scan = FileScan(load_file(path), mark.number, self._uuid, name=path.name)
+        last = deque(scan, maxlen=1)
+        crc = int.from_bytes(last[0].data[4:8], "little") if last else 0
+        damage = [each for each in scan.findings if each.kind is not Kind.TORN]
+        if damage or (scan.last_lsn, scan.offset, crc) != (mark.lsn, mark.offset, mark.last_crc):
+            told = "; ".join(each.reason for each in damage[:1])
             raise StandbyDiverged(path=path, reason=told or f"it ends at LSN {scan.last_lsn}, and "
                                   f"LSN {mark.lsn} was synced there")
         if self._file is not None:
             self._file.close()
         self._file = open_file(path, "journal", write=True)
-        self.number, self.offset, self.lsn = mark.number, mark.offset, mark.lsn
-        self._sequence, self._crc = count, crc
+        self.number, self.offset, self.lsn, self._hole = mark.number, mark.offset, mark.lsn, None
+        self._sequence, self._crc = last[0].header.sequence + 1 if last else 0, crc
 
     def _broken(self, reason: str) -> StreamBroken:
         return StreamBroken(peer=self.peer, reason=reason)
@@ -112,30 +112,42 @@ class JournalMirror:
         """A block at its place; it counts behind `sync`. StreamBroken."""
         assert self._file is not None
         header = self._header
-        if (number, offset) != (self.number, self.offset):
+        next_offset, before = self._hole or (self.offset, self.lsn)
+        if (number, offset) != (self.number, next_offset):
             raise self._broken(f"a block of file {number} at {offset} where one of file "
-                               f"{self.number} at {self.offset} follows")
+                               f"{self.number} at {next_offset} follows")
         found = decode_block(data, 0, self._uuid, header.page)
         if isinstance(found, Finding):
             raise self._broken(f"file {number} at {offset}: {found.reason}")
-        wrong = self._wrong(found, len(data))
+        wrong = self._wrong(found, offset, before, len(data))
         if wrong:
             raise self._broken(f"file {number} at {offset}: {wrong}")
         self._file.write([data], offset)
-        self.offset, self.lsn = offset + len(data), found.last_lsn
-        self._sequence, self._crc = self._sequence + 1, int.from_bytes(data[4:8], "little")
+        self.offset, self.lsn, self._hole = offset + len(data), found.last_lsn, None
+        self._sequence, self._crc = found.sequence + 1, int.from_bytes(data[4:8], "little")
         self.note_durable(found.durable)
 
-    def _wrong(self, block: BlockHeader, length: int) -> str:
+    def skip(self, number: int, offset: int, lsn: int) -> None:
+        """The primary's file has a hole that is no damage (storage.journal_source): the next block
+        lies at `offset`, and begins behind `lsn`. It counts with that block."""
+        header = self._header
+        if number != self.number or not self.offset <= offset < header.size or (
+                offset % header.page or lsn <= self.lsn):
+            raise self._broken(f"a hole of file {number} up to {offset}, LSN {lsn}, where file "
+                               f"{self.number} goes on at {self.offset} behind LSN {self.lsn}")
+        self._hole = offset, lsn
+
+    def _wrong(self, block: BlockHeader, offset: int, before: int, length: int) -> str:
         header = self._header
         if (block.term, block.epoch, block.number) != (header.term, header.epoch, header.number):
             return (f"block of file {block.number}, term {block.term}, epoch {block.epoch} in file "
                     f"{header.number}, term {header.term}, epoch {header.epoch}")
-        if not block.count or block.first_lsn != self.lsn + 1:
-            return f"LSN {block.first_lsn} follows LSN {self.lsn}"
-        if block.sequence != self._sequence:
+        if not block.count or block.first_lsn != before + 1:
+            return f"LSN {block.first_lsn} follows LSN {before}"
+        if block.sequence < self._sequence or (
+                block.sequence > self._sequence and self._hole is None):
             return f"block {block.sequence} of its file follows {self._sequence} blocks"
-        if block.length != length or self.offset + length > header.size:
+        if block.length != length or offset + length > header.size:
             return f"a block of {block.length} bytes in {length}, file of {header.size}"
         if block.durable >= block.first_lsn:
             return f"it says that LSN {block.durable} was durable before it"
@@ -194,7 +206,7 @@ class JournalMirror:
         if self._file is not None:
             self._file.close()
         self._file, self._header = file, header
-        self.number, self.offset, self.lsn = mark.number, mark.offset, mark.lsn
+        self.number, self.offset, self.lsn, self._hole = mark.number, mark.offset, mark.lsn, None
         self._sequence = self._crc = 0
 
     # what counts

@@ -10,8 +10,11 @@ Only what is durable here is sent (the caller says how far that is), each block 
 file, and before the first of a file its header page, also of a file without a block: the next one
 follows it.
 
-Invariants: 1. nothing is written; 2. pieces follow each other without a hole, or an error says that
-there is one here.
+A hole in the journal here is passed on as one, where it is no damage: a power cut has lost a block
+that was written without a sync, of frames that are history, before one that was synced (ADR 0011).
+
+Invariants: 1. nothing is written; 2. pieces follow each other without another hole, or an error
+says that there is one here.
 
 Errors: StandbyDiverged: what the standby needs is not here any more, or is damaged; DiskError.
 """
@@ -22,6 +25,7 @@ from collections import deque
 
 from omq.base.errors import StandbyDiverged
 from omq.base.paths import SpoolPaths
+from omq.format.findings import Kind
 from omq.format.journal import FileHeader
 from omq.format.standby import Piece, PieceKind, Synced
 from omq.storage.files import read_file
@@ -79,21 +83,29 @@ class JournalSource:
         limit = min(mark.lsn, follower.follows_lsn) if void and follower is not None else mark.lsn
         scan = FileScan(load_file(path), header.number, self._uuid, name=path.name, limit=limit)
         last = deque(scan, maxlen=1)
-        if scan.findings:
-            raise self._gone(header.number, scan.findings[0].reason)
+        for found in scan.findings:
+            if found.kind is not Kind.TORN:
+                raise self._gone(header.number, found.reason)
         return last[0] if last else None
 
     def read(self, up_to_lsn: int, bytes_max: int) -> list[Piece]:
         """What follows, up to an LSN that is durable here; about so many bytes."""
         pieces: list[Piece] = []
-        blocks = self._follower.read(up_to_lsn, bytes_max)
-        if self._follower.findings:
-            found = self._follower.findings[0]
-            raise self._gone(self._follower.number, f"{found.file}: {found.reason}")
+        last, blocks = self._follower.last_lsn, self._follower.read(up_to_lsn, bytes_max)
+        for found in self._follower.findings:
+            if found.kind is not Kind.TORN:
+                raise self._gone(self._follower.number, f"{found.file}: {found.reason}")
+        self._follower.findings.clear()
         for block in blocks:
-            pieces += self._files_up_to(block.number, up_to_lsn)
-            pieces.append(Piece(PieceKind.BLOCK, self._term, block.number, block.offset,
-                                block.header.last_lsn, up_to_lsn, block.data))
+            files = self._files_up_to(block.number, up_to_lsn)
+            last = files[-1].lsn if files else last
+            pieces += files
+            if block.header.first_lsn != last + 1:
+                pieces.append(Piece(PieceKind.HOLE, self._term, block.number, block.offset,
+                                    block.header.first_lsn - 1, up_to_lsn))
+            last = block.header.last_lsn
+            pieces.append(Piece(PieceKind.BLOCK, self._term, block.number, block.offset, last,
+                                up_to_lsn, block.data))
         return pieces
 
     def _files_up_to(self, number: int, durable: int) -> list[Piece]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from omq.base.paths import SpoolPaths
+from omq.format.findings import Finding
 from omq.format.journal import NEWEST_AT
 from omq.format.standby import Synced, decode_synced
 from omq.storage import durable
@@ -39,8 +40,8 @@ def note(file: File, synced: Synced) -> None:
     file.sync()
 
 
-def load(paths: SpoolPaths, *, settle: bool = False) -> Synced | None:
-    """What is noted; None where nothing valid is. FileNotFoundError: no standby's journal.
+def load(paths: SpoolPaths, *, settle: bool = False) -> Synced | Finding:
+    """What is noted, or why it cannot be told. FileNotFoundError: no standby's journal.
 
     `settle`: at a start, sync and drop the page cache first."""
     file = open_file(paths.journal / NAME, write=settle)

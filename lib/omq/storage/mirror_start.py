@@ -12,7 +12,7 @@ however whole it looks.
 In the middle of a crash: each step finds its own half done and does the rest; the mark is not
 touched, and what goes was promised to nobody.
 
-Errors: StandbyDiverged; DiskError (latched); SpoolFull.
+Errors: StandbyDiverged; NewerFormat; DiskError (latched); SpoolFull.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from omq.base.errors import StandbyDiverged
+from omq.base.errors import NewerFormat, StandbyDiverged
 from omq.base.paths import SpoolPaths
+from omq.format.findings import Finding, Kind
 from omq.format.journal import NEWEST_AT, FileHeader, Newest
-from omq.format.standby import Synced
+from omq.format.standby import VERSION, Synced
 from omq.storage import durable, journal_newest, journal_synced
 from omq.storage.files import File, open_file
 from omq.storage.journal import file_name, numbers_in
@@ -36,13 +37,17 @@ _ZEROS: Final = bytes(_STEP)
 def settle(paths: SpoolPaths, uuid: bytes) -> Synced:
     """The mark, and nothing above it: see the module. StandbyDiverged: there is no valid mark, or
     its file is not there. For a start, and before a promotion."""
+    path = paths.journal / journal_synced.NAME
     try:
         mark = journal_synced.load(paths, settle=True)
     except FileNotFoundError:
-        mark = None
-    if mark is None or mark.uuid != uuid:
-        raise StandbyDiverged(path=paths.journal / journal_synced.NAME, reason="how far its "
-                              "journal is on its disk is not noted, or for another instance")
+        mark = Finding(Kind.END, "it is not there: this is no standby's journal")
+    if isinstance(mark, Finding) and mark.kind is Kind.NEWER:
+        raise NewerFormat(file=path, version=mark.reason.split()[2].rstrip(","), known=VERSION)
+    if isinstance(mark, Finding):
+        raise StandbyDiverged(path=path, reason=mark.reason)
+    if mark.uuid != uuid:
+        raise StandbyDiverged(path=path, reason=f"it is of the instance {mark.uuid.hex()}")
     header = mark_header(paths, uuid, mark)
     above = [number for number in numbers_in(paths.journal) if number > mark.number]
     for number in above:
@@ -102,7 +107,7 @@ def adopt(paths: SpoolPaths, uuid: bytes, mark: Synced) -> None:
     file = journal_synced.open_synced(paths)
     try:
         before = journal_synced.load(paths)
-        generation = before.generation + 1 if before is not None else mark.generation
+        generation = before.generation + 1 if isinstance(before, Synced) else mark.generation
         journal_synced.note(file, replace(mark, uuid=uuid, generation=generation))
     finally:
         file.close()

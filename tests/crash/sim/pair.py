@@ -16,8 +16,8 @@ from random import Random
 
 from omq.base.errors import StreamBroken
 from omq.base.settings import Settings
-from omq.core.redo.promotion import promote
-from omq.core.redo.replica import Replica
+from omq.core.standby.promotion import promote
+from omq.core.standby.replica import Replica
 from omq.format.standby import Piece, PieceKind, Synced
 from omq.services.standby.stream import Outgoing, PieceReader
 from omq.storage import durable, instance_file, spool, standby_holds
@@ -28,7 +28,7 @@ from omq.storage.journal_source import JournalSource
 from omq.storage.mirror_start import adopt
 from tests.crash.sim.disk import Cut, Mark, SimDisk
 from tests.crash.sim.explore import History, Outcome, index_errors, verdict
-from tests.crash.sim.life import PATHS, SETTINGS, START_NS, Life, make_spool, recover_into
+from tests.crash.sim.life import PATHS, SETTINGS, START_NS, C, Life, make_spool, recover_into
 from tests.crash.sim.model import Known
 from tests.crash.sim.platter import Image, image_of
 
@@ -49,7 +49,7 @@ def make_base(settings: Settings = SETTINGS) -> tuple[Image, Image, dict[int, Kn
     disk = SimDisk(record=False)
     make_spool(disk)
     life = Life(disk, settings)
-    life.put(3, size=100)
+    life.put(C, size=100)
     life.commit()
     life.stop()
     uuid = life.uuid
@@ -94,6 +94,8 @@ class Standby:
             self.mirror.begin_file(piece.payload)
         elif piece.kind is PieceKind.BLOCK:
             self.mirror.write_block(piece.number, piece.offset, piece.payload)
+        elif piece.kind is PieceKind.HOLE:
+            self.mirror.skip(piece.number, piece.offset, piece.lsn)
         self.mirror.note_durable(piece.durable)
 
     def turn(self, *, checkpoint: bool) -> None:
@@ -104,7 +106,7 @@ class Standby:
             pass
         if checkpoint:
             self.replica.checkpoint(START_NS)
-            self.replica.retire()
+        self.replica.retire()
         assert not self.replica.findings, self.replica.findings
 
     def answer(self, piece: Piece) -> None:
@@ -128,6 +130,8 @@ class Pair:
     ahead: bool = False
     breaks: float = 0.0  # of the turns: the connection is lost, in the middle of a piece
     delay: float = 0.0  # of the turns: nothing arrives
+    pinned: bool = False  # the primary keeps all files: a standby of an earlier moment may ask
+    calls_left: int = 0  # the primary's power fails at this call of its disk; 0: never
     breaks_seen: int = 0
     _source: JournalSource | None = None
     _out: Outgoing = field(default_factory=Outgoing)
@@ -136,7 +140,6 @@ class Pair:
     _busy: bool = False
 
     def __post_init__(self) -> None:
-        self.life.disk.hook = self._at_call
         durable.use(self.life.disk)
         standby_holds.note(PATHS, "b", self.standby.mirror.number)
         told = self.life.acknowledge
@@ -148,18 +151,24 @@ class Pair:
 
         self.life.acknowledge = acknowledge  # type: ignore[method-assign]
         self.connect()
+        durable.use(self.life.disk)
+        self.life.disk.hook = self._at_call
 
     def _at_call(self, call: str, path: str, count: int) -> int | None:
         if self.ahead and call == "fdatasync" and "/journal/0" in path and not self._busy:
             self.pump(self.life.writer.last_lsn)
+        if self.calls_left and not self._busy and call not in ("open", "pread"):
+            self.calls_left -= 1
+            if not self.calls_left:
+                raise Cut
         return None
 
     def connect(self) -> None:
         """A new connection: they find out where their histories agree."""
         self._out, self._reader, self._stream = Outgoing(), PieceReader(), bytearray()
+        durable.use(self.life.disk)
         if self._source is not None:
             self._source.close()
-        durable.use(self.life.disk)
         self._source = JournalSource(PATHS, self.life.uuid, 0)
         for _ in range(10):
             durable.use(self.life.disk)
@@ -188,7 +197,8 @@ class Pair:
                 self.connect()
         finally:
             durable.use(self.life.disk)
-            standby_holds.note(PATHS, "b", self.standby.mirror.number)
+            if not self.pinned:
+                standby_holds.note(PATHS, "b", self.standby.mirror.number)
             self._busy = False
 
     def _arrive(self, *, all_of_it: bool) -> None:
@@ -206,7 +216,7 @@ class Pair:
         """Everything has arrived."""
         for _ in range(100):
             self.pump(all_of_it=True)
-            if self.standby.mirror.mark.lsn >= self.life.writer.durable_lsn:
+            if self.standby.acked >= self.life.writer.durable_lsn:
                 return
         raise AssertionError("the stream stands still")
 
@@ -231,9 +241,9 @@ def boundaries(disk: SimDisk, model: dict[int, Known]) -> list[History]:
     return out
 
 
-def promoted(image: Image, settings: Settings = SETTINGS) -> Outcome:
-    """What the standby's disk is as a primary."""
-    disk = image.mount(record=False)
+def promoted(image: Image, settings: Settings = SETTINGS, disk: SimDisk | None = None) -> Outcome:
+    """What the standby's disk is as a primary. `disk`: the image, mounted already."""
+    disk = disk or image.mount(record=False)
     try:
         durable.use(disk)
         info = spool.open_spool(PATHS.root, writer=True, any_role=True)

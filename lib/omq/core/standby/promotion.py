@@ -25,7 +25,7 @@ from dataclasses import replace
 from omq.base.errors import StandbyDiverged
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.redo.replica import Replica
+from omq.core.standby.replica import Replica
 from omq.storage import instance_file, journal_synced
 from omq.storage.instance_file import Instance, Role
 from omq.storage.journal import file_name

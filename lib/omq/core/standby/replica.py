@@ -35,6 +35,7 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, StandbyDiverged
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.core.judge.presence import pool_findings
 from omq.core.redo.changes import Unusable
 from omq.core.redo.checkpoint import Checkpointer, CheckpointResult
 from omq.core.redo.redo import Redo
@@ -84,6 +85,8 @@ class Replica:
                                   "this instance")
         self.pool.recover_double_write(control)
         self._note(slots)
+        if len(self.pool.possible) > 1:  # the files say which
+            self._note(pool_findings(control, self.pool, self.pool.possible))
         self._note(self.pool.findings)
         redo = self.redo
         redo.queues, redo.clients = dict(control.queues), dict(control.clients)
