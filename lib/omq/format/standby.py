@@ -51,6 +51,8 @@ class PieceKind(IntEnum):
     BACK = 3  # primary: its history goes up to `lsn` in file `number`: cut there, and say HELLO
     FILE = 4  # primary: a journal file begins; payload = its header page
     BLOCK = 5  # primary: a block of file `number` at `offset`; `lsn` is its last one
+    CONTAINER = 10  # primary: bytes at `offset` of a container of `lsn` bytes; payload: its
+    # reference (22 bytes), then they; whole before the block that names it
     HOLE = 9  # primary: file `number` has nothing that counts up to `offset` and `lsn`
     DURABLE = 6  # primary: nothing new; `durable` as in every piece
     ACK = 7  # standby: it has everything up to `lsn`; up to `durable` it is on its disk

@@ -19,12 +19,12 @@ from omq.base.settings import Settings
 from omq.core.standby.promotion import promote
 from omq.core.standby.replica import Replica
 from omq.format.standby import Piece, PieceKind, Synced
+from omq.services.standby.receiving import Receiving
+from omq.services.standby.sending import Sending
 from omq.services.standby.stream import Outgoing, PieceReader
 from omq.storage import durable, instance_file, spool, standby_holds
 from omq.storage.instance_file import Instance, Role
-from omq.storage.journal_mirror import JournalMirror
 from omq.storage.journal_reader import read_entry, scan_journal
-from omq.storage.journal_source import JournalSource
 from omq.storage.mirror_start import adopt
 from tests.crash.sim.disk import Cut, Mark, SimDisk
 from tests.crash.sim.explore import History, Outcome, index_errors, verdict
@@ -83,41 +83,32 @@ class Standby:
         info = spool.open_spool(PATHS.root, writer=True, any_role=True)
         assert info.instance.role is Role.STANDBY
         self.lock = spool.lock(PATHS.manager_lock, "standby")
-        self.mirror = JournalMirror(PATHS, info.uuid)
         self.replica = Replica(PATHS, info.uuid, settings)
         self.replica.start()
-        self.acked = self.mirror.mark.lsn
+        self.session = Receiving(PATHS, info.instance, self.replica)
+        self.acked = self.session.mirror.mark.lsn
 
-    def take(self, piece: Piece) -> None:
+    def take(self, piece: Piece) -> Piece | None:
         """One piece; nothing of it counts yet."""
-        if piece.kind is PieceKind.FILE:
-            self.mirror.begin_file(piece.payload)
-        elif piece.kind is PieceKind.BLOCK:
-            self.mirror.write_block(piece.number, piece.offset, piece.payload)
-        elif piece.kind is PieceKind.HOLE:
-            self.mirror.skip(piece.number, piece.offset, piece.lsn)
-        self.mirror.note_durable(piece.durable)
+        if piece.kind is PieceKind.BACK:
+            self.disk.mark(Acked(-1))  # what was promised is void: the primary has not kept it
+        answer = self.session.take(piece)
+        if piece.kind is PieceKind.BACK:
+            self.acked = self.session.mirror.mark.lsn
+        return answer
 
-    def turn(self, *, checkpoint: bool) -> None:
+    def turn(self, *, checkpoint: bool) -> Piece:
         """What came together counts now; and the pool."""
-        self.acked = self.mirror.sync().lsn
+        said = self.session.settle()
+        self.acked = said.durable
         self.disk.mark(Acked(self.acked))
-        while self.replica.advance(self.mirror.redo_limit):
+        while self.session.apply():
             pass
         if checkpoint:
             self.replica.checkpoint(START_NS)
         self.replica.retire()
         assert not self.replica.findings, self.replica.findings
-
-    def answer(self, piece: Piece) -> None:
-        """The primary's history ends before this one."""
-        if piece.number == self.mirror.number:
-            self.mirror.cut(piece.lsn)
-        else:
-            self.mirror.back(piece.number)
-        self.disk.mark(Acked(-1))  # what was promised is void: the primary has not kept it
-        self.acked = self.mirror.mark.lsn
-        self.replica.rewind()
+        return said
 
 
 @dataclass(slots=True)
@@ -132,16 +123,17 @@ class Pair:
     delay: float = 0.0  # of the turns: nothing arrives
     pinned: bool = False  # the primary keeps all files: a standby of an earlier moment may ask
     calls_left: int = 0  # the primary's power fails at this call of its disk; 0: never
-    breaks_seen: int = 0
-    _source: JournalSource | None = None
+    _sending: Sending | None = None
     _out: Outgoing = field(default_factory=Outgoing)
     _reader: PieceReader = field(default_factory=PieceReader)
     _stream: bytearray = field(default_factory=bytearray)
+    _answers: list[Piece] = field(default_factory=list)
     _busy: bool = False
 
     def __post_init__(self) -> None:
         durable.use(self.life.disk)
-        standby_holds.note(PATHS, "b", self.standby.mirror.number)
+        if self.pinned:
+            standby_holds.note(PATHS, "pin", 1)
         told = self.life.acknowledge
 
         def acknowledge() -> None:
@@ -166,39 +158,39 @@ class Pair:
     def connect(self) -> None:
         """A new connection: they find out where their histories agree."""
         self._out, self._reader, self._stream = Outgoing(), PieceReader(), bytearray()
+        self._answers.clear()
         durable.use(self.life.disk)
-        if self._source is not None:
-            self._source.close()
-        self._source = JournalSource(PATHS, self.life.uuid, 0)
-        for _ in range(10):
+        if self._sending is not None:
+            self._sending.close()
+        self._sending = Sending(PATHS, Instance(self.life.uuid, 0, Role.PRIMARY, "a"))
+        said: Piece | None = self.standby.session.hello()
+        while said is not None:
             durable.use(self.life.disk)
-            said = self._source.agree(self.standby.mirror.mark)
-            if said.kind is PieceKind.FOLLOW:
-                return
+            (answer,) = self._sending.take(said, self.life.writer.durable_lsn)
             durable.use(self.standby.disk)
-            self.standby.answer(said)
-        raise AssertionError("they do not agree")
+            said = self.standby.take(answer)
+        durable.use(self.life.disk)
 
     def pump(self, up_to: int = 0, *, all_of_it: bool = False) -> None:
         """Send what is there up to an LSN (0: what is durable), and let some of it arrive."""
-        assert self._source is not None
+        assert self._sending is not None
         self._busy = True
         try:
             durable.use(self.life.disk)
+            for said in self._answers:
+                assert self._sending.take(said, 0) == []
+            self._answers.clear()
             limit = up_to or self.life.writer.durable_lsn
-            for piece in self._source.read(limit, BYTES_MAX):
-                said = min(piece.durable, self.life.writer.durable_lsn)
-                for part in self._out.encode(replace(piece, durable=said)):
+            for piece in self._sending.turn(limit, BYTES_MAX):
+                known = min(piece.durable, self.life.writer.durable_lsn)
+                for part in self._out.encode(replace(piece, durable=known)):
                     self._stream += part
             if all_of_it or self.chance.random() >= self.delay:
                 self._arrive(all_of_it=all_of_it)
             if not all_of_it and self.chance.random() < self.breaks:
-                self.breaks_seen += 1
                 self.connect()
         finally:
             durable.use(self.life.disk)
-            if not self.pinned:
-                standby_holds.note(PATHS, "b", self.standby.mirror.number)
             self._busy = False
 
     def _arrive(self, *, all_of_it: bool) -> None:
@@ -207,10 +199,10 @@ class Pair:
         data = bytes(self._stream[:count])
         del self._stream[:count]
         for piece in self._reader.feed(data):
-            self.standby.take(piece)
+            assert self.standby.take(piece) is None
             if self.chance.random() < 0.3:
-                self.standby.turn(checkpoint=self.chance.random() < 0.3)
-        self.standby.turn(checkpoint=self.chance.random() < 0.2)
+                self._answers.append(self.standby.turn(checkpoint=self.chance.random() < 0.3))
+        self._answers.append(self.standby.turn(checkpoint=self.chance.random() < 0.2))
 
     def settle(self) -> None:
         """Everything has arrived."""

@@ -9,8 +9,10 @@ from typing import Any
 from unittest import mock
 
 from omq.core.standby.replica import Replica
-from omq.format.standby import Synced
+from omq.format.standby import Piece, PieceKind, Synced
+from omq.services.standby.sending import Sending
 from omq.storage import mirror_start
+from omq.storage.container_copy import ContainerCopy
 from omq.storage.journal_mirror import JournalMirror
 from tests.crash.sim.pair_explore import MOVING, How, StandbyCuts, primary_cut
 
@@ -40,6 +42,14 @@ def _retires_early(self: Replica) -> int:
         return _retire(self)
     finally:
         self.checkpoint_lsn = before
+
+
+_turn = Sending.turn
+
+
+def _containers_last(self: Sending, durable: int, bytes_max: int) -> list[Piece]:
+    return sorted(_turn(self, durable, bytes_max),
+                  key=lambda piece: piece.kind is PieceKind.CONTAINER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,12 @@ MUTANTS = {
     "bodies are not copied": PairMutant(
         lambda: mock.patch.object(Replica, "_carry_out", lambda self, block: None),
         _by_standby_cuts("rotation", "behind_store", how=MOVING)),
+    "a container comes after its block": PairMutant(
+        lambda: mock.patch.object(Sending, "turn", _containers_last),
+        _by_standby_cuts("large")),
+    "names of containers are not synced": PairMutant(
+        lambda: mock.patch.object(ContainerCopy, "sync", lambda self: None),
+        _by_standby_cuts("large")),
     "a journal file goes before its checkpoint": PairMutant(
         lambda: mock.patch.object(Replica, "retire", _retires_early),
         _by_standby_cuts("generations", "rotation", how=MOVING)),

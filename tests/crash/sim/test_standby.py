@@ -17,11 +17,11 @@ from tests.crash.sim.platter import image_of
 from tests.crash.sim.workloads import WORKLOADS
 
 CUTS = ("plain", "groups", "checkpoints", "moves", "rotation", "generations", "behind_store",
-        "units")
-MOVES_BODIES = ("rotation", "behind_store", "emptied")
+        "large", "units")
+MOVES_BODIES = ("rotation", "behind_store", "emptied", "large")
 
-OTHERS = {"restart", "large"}
-"""The one makes a primary of its own; containers are no part of the journal."""
+OTHERS = {"restart"}
+"""It makes a primary of its own."""
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,9 @@ the same here before the frame is redone: it copies them from where they lie by 
 place, synced. So no record of the pool, and no checkpoint, ever names a place without its body, and
 what the copies were made from may go when a checkpoint has passed the frame (`retire`).
 
+A container goes behind the checkpoint that covers the end of its message; one that a crash leaves
+is an orphan, which omscan shows.
+
 `retire` decides from the pool alone: behind a checkpoint everything that was redone is in it, so a
 file that no record names, and in which no frame lies that would be redone, is needed by nobody.
 Bodies are put into the newest journal file only, and copies only where a frame behind the
@@ -27,23 +30,29 @@ body that was to be copied; StandbyDiverged: the pool has no checkpoint of this 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.checksum import crc32c
-from omq.base.errors import BodyDamaged, StandbyDiverged
+from omq.base.errors import BadItemRef, BodyDamaged, BodyUnavailable, StandbyDiverged
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.core.engine.state import IDEL
 from omq.core.judge.presence import pool_findings
 from omq.core.redo.changes import Unusable
 from omq.core.redo.checkpoint import Checkpointer, CheckpointResult
 from omq.core.redo.redo import Redo
 from omq.core.redo.window import MOVES_BODIES
 from omq.format.findings import Finding, Kind
+from omq.format.journal import FrameFlag
 from omq.format.location import LocationKind, kind_of, location, number_of
+from omq.format.pool import RecordFlag
 from omq.format.store import HEADER_BYTES
-from omq.storage import durable, poolctrl
+from omq.storage import containers, durable, poolctrl
+from omq.storage.containers import REF_BYTES
 from omq.storage.journal_follower import JournalFollower
 from omq.storage.journal_scan import Block
 from omq.storage.payloads import PayloadReader
@@ -53,6 +62,7 @@ from omq.storage.store import file_name, remove_store_file, store_numbers
 from omq.storage.store_copy import StoreCopy
 
 WINDOW_BYTES: Final = 64 << 20
+_LAST_PART: Final = int(FrameFlag.LAST_PART)
 
 
 class Replica:
@@ -69,6 +79,7 @@ class Replica:
         self._copies = StoreCopy(paths, uuid)
         self._epoch = 0
         self._at = (0, 0, 0)  # file, offset, LSN behind the last block that was redone
+        self._ended: list[str] = []  # references of containers that no message names behind it
         self.checkpoint_lsn = 0
         self.findings: list[Finding] = []
 
@@ -108,6 +119,7 @@ class Replica:
         self._note(self._follower.findings)
         for part in _apart(blocks):
             self._carry_out(part[0])
+            self._note_containers(part[0])
             self.redo.apply(part)
         if blocks:
             last = blocks[-1]
@@ -149,6 +161,26 @@ class Replica:
                               expected=message.crc, got=crc32c(payload))
         self._copies.write(number_of(word), offset, qpool, payload, message.crc)
 
+    def _note_containers(self, block: Block) -> None:
+        """Those of the messages that end here: they go behind the next checkpoint."""
+        for row in np.flatnonzero(_leaves_idel(block)).tolist():
+            named = block.frames[row]
+            message = self.redo.find(int(named["qpool"]), int(named["file"]),
+                                     int(named["record"]))
+            if message is None or not message.flags & RecordFlag.CONTAINER:
+                continue
+            try:
+                payload = self._reader.read(message.location, message.offset, message.length)
+            except BodyUnavailable:
+                continue  # an orphan stays, which omscan shows
+            self._ended.append(payload[-REF_BYTES:].decode("ascii", "replace"))
+
+    def _remove_containers(self) -> None:
+        for ref in self._ended:
+            with suppress(BadItemRef):
+                containers.remove(self._paths, ref)
+        self._ended.clear()
+
     def checkpoint(self, time_ns: int) -> CheckpointResult | None:
         """Make what was redone the checkpoint; None: there is nothing new."""
         if self.redo.lsn <= self.checkpoint_lsn:
@@ -156,6 +188,7 @@ class Replica:
         number, offset, _ = self._at
         result = self._checkpointer.take(self._epoch, number, offset, time_ns)
         self.checkpoint_lsn = result.lsn
+        self._remove_containers()
         self._note(self.pool.findings)
         self._note(list(self.pool.lost()))
         return result
@@ -197,12 +230,18 @@ class Replica:
             each.close()
 
 
+def _leaves_idel(block: Block) -> Vector:
+    """Which frames end a message that waited for its container to be removed."""
+    frames = block.frames
+    return np.asarray((frames["queue"] == IDEL) & (frames["flags"] & _LAST_PART != 0))
+
+
 def _apart(blocks: list[Block]) -> Iterator[list[Block]]:
-    """The blocks in order, in lists of which only the first block may move bodies: what it is moved
-    from is known when all before it is redone."""
+    """The blocks in order, in lists of which only the first block may move bodies, or end messages
+    that have containers: what these are is known when all before it is redone."""
     begin = 0
     for i, block in enumerate(blocks):
-        if i > begin and MOVES_BODIES[block.frames["type"]].any():
+        if i > begin and (MOVES_BODIES[block.frames["type"]].any() or _leaves_idel(block).any()):
             yield blocks[begin:i]
             begin = i
     if begin < len(blocks):
