@@ -378,6 +378,14 @@ goes on where this standby is"""
     exit_code = Exit.TEMPORARY
 
 
+class PrimaryAnswers(OmqError):
+    """the primary answers ({primary}): two primaries would each go on alone; stop it first, and \
+run 'omq standby demote' there"""
+
+    status = 260
+    exit_code = Exit.TEMPORARY
+
+
 class StandbyDiverged(OmqError):
     """{path} cannot follow: {reason}; make a new standby from a copy of the primary, and keep this \
 one until you have looked at it"""

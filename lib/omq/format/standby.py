@@ -51,6 +51,10 @@ class PieceKind(IntEnum):
     BACK = 3  # primary: its history goes up to `lsn` in file `number`: cut there, and say HELLO
     FILE = 4  # primary: a journal file begins; payload = its header page
     BLOCK = 5  # primary: a block of file `number` at `offset`; `lsn` is its last one
+    BASE = 11  # standby: it has nothing, and asks for a copy; payload JSON
+    COPY = 12  # primary: bytes at `offset` of a file of `lsn` bytes; payload: its name (`number`
+    # bytes), then they
+    COPIED = 13  # primary: that was all; the pool is that of `lsn`
     CONTAINER = 10  # primary: bytes at `offset` of a container of `lsn` bytes; payload: its
     # reference (22 bytes), then they; whole before the block that names it
     HOLE = 9  # primary: file `number` has nothing that counts up to `offset` and `lsn`

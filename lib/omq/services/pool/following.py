@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Final
 
 from omq.base import clock, event_log, events
-from omq.base.errors import ManagerUnavailable, OmqError, SpoolFull, TimedOut
+from omq.base.errors import ManagerUnavailable, OmqError, SpoolFull, SpoolLocked, TimedOut
 from omq.base.limits import MIB
 from omq.core.judge.presence import pool_findings
 from omq.core.redo.checkpoint import Checkpointer, CheckpointResult
@@ -36,7 +36,7 @@ from omq.services.pool.live_index import LiveIndex
 from omq.services.pool.next_file import NextFile
 from omq.services.pool.seams import Connect, Connection, Waiting
 from omq.services.pool.shortage import Shortage
-from omq.storage import durable, poolctrl
+from omq.storage import durable, poolctrl, spool
 from omq.storage.files import File
 from omq.storage.journal import numbers_in
 from omq.storage.journal_follower import JournalFollower
@@ -193,6 +193,10 @@ class Following:
             return
         follower = self._follower
         try:
+            held = spool.lock(self._paths.checkpoint_lock, "pool.writer")
+        except SpoolLocked:  # the pool is being copied for a standby: later
+            return
+        try:
             result = self._checkpointer.take(self._index.epoch, follower.number, follower.offset,
                                              clock.wall_ns())
         except SpoolFull as error:
@@ -200,6 +204,8 @@ class Following:
                 self._context.log.event(events.CHECKPOINT_LATE, event_log.ERROR, reason=str(error))
             self._late = True
             return
+        finally:
+            held.close()
         self._late = False
         self._report_differences()
         self._checkpoint_lsn, self._journal = result.lsn, follower.number

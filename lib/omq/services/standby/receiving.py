@@ -35,8 +35,11 @@ from omq.storage.journal_mirror import JournalMirror
 class Receiving:
     """See the module. `hello` first; the answer to it comes through `take`."""
 
-    def __init__(self, paths: SpoolPaths, instance: Instance, replica: Replica) -> None:
+    def __init__(self, paths: SpoolPaths, instance: Instance, replica: Replica, *,
+                 begun: bool = True) -> None:
+        """`begun`: it is a standby, and not the copy of one that is not whole yet."""
         self.instance = instance
+        self._begun = begun
         self.following = False
         self.mirror = JournalMirror(paths, instance.uuid)
         self._paths, self._replica = paths, replica
@@ -77,7 +80,8 @@ class Receiving:
                                f"{self.instance.term} is known here")
         if piece.term > self.instance.term:
             self.instance = replace(self.instance, term=piece.term)
-            instance_file.write(self._paths, self.instance)
+            if self._begun:
+                instance_file.write(self._paths, self.instance)
 
     def _go_back(self, piece: Piece) -> None:
         if piece.number == self.mirror.number:
