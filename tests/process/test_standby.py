@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -264,4 +263,3 @@ def test_what_is_wrong_is_refused(pair: Pair, tmp_path: Path) -> None:
     assert not (pair.root / "instance.json").exists()
     done = pair.run("promote")
     assert done.returncode != 0
-    time.sleep(0)

@@ -17,13 +17,12 @@ Errors: StreamBroken; DiskError (latched); SpoolFull: what was begun is removed.
 
 from __future__ import annotations
 
-import os
-import stat
+from pathlib import Path
 
 from omq.base.errors import BadItemRef, SpoolFull, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.storage import durable
-from omq.storage.containers import REF_BYTES, path_of, relative_path
+from omq.storage.containers import REF_BYTES, open_again
 from omq.storage.files import File
 
 
@@ -35,7 +34,7 @@ class ContainerCopy:
         self._file: File | None = None
         self._ref = ""
         self._offset = 0
-        self._directories: set[str] = set()  # with a new name that is not synced
+        self._directories: set[Path] = set()  # with a new name that is not synced
 
     def write(self, ref: bytes, offset: int, data: bytes | memoryview, size: int) -> None:
         """The next piece of a container of `size` bytes."""
@@ -63,22 +62,11 @@ class ContainerCopy:
         if len(ref) != REF_BYTES:
             raise StreamBroken(peer=self._peer, reason="a container without a reference")
         try:
-            relative, path = relative_path(ref), path_of(self._paths, ref)
+            self._file = open_again(self._paths, ref)
         except BadItemRef as error:
             raise StreamBroken(peer=self._peer, reason=str(error)) from error
-        if durable.status(path.parent) is None:
-            durable.make_directory(path.parent)
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
-        try:
-            fd = durable.current().open_beneath(str(self._paths.root), relative, flags)
-        except OSError as error:
-            raise durable.refusal("create", path, error) from error
-        self._file, self._ref, self._offset = File(fd, path, "container"), ref, 0
-        found = durable.current().fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-            self.close()
-            raise StreamBroken(peer=self._peer, reason=f"{ref} is no regular file here")
-        self._directories.add(str(path.parent))
+        self._ref, self._offset = ref, 0
+        self._directories.add(self._file.path.parent)
 
     @property
     def complete(self) -> bool:
@@ -88,7 +76,7 @@ class ContainerCopy:
     def sync(self) -> None:
         """The names of all that were written are on the disk."""
         for directory in sorted(self._directories):
-            durable.sync_directory(path_of(self._paths, f"~/data/{directory[-7:]}/0000000").parent)
+            durable.sync_directory(directory)
         if self._directories:
             durable.sync_directory(self._paths.data)
         self._directories.clear()

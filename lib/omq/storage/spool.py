@@ -56,10 +56,15 @@ def create_spool(path: Path, identity: bytes = b"") -> SpoolInfo:
             _make(paths, directory)
         write_identity(paths, identity or uuid_module.uuid4().bytes)
     info = open_spool(path, writer=True)
-    for directory in paths.directories():  # run/ and temp/ may be lost at a reboot
+    make_directories(paths)  # run/ and temp/ may be lost at a reboot
+    return info
+
+
+def make_directories(paths: SpoolPaths) -> None:
+    """Those of a spool that are not there."""
+    for directory in paths.directories():
         if durable.status(directory) is None:
             _make(paths, directory)
-    return info
 
 
 def _make(paths: SpoolPaths, directory: Path) -> None:

@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from omq.base import clock, modes, side_files
+from omq.base.amounts import duration
 from omq.base.errors import StandbyDiverged, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -94,7 +95,8 @@ class Follower:
                 self._heard, self._error = now, ""
                 line.send(self.session.settle())
             elif now - self._heard > SILENCE_S:
-                raise StreamBroken(peer=line.peer, reason=f"it says nothing for {SILENCE_S:.0f} s")
+                raise StreamBroken(peer=line.peer, reason="it says nothing for "
+                                   f"{duration(SILENCE_S)}")
             self._apply(now)
             self._tell()
 
@@ -148,10 +150,7 @@ def make(paths: SpoolPaths, member: Instance, settings: Settings, command: Seque
          told: Callable[[int, int], None]) -> Instance:
     """A new standby in an empty spool directory: see base_receiving. `told`: bytes copied, LSN of
     the journal so far."""
-    for directory in paths.directories():
-        if not directory.exists():
-            directory.mkdir(modes.wanted("." if directory == paths.root else directory.name,
-                                         directory=True))
+    spool.make_directories(paths)
     runs = Command(command, SILENCE_S)
     copy = BaseReceiving(paths)
     session: Receiving | None = None

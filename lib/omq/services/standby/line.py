@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from omq.base.amounts import duration
 from omq.base.errors import StreamBroken
 from omq.format.standby import Piece
 from omq.services.standby.stream import Outgoing, PieceReader
@@ -41,7 +42,8 @@ class Line:
                     view = view[os.write(self._writing, view) :]
                 except BlockingIOError:
                     if not select.select([], [self._writing], [], self._silence_s)[1]:
-                        raise self._broken(f"it takes nothing for {self._silence_s} s") from None
+                        raise self._broken("it takes nothing for "
+                                           f"{duration(self._silence_s)}") from None
                 except OSError as error:
                     raise self._broken(error.strerror or "it is closed") from error
 

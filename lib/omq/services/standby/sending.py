@@ -27,7 +27,7 @@ import numpy as np
 from omq.base.errors import StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
-from omq.format.journal import BLOCK, FRAME, FrameFlag, FrameType
+from omq.format.journal import BLOCK, FRAME, FrameFlag
 from omq.format.standby import SYNCED, Piece, PieceKind, Synced, decode_synced
 from omq.storage import standby_holds
 from omq.storage.containers import REF_BYTES, open_item
@@ -100,8 +100,7 @@ class Sending:
         data = memoryview(block.payload)
         count = BLOCK.as_dict(data)["count"]
         frames = FRAME.array(data, count, BLOCK.size)
-        rows = np.flatnonzero((frames["type"] == FrameType.PUT)
-                              & (frames["flags"] & _CONTAINER != 0))
+        rows = np.flatnonzero(frames["flags"] & _CONTAINER)  # births alone have the flag
         behind = BLOCK.size + FRAME.size * count
         for row in rows.tolist():
             end = behind + int(frames["offset"][row]) + int(frames["length"][row])
