@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +18,13 @@ from typing import Any
 import pytest
 
 import omq
-from omq.base.errors import Exit
+from omq.base import events
+from omq.base.errors import Exit, NotPrimary
 from omq.cli import launch
+from omq.cli.watch.facts import gather
+from omq.services.daemon.options import Location
 from omq.storage.instance_file import LEAP, Role
-from omq.storage.spool import open_spool
+from omq.storage.spool import lock, open_spool
 from tests.process import instance as world
 from tests.process.instance import MANAGER, WRITER
 from tests.process.processes import WAIT_S, start_program
@@ -263,3 +267,128 @@ def test_what_is_wrong_is_refused(pair: Pair, tmp_path: Path) -> None:
     assert not (pair.root / "instance.json").exists()
     done = pair.run("promote")
     assert done.returncode != 0
+
+
+def harmed(pair: Pair, how: str) -> list[str]:
+    """The command with harm done on the way."""
+    return [sys.executable, "-m", "tests.process.bad_wire", how, *pair.send]
+
+
+@pytest.mark.parametrize("how", ["flip:4", "drop:4", "term:4"])
+def test_a_stream_that_is_harmed_is_given_up_and_nothing_of_it_is_taken(pair: Pair, how: str
+                                                                        ) -> None:
+    pair.make()
+    with client(pair) as c:
+        for i in range(20):
+            c.put("A", b"%d" % i)
+    with open(pair.log, "ab") as log:
+        child = subprocess.Popen(
+            [*OMQ, "standby", "follow", "--spool", str(pair.root), "--conf",
+             str(pair.primary.conf), "--", *harmed(pair, how)], stderr=log)
+    pair.children.append(child)
+    until(lambda: "is given up" in pair.log.read_text(), pair.log.read_text)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(WAIT_S) == 0
+    assert open_spool(pair.root).instance.term == 0, "a term is believed with its piece alone"
+    with open(pair.log, "ab") as log:
+        pair.children.append(subprocess.Popen(
+            [*OMQ, "standby", "follow", "--spool", str(pair.root), "--conf",
+             str(pair.primary.conf), "--", *pair.send], stderr=log))
+    pair.caught_up()
+    pair.end()
+    pair.primary.kill(MANAGER, WRITER)
+    pair.primary.root.rename(pair.primary.root.with_name("gone"))
+    assert pair.run("promote").returncode == 0
+    assert pair.bodies() == [b"%d" % i for i in range(20)]
+    pair.primary.root.with_name("gone").rename(pair.primary.root)
+
+
+@pytest.mark.parametrize("how", ["end:0", "end:3", "flip:2"])
+def test_a_copy_that_is_cut_is_no_spool(pair: Pair, how: str) -> None:
+    with client(pair) as c:
+        c.put("B", os.urandom(400_000))
+    done = pair.run("init", "--member", "b", "--", *harmed(pair, how))
+    assert done.returncode == Exit.TEMPORARY, done.stderr
+    assert not (pair.root / "instance.json").exists()
+    child = start_program(MANAGER, ["--spool", str(pair.root), "--conf", str(pair.primary.conf)],
+                          output=pair.log)
+    assert child.wait() in (Exit.DATA, Exit.NO_INPUT), "it is no spool"
+    pair.root = pair.root.with_name("second")
+    pair.make()
+
+
+def test_another_instance_is_not_followed(pair: Pair) -> None:
+    pair.make()
+    assert launch.run("omqrecover", ["identity", str(pair.root), "--uuid", "0f" * 16, "--role",
+                                     "standby"]) == 0
+    done = pair.run("follow", "--", *pair.send)
+    assert done.returncode == Exit.DATA and "no checkpoint of this instance" in done.stderr
+
+
+def test_a_copy_is_made_while_clients_work(pair: Pair) -> None:
+    """Checkpoints wait for it, and come behind it."""
+    stop = threading.Event()
+    acked: list[bytes] = []
+    ended: set[bytes] = set()
+
+    def work() -> None:
+        with client(pair) as c, c.reader("A", batch=20) as reader:
+            number = 0
+            while not stop.is_set() or number % 50:
+                body = b"%d" % number + os.urandom(number % 3000)
+                c.put("A", body)
+                acked.append(body)
+                number += 1
+                if number % 20 == 0:
+                    for message in reader.next(timeout_s=1)[:15]:
+                        assert message.body is not None
+                        ended.add(message.body)
+                        message.done()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for turn in range(3):
+            pair.root = pair.root.with_name(f"standby{turn}")
+            pair.make()
+    finally:
+        stop.set()
+        worker.join()
+    pair.follow()
+    pair.caught_up()
+    pair.end()
+    pair.primary.kill(MANAGER, WRITER)
+    pair.primary.root.rename(pair.primary.root.with_name("gone"))
+    assert pair.run("promote").returncode == 0
+    assert sorted(pair.bodies()) == sorted(body for body in acked if body not in ended)
+    pair.primary.root.with_name("gone").rename(pair.primary.root)
+
+
+def test_checkpoints_wait_for_a_copy(pair: Pair) -> None:
+    held = lock(pair.primary.paths.checkpoint_lock, "test")
+    before = len(pair.primary.events(events.CHECKPOINT.number))
+    with client(pair) as c:
+        for _ in range(3):
+            c.put_many("A", [bytes(20_000)] * 40)  # more than one checkpoint should hold
+        until(lambda: Facts.lag(pair) > 0, pair.primary.said)
+        assert len(pair.primary.events(events.CHECKPOINT.number)) == before
+        held.close()
+        until(lambda: len(pair.primary.events(events.CHECKPOINT.number)) > before,
+              pair.primary.said)
+
+
+class Facts:
+    """What the primary's index says."""
+
+    @staticmethod
+    def lag(pair: Pair) -> int:
+        return gather(Location(None, pair.primary.paths, pair.primary.conf)).checkpoint_lag
+
+
+def test_clients_and_commands_are_told_where_the_primary_is(pair: Pair) -> None:
+    pair.make()
+    with pytest.raises(NotPrimary, match=r"a standby of its instance \(member b\).*standby send"):
+        omq.connect(pair.root, name="lost", timeout_s=5)
+    place = ["--spool", str(pair.root), "--conf", str(pair.primary.conf)]
+    assert launch.run("omsend", ["A", *place]) == Exit.UNAVAILABLE
+    assert launch.run("omqcheck", place) == Exit.OK

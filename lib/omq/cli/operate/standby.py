@@ -78,12 +78,9 @@ def _send(options: argparse.Namespace) -> int:
     location = existing(options)
     info = spool.open_spool(location.paths.root, writer=True)
     settings = load_settings(location.conf_dir)
-    signals = Signals()
-    signals.install()
     line = Line(sys.stdin.fileno(), sys.stdout.fileno(), "the standby", options.silence)
     try:
-        Primary(location.paths, info.instance, line, lambda: signals.stopping,
-                settings.pool_poll_ms / 1000).serve()
+        Primary(location.paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
     except StreamBroken as error:
         say(NAME, str(error))  # it hangs up, or is none: this is how each ends
     return Exit.OK

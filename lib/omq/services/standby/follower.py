@@ -95,8 +95,7 @@ class Follower:
                 self._heard, self._error = now, ""
                 line.send(self.session.settle())
             elif now - self._heard > SILENCE_S:
-                raise StreamBroken(peer=line.peer, reason="it says nothing for "
-                                   f"{duration(SILENCE_S)}")
+                raise _silent(line)
             self._apply(now)
             self._tell()
 
@@ -146,6 +145,10 @@ class Follower:
             self._held.close()
 
 
+def _silent(line: Line) -> StreamBroken:
+    return StreamBroken(peer=line.peer, reason=f"it says nothing for {duration(SILENCE_S)}")
+
+
 def make(paths: SpoolPaths, member: Instance, settings: Settings, command: Sequence[str],
          told: Callable[[int, int], None]) -> Instance:
     """A new standby in an empty spool directory: see base_receiving. `told`: bytes copied, LSN of
@@ -157,8 +160,12 @@ def make(paths: SpoolPaths, member: Instance, settings: Settings, command: Seque
     try:
         line = runs.line
         line.send(Piece(PieceKind.BASE, 0, payload=json.dumps({"member": member.member}).encode()))
+        heard = time.monotonic()
         while session is None or session.mirror.mark.lsn < copy.lsn:
+            if time.monotonic() - heard > SILENCE_S:
+                raise _silent(line)
             for piece in line.receive(LOOK_S):
+                heard = time.monotonic()
                 if session is not None:
                     answer = session.take(piece)
                     if answer is not None:

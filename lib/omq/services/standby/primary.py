@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -38,19 +37,18 @@ BEAT_S: Final = 1.0
 class Primary:
     """See the module."""
 
-    def __init__(self, paths: SpoolPaths, instance: Instance, line: Line,
-                 stopping: Callable[[], bool], poll_s: float) -> None:
-        self._paths, self._instance, self._line = paths, instance, line
-        self._stopping, self._poll_s = stopping, poll_s
+    def __init__(self, paths: SpoolPaths, instance: Instance, line: Line, poll_s: float) -> None:
+        self._paths, self._instance, self._line, self._poll_s = paths, instance, line, poll_s
         self._sending = Sending(paths, instance)
         self._index: LiveIndex | None = None
         self._durable = 0
         self._beat = 0.0
 
     def serve(self) -> None:
-        """Until the standby hangs up (StreamBroken), or a signal."""
+        """Until the standby hangs up (StreamBroken). A signal may end it at any place: nothing here
+        is left half done."""
         try:
-            while not self._stopping():
+            while True:
                 self._turn()
         except StreamBroken as error:
             if self._sending.superseded:
