@@ -362,6 +362,38 @@ stop that one, and if this copy is to go on instead: {command}"""
     exit_code = Exit.TEMPORARY
 
 
+class NotPrimary(OmqError):
+    """{path} is a {role} of its instance (member {member}), and nothing is changed there; the \
+primary: {primary}. Do it there; 'omqcheck --spool {path}' looks at this one"""
+
+    status = 257
+    exit_code = Exit.UNAVAILABLE
+
+
+class StreamBroken(OmqError):
+    """the stream from {peer} is given up: {reason}; nothing of it was taken, and a new connection \
+goes on where this standby is"""
+
+    status = 258
+    exit_code = Exit.TEMPORARY
+
+
+class PrimaryAnswers(OmqError):
+    """the primary answers ({primary}): two primaries would each go on alone; stop it first, and \
+run 'omq standby demote' there"""
+
+    status = 260
+    exit_code = Exit.TEMPORARY
+
+
+class StandbyDiverged(OmqError):
+    """{path} cannot follow: {reason}; make a new standby from a copy of the primary, and keep this \
+one until you have looked at it"""
+
+    status = 259
+    exit_code = Exit.DATA
+
+
 class NewerFormat(OmqError):
     """{file} has format version {version}, this omq reads up to {known}; use the newer omq"""
 
