@@ -7,6 +7,8 @@ cdef class Decoder:
     cdef public object named
     cpdef int over(self, bytes data, Py_ssize_t at, Py_ssize_t end) except -1
     cpdef object value(self, Py_ssize_t depth=*)
+    cpdef bytes cut_out(self)
+    cdef void _pass_over(self, Py_ssize_t depth) except *
     cpdef void skip(self, Py_ssize_t depth=*) except *
     cdef unsigned int byte(self) except? 256
     cdef unsigned long long number(self, Py_ssize_t size) except? 77

@@ -233,6 +233,28 @@ class Decoder:
         self.end = before
         return Array(WIDEST.get(element, int(element)), found, descriptor)
 
+    def cut_out(self) -> bytes:
+        """The bytes of the value there, of which nothing but its size is looked at."""
+        begins: cython.Py_ssize_t = self.at
+        self._pass_over(0)
+        return self.data[begins : self.at]
+
+    def _pass_over(self, depth: cython.Py_ssize_t) -> None:
+        code: cython.uint = self.byte()
+        if code == 0:
+            if depth >= _DEPTH_MAX:
+                raise Malformed("values nest too deep")
+            self._pass_over(depth + 1)
+            self._pass_over(depth + 1)
+            return
+        kind: cython.uint = code >> 4
+        if kind < 4:
+            raise Malformed(f"no value begins with {int(code):#04x}")
+        if kind >= 0xA:
+            self.raw(self.number(4 if kind & 1 else 1))
+        elif kind > 4:
+            self.raw(1 << (kind - 5))
+
     def skip(self, depth: cython.Py_ssize_t = 0) -> None:
         """Pass over the value there, as strict as `value`; of lists and maps nothing is made."""
         code: cython.uint = self.byte()

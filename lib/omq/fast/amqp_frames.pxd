@@ -1,7 +1,7 @@
 from omq.fast.amqp_decoding cimport Decoder
 
 cdef Py_ssize_t _HEAD, _TAG_BYTES_MAX
-cdef long long _FLOW, _TRANSFER, _DISPOSITION
+cdef long long _ATTACH, _FLOW, _TRANSFER, _DISPOSITION
 cdef str _FRAMING
 
 cdef class Frames:
@@ -14,8 +14,8 @@ cdef class Frames:
     cdef readonly long long more, aborted, resume, batchable, next_incoming, incoming_window
     cdef readonly long long next_outgoing, outgoing_window, delivery_count, credit, available
     cdef readonly long long drain, echo, outcome
-    cdef readonly list fields, state
-    cdef readonly bytes tag, payload
+    cdef readonly list fields
+    cdef readonly bytes tag, payload, state
     cdef void _none(self) except *
     cpdef void feed(self, bytes data) except *
     cpdef bint next(self) except -1

@@ -4,7 +4,9 @@
     body      a performative: a described list; behind that of a transfer its payload; or nothing
 
 `transfer`, `flow` and `disposition` are read flat, into numbers of `Frames`; the fields of the
-others are a list, as of amqp_decoding. A field that is not there is -1, or None.
+others are a list, as of amqp_decoding. A field that is not there is -1, or None. What may be wrong
+without being the connection's fault stays bytes, to be read by whom it is for: source, target and
+properties of an attach, and the fields of a delivery's state (`outcome` says which state).
 
 Invariants: 1. of what came no more than one frame is kept, and that is at most `size_max` bytes; 2.
 `next` leaves nothing of a frame before it in the numbers that go with the performative.
@@ -21,7 +23,7 @@ from omq.fast.amqp_decoding import Decoder
 from omq.format.amqp_performatives import NAMES
 from omq.format.amqp_types import Malformed
 
-_FLOW, _TRANSFER, _DISPOSITION = 0x13, 0x14, 0x15
+_ATTACH, _FLOW, _TRANSFER, _DISPOSITION = 0x12, 0x13, 0x14, 0x15
 _FRAMING = "amqp:connection:framing-error"
 _HEAD = 8
 _TAG_BYTES_MAX = 32
@@ -48,7 +50,7 @@ class Frames:
         self.outgoing_window = self.delivery_count = self.credit = self.available = -1
         self.drain = self.echo = self.outcome = -1
         self.tag: bytes | None = None
-        self.state: list[Any] | None = None
+        self.state = b""
         self.payload = b""
 
     def feed(self, data: bytes) -> None:
@@ -97,13 +99,18 @@ class Frames:
         if code < 0x10 or code > 0x18:
             raise Malformed("no performative")
         self.code = code
+        i: cython.Py_ssize_t
         count: cython.Py_ssize_t
         ends: cython.Py_ssize_t = d.end
         if code < _FLOW or code > _DISPOSITION:
-            found = d.value()
-            if type(found) is not list:
-                raise Malformed("a performative is a list")
-            self.fields = found
+            self.fields = []
+            for i in range(d.fields()):
+                if code == _ATTACH and (i == 5 or i == 6 or i == 13):
+                    self.fields.append(d.cut_out())
+                else:
+                    self.fields.append(d.value(1))
+            if d.at != d.stop:
+                raise Malformed("a performative is longer than its fields")
         else:
             self._none()
             count = d.fields()
@@ -249,8 +256,4 @@ class Frames:
         if d.at < d.end and d.data[d.at] == 0x45:  # most have no fields
             d.at += 1
             return
-        found = d.value()
-        if type(found) is not list:
-            raise Malformed("the state of a delivery is a list")
-        if found:
-            self.state = found
+        self.state = d.cut_out()

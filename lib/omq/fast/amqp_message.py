@@ -110,7 +110,7 @@ class Sections:
             found: Any = d.value()
             kind: Any = list if code == _PROPERTIES else dict
             if type(found) is not kind:
-                raise Malformed("a section is of another type")
+                raise Malformed("a section has no such value")
             if code == _ANNOTATIONS:
                 self.annotations = found
             elif code == _APPLICATION:

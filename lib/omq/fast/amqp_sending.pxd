@@ -8,8 +8,7 @@ cpdef Py_ssize_t transfer(bytearray out, unsigned int channel, unsigned int hand
 cpdef void abort(bytearray out, unsigned int channel, unsigned int handle,
                  unsigned long long delivery_id) except *
 cpdef void disposition(bytearray out, unsigned int channel, bint receives,
-                       unsigned long long first, unsigned long long last, bint settled,
-                       bytes state) except *
+                       unsigned long long first, unsigned long long last, bytes state) except *
 cpdef void flow(bytearray out, unsigned int channel, long long next_incoming,
                 unsigned long long incoming_window, unsigned long long next_outgoing,
                 unsigned long long outgoing_window, long long handle, long long delivery_count,

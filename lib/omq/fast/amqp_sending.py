@@ -47,14 +47,13 @@ def abort(out: bytearray, channel: cython.uint, handle: cython.uint,
 
 
 def disposition(out: bytearray, channel: cython.uint, receives: cython.bint,
-                first: cython.ulonglong, last: cython.ulonglong, settled: cython.bint,
-                state: bytes) -> None:
-    """Of a range; `state`: encoded, empty for none."""
+                first: cython.ulonglong, last: cython.ulonglong, state: bytes) -> None:
+    """Of a range that is settled; `state`: encoded, empty for none."""
     made = bytearray()
     made += _TRUE if receives else _FALSE
     uint(made, first)
     uint(made, last)
-    made += _TRUE if settled else _FALSE
+    made += _TRUE
     made += state if state else _NULL
     _frame(out, channel, _DISPOSITION, made, 5, 0)
 
