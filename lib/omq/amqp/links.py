@@ -28,7 +28,7 @@ UNSETTLED, SETTLED, MIXED = range(3)
 
 
 class Link:
-    """Of either kind; `remote_*` is what the peer says, and what is wrong with it is Malformed."""
+    """Of either kind; `remote_*` is what the peer says."""
 
     receives: bool
 
@@ -46,22 +46,20 @@ class Link:
         self.snd_settle_mode, self.rcv_settle_mode = MIXED, 0
         self.remote_snd_settle_mode = MIXED
         self.delivery_count = 0
-        self._raw: tuple[Any, Any, Any] = (None, None, None)
+        self.remote_source, self.remote_target = Terminus(SOURCE, []), Terminus(TARGET, [])
+        self.remote_properties: dict[Any, Any] = {}
+        self._raw: tuple[bytes, bytes, bytes] = (b"", b"", b"")
 
-    @property
-    def remote_source(self) -> Terminus:
-        return terminus(self._raw[0], SOURCE) or Terminus(SOURCE, [])
-
-    @property
-    def remote_target(self) -> Terminus:
-        return terminus(self._raw[1], TARGET) or Terminus(TARGET, [])
-
-    @property
-    def remote_properties(self) -> dict[Any, Any]:
-        found = decoded(self._raw[2]) if self._raw[2] else None
+    def read(self) -> None:
+        """What the peer says of both ends and of itself, into `remote_source`, `remote_target`,
+        `remote_properties`. Malformed: nothing that can be read."""
+        source, target, properties = self._raw
+        self.remote_source = terminus(source, SOURCE) or Terminus(SOURCE, [])
+        self.remote_target = terminus(target, TARGET) or Terminus(TARGET, [])
+        found = decoded(properties) if properties else None
         if found is not None and not isinstance(found, dict):
             raise Malformed("properties of a link are a map")
-        return found or {}
+        self.remote_properties = found or {}
 
     def came(self, fields: list[Any]) -> None:
         """The attach of the peer. Malformed."""

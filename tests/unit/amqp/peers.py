@@ -84,6 +84,7 @@ class Ours:
         elif event.kind is Kind.BEGUN and event.session is not None:
             event.session.open(self.window_bytes)
         elif event.kind is Kind.ATTACHED and link is not None and not link.opened:
+            link.read()
             link.source, link.target = link.remote_source, link.remote_target
             link.open()
             if isinstance(link, Receiver):
