@@ -64,7 +64,7 @@ class Connection:
         self.dirty: set[Session] = set()
         self.sessions: dict[int, Session] = {}  # by our channels
         self._remote: dict[int, Session] = {}
-        self._greeted = self._failed = False
+        self._greeted = self._header_said = self._failed = False
         self._start = b""
         self._frames = Frames(max(FRAME_BYTES_MIN, max_frame_size))
         self._ready: list[Event] = []
@@ -149,6 +149,7 @@ class Connection:
             if not data.startswith(HEADER):
                 self._no_amqp()
                 return
+            self._greet()  # some clients wait for it before they say who they are (uAMQP)
             data = data[len(HEADER) :]
         if data:
             self._frames.feed(data)
@@ -173,7 +174,9 @@ class Connection:
             self.sessions.pop(session.channel, None)
 
     def _greet(self) -> None:
-        self.out += HEADER
+        if not self._header_said:
+            self._header_said = True
+            self.out += HEADER
 
     def _perform(self, code: int, fields: list[Any], channel: int = 0) -> None:
         amqp_sending.performative(self.out, channel, code, fields)
@@ -187,8 +190,7 @@ class Connection:
 
     def _no_amqp(self) -> None:
         """Our header goes, and nothing more: the peer would not understand it."""
-        if not self.opened:
-            self._greet()
+        self._greet()
         self.opened = self.closed = True
         self._fail(_FRAMING, "it does not begin as AMQP 1.0 does")
 
