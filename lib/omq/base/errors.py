@@ -971,21 +971,21 @@ class ExtraMissing(OmqError):
 class InstanceFailed(OmqError):
     """the test instance in {folder}: {program} {reason}; what it said is in {output}"""
 
-    status = 290
+    status = 270
     exit_code = Exit.UNAVAILABLE
 
 
 class BadSchedule(OmqError):
     """schedule {name}: {reason}"""
 
-    status = 291
+    status = 271
     exit_code = Exit.USAGE
 
 
 class UnknownSchedule(OmqError):
     """there is no schedule {name}; 'omq schedule list' shows them"""
 
-    status = 292
+    status = 272
     exit_code = Exit.NO_INPUT
 
 
