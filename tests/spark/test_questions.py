@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,18 @@ def engines(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
     python, spark = (re.sub(r'OUT, SENDS = .*', f"OUT, SENDS = {lake.out!r}, {str(sends)!r}", text)
                      for text in preambles())
     names: dict[str, Any] = {}
-    exec(compile(python, "QUESTIONS.md", "exec"), names)
+    names |= ran(sends.with_name("first.py"), python)
     names["database"].register("sends", names["table"]("sends"))
-    exec(compile(spark, "QUESTIONS.md", "exec"), names)
+    names |= ran(sends.with_name("spark.py"), spark)
     names["spark"].read.json(str(sends)).createOrReplaceTempView("sends")
     yield names
     names["database"].close()
+
+
+def ran(program: Path, text: str, **names: Any) -> dict[str, Any]:
+    """What a program of the page leaves."""
+    program.write_text(text, encoding="utf-8")
+    return runpy.run_path(str(program), names)
 
 
 def plain(frame: pd.DataFrame) -> list[list[Any]]:
@@ -63,13 +70,12 @@ def plain(frame: pd.DataFrame) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_three_engines_answer_alike(engines: dict[str, Any], name: str) -> None:
+def test_three_engines_answer_alike(engines: dict[str, Any], name: str, tmp_path: Path) -> None:
     question = questions()[name]
     by_duckdb = engines["database"].sql(question.sql).df()
     by_spark = engines["spark"].sql(question.sql).toPandas()
-    own = {"table": engines["table"], "np": np, "pd": pd}
-    exec(compile(question.pandas, f"QUESTIONS.md, {name}", "exec"), own)
-    by_pandas = own["answer"]
+    by_pandas = ran(tmp_path / f"{name}.py", question.pandas, table=engines["table"], np=np,
+                    pd=pd)["answer"]
     assert len(by_duckdb) > 0, "a question to which the tables of the tests know no answer"
     assert list(by_duckdb.columns) == list(by_spark.columns) == list(by_pandas.columns)
     assert plain(by_spark) == plain(by_duckdb)
