@@ -30,6 +30,11 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     if options.command == "generate":
         return _generate(options)
+    if options.command == "ask":
+        from omqtools.omqspark.ask import asked
+
+        sys.stdout.write(asked(options.question))
+        return Exit.OK
     if options.command == "whatif" and one_of_two(options):
         from omqtools.omqspark.replays import whatif_sends
 

@@ -29,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
   omq-spark whatif --out /srv/tables --readers router=3
   omq-spark whatif --sends /var/spool/omq/logs/unix.sends.jsonl --rules qmgr_peer_concurrency=8
   omq-spark advise --out /srv/tables --wait-s 5
+  omq-spark ask waits
   omq-spark report --out /srv/tables
   omq-spark compact --out /srv/tables --keep-days 30""")
     top.add_argument("--version", action="version", version=f"{NAME} (omq) {omq.__version__}")
@@ -42,6 +43,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=1, help="another seed, other traffic")
     made.add_argument("--rate", type=float, default=60.0, help="messages a second, on average")
     made.add_argument("--file-frames", type=int, default=400_000, help="frames of one file")
+    question = commands.add_parser("ask", help="SQL and Python for what operators ask")
+    question.add_argument("question", nargs="?", default="", help="its name (default: all names)")
     for name, text in (("run", "make or continue the tables"),
                        ("audit", "account for all messages"),
                        ("refresh", "run --incremental, audit and report, as from a timer"),

@@ -30,6 +30,7 @@ from omqtools.omqspark import columns, plan
 FEW_BYTES: Final = 4 * 1024 * 1024
 """Of files that the driver reads itself: some 300,000 events (at 12 bytes), 100 MB of its memory;
 or the sketches of 100 queues and hours."""
+DELTA: Final = "DELTA_BINARY_PACKED"
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null in a path
 _KINDS: Final[dict[str, DataType]] = {"day": DateType()}  # else numbers
 
@@ -186,7 +187,17 @@ def _write(table: pa.Table, where: str, apart: Sequence[str], *, append: bool) -
         folder = "/".join([path, *(f"{key}={NO_VALUE if value is None else value}"
                                    for key, value in values.items())])
         fs.create_dir(folder)
-        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, compression="zstd")
+        rising = [field.name for field in rows.schema if rises(field)]
+        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, compression="zstd",
+                       use_dictionary=[each for each in rows.schema.names if each not in rising],
+                       column_encoding=dict.fromkeys(rising, DELTA) if rising else None)
+
+
+def rises(field: pa.Field) -> bool:
+    """Whether a column is of instants or numbers that go up, nearly each another one: a dictionary
+    of them doubles the file, their differences halve it (measured: stays, messages)."""
+    return bool(pa.types.is_timestamp(field.type)) or (
+        bool(pa.types.is_integer(field.type)) and field.name.endswith(("_ns", "lsn", "qpool")))
 
 
 def _split(table: pa.Table, apart: list[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:

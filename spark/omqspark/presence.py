@@ -18,10 +18,13 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame
 
-from omq.format.journal import FrameType
+from omq.format.frame_rules import About, By, numbers
 from omqtools.omqspark.lake import Lake
 
 STEPS: Final = "queue int, at_ns bigint, readers int"
+GONE: Final = frozenset(numbers(
+    lambda rule: rule.about is About.READER and By.MANAGER in rule.by))
+"""A manager says of its own that a reader is gone, never that one has come."""
 STRANGE_MAX: Final = 0.01
 """Share of hand-outs to nobody from which on a queue's readers are not known."""
 SLACK_NS: Final = 10_000_000  # frames of one turn have times of their own
@@ -33,9 +36,9 @@ def steps(lake: Lake) -> DataFrame:
     known, last = lake.known(), dict[int, int]()
     for record in known.files.values():
         last[record.epoch] = max(last.get(record.epoch, 0), record.time_max)
-    events = lake.read("bronze").where(
-        f"type IN ({int(FrameType.READER_UP)}, {int(FrameType.READER_DOWN)}) AND queue > 0"
-        ).select("queue", "epoch", "client", "type", "time_ns", "lsn")
+    types = ", ".join(map(str, numbers(lambda rule: rule.about is About.READER)))
+    events = lake.read("bronze").where(f"type IN ({types}) AND queue > 0").select(
+        "queue", "epoch", "client", "type", "time_ns", "lsn")
     return events.groupBy("queue").applyInPandas(lambda rows: counted(rows, last), STEPS)
 
 
@@ -49,7 +52,7 @@ def counted(rows: pd.DataFrame, last: Mapping[int, int]) -> pd.DataFrame:
             if there:
                 found.append((queue, last.get(epoch, int(row.time_ns)), 0))
             there, epoch = set(), row.epoch
-        (there.add if row.type == FrameType.READER_UP else there.discard)(row.client)
+        (there.discard if row.type in GONE else there.add)(row.client)
         found.append((queue, int(row.time_ns), len(there)))
     if there and epoch != max(last, default=epoch):
         found.append((queue, last[epoch], 0))

@@ -97,6 +97,14 @@ _THEN: Final = (f"IF({{0}} IS NULL, {_LAST}, coalesce(try_element_at(filter(_his
 """The name last, or at an LSN; before the first one that is known: that."""
 
 
+def _reader_named(frame: DataFrame, clients: DataFrame) -> DataFrame:
+    """A unit of work takes messages without a reader of a name: then it is its program's."""
+    own = ("given_epoch", "reader")
+    found = with_name(with_name(frame, clients, READER, *own, "reader_name"), clients, PRODUCER,
+                      *own, "_program")
+    return found.withColumn("reader_name", F.coalesce("reader_name", "_program")).drop("_program")
+
+
 def lived(frame: DataFrame, table: str, names: DataFrame, clients: DataFrame) -> DataFrame:
     """`messages` or `stays` as people read them. `clients`: names of programs (clients.py)."""
     words = ({"end_how": how("end_type", "end_reason")} if table == "messages" else
@@ -105,7 +113,7 @@ def lived(frame: DataFrame, table: str, names: DataFrame, clients: DataFrame) ->
     instants = {name: at(f"{of}_ns") for name, of in INSTANTS[table].items()}
     frame = (with_name(frame, clients, PRODUCER, "first_epoch", "producer", "producer_name")
              if table == "messages" else
-             with_name(frame, clients, READER, "given_epoch", "reader", "reader_name"))
+             _reader_named(frame, clients))
     day = F.to_date(at(DAY_OF[table]))
     told = frame.withColumns({**instants, **words, "day": day})
     return named(told, names, NAMED_AT[table])

@@ -16,6 +16,7 @@ from omq.base.arrays import Vector
 from omq.format import archive
 from omq.format.archive import PLACE, ROW_LAYOUTS, NameKind, Section
 from omq.format.archive import ROW as PART_ROW
+from omq.format.frame_rules import Hand, numbers
 from omq.format.journal import (
     BLOCK,
     FRAME,
@@ -97,11 +98,11 @@ class Writer:
         for producer in range(PRODUCERS):
             text = f"producer-{producer}"
             names += text_rows(first, NameKind.PROGRAM, 100 + producer, text.encode())
-        for kind, what, known in (
-                (FrameType.PUT, NameKind.PROGRAM, range(100, 100 + PRODUCERS)),
-                (FrameType.GIVE, NameKind.READER, [queue * 10 + reader for queue, count in
-                                                   READERS.items() for reader in range(count)])):
-            told = np.unique(rows["client"][rows["type"] == kind])
+        own = [queue * 10 + reader for queue, count in READERS.items() for reader in range(count)]
+        for kinds, what, known in (
+                (numbers(lambda rule: rule.makes), NameKind.PROGRAM, range(100, 100 + PRODUCERS)),
+                (numbers(lambda rule: rule.hand is Hand.GIVEN), NameKind.READER, own)):
+            told = np.unique(rows["client"][np.isin(rows["type"], kinds)])
             for client in told[~np.isin(told, known)].tolist():  # of stories
                 names += text_rows(first, what, client, f"story {client}".encode())
         sections = {

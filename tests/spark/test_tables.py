@@ -9,12 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
 from omq.base.errors import BadRequest, Exit, OutBusy
-from omqtools.omqspark import main, older, options, tables
+from omqtools.omqspark import main, older, options, parquet, tables
 from omqtools.omqspark.lake import Lake, all_messages, all_stays
 from omqtools.omqspark.out import CURRENT, VERSIONS, Out
 from omqtools.omqspark.pipeline import run
@@ -219,3 +220,21 @@ def test_the_command_lists_them(lake: Lake, capsys: pytest.CaptureFixture[str]) 
     assert rows[0]["rows"] == all_messages(lake).count()
     with pytest.raises(BadRequest, match="there are messages"):
         tables.table(lake, "../secrets")
+
+
+def test_what_goes_up_is_written_as_differences(spark: Any, tmp_path: Path) -> None:
+    """Half of the bytes, and everybody reads the same rows."""
+    duckdb = pytest.importorskip("duckdb", reason="make setup-dev installs it")
+    rows = pa.table({
+        "qpool": pa.array(range(20_000)), "queue": pa.array([n % 7 for n in range(20_000)]),
+        "born_ns": pa.array([1_767_225_600_000_000_000 + n * 1_000_003 for n in range(20_000)]),
+        "born": pa.array([1_767_225_600_000_000 + n * 1000 for n in range(20_000)],
+                         pa.timestamp("us", tz="UTC"))})
+    parquet._write(rows, str(tmp_path / "new"), (), append=False)
+    (path,) = (tmp_path / "new").glob("*.parquet")
+    pq.write_table(rows, tmp_path / "plain.parquet", compression="zstd")
+    assert path.stat().st_size < 0.5 * (tmp_path / "plain.parquet").stat().st_size
+    assert pq.read_table(path).equals(rows)
+    assert spark.read.parquet(str(path)).toArrow().cast(rows.schema).equals(rows)
+    assert duckdb.sql(f"SELECT sum(qpool), sum(born_ns - {rows['born_ns'][0]}) FROM '{path}'"
+                      ).fetchall() == [(19_999 * 10_000, 19_999 * 10_000 * 1_000_003)]

@@ -145,6 +145,10 @@ def test_time_travel_is_what_the_index_said_then(world: World) -> None:
         assert sorted(found, key=lambda entry: entry[0]) == entries, lsn
 
 
+BY_UNITS = {"ORDERS", "AUDIT", "WEAK", "PAIRS"}
+"""Where units of work take: a client that does nothing else has said no name to the journal."""
+
+
 def within(time_ns: int, span: tuple[int, int]) -> bool:
     return span[0] - SLACK_NS <= time_ns <= span[1] + SLACK_NS
 
@@ -213,7 +217,7 @@ def test_every_stay_is_as_its_clients_saw_it(world: World) -> None:
                 assert row["wait_ns"] == row["given_ns"] - row["arrived_ns"] >= 0
                 assert row["arrived_ns"] <= row["ready_ns"] <= row["given_ns"]
                 assert row["ready_wait_ns"] == row["given_ns"] - row["ready_ns"]
-                assert row["reader_name"], "each clerk gave itself a name"
+                assert row["reader_name"] or stay.queue in BY_UNITS, (life, row)
                 assert row["reader_uid"] == os.getuid()
             if stay.left:
                 assert within(row["left_ns"], stay.left)
