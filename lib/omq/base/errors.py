@@ -950,6 +950,27 @@ class UnknownSchedule(OmqError):
     exit_code = Exit.NO_INPUT
 
 
+class BodyRefused(BadRequest):
+    """queue {queue} does not take this body: at {path}: {reason}"""
+
+    status = 283
+    exit_code = Exit.DATA
+
+
+class SchemaWrong(OmqError):
+    """{file} is no schema: {reason}; nothing is put on its queue until it is one"""
+
+    status = 284
+    exit_code = Exit.CONFIG
+
+
+class BodyNotRead(OmqError):
+    """the body is no {kind}: {reason}"""
+
+    status = 285
+    exit_code = Exit.DATA
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():
