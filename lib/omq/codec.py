@@ -28,15 +28,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from omq.base.errors import BodyNotRead, BodyRefused, ExtraMissing, SchemaWrong
 from omq.base.names import escape
-from omq.base.paths import conf_dir
-from omq.format.property_values import Value
 from omq.ipc import arguments
-from omq.ipc.client import Connection
-from omq.ipc.outgoing import Outgoing
+
+if TYPE_CHECKING:
+    from omq.format.property_values import Value
+    from omq.ipc.client import Connection
+    from omq.ipc.outgoing import Outgoing
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
@@ -62,7 +63,7 @@ def put(connection: Connection, queues: str | Sequence[str], value: object, *, k
         **more: Any) -> str:
     """Put a value; the id. `more`: the arguments of Connection.put but the body."""
     names = [queues] if isinstance(queues, str) else list(queues)
-    check(value, names, conf_dir(connection._wire.paths.root, None))
+    check(value, names, _conf(connection))
     properties = {**(more.pop("properties", None) or {}), CONTENT_TYPE: _kind(kind)}
     return connection.put(queues, encode(value, kind), properties=properties, **more)
 
@@ -70,7 +71,9 @@ def put(connection: Connection, queues: str | Sequence[str], value: object, *, k
 def outgoing(connection: Connection, queue: str, value: object, *, kind: str = JSON,
              message: Outgoing | None = None) -> Outgoing:
     """The same as a message for put_many, units and `move(new=)`: `message` with this body."""
-    check(value, [queue], conf_dir(connection._wire.paths.root, None))
+    from omq.ipc.outgoing import Outgoing  # Linux alone has it
+
+    check(value, [queue], _conf(connection))
     given = message or Outgoing(queues=(queue,))
     properties: dict[str, Value] = {**(given.properties or {}), CONTENT_TYPE: _kind(kind)}
     return replace(given, body=encode(value, kind), properties=properties)
@@ -175,6 +178,12 @@ def _validator(path: Path) -> Any:
     made = kind(schema, registry=registry)  # an own one fetches nothing
     _known[path] = stamp, made
     return made
+
+
+def _conf(connection: Connection) -> Path:
+    from omq.base.paths import conf_dir  # Linux alone has it
+
+    return conf_dir(connection._wire.paths.root, None)
 
 
 def _plain(value: object) -> object:

@@ -117,6 +117,7 @@ WRITERS = {
     "lib/omq/cli/queue/omread.py": "/dev/null",
     "lib/omq/cli/operate/order_command.py": "the plan, where the user wants it",
     "lib/omq/cli/setup/setup_files.py": "units, as root",
+    "lib/omq/cli/setup/omq_init.py": "a project, where the user wants it",
     "lib/omq/cli/manual.py": "manual pages, of a developer",
 }
 """Who may write, and what. Whatever a daemon writes that is no spool data goes through side_files:

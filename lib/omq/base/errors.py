@@ -971,6 +971,13 @@ class BodyNotRead(OmqError):
     exit_code = Exit.DATA
 
 
+class PlatformUnsupported(OmqError):
+    """omq.{what} needs Linux and this is {platform}; here work omq.codec, omq.base.errors and the times of schedules, and clients of AMQP 1.0 reach an instance on another host"""
+
+    status = 286
+    exit_code = Exit.UNAVAILABLE
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():
