@@ -169,6 +169,13 @@ SMTP_LOGIN_FAILED = _event(1509, "Wrong name or password")
 GATEWAY_TLS_FAILED = _event(1510, "TLS with a peer failed; without it from now on")
 SMTP_FILTER_FAILED = _event(1511, "The content filter gives no answer; the mail is not taken")
 SMTP_FILTER_KEPT = _event(1512, "The content filter took a mail and gave nothing back")
+DROP_STARTED = _event(1513, "Mail Drop Started Up")
+DROP_STOPPED = _event(1514, "Mail Drop Shut Down")
+DROP_REFUSED = _event(1515, "A user of this host could not hand in mail")
+DROP_WAITS = _event(1516, "A mail of the maildrop is refused by its queue; it is tried again")
+DROP_FILE = _event(1517, "A file of the maildrop is not what it should be")
+SMTP_MILTER_FAILED = _event(1519, "A milter is away, silent or wrong; smtp_milter_default counts")
+DROP_AWAY = _event(1518, "No queue manager; mail waits in the maildrop")
 
 # 1585-1599: AMQP
 AMQP_STARTED = _event(1585, "AMQP Server Started Up")

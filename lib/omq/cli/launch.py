@@ -21,7 +21,7 @@ from typing import Final
 from omq.base import access, side_files
 from omq.base.errors import Exit, ExtraMissing, FileNotWritten, OmqError
 from omq.base.names import escape
-from omq.cli.programs import PROGRAMS
+from omq.cli.programs import ALIASES, PROGRAMS
 
 COMMANDS: Final[dict[str, str]] = {name: row.target for name, row in PROGRAMS.items()}
 """What starts each."""
@@ -54,8 +54,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def script() -> int:
-    """Entry of the scripts of an installed package: the command is the script's own name."""
-    return run(Path(sys.argv[0]).name, sys.argv[1:])
+    """Entry of the scripts of an installed package: the command is the script's own name, or
+    what a link to it is called (sendmail, mailq, newaliases)."""
+    name = Path(sys.argv[0]).name
+    name, first = ALIASES.get(name, (name, ()))
+    return run(name, [*first, *sys.argv[1:]])
 
 
 def run(name: str, arguments: list[str]) -> int:

@@ -108,6 +108,7 @@ def test_shipped_services() -> None:
         "schedule.server": "Schedule Server",
         "channel.sender": "Channel Sender",
         "xport.out": "Sendmail Interface",
+        "mail.drop": "Mail Drop",
     }
     assert set(titles) <= set(COMMANDS)
     queues = load_queues()

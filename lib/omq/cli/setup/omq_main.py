@@ -7,6 +7,7 @@
     omq queue     makes, changes, shows and removes queues
     omq health    what is wrong, by alarms.conf
     omq channel   channels to other instances
+    omq standby   a second copy of the instance on another host, and its promotion
     omq units     the units of work in doubt, and their end by hand
     omq cancel    takes messages that wait off their queues
     omq init      makes a project to begin with
@@ -37,6 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "peers": ("operate.peers", "show the peers of the mail gateways; retry, hold, release"),
     "queue": ("operate.omq_queue", "make, change, show and remove queues"),
     "channel": ("operate.channel", "channels to other instances: define, start, look, set right"),
+    "standby": ("operate.standby", "a copy of the instance on another host: make, follow, promote"),
     "health": ("watch.health", "tell what is wrong, by alarms.conf; --watch raises alarms"),
     "units": ("operate.units", "show the units of work in doubt; commit or back them out"),
     "cancel": ("operate.cancel", "take messages that wait off their queues, by their ids"),
