@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import http.server
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,6 +113,30 @@ def test_a_schema_that_is_none(live: LiveInstance, connection: omq.Connection, t
         codec.put(connection, "ORDERS", {"id": "x"})
     codec.put(connection, "PLAIN", {"id": "x"})
     assert list(connection.browse("ORDERS")) == []
+
+
+def test_no_reference_is_fetched(live: LiveInstance, connection: omq.Connection) -> None:
+    asked: list[str] = []
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            text = json.dumps({"$ref": f"http://127.0.0.1:{server.server_port}/away.json"})
+            (live.spool / "conf/schemas/ORDERS.json").write_text(text)
+            with pytest.raises(SchemaWrong):
+                codec.put(connection, "ORDERS", {"id": 7})
+        finally:
+            server.shutdown()
+            thread.join()
+    assert asked == []
 
 
 def test_a_schema_that_has_changed(live: LiveInstance, connection: omq.Connection) -> None:
