@@ -9,6 +9,9 @@
 
 The guide is lib/omq/docs/PYTHON.md: every class, rule and recipe.
 
+On another system than Linux the pure parts can be imported (omq.codec, omq.base.errors); a name
+that needs Linux says so in one line (PlatformUnsupported).
+
 All names are loaded on first use, so that importing a part of the package (a tool that only reads
 files, say) costs neither the client nor its System V module.
 """
@@ -16,6 +19,7 @@ files, say) costs neither the client nor its System V module.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
         BadRequest,
         BadSelector,
         BodyDamaged,
+        BodyNotRead,
+        BodyRefused,
         BodyUnavailable,
         ConnectionBusy,
         ConnectionClosed,
@@ -63,6 +69,7 @@ if TYPE_CHECKING:
         ReaderClosed,
         RemoteLost,
         RemoteRefused,
+        SchemaWrong,
         ShuttingDown,
         SpoolFull,
         SpoolMissing,
@@ -108,6 +115,8 @@ __all__ = [
     "BadRequest",
     "BadSelector",
     "BodyDamaged",
+    "BodyNotRead",
+    "BodyRefused",
     "BodyUnavailable",
     "Browsed",
     "Connection",
@@ -153,6 +162,7 @@ __all__ = [
     "RemoteLost",
     "RemoteRefused",
     "Reply",
+    "SchemaWrong",
     "ShuttingDown",
     "SpoolFull",
     "SpoolMissing",
@@ -192,6 +202,10 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'omq' has no attribute {name!r}")
     home = _CLIENT.get(name, "omq.base.errors")
+    if name in _CLIENT and sys.platform != "linux":
+        from omq.base.errors import PlatformUnsupported
+
+        raise PlatformUnsupported(what=name, platform=sys.platform)
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value  # the next use does not come here
     return value

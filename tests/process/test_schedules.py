@@ -136,6 +136,20 @@ def test_a_definition_of_which_a_death_left_both_counts_once(live: LiveInstance)
         assert len(list(c.browse(QUEUE))) == 1
 
 
+def test_two_that_were_defined_at_one_moment_are_one(live: LiveInstance) -> None:
+    ours = schedules(live)
+    found = ours.define("TICK", "TICKS", "every 10 s")
+    with live.connect() as c:
+        c.put_many(QUEUE, [found.message()])
+    server = live.run(SERVER)
+    live.pass_time(10)
+    assert len(planned(live, 1)) == 1
+    settled(live, server)
+    assert live.drain("TICKS") == []
+    with live.connect() as c:
+        assert len(list(c.browse(QUEUE))) == 1
+
+
 def test_none_while_the_last_one_is_in_work(live: LiveInstance) -> None:
     schedules(live).define("TICK", "TICKS", "every 10 s", overlap="skip")
     server = live.run(SERVER)

@@ -118,6 +118,7 @@ WRITERS = {
     "lib/omq/cli/operate/order_command.py": "the plan, where the user wants it",
     "lib/omq/services/standby/line.py": "the line to the other side, a pipe",
     "lib/omq/cli/setup/setup_files.py": "units, as root",
+    "lib/omq/cli/setup/omq_init.py": "a project, where the user wants it",
     "lib/omq/cli/manual.py": "manual pages, of a developer",
 }
 """Who may write, and what. Whatever a daemon writes that is no spool data goes through side_files:

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import base64
 import email.policy
+import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from email.parser import BytesHeaderParser
 from typing import Any, Final
 
+from omq import codec
 from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import OmqError
 from omq.base.names import escape
@@ -77,6 +79,8 @@ def lines(opened: Opened, queues: Sequence[EntryRow], uuid: bytes, body: bytes |
                      f"{entry.attempts} {entry.sequence}{due}")
     if body is not None:
         yield ""
+        decoded = codec.shown(body, opened.stored.properties)
+        body = body if decoded is None else decoded.encode()
         for line in body.removesuffix(b"\n").split(b"\n"):
             yield escape(line.removesuffix(b"\r"), _BODY_LINE_CHARACTERS_MAX)
 
@@ -186,6 +190,9 @@ def record(opened: Opened, queues: Sequence[EntryRow], uuid: bytes, body: bytes 
             found["body"] = body.decode()
         except UnicodeDecodeError:
             found["body_base64"] = base64.b64encode(body).decode("ascii")
+        decoded = codec.shown(body, opened.stored.properties)
+        if decoded is not None:
+            found["decoded"] = json.loads(decoded)
     return found
 
 

@@ -1024,6 +1024,34 @@ class TooManyMails(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class BodyRefused(BadRequest):
+    """queue {queue} does not take this body: at {path}: {reason}"""
+
+    status = 273
+    exit_code = Exit.DATA
+
+
+class SchemaWrong(OmqError):
+    """{file} is no schema: {reason}; nothing is put on its queue until it is one"""
+
+    status = 274
+    exit_code = Exit.CONFIG
+
+
+class BodyNotRead(OmqError):
+    """the body is no {kind}: {reason}"""
+
+    status = 275
+    exit_code = Exit.DATA
+
+
+class PlatformUnsupported(OmqError):
+    """omq.{what} needs Linux and this is {platform}; here work omq.codec, omq.base.errors and the times of schedules, and clients of AMQP 1.0 reach an instance on another host"""
+
+    status = 276
+    exit_code = Exit.UNAVAILABLE
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -14,6 +14,8 @@ from omq.format.property_values import Value
 from omq.ipc import arguments
 from omq.ipc.client import Connection
 from omq.ipc.message import Message
+from omq.tasks import task_end
+from omq.tasks.task import Task, task_of
 
 JSON, BYTES, MESSAGE = "json", "bytes", "message"
 MESSAGES_MAX: Final = 100_000
@@ -61,15 +63,22 @@ def _taken(message: Message, error: str) -> Taken:
 
 def _work(message: Message, call: Callable[..., object] | None, give: str) -> str:
     """Settle it; the error."""
+    following, task = None, Task() if call is None else task_of(call)
     try:
         if call is not None:
-            call(message if give == MESSAGE else message.body if give == BYTES
-                 else json.loads(message.body))
+            given = (message if give == MESSAGE else message.body if give == BYTES
+                     else json.loads(message.body))
+            task.before(message)
+            result = call(given)
+            task.after(message, result)
+            following = task.following(message, result)
     except Exception as error:
+        task.failed(message, error)
         said = "".join(traceback.format_exception_only(error)).strip()
         with suppress(LeaseLost):
-            message.fail(said)
+            task_end.failed(message, task, error, said[:task_end.REASON_CHARACTERS])
         return said
     with suppress(LeaseLost):  # the function has settled it
-        message.done()
+        refused = task_end.succeeded(message, task, following)
+        return "" if refused is None else str(refused)
     return ""

@@ -1,8 +1,10 @@
 """Calls a user's function for one message: `omq worker MODULE:FUNCTION`.
 
-    it returns      done: the message leaves the queue; what it returns is not kept
-    it raises       a failed attempt with the exception as reason: the queue's retry_delay_ms, its
-                    back-off and attempts_max decide what follows, at the end POISON
+    it returns      done: the message leaves the queue; what it returns goes where its decorator
+                    says (omq.tasks.task), else it is not kept
+    it raises       what the decorator says of such an error; else a failed attempt with the
+                    exception as reason: the queue's retry_delay_ms, its back-off and attempts_max
+                    decide what follows, at the end POISON
     is no JSON      the same, without a call
 
 The function gets the body as JSON, as bytes, or the omq.Message itself, which it may settle
@@ -28,7 +30,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,12 +40,13 @@ from omq.base.event_log import EventLog
 from omq.cli.queue.task_limit import TimeLimit
 from omq.services.daemon.signals import Signals
 from omq.services.readers.runner import HeldMessage
+from omq.tasks import task_end
+from omq.tasks.task import Task, task_of
+from omq.tasks.task_end import REASON_CHARACTERS
 
 JSON: Final = "json"
 BYTES: Final = "bytes"
 MESSAGE: Final = "message"
-REASON_CHARACTERS: Final = 500
-"""As services cut it: an evidence packet holds this much. The event has the traceback."""
 
 Function = Callable[[Any], object]
 
@@ -90,6 +93,10 @@ class TaskFunction:
     signals: Signals
     limit: TimeLimit
     _working: bool = False
+    _task: Task = field(default_factory=Task)
+
+    def __post_init__(self) -> None:
+        self._task = task_of(self.function)
 
     def __call__(self, message: HeldMessage) -> None:
         """Call it and settle the message; TaskStopped leaves it unsettled."""
@@ -99,7 +106,10 @@ class TaskFunction:
             self._failed(message, error)
             return
         try:
-            self._call(given)
+            self._task.before(message)
+            result = self._call(given)
+            self._task.after(message, result)
+            following = self._task.following(message, result)
         except TaskStopped:
             self._log(events.TASK_STOPPED, event_log.WARNING, message)
             raise
@@ -107,7 +117,11 @@ class TaskFunction:
             self._failed(message, error)
         else:
             with suppress(LeaseLost):  # the function has settled it
-                message.done()
+                refused = task_end.succeeded(message, self._task, following)
+                if refused is not None:
+                    self._log(events.DISPOSITION_REFUSED, event_log.WARNING, message,
+                              reason=told(refused))
+                    return
             self._log(events.TASK_DONE, event_log.TRACE, message)
 
     def _given(self, message: HeldMessage) -> object:
@@ -115,11 +129,11 @@ class TaskFunction:
             return message
         return json.loads(message.body) if self.give == JSON else message.body
 
-    def _call(self, given: object) -> None:
+    def _call(self, given: object) -> object:
         try:
             with self._interruptible():
                 self.limit.arm(self._interrupt)
-                self.function(given)
+                return self.function(given)
         finally:
             self.limit.disarm()  # nothing interrupts this any more
 
@@ -139,9 +153,10 @@ class TaskFunction:
             raise error
 
     def _failed(self, message: HeldMessage, error: BaseException) -> None:
+        self._task.failed(message, error)
         reason = told(error)
         with suppress(LeaseLost):
-            message.fail(reason)
+            task_end.failed(message, self._task, error, reason)
         self._log(events.TASK_FAILED, event_log.WARNING, message, reason=reason,
                   traceback=_trace(error))
 

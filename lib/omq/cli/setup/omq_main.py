@@ -10,6 +10,7 @@
     omq standby   a second copy of the instance on another host, and its promotion
     omq units     the units of work in doubt, and their end by hand
     omq cancel    takes messages that wait off their queues
+    omq init      makes a project to begin with
     omq schedule  messages that are put at planned times
     omq worker    calls a function for each message of a queue
     omq drain     stops the daemons in order, without systemd's help (omq-drain.service)
@@ -41,6 +42,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "health": ("watch.health", "tell what is wrong, by alarms.conf; --watch raises alarms"),
     "units": ("operate.units", "show the units of work in doubt; commit or back them out"),
     "cancel": ("operate.cancel", "take messages that wait off their queues, by their ids"),
+    "init": ("setup.omq_init", "make a project: a queue, a function, a test, a unit"),
     "schedule": ("operate.schedule", "messages at planned times: define, list, pause, run, delete"),
     "worker": ("queue.worker", "call a function for each message of a queue"),
     "drain": ("setup.omq_drain", "stop the daemons in order"),

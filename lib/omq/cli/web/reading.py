@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from omq import codec
 from omq.base import clock
 from omq.base.errors import BadRequest, NoMessage, OmqError, UnknownQueue
 from omq.base.names import escape, message_id_text
@@ -188,6 +189,9 @@ def message(location: Location, text: str, kind: str, most: int) -> MessageSeen:
         shown = None
         if most and not too_large:
             body = messages.body(row, stored)
+            decoded = None if kind else codec.shown(body, stored.properties)
+            if decoded is not None:
+                body, kind = decoded.encode(), "json"
             kind = kind or guess(body, stored.properties)
             shown = preview(body, kind, most)
         return MessageSeen(

@@ -23,7 +23,7 @@ def paid(customer):
 
 
 def ship(order):
-    """The work on an order: omq worker shop:ship --queue ORDERS."""
+    """The work on an order: omq worker parcels:ship --queue ORDERS."""
     if order["article"] == "sold out":
         raise LookupError("there is none left")
     with omq.connect(name="shop") as connection:

@@ -1,39 +1,39 @@
 """Run in examples/testing: pytest"""
 
-import shop
+import parcels
 
 import omq
 
 
 def test_an_order_is_shipped(omq_instance):
-    shop.order("alice", "lamp")
-    (order,) = omq_instance.drain("ORDERS", shop.ship)
+    parcels.order("alice", "lamp")
+    (order,) = omq_instance.drain("ORDERS", parcels.ship)
     assert order.error == ""
     assert [each.body for each in omq_instance.drain("SHIPPED")] == [b"alice"]
 
 
 def test_who_pays_is_not_reminded(omq_instance):
-    shop.order("alice", "lamp")
-    shop.order("bob", "lamp")
-    shop.paid("bob")
+    parcels.order("alice", "lamp")
+    parcels.order("bob", "lamp")
+    parcels.paid("bob")
     assert omq_instance.drain("REMINDERS") == []
-    omq_instance.pass_time(shop.WEEK_S)
+    omq_instance.pass_time(parcels.WEEK_S)
     assert [each.json["customer"] for each in omq_instance.drain("REMINDERS")] == ["alice"]
 
 
 def test_what_cannot_be_shipped_is_tried_again_after_a_minute(omq_instance):
-    shop.order("alice", "sold out")
-    assert [each.error for each in omq_instance.drain("ORDERS", shop.ship)] == [
+    parcels.order("alice", "sold out")
+    assert [each.error for each in omq_instance.drain("ORDERS", parcels.ship)] == [
         "LookupError: there is none left"]
-    assert omq_instance.drain("ORDERS", shop.ship) == []
+    assert omq_instance.drain("ORDERS", parcels.ship) == []
     omq_instance.pass_time(60)
-    assert [each.attempts for each in omq_instance.drain("ORDERS", shop.ship)] == [1]
+    assert [each.attempts for each in omq_instance.drain("ORDERS", parcels.ship)] == [1]
     assert len(omq_instance.drain("POISON")) == 1
 
 
 def test_a_worker_and_a_manager_that_is_killed(omq_instance):
-    omq_instance.run("omq", "worker", "shop:ship", "--queue", "ORDERS")
-    shop.order("alice", "lamp")
+    omq_instance.run("omq", "worker", "parcels:ship", "--queue", "ORDERS")
+    parcels.order("alice", "lamp")
     omq_instance.kill_manager()
     with omq.connect(name="customer") as connection, connection.reader("SHIPPED") as reader:
         (parcel,) = reader.next(timeout_s=30)
@@ -42,7 +42,7 @@ def test_a_worker_and_a_manager_that_is_killed(omq_instance):
 
 
 def test_an_order_survives_a_power_cut(omq_instance):
-    number = shop.order("alice", "lamp")
+    number = parcels.order("alice", "lamp")
     omq_instance.lose_unsynced()
     assert [each.message_id for each in omq_instance.drain("ORDERS")] == [number]
 
