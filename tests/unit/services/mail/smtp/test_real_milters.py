@@ -69,7 +69,7 @@ def key(tmp_path: Path) -> tuple[str, str]:
 def test_opendkim_signs_and_verifies(
         server: Callable[..., Running], tmp_path: Path, key: tuple[str, str], *, damaged: bool
         ) -> None:
-    """The signature of one is right for the other: what came between changed no byte that counts."""
+    """The signature of one is right for the other: no byte that counts was changed."""
     with ExitStack() as stack:
         signer = stack.enter_context(opendkim(tmp_path / "s", key[0], Mode="s"))
         verifier = stack.enter_context(opendkim(
