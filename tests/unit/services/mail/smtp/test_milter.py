@@ -118,6 +118,11 @@ def test_a_refusal_at_each_stage(asked: Ask, stage: bytes, answer: bytes, said: 
     assert not running.manager.puts
 
 
+def test_a_refusal_counts_whatever_else_was_wanted(asked: Ask) -> None:
+    running, _ = asked(TestMilter(says={b"E": packet(b"+<a b>\0") + packet(b"r")}))
+    assert send(running).startswith("550 5.7.1 refused by a filter")
+
+
 def test_a_refused_recipient_is_its_own_matter(asked: Ask) -> None:
     milter = TestMilter()
     running, _ = asked(milter, smtp_straight=False)
