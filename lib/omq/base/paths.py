@@ -111,6 +111,16 @@ class SpoolPaths:
         return self.run / "archive.lock"
 
     @property
+    def checkpoint_lock(self) -> Path:
+        """Held while a checkpoint is taken, or while the pool is copied for a standby."""
+        return self.run / "checkpoint.lock"
+
+    @property
+    def standby(self) -> Path:
+        """What the process that follows a primary says of itself."""
+        return self.run / "standby.json"
+
+    @property
     def ids(self) -> Path:
         """The System V ids of the index segment and the request queue."""
         return self.run / "ids.json"

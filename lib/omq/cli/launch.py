@@ -32,7 +32,8 @@ EXTRAS: Final = {
     "textual": f"{_SUITE}[top]", "pyspark": f"{_SUITE}[spark]", "pandas": f"{_SUITE}[spark]",
     "aiohttp": f"{_SUITE}[web]", "jinja2": f"{_SUITE}[web]",
     "prometheus_client": f"{_SUITE}[metrics]", "plotly": f"{_SUITE}[spark]",
-    "proton": f"{_SUITE}[amqp]", "pyarrow": f"{_SUITE}[spark]", "matplotlib": f"{_SUITE}[spark]",
+    "proton": f"{_SUITE}[amqp]", "cronsim": f"{_SUITE}[schedules]",
+    "pyarrow": f"{_SUITE}[spark]", "matplotlib": f"{_SUITE}[spark]",
 }
 """Packages that omq-base does without, and what to install for them."""
 

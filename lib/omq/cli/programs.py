@@ -50,6 +50,9 @@ PROGRAMS: Final[dict[str, Program]] = {
     "trigger.monitor": Program(
         "omq.services.trigger.monitor:main",
         "starts the programs that queues ask for"),
+    "schedule.server": Program(
+        "omq.services.schedule.schedule_server:main",
+        "puts messages when schedules are due"),
     "omq": Program(
         "omq.cli.setup.omq_main:main",
         "set up an installation and check its configuration"),
