@@ -175,6 +175,7 @@ DROP_REFUSED = _event(1515, "A user of this host could not hand in mail")
 DROP_WAITS = _event(1516, "A mail of the maildrop is refused by its queue; it is tried again")
 DROP_FILE = _event(1517, "A file of the maildrop is not what it should be")
 SMTP_MILTER_FAILED = _event(1519, "A milter is away, silent or wrong; smtp_milter_default counts")
+SMTP_POLICY_FAILED = _event(1520, "A policy service is away, silent or wrong")
 DROP_AWAY = _event(1518, "No queue manager; mail waits in the maildrop")
 
 # 1585-1599: AMQP

@@ -43,7 +43,7 @@ SECTION_TITLES: Final = {
     "mail": "The mail services",
     "drop": "Mail that programs of this host hand in (omq-sendmail, mail.drop)",
     "tls": "Encryption of mail on its way in and out",
-    "milter": "Filters that speak the milter protocol",
+    "milter": "Milters, and policy services of Postfix's protocol",
     "dns": "Looking up the hosts that take mail for a domain",
     "amqp": "Clients of AMQP 1.0 (NETWORK.md)",
     "channel": "Channels: messages of transmission queues go to other instances (NETWORK.md)",

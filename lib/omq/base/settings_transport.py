@@ -71,6 +71,18 @@ class TransportSettings(WebSettings):
     smtp_milter_timeout_s: int = number("milter", 60, 1, 600,
         "time to reach a filter, and for its answer at each stage")
 
+    smtp_policy_services: str = text("milter", "", r"((inet:\S+:[0-9]{1,5}|unix:/\S+)( +|$))*",
+        "inet:host:port and unix:/path, separated by spaces, or nothing",
+        "services that are asked about each recipient by Postfix's policy protocol (postgrey, "
+        "policyd-spf), in this order, before the milters; empty: none")
+    smtp_policy_for: str = choice("milter", "strangers", ("strangers", "all"),
+        "about whose recipients: of clients that may not send to everybody, or all")
+    smtp_policy_default: str = choice("milter", "tempfail", ("tempfail", "accept"),
+        "what becomes of a recipient about which a service gives no answer that makes sense: it is "
+        "refused for now (451), or that service is passed over")
+    smtp_policy_timeout_s: int = number("milter", 30, 1, 600,
+        "time to reach a policy service and for its answer")
+
     delay_warning_s: int = number("mail", 4 * 3600, 0, 30 * 86400,
         "a sender is told once that mail for another host waits this long; 0: never")
     pipe_timeout_s: int = number("mail", 300, 1, 86400,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import BadRequest, ConfigError, Exit
+from omq.base.paths import shipped_conf
 from omq.base.settings import KEYS
 from omq.cli.setup import omq_conf
 from tests.unit.services.mail.smtp.certificates import Certificates
@@ -120,3 +121,35 @@ def test_what_counts_is_shown_with_its_default(check: Check, capsys: pytest.Capt
 def test_a_section_that_is_none_is_named(check: Check) -> None:
     with pytest.raises(BadRequest, match="journal"):
         check(show="stores")
+
+
+CHANGED = {
+    "omq.conf": "[mail]\nhostname = mx.test\nsmtp_listen_port = 2525\n[store]\n"
+                "disk_reserve_bytes = 128M\n",
+    "services.conf": "[drop]\nenabled = yes\n[local]\nbatch = 50\n",
+    "routes.conf": "[local]\ndomains = x.test\nliterals = 127.0.0.1, ::1\nusers = *\n"
+                   "[aliases]\nroot = admin\n[mine]\n",
+}
+
+
+def test_what_is_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in CHANGED.items():
+        (tmp_path / name).write_text(text)
+    assert omq_conf.main(["--changed", "--conf", str(tmp_path), "--spool", str(tmp_path)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert set(said) == {
+        "omq.conf [store] disk_reserve_bytes = 128 MiB    # default: 64 MiB",
+        "omq.conf [mail] hostname = mx.test    # default:",
+        "services.conf [drop] enabled = yes    # shipped: no",
+        "routes.conf [local] domains = x.test    # shipped: localhost, localhost.localdomain",
+        "routes.conf [local] unknown_user = error    # shipped, and left out",
+        "routes.conf [aliases] root = admin    # not in the shipped file",
+        "routes.conf [aliases] mailer-daemon = postmaster    # shipped, and left out",
+        "routes.conf [mine]    # not in the shipped file",
+        *(f"routes.conf [{name}]    # shipped, and left out" for name in (
+            "queues", "peers", "pipes", "mailboxes", "senders", "tls", "router"))}
+
+
+def test_a_shipped_configuration_has_no_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert omq_conf.main(["--changed", "--conf", str(shipped_conf())]) == 0
+    assert capsys.readouterr().out == ""

@@ -2,7 +2,8 @@
 
 The units run it before they pass on a reload: a wrong file is refused where the operator sees it,
 and no daemon hears of it. Exit code 0, or 78 with file, line and what is allowed, a line for each
-mistake in any file. With --show it prints the settings in force instead, and what is changed.
+mistake in any file. With --show it prints the settings in force instead, and what is changed; with
+--changed what differs from the shipped files.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from omq.base.names import escape
 from omq.base.services_conf import ServiceConf, load_services
 from omq.base.settings_file import SECTION_TITLES, in_force
 from omq.cli.common import locate, tool_parser
+from omq.cli.setup.conf_changes import changes
 from omq.cli.watch.alarm_conf import load_alarms
 from omq.services.mail.names import check_names
 from omq.services.mail.peer_security import load_security
@@ -34,15 +36,22 @@ def main(argv: list[str]) -> int:
         omq conf --instance test
         omq conf --conf ./new-conf
         omq conf --show store
+        omq conf --changed
         """)
     parser.add_argument("--show", nargs="?", const="", metavar="SECTION", help="print the settings "
                         "of omq.conf in force, of one section or all, with the default of what is "
                         "changed")
+    parser.add_argument("--changed", action="store_true",
+                        help="print what differs from the shipped files, a line each")
     options = parser.parse_args(argv)
     if options.show and options.show not in SECTION_TITLES:
         raise BadRequest(reason=f"there is no section {escape(options.show)!r}: "
                          f"{', '.join(SECTION_TITLES)}")
     location = locate(options)
+    if options.changed:
+        for line in changes(location.conf_dir):
+            print(line)
+        return Exit.OK
     if options.show is not None:
         print("\n".join(in_force(load_settings(location.conf_dir), options.show)))
         return Exit.OK

@@ -13,7 +13,6 @@ Errors: MilterFailed, whose text says what.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -181,7 +180,7 @@ class Milter:
         while True:
             try:
                 async with asyncio.timeout(self.timeout_s):
-                    (length,) = struct.unpack("!I", await self._reader.readexactly(4))
+                    length = packets.number(await self._reader.readexactly(4))
                     if not 1 <= length <= packets.PACKET_BYTES_MAX:
                         raise MilterFailed(f"it sends a packet of {length} bytes")
                     data = await self._reader.readexactly(length)

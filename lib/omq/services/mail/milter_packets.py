@@ -15,7 +15,6 @@ Errors: MilterWrong.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntFlag
@@ -106,7 +105,16 @@ class Negotiated:
 
 def packet(command: int, data: bytes = b"") -> bytes:
     """A packet of ours."""
-    return struct.pack("!IB", len(data) + 1, command) + data
+    return _u32(len(data) + 1) + bytes((command,)) + data
+
+
+def number(data: bytes, at: int = 0) -> int:
+    """The u32 there."""
+    return int.from_bytes(data[at : at + 4], "big")
+
+
+def _u32(value: int) -> bytes:
+    return value.to_bytes(4, "big")
 
 
 def strings(parts: Iterable[str | bytes]) -> bytes:
@@ -120,14 +128,14 @@ def _raw(text: str | bytes) -> bytes:
 
 def offer() -> bytes:
     """Our first packet."""
-    return packet(NEGOTIATE, struct.pack("!III", VERSION, ACTIONS, OFFERED))
+    return packet(NEGOTIATE, _u32(VERSION) + _u32(ACTIONS) + _u32(OFFERED))
 
 
 def negotiated(data: bytes) -> Negotiated:
     """What a filter answers to it. MilterWrong."""
     if len(data) < 12:
         raise MilterWrong("its answer to the negotiation is too short")
-    version, actions, steps = struct.unpack_from("!III", data)
+    version, actions, steps = (number(data, at) for at in (0, 4, 8))
     if not VERSION_MIN <= version <= VERSION:
         raise MilterWrong(f"it speaks version {version}, and here are {VERSION_MIN} to {VERSION}")
     if actions & ~ACTIONS or steps & ~OFFERED:
@@ -147,7 +155,7 @@ def connect(peer: str) -> bytes:
     if not peer:
         return packet(CONNECT, strings(["localhost"]) + b"U")
     family = b"6" if ":" in peer else b"4"
-    return packet(CONNECT, strings([f"[{peer}]"]) + family + struct.pack("!H", 0) + strings([peer]))
+    return packet(CONNECT, strings([f"[{peer}]"]) + family + b"\0\0" + strings([peer]))
 
 
 def header(field: bytes, steps: Steps) -> bytes:
@@ -172,7 +180,7 @@ def change(command: int, data: bytes) -> Change:
     if command != ADD_HEADER:
         if len(data) < 4:
             raise MilterWrong(f"command {chr(command)} has no index")
-        (index,), data = struct.unpack_from("!I", data), data[4:]
+        index, data = number(data), data[4:]
     parts = data.split(b"\0")
     if len(parts) != 3 or parts[2] or _NAME.fullmatch(parts[0]) is None:
         raise MilterWrong(f"command {chr(command)} has no name and value of a header")

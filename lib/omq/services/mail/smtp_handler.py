@@ -121,6 +121,9 @@ class Transaction:
     recipients_bytes: int = 0
     mail_id: str = ""
     held: str = ""  # why a filter has it set aside
+    prepended: list[str] = field(default_factory=list)  # fields that policy services want
+    added: list[str] = field(default_factory=list)  # recipients, likewise
+    redirected: str = ""  # the only recipient, likewise
     head_bytes: int = 0  # of our Received field
     parameters: dict[str, str] = field(default_factory=dict)  # of MAIL
     wishes: dict[str, Wish] = field(default_factory=dict)  # by recipient

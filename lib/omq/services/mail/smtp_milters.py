@@ -32,7 +32,7 @@ from omq.services.mail.mail_message import HELD
 from omq.services.mail.milter_changes import Changed, apply
 from omq.services.mail.milter_client import Kind, Milter, MilterFailed, Verdict
 from omq.services.mail.milter_packets import MilterWrong
-from omq.services.mail.smtp_filtering import FilteringCommands
+from omq.services.mail.smtp_asking import GONE, AskingCommands
 from omq.services.mail.smtp_handler import Answer, Listener, Transaction
 from omq.services.mail.smtp_text import NO_MEMORY
 
@@ -40,10 +40,9 @@ _DEFAULTS: Final = {"tempfail": "451 4.7.1 a content filter is away, try again l
                     "reject": "550 5.7.1 a content filter is away", "accept": ""}
 _TEXT_TIMES: Final = 10
 """All of a text's way through a filter has so many times what one of its answers has."""
-_GONE: Final = "discarded"
 
 
-class MilterCommands(FilteringCommands):
+class MilterCommands(AskingCommands):
     """A session at a port whose mail is shown to milters."""
 
     _milters: tuple[Milter, ...] = ()  # of this transaction, those that are still asked
@@ -55,13 +54,13 @@ class MilterCommands(FilteringCommands):
         found = super()._on_mail(argument)
         if not (self._asks() and isinstance(found, Answer)):
             return found
-        return Answer("", work=partial(self._begin, found))
+        return Answer("", work=partial(self.sure, self._begin, found))
 
     def _on_rcpt(self, argument: str) -> Answer | str:
         found = super()._on_rcpt(argument)
         if not (self._milters and isinstance(found, Answer)):
             return found
-        return Answer("", work=partial(self._recipient, found))
+        return Answer("", work=partial(self.sure, self._recipient, found))
 
     def _forget(self) -> None:
         milters, self._milters = self._milters, ()
@@ -102,10 +101,14 @@ class MilterCommands(FilteringCommands):
                 self._forget()
                 return self.refused(reply)
             if found.kind is Kind.DISCARD:
-                given.held = _GONE
+                given.held = GONE
         return taken
 
     async def _recipient(self, taken: Answer) -> Answer:
+        if taken.work is not None:  # policy services come first
+            taken = await taken.work()
+            if not taken.reply.startswith("250"):
+                return taken
         given = self._mail
         assert given is not None
         address = given.recipients[-1]
@@ -122,7 +125,7 @@ class MilterCommands(FilteringCommands):
                 given.recipients_bytes -= len(address.encode()) + 1
                 return self.refused(self._no("RCPT", found.reply, address))
             if found.kind is Kind.DISCARD:
-                given.held = _GONE
+                given.held = GONE
         return taken
 
     async def _store(self, body: bytes) -> Answer:
@@ -132,8 +135,13 @@ class MilterCommands(FilteringCommands):
         if not self._own and self._listener is not Listener.RETURNED:
             text = without_ours(text, self._handler.policy.hostname,
                                 self.settings.mail_header_scan_bytes)
+        text = "".join(f"{each}\r\n" for each in reversed(given.prepended)).encode() + text
+        if given.redirected or given.added:
+            to = [given.redirected] if given.redirected else [*given.recipients, *given.added]
+            self._envelope(given, Changed(given.sender, tuple(dict.fromkeys(to)), b""))
         if not self._milters:
-            return await super()._store(head + text)
+            return self._discarded(given) if given.held == GONE else (
+                await super()._store(head + text))
         memory, room = self._handler.memory, 2 * len(text)  # their copy, and what they make of it
         if not memory.take(room):
             return self.not_taken(NO_MEMORY)
@@ -143,18 +151,21 @@ class MilterCommands(FilteringCommands):
             memory.give(room)
         if isinstance(found, str):
             return self.not_taken(found)
-        if given.held == _GONE or not found.recipients:
-            self._handler.mail_log.write([(
-                "smtpd", f"{given.mail_id}: client={self._client()}, discarded by a milter")])
-            mail_id = given.mail_id
-            self._forget()
-            return Answer(f"250 2.0.0 OK {mail_id}")
+        if given.held == GONE or not found.recipients:
+            return self._discarded(given)
         self._envelope(given, found)
         answer = await super()._store(head + found.text)
         for each in self._milters:
             each.close()
         self._milters = ()
         return answer
+
+    def _discarded(self, given: Transaction) -> Answer:
+        """It is taken, and gone."""
+        self._handler.mail_log.write([(
+            "smtpd", f"{given.mail_id}: client={self._client()}, discarded by a filter")])
+        self._forget()
+        return Answer(f"250 2.0.0 OK {given.mail_id}")
 
     async def _shown(self, given: Transaction, text: bytes) -> Changed | str:
         """The mail as the milters leave it, or the reply of the one that refuses it."""
@@ -172,7 +183,7 @@ class MilterCommands(FilteringCommands):
             if found.kind is Kind.REFUSE:
                 return found.reply
             if found.kind is Kind.DISCARD:
-                given.held = _GONE
+                given.held = GONE
                 return mail
             if len(mail.text) > settings.smtp_message_bytes_max:
                 return "552 5.3.4 a filter made the message too long"
@@ -180,7 +191,7 @@ class MilterCommands(FilteringCommands):
 
     def _envelope(self, given: Transaction, found: Changed) -> None:
         """The envelope as the milters want it: they may name whom they like."""
-        given.sender, given.held = found.sender, found.held
+        given.sender, given.held = found.sender, found.held or given.held
         given.recipients[:] = found.recipients
         for each in found.recipients:
             if each not in given.resolved:

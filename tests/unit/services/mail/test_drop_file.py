@@ -11,8 +11,9 @@ from omq.base.errors import DropDamaged
 from omq.services.mail.drop_file import Dropped, decode, encode
 
 MAIL = Dropped("a" * 48, 1000, 1_700_000_000_000_000_000, 4, {"mail.from": "é@x"}, b"To: b\r\n\r\n")
-GOLDEN = (b'OMQDROP1 %08x\n{"id": "' + b"a" * 48 + b'", "uid": 1000, "arrival": 1700000000000000000,'
-          b' "priority": 4, "properties": {"mail.from": "\\u00e9@x"}}\nTo: b\r\n\r\n')
+GOLDEN = (b'OMQDROP1 %08x\n{"id": "' + b"a" * 48 + b'", "uid": 1000,'
+          b' "arrival": 1700000000000000000, "priority": 4,'
+          b' "properties": {"mail.from": "\\u00e9@x"}}\nTo: b\r\n\r\n')
 
 
 def test_golden_bytes() -> None:

@@ -1,0 +1,106 @@
+"""Milters of others, as Debian has them: OpenDKIM signs and verifies, OpenDMARC refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.unit.services.mail.real import found
+from tests.unit.services.mail.smtp.conftest import TIMEOUT_S, Running
+from tests.unit.services.mail.smtp.test_milter import send
+from tests.waiting import until
+
+# What changes by so little as a space breaks the simple canonicalization.
+TEXT = (b"From: a@here.test\r\nTo:  b@here.test\r\nSubject: two  spaces\r\n\tand a fold \r\n"
+        b"X:none\r\n\r\nhello  \r\n\r\n.dot\r\n\r\n")
+OPENDKIM = "usr/sbin/opendkim", "opendkim"
+
+
+@contextmanager
+def milter(home: Path, command: list[str | Path]) -> Iterator[str]:
+    """The program runs with its socket in `home`; where it listens."""
+    place = home / "socket"
+    with (home / "log").open("wb") as log:
+        program = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        until(place.exists, lambda: (home / "log").read_text())
+        yield f"unix:{place}"
+    finally:
+        program.kill()  # they take seconds to hear SIGTERM
+        program.wait(TIMEOUT_S)
+
+
+@contextmanager
+def opendkim(home: Path, key: str, **options: str) -> Iterator[str]:
+    home.mkdir()
+    hosts = home / "hosts"
+    hosts.write_text("127.0.0.1\n" if options["Mode"] == "s" else "192.0.2.1\n")
+    (home / "key.pem").write_text(key)
+    (home / "key.pem").chmod(0o600)
+    conf = {"Socket": f"local:{home}/socket", "Domain": "here.test", "Selector": "sel",
+            "InternalHosts": str(hosts), "Syslog": "no", "RequireSafeKeys": "no",
+            "Canonicalization": "simple/simple", "PidFile": str(home / "pid"), **options}
+    if options["Mode"] == "s":
+        conf["KeyFile"] = str(home / "key.pem")
+    (home / "conf").write_text("".join(f"{name} {value}\n" for name, value in conf.items()))
+    with milter(home, [found(*OPENDKIM), "-f", "-x", home / "conf"]) as place:
+        yield place
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> tuple[str, str]:
+    """A private key as PEM, and the file with its public one that stands for the DNS."""
+    found(*OPENDKIM)
+    made = subprocess.run(["openssl", "genrsa", "2048"], check=True, capture_output=True)
+    public = subprocess.run(["openssl", "rsa", "-pubout"], input=made.stdout, check=True,
+                            capture_output=True).stdout.decode()
+    text = "".join(public.splitlines()[1:-1])
+    keys = tmp_path / "keys"
+    keys.write_text(f"sel._domainkey.here.test v=DKIM1; k=rsa; p={text}\n")
+    return made.stdout.decode(), str(keys)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_opendkim_signs_and_verifies(
+        server: Callable[..., Running], tmp_path: Path, key: tuple[str, str], *, damaged: bool
+        ) -> None:
+    """The signature of one is right for the other: no byte that counts was changed."""
+    with ExitStack() as stack:
+        signer = stack.enter_context(opendkim(tmp_path / "s", key[0], Mode="s"))
+        verifier = stack.enter_context(opendkim(
+            tmp_path / "v", key[0], Mode="v", AuthservID="mx.test", AlwaysAddARHeader="yes",
+            TestPublicKeys=key[1]))
+        running = server(smtp_milters=f"{signer} {verifier}")
+        assert send(running, text=TEXT, sender="a@here.test") == "250"
+        ((_, text, _, _),) = running.manager.puts
+        assert b"\r\nDKIM-Signature: v=1; a=rsa-sha256; c=simple/simple; d=here.test" in text
+        assert b"Authentication-Results: mx.test;" in text and b"dkim=pass" in text
+        assert text.endswith(TEXT)
+        if damaged:
+            running.manager.puts.clear()
+            assert send(running, sender="a@here.test", text=text[text.index(b"DKIM-Sig"):].replace(
+                b"hello", b"hallo")) == "250"
+            ((_, text, _, _),) = running.manager.puts
+            assert b"dkim=fail" in text
+
+
+def test_opendmarc_refuses_in_its_words(server: Callable[..., Running], tmp_path: Path) -> None:
+    program = found("usr/sbin/opendmarc", "opendmarc")
+    home = tmp_path / "d"
+    home.mkdir()
+    (home / "conf").write_text(
+        f"Socket local:{home}/socket\nAuthservID mx.test\nRequiredHeaders true\nSyslog false\n"
+        f"PidFile {home}/pid\nUserID root\nIgnoreHosts {home}/none\n")
+    (home / "none").write_text("192.0.2.1\n")
+    if os.geteuid():
+        pytest.skip("opendmarc becomes another user: it must be started as root")
+    with milter(home, [program, "-f", "-c", home / "conf"]) as place:
+        running = server(smtp_milters=place)
+        said = send(running, text=b"Subject: no sender\r\n\r\nx\r\n")
+        assert said.startswith("550 5.7.") or said.startswith("554 5.7."), said
+        assert not running.manager.puts
