@@ -385,10 +385,18 @@ class Facts:
         return gather(Location(None, pair.primary.paths, pair.primary.conf)).checkpoint_lag
 
 
-def test_clients_and_commands_are_told_where_the_primary_is(pair: Pair) -> None:
+def test_clients_and_commands_are_told_where_the_primary_is(
+        pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
     pair.make()
     with pytest.raises(NotPrimary, match=r"a standby of its instance \(member b\).*standby send"):
         omq.connect(pair.root, name="lost", timeout_s=5)
     place = ["--spool", str(pair.root), "--conf", str(pair.primary.conf)]
     assert launch.run("omsend", ["A", *place]) == Exit.UNAVAILABLE
+    capsys.readouterr()
     assert launch.run("omqcheck", place) == Exit.OK
+    assert "(member b), it does not follow" in capsys.readouterr().err
+    assert launch.run("omq", ["health", *place]) == Exit.NO
+    pair.follow()
+    pair.caught_up()
+    assert launch.run("omq", ["health", "--json", *place]) == Exit.OK
+    assert json.loads(capsys.readouterr().out)["lag_frames"] == 0
