@@ -397,6 +397,6 @@ def test_clients_and_commands_are_told_where_the_primary_is(
     assert "(member b), it does not follow" in capsys.readouterr().err
     assert launch.run("omq", ["health", *place]) == Exit.NO
     pair.follow()
-    pair.caught_up()
+    until(lambda: bool(pair.status()["following"]), pair.log.read_text)
     assert launch.run("omq", ["health", "--json", *place]) == Exit.OK
     assert json.loads(capsys.readouterr().out)["lag_frames"] == 0
