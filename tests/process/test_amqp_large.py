@@ -135,7 +135,7 @@ def test_a_line_that_breaks_in_the_middle_leaves_nothing(world: AmqpWorld) -> No
         data = bytes(Message(body=bytes(8 * MIB), inferred=True).encode())
         near.sendall(OPENED + attach(0, "A"))
         heard = b""
-        while heard.count(b"\x00S\x13") < 2:  # flows, of the session and of the link
+        while b"\x00S\x13" not in heard:  # a flow, with credit
             heard += near.recv(MIB)
         for at in range(0, 2 * MIB, 60_000):
             near.sendall(frame(0x14, ZERO, ZERO, b"\xa0\x01t", ZERO, FALSE, TRUE,

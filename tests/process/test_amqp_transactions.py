@@ -291,6 +291,20 @@ def test_other_outcomes_count_with_the_transaction(world: AmqpWorld) -> None:
             (b"1", 0), (b"2", 1)]
 
 
+def test_other_outcomes_are_there_when_the_discharge_is_told(world: AmqpWorld) -> None:
+    count = 60
+    with world.connect() as native:
+        native.put_many("A", [b"x"] * count)
+        client = connected(world)
+        receiver = client.create_receiver("A", credit=count)
+        unit = Coordinator(client).declare()
+        for _ in range(count):
+            received(receiver)
+            unit.accept(receiver, outcome=Delivery.REJECTED)
+        assert unit.discharge() == ""
+        assert [row.attempts for row in native.browse("A")] == [1] * count
+
+
 def test_one_that_lasts_too_long(tmp_path: Path) -> None:
     with amqp_world(tmp_path, amqp_transaction_timeout_s=1) as world:
         with world.connect() as native:

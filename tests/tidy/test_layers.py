@@ -8,7 +8,7 @@ import re
 from tests.tidy.tree import ROOT, dotted, imports, nodes, product
 
 LAYERS = ("base", "format", "storage", "core", "fast", "ipc", "aio", "tasks", "services",
-          "cli")
+          "cli", "testing")
 
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "core": {
@@ -37,6 +37,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "amqp": ("daemon", "network", "channel"),
         "supervise": ("daemon",),
         "trigger": ("daemon", "readers", "supervise"),
+        "schedule": ("daemon", "readers"),
     },
     "cli": {
         "operate": ("look",),

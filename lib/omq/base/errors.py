@@ -535,9 +535,16 @@ class MixedArchives(OmqError):
 
 
 class ArchivePruned(OmqError):
-    """archive file {number} was removed before it was read, the oldest is {oldest}; begin a new --out directory"""
+    """file {number} was removed before the stream read it, the oldest is {oldest}; begin anew with an empty checkpointLocation, and keep history for its readers with 'omq-archive --hold NAME'"""
 
     status = 92
+    exit_code = Exit.DATA
+
+
+class OffsetUnknown(OmqError):
+    """the checkpoint of the stream says file {number}, but the newest in {path} is {newest}: it is of another spool, or the spool was restored; begin anew with an empty checkpointLocation"""
+
+    status = 290
     exit_code = Exit.DATA
 
 
@@ -959,6 +966,62 @@ class ExtraMissing(OmqError):
 
     status = 163
     exit_code = Exit.UNAVAILABLE
+
+
+class InstanceFailed(OmqError):
+    """the test instance in {folder}: {program} {reason}; what it said is in {output}"""
+
+    status = 270
+    exit_code = Exit.UNAVAILABLE
+
+
+class BadSchedule(OmqError):
+    """schedule {name}: {reason}"""
+
+    status = 271
+    exit_code = Exit.USAGE
+
+
+class UnknownSchedule(OmqError):
+    """there is no schedule {name}; 'omq schedule list' shows them"""
+
+    status = 272
+    exit_code = Exit.NO_INPUT
+
+
+class DropDamaged(OmqError):
+    """the maildrop's file {file} is damaged: {reason}; it is set aside in quarantine/, look there"""
+
+    status = 280
+    exit_code = Exit.DATA
+
+
+class MaildropFull(OmqError):
+    """{folder} takes no more mail ({key} = {limit}): see whether the queue manager runs (omstat)"""
+
+    status = 281
+    exit_code = Exit.TEMPORARY
+
+
+class NotSubmitter(OmqError):
+    """user {user} may not hand in mail on this host: drop_users of omq.conf names who may"""
+
+    status = 282
+    exit_code = Exit.NO_PERMISSION
+
+
+class NobodyTakesMail(OmqError):
+    """no program takes mail now: {reason}; 'omon drop' starts one that always does"""
+
+    status = 284
+    exit_code = Exit.TEMPORARY
+
+
+class TooManyMails(OmqError):
+    """{what} of uid {uid}, and {key} is {limit}: try again later"""
+
+    status = 283
+    exit_code = Exit.TEMPORARY
 
 
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:

@@ -65,6 +65,16 @@ class SpoolPaths:
         return self.root / "quarantine"
 
     @property
+    def maildrop(self) -> Path:
+        """Mail of this host's programs that no queue has yet; made by mail.drop."""
+        return self.root / "maildrop"
+
+    @property
+    def drop_socket(self) -> Path:
+        """Where programs of this host hand in mail."""
+        return self.run / "drop.sock"
+
+    @property
     def run(self) -> Path:
         """Sockets, ids, locks, pid files."""
         return self.root / "run"

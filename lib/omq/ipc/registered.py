@@ -79,6 +79,7 @@ class Registered:
         self.reader = Held()
         self.opened: dict[int, str] = {}  # numbers of queues, as a manager has told them
         self.reply = memoryview(b"")
+        self.asks = False  # the manager takes ASK, and a MOVE that waits
         self.interrupted = False
         self.woken = False
         self._gate: Gate | None = None
@@ -148,6 +149,7 @@ class Registered:
         self.owns = bool(facts["owns"])
         self.threshold = int(facts["threshold"])
         self.unit_messages, self.unit_bytes = map(int, facts["unit"])
+        self.asks = bool(facts.get("asks"))  # not one that was started before it could
         self.registrations += 1
         self.epoch = int(facts["epoch"])
         self.id_prefix = str(facts["id_prefix"])

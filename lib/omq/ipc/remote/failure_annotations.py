@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from proton import symbol, timestamp
-
+from omq.format.amqp_types import Symbol, Timestamp
 from omq.ipc.failures import Failure
 
 CONDITION: Final = "omq:failed"
@@ -31,7 +30,7 @@ def annotations_of(failure: Failure) -> dict[Any, Any]:
         _ATTEMPTS: failure.attempts, _FIRST: _milliseconds(failure.first),
         _LAST: _milliseconds(failure.last), _DEATH_QUEUE: failure.queue,
         _DEATH_REASON: _REJECTED if failure.cause == "failed" else failure.cause and _LIMIT}
-    return {symbol(name): value for name, value in found.items() if value}
+    return {Symbol(name): value for name, value in found.items() if value}
 
 
 def failure_in(said: Mapping[Any, Any] | None) -> Failure | None:
@@ -44,8 +43,8 @@ def failure_in(said: Mapping[Any, Any] | None) -> Failure | None:
         int(found.get(_ATTEMPTS, 0)), _moment(found.get(_FIRST, 0)), _moment(found.get(_LAST, 0)))
 
 
-def _milliseconds(moment: datetime | None) -> timestamp | None:
-    return None if moment is None else timestamp(int(moment.timestamp() * 1000))
+def _milliseconds(moment: datetime | None) -> Timestamp | None:
+    return None if moment is None else Timestamp(int(moment.timestamp() * 1000))
 
 
 def _moment(milliseconds: int) -> datetime | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 from uuid import UUID
 
@@ -31,6 +30,7 @@ from proton import (
     ushort,
 )
 
+from omq.amqp.decimals import decimal_bytes, decimal_text
 from omq.format import property_values
 from omq.format.property_values import NAMED, TYPES, WHOLE
 
@@ -39,9 +39,7 @@ _WHOLE: Final[dict[type, str]] = {
     int32: "int", int: "long"}
 _NUMBERS: Final = {kind: made for made, kind in _WHOLE.items()}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DECIMALS: Final = {  # bytes, bits of the exponent, of the number, its digits, what is taken off
-    "decimal32": (4, 8, 23, 7, 101), "decimal64": (8, 10, 53, 16, 398),
-    "decimal128": (16, 14, 113, 34, 6176)}
+_DECIMALS: Final = ("decimal32", "decimal64", "decimal128")
 
 
 def said(value: Any) -> tuple[str, str]:
@@ -110,42 +108,15 @@ def _number(kind: str, text: str) -> Any:
 
 
 def _decimal(kind: str, value: Any) -> str:
-    """IEEE 754: a sign, an exponent, a whole number in binary; with 11 at the beginning the number
-    begins with 100 and the exponent is two bits behind it."""
-    size, exponent_bits, bits, digits, bias = _DECIMALS[kind]
-    raw = bytes(value) if kind == "decimal128" else int(value).to_bytes(size, "big")
-    word = int.from_bytes(raw, "big")
-    sign, rest = word >> (8 * size - 1), word & ((1 << (8 * size - 1)) - 1)
-    if rest >> (8 * size - 5) == 0b1111:
-        return ("-" if sign else "") + ("NaN" if rest >> (8 * size - 6) & 1 else "Infinity")
-    if rest >> (8 * size - 3) == 0b11:
-        exponent = rest >> (bits - 2) & ((1 << exponent_bits) - 1)
-        number = 1 << bits | rest & ((1 << (bits - 2)) - 1)
-    else:
-        exponent, number = rest >> bits, rest & ((1 << bits) - 1)
-    if number >= 10**digits:
-        number = 0  # the standard takes it for that
-    return str(Decimal((sign, tuple(map(int, str(number))), exponent - bias)))
+    return decimal_text(kind, bytes(value) if kind == "decimal128" else int(value).to_bytes(
+        4 if kind == "decimal32" else 8, "big"))
 
 
 def _undecimal(kind: str, text: str) -> Any:
-    size, _, bits, digits, bias = _DECIMALS[kind]
-    try:
-        sign, figures, exponent = Decimal(text).as_tuple()
-    except InvalidOperation as error:
-        raise ValueError(f"no {kind}: {text[:40]}") from error
-    top = sign << (8 * size - 1)
-    if not isinstance(exponent, int):
-        word = top | (0b11111 if exponent in ("n", "N") else 0b11110) << (8 * size - 6)
-    else:
-        number, power = int("".join(map(str, figures))), exponent + bias
-        if number >= 10**digits or not 0 <= power <= 2 * bias + digits:
-            raise ValueError(f"no {kind}: {text[:40]}")
-        word = top | (power << bits | number if number < 1 << bits else
-                      0b11 << (8 * size - 3) | power << (bits - 2) | number & ((1 << bits - 2) - 1))
-    raw = word.to_bytes(size, "big")
-    made = {"decimal32": decimal32, "decimal64": decimal64}.get(kind)
-    return decimal128(raw) if made is None else made(word)
+    raw = decimal_bytes(kind, text)
+    if kind == "decimal128":
+        return decimal128(raw)
+    return (decimal32 if kind == "decimal32" else decimal64)(int.from_bytes(raw, "big"))
 
 
 _BACK: Final[dict[str, Callable[[str, str], Any]]] = {

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from proton import Described
-
+from omq.amqp.terminus import Terminus
 from omq.base.errors import (
     BadName,
     BadSelector,
@@ -23,10 +22,11 @@ from omq.base.errors import (
     UnknownQueue,
 )
 from omq.base.names import check_queue_name
+from omq.format.amqp_types import Described
 from omq.format.definition import Kind
 from omq.ipc.client import Client
 from omq.ipc.queues import QueueInfo
-from omq.services.amqp.untranslatable import UNREADABLE, Untranslatable
+from omq.services.amqp.untranslatable import Untranslatable
 
 INTERNAL: Final = "amqp:internal-error"
 _SERVER: Final = re.compile(r"\Aamqps?://[^/?#]*/", re.IGNORECASE)
@@ -72,22 +72,13 @@ def _model(info: QueueInfo) -> str:
     return info.keys["model"] if info.kind == Kind.TEMPORARY.value else info.name
 
 
-def selector(source: Any) -> str:
+def selector(source: Terminus) -> str:
     """The selector of JMS that a source asks for; "": none. ValueError."""
-    filters = source.filter
     wanted = ""
-    filters.rewind()
-    if filters.next() is None and not filters.format():
-        return ""
-    try:
-        found = filters.get_object()
-    except UNREADABLE as error:
-        raise ValueError(f"filters cannot be read: {error}") from error
-    if not isinstance(found or {}, dict):
-        raise ValueError("filters are a map")
-    for name, value in (found or {}).items():
+    for name, value in source.filter.items():
         descriptor = value.descriptor if isinstance(value, Described) else None
-        if descriptor not in _SELECTORS or not isinstance(value.value, str):
+        if (not isinstance(value, Described) or descriptor not in _SELECTORS
+                or not isinstance(value.value, str)):
             raise ValueError(f"filter {str(name)[:64]} is not known here")
         wanted = value.value
     return wanted

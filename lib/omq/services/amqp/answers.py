@@ -12,15 +12,20 @@ What was sent settled has nobody who could be told.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from proton import Condition, Delivery, Described, ulong
-
+from omq.amqp.delivery import Incoming
+from omq.amqp.states import (
+    ACCEPTED_STATE,
+    FAILED_STATE,
+    RELEASED_STATE,
+    in_transaction,
+    rejected,
+)
 from omq.base import events
 from omq.base.errors import MessageTooLong, OmqError, UnknownQueue
 from omq.base.event_log import WARNING
 from omq.services.amqp.putter import Fate, Told
-from omq.services.amqp.translation import TRANSACTIONAL
 from omq.services.amqp.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
@@ -36,36 +41,29 @@ class Answers:
     def __init__(self, session: Session, user: str) -> None:
         self._session, self._user = session, user
 
-    def told(self, delivery: Any, fate: Told, *, settled: bool) -> None:
+    def told(self, delivery: Incoming, fate: Told) -> None:
         if fate.fate is Fate.PUT:
-            if not settled:
-                delivery.update(Delivery.ACCEPTED)
+            delivery.update(ACCEPTED_STATE)
         elif fate.fate is Fate.IN_DOUBT:
-            if not settled:
-                delivery.local.failed = True
-                delivery.update(Delivery.MODIFIED)
+            delivery.update(FAILED_STATE)
         else:
-            self.rejected(delivery, _condition(fate.error), str(fate.error), settled=settled)
+            self.rejected(delivery, _condition(fate.error), str(fate.error))
             return
         delivery.settle()
 
-    def rejected(self, delivery: Any, condition: str, reason: str, *, settled: bool) -> None:
+    def rejected(self, delivery: Incoming, condition: str, reason: str) -> None:
         self.refused(reason)
-        if not settled:
-            delivery.local.condition = Condition(condition, reason)
-            delivery.update(Delivery.REJECTED)
+        delivery.update(rejected(condition, reason))
         delivery.settle()
 
-    def no_room(self, delivery: Any, *, settled: bool) -> None:
+    def no_room(self, delivery: Incoming) -> None:
         self.refused(NO_ROOM)
-        if not settled:
-            delivery.update(Delivery.RELEASED)
+        delivery.update(RELEASED_STATE)
         delivery.settle()
 
-    def in_transaction(self, delivery: Any, name: bytes) -> None:
+    def in_transaction(self, delivery: Incoming, name: bytes) -> None:
         """What becomes of it is said with the end of the transaction."""
-        delivery.local.data = [name, Described(ulong(Delivery.ACCEPTED), [])]
-        delivery.update(TRANSACTIONAL)
+        delivery.update(in_transaction(name))
         delivery.settle()
 
     def refused(self, reason: str) -> None:

@@ -15,16 +15,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import (
-    Condition,
-    Delivery,
-    Described,
-    Message,
-    ProtonException,
-    Terminus,
-)
-
+from omq.amqp.delivery import Incoming
+from omq.amqp.links import Receiver
+from omq.amqp.states import ACCEPTED_STATE, Condition, declared, rejected
 from omq.base.errors import OmqError
+from omq.fast.amqp_decoding import decoded
+from omq.fast.amqp_message import Sections
+from omq.format.amqp_performatives import DECLARE, DISCHARGE, number
+from omq.format.amqp_types import Described, Malformed
 from omq.services.amqp import two_phases
 from omq.services.amqp.targets import destination, own_target
 from omq.services.amqp.transactions import ROLLED_BACK, Transaction
@@ -33,9 +31,6 @@ from omq.services.amqp.untranslatable import Untranslatable
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
 
-_DECLARE: Final = (0x31, "amqp:declare:list")
-_DISCHARGE: Final = (0x32, "amqp:discharge:list")
-_DECLARED: Final = 0x33
 _BYTES_MAX: Final = 4096
 _CREDIT: Final = 10
 
@@ -43,15 +38,13 @@ _CREDIT: Final = 10
 class Coordinator:
     """See the module."""
 
-    def __init__(self, session: Session, link: Any) -> None:
+    def __init__(self, session: Session, link: Receiver) -> None:
         self._session, self._link = session, link
         self._parts = bytearray()
         self._mine: set[bytes] = set()  # declared here, and not discharged
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
-        link.source.copy(link.remote_source)
-        link.target.type = Terminus.COORDINATOR
-        link.target.capabilities.copy(link.remote_target.capabilities)
+        link.source, link.target = link.remote_source, link.remote_target
         link.open()
         link.flow(_CREDIT)
 
@@ -64,12 +57,12 @@ class Coordinator:
 
     room_again = recheck = flowed
 
-    def delivered(self, delivery: Any) -> None:
+    def delivered(self, delivery: Incoming) -> None:
         if delivery.aborted or self._over or not delivery.readable:
             self._parts.clear()
             delivery.settle()
             return
-        while chunk := self._link.recv(_BYTES_MAX):
+        while chunk := self._link.recv():
             self._parts += chunk[: _BYTES_MAX + 1 - len(self._parts)]
         if delivery.partial:
             return
@@ -79,24 +72,22 @@ class Coordinator:
         try:
             self._asked(delivery, data)
         except Untranslatable as error:
-            delivery.local.condition = Condition(error.condition, error.reason)
-            delivery.update(Delivery.REJECTED)
+            delivery.update(rejected(error.condition, error.reason))
             delivery.settle()
 
-    def _asked(self, delivery: Any, data: bytes) -> None:
+    def _asked(self, delivery: Incoming, data: bytes) -> None:
         what, fields = _read(data)
-        if what in _DECLARE:
+        if what == DECLARE:
             if fields and fields[0] is not None:
                 raise Untranslatable("amqp:not-implemented", "a transaction of several hosts")
             made = self._session.transactions.declare()
             self._mine.add(made.name)
-            delivery.local.data = [made.name]
-            delivery.update(_DECLARED)
+            delivery.update(declared(made.name))
             delivery.settle()
             return
-        if what not in _DISCHARGE or not fields or not isinstance(fields[0], bytes | memoryview):
+        if what != DISCHARGE or not fields or not isinstance(fields[0], bytes):
             raise Untranslatable("amqp:not-allowed", "neither declare nor discharge")
-        transaction = self._session.transactions.end(bytes(fields[0]))
+        transaction = self._session.transactions.end(fields[0])
         self._mine.discard(transaction.name)
         fails = len(fields) > 1 and bool(fields[1])
         task = asyncio.get_running_loop().create_task(
@@ -104,7 +95,8 @@ class Coordinator:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _discharge(self, delivery: Any, transaction: Transaction, *, fails: bool) -> None:
+    async def _discharge(self, delivery: Incoming, transaction: Transaction, *, fails: bool
+                         ) -> None:
         try:
             refused = await self._ended(transaction, fails=fails)
         except two_phases.LOST as error:
@@ -118,9 +110,7 @@ class Coordinator:
             return
         if self._session.gone or self._over:
             return
-        if refused is not None:
-            delivery.local.condition = refused
-        delivery.update(Delivery.ACCEPTED if refused is None else Delivery.REJECTED)
+        delivery.update(ACCEPTED_STATE if refused is None else rejected(*refused))
         delivery.settle()
         self._session.kick()
 
@@ -142,7 +132,11 @@ class Coordinator:
         except OmqError as error:
             transaction.roll_back(str(error))
             return Condition(ROLLED_BACK, str(error))
+        said = [link for link, some in transaction.links().items()
+                if any(each.say is not None for each in some)]
         transaction.committed()
+        for link in said:
+            await link.carried_out()
         return None
 
     async def _placed(self, transaction: Transaction) -> None:
@@ -168,18 +162,16 @@ class Coordinator:
     cut = ended
 
 
-def _read(data: bytes) -> tuple[Any, list[Any]]:
+def _read(data: bytes) -> tuple[int, list[Any]]:
     """(what it is, its fields). Untranslatable."""
-    message = Message()
+    message = Sections()
     try:
         if len(data) > _BYTES_MAX:
-            raise ValueError("it is too long")
-        message.decode(data)
-        body = message.body
-    except (ProtonException, ValueError, TypeError, KeyError, AttributeError, OverflowError,
-            RecursionError) as error:
+            raise Malformed("it is too long")
+        message.read(data, _BYTES_MAX)
+        body = decoded(message.body) if message.kind == "value" else None
+    except Malformed as error:
         raise Untranslatable("amqp:decode-error", f"no declare or discharge: {error}") from error
     if not isinstance(body, Described) or not isinstance(body.value, list):
         raise Untranslatable("amqp:not-allowed", "neither declare nor discharge")
-    what = str(body.descriptor) if isinstance(body.descriptor, str) else body.descriptor
-    return what, body.value
+    return number(body.descriptor), body.value

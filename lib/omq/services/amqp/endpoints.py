@@ -1,4 +1,4 @@
-"""What the engine says happened on a connection: links and sessions come and go.
+"""What happened on a connection, as omq.amqp tells it: links and sessions come and go.
 
 Invariants: 1. what is attached is in `links` until either side ends it; 2. an attach that cannot be
 served is answered and ended, as the standard wants it (2.6.3); 3. links that we have ended and the
@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from proton import Condition, Connection, Event, Terminus
-
+from omq.amqp.connection import Connection
+from omq.amqp.happenings import Event, Kind
+from omq.amqp.links import Receiver, Sender
+from omq.amqp.session import Session as AmqpSession
+from omq.amqp.states import Condition
 from omq.base import events
 from omq.base.event_log import WARNING
+from omq.format.amqp_performatives import COORDINATOR
 from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.incoming import Incoming
 from omq.services.amqp.outgoing import Outgoing
@@ -37,8 +41,8 @@ LIMIT: Final = "amqp:resource-limit-exceeded"
 
 def tick_s(remote_idle_s: float) -> float:
     """Pause between two looks at the engine's clock. A client that ends a connection which is
-    silent for `remote_idle_s` (0: it does not) must hear of us in time. The engine sends an empty
-    frame when nothing was sent for half of it, and takes what was sent for sent at its last look:
+    silent for `remote_idle_s` (0: it does not) must hear of us in time. An empty frame is sent when
+    nothing was sent for half of it, and what was sent is taken for sent at the last look:
     with four looks there is one after three quarters at the latest."""
     return min(TICK_S, max(_TICK_MIN_S, remote_idle_s / 4)) if remote_idle_s else TICK_S
 
@@ -52,24 +56,21 @@ class Endpoints:
         self.mechanism = ""
         self.gone = False
         self.peer = ""
-        self.links: dict[Any, Incoming | Outgoing | Coordinator | ChannelLink] = {}
+        self.links: dict[Receiver | Sender, Incoming | Outgoing | Coordinator | ChannelLink] = {}
         self.transactions = Transactions(self._whole)
         self.temporary: set[str] = set()  # queues of this connection
-        self._connection: Connection | None = None
+        self._engine: Connection | None = None
         self._line: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.TimerHandle | None = None
-        self._over: list[Any] = []  # sessions, to be freed when their end is said
         self._opened = False
-        self._ended: set[Any] = set()  # links that we ended, and the client has not
+        self._ended: set[Receiver | Sender] = set()  # that we ended, and the client has not
         self.asks = asyncio.Lock()
 
     @abstractmethod
     def kick(self) -> None: ...
     @abstractmethod
     def abort(self) -> None: ...
-    @abstractmethod
-    def _begun(self, session: Any) -> None: ...
     @abstractmethod
     def _tick(self) -> None: ...
     @abstractmethod
@@ -81,53 +82,55 @@ class Endpoints:
     def _whole(self) -> Session: ...
 
     def _happened(self, event: Event) -> None:
-        kind = event.type
-        if kind == Event.DELIVERY:
-            served = self.links.get(event.link)
+        kind, link = event.kind, event.link
+        if kind is Kind.ARRIVED or kind is Kind.SAID:
+            served = None if link is None else self.links.get(link)
             if served is not None:
-                served.delivered(event.delivery)
-        elif kind == Event.LINK_FLOW:
-            served = self.links.get(event.link)
-            if served is not None:
-                served.flowed()
-        elif kind == Event.LINK_REMOTE_OPEN:
-            self._attached(event.link)
-        elif kind in (Event.LINK_REMOTE_CLOSE, Event.LINK_REMOTE_DETACH):
-            self._detached(event.link, closed=kind == Event.LINK_REMOTE_CLOSE)
-        elif kind == Event.SESSION_REMOTE_OPEN:
-            event.session.incoming_capacity = self.host.policy.settings.amqp_outgoing_bytes_max
-            self._begun(event.session)
-        elif kind == Event.SESSION_REMOTE_CLOSE:
-            ours = [*self.links, *self._ended]
-            for link in [link for link in ours if link.session == event.session]:
-                self._detached(link, closed=True)
-            event.session.close()
-            self._over.append(event.session)
-        elif kind == Event.CONNECTION_REMOTE_OPEN:
-            self._open(event.connection)
-        elif kind == Event.CONNECTION_REMOTE_CLOSE:
-            self._leave(event.connection)
-        elif kind == Event.TRANSPORT_ERROR:
-            condition = event.transport.condition
-            self._told_failed(f"{condition.name}: {condition.description}" if condition else "?")
+                served.delivered(event.delivery)  # type: ignore[arg-type] # that of its link
+        elif kind is Kind.FLOWED:
+            if link in self.links:
+                self.links[link].flowed()
+        elif kind is Kind.ATTACHED and link is not None:
+            self._attached(link)
+        elif kind is Kind.DETACHED and link is not None:
+            self._detached(link, closed=event.closed)
+        elif kind is Kind.BEGUN and event.session is not None:
+            settings = self.host.policy.settings
+            event.session.open(settings.amqp_outgoing_bytes_max, settings.amqp_links_max - 1)
+        elif kind is Kind.ENDED and event.session is not None:
+            self._session_over(event.session)
+        elif kind is Kind.OPENED:
+            self._open()
+        elif kind is Kind.CLOSED:
+            self._leave()
+        elif kind is Kind.FAILED and event.condition is not None:
+            self._told_failed(": ".join(event.condition))
             self._hang_up_later()
-        elif kind == Event.TRANSPORT_CLOSED:
-            self._end_of_output()
 
-    def _open(self, connection: Connection) -> None:
+    def _session_over(self, session: AmqpSession) -> None:
+        session.close()
+        for link in [each for each in (*self.links, *self._ended) if each.session is session]:
+            self._detached(link, closed=True)
+
+    def _open(self) -> None:
+        engine = self._engine
+        assert engine is not None
         if self._timer is not None:
             self._timer.cancel()
         self._opened = True
         self._timer = asyncio.get_running_loop().call_later(
-            tick_s(connection.transport.remote_idle_timeout), self._tick)
-        connection.open()
+            tick_s(engine.remote_idle_s), self._tick)
+        engine.open()
         if self.host.draining:
             self.goodbye()
 
-    def _leave(self, connection: Connection) -> None:
-        for link in list(self.links):
-            self._detached(link, closed=True)
-        connection.close()
+    def _leave(self) -> None:
+        engine = self._engine
+        assert engine is not None
+        for served in list(self.links.values()):
+            served.ended()
+        self.links.clear()
+        engine.close()
         self._hang_up_later()
 
     def _hang_up_later(self) -> None:
@@ -136,25 +139,23 @@ class Endpoints:
             self._ending = asyncio.get_running_loop().call_later(
                 self.host.policy.settings.amqp_close_timeout_s, self.abort)
 
-    def _attached(self, link: Any) -> None:
+    def _attached(self, link: Receiver | Sender) -> None:
         settings = self.host.policy.settings
         if len(self.links) >= settings.amqp_links_max:
             self._refuse(link, LIMIT, "amqp_links_max links are open")
             return
         try:
-            channel = link.is_receiver and asks(link)
-        except UNREADABLE as error:
-            self._refuse(link, "amqp:invalid-field", f"its properties cannot be read: {error}")
-            return
-        if link.is_receiver:
-            if link.remote_target.type == Terminus.COORDINATOR:
+            link.read()
+            if isinstance(link, Sender):
+                self.links[link] = Outgoing(self._whole, link)
+            elif link.remote_target.kind == COORDINATOR:
                 self.links[link] = Coordinator(self._whole, link)
             else:
-                self.links[link] = (ChannelLink if channel else Incoming)(self._whole, link)
-        else:
-            self.links[link] = Outgoing(self._whole, link)
+                self.links[link] = (ChannelLink if asks(link) else Incoming)(self._whole, link)
+        except UNREADABLE as error:
+            self._refuse(link, "amqp:invalid-field", f"what it says makes no sense: {error}")
 
-    def _detached(self, link: Any, *, closed: bool) -> None:
+    def _detached(self, link: Receiver | Sender, *, closed: bool) -> None:
         served = self.links.pop(link, None)
         if served is not None:
             served.ended()
@@ -164,29 +165,25 @@ class Endpoints:
             link.close()
         else:
             link.detach()
-        link.free()
 
-    def drop(self, link: Any, condition: str, reason: str) -> None:
+    def drop(self, link: Receiver | Sender, condition: str, reason: str) -> None:
         """Our side ends a link."""
         served = self.links.pop(link, None)
         if served is None or self.gone:
             return
         served.ended()
-        link.condition = Condition(condition, reason)
-        link.close()
+        link.close(Condition(condition, reason))
         self._count_ended(link)
         if condition == UNAUTHORIZED:
             self.transactions.spoil(UNAUTHORIZED, reason)
             self.unauthorized(reason)
 
-    def _refuse(self, link: Any, condition: str, reason: str) -> None:
+    def _refuse(self, link: Receiver | Sender, condition: str, reason: str) -> None:
         """An attach is answered, and ended, as the standard wants it (2.6.3)."""
-        link.open()
-        link.condition = Condition(condition, reason)
-        link.close()
+        link.close(Condition(condition, reason))
         self._count_ended(link)
 
-    def _count_ended(self, link: Any) -> None:
+    def _count_ended(self, link: Receiver | Sender) -> None:
         self._ended.add(link)
         if len(self._ended) > self.host.policy.settings.amqp_links_max:
             self.forced(LIMIT, "amqp_links_max links were ended here, and not by the client")
@@ -206,8 +203,7 @@ class Endpoints:
 
     def goodbye(self) -> None:
         """The daemon stops: clients are told to come again."""
-        connection = self._connection
-        if connection is None or self.gone or not self._opened:
+        if self._engine is None or self.gone or not self._opened:
             if self._line is not None:
                 self._line.close()
             return
@@ -216,12 +212,11 @@ class Endpoints:
 
     def forced(self, condition: str, reason: str) -> None:
         """Our side ends the connection; the client has a moment to do so, too."""
-        connection = self._connection
-        if connection is None or self._ending is not None:
+        engine = self._engine
+        if engine is None or self._ending is not None:
             return
         for served in list(self.links.values()):
             served.ended()
         self.links.clear()
-        connection.condition = Condition(condition, reason)
-        connection.close()
+        engine.close(Condition(condition, reason))
         self._hang_up_later()

@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from proton import Delivery
-
-from omq.base.errors import LeaseLost
+from omq.amqp.delivery import Outgoing
+from omq.amqp.links import Sender
+from omq.amqp.states import ACCEPTED_STATE
+from omq.base.errors import LeaseLost, OmqError
 from omq.services.amqp.browser import Browser
 from omq.services.amqp.outcomes import Say, in_transaction
 from omq.services.amqp.taker import Given, Taker
@@ -31,17 +32,17 @@ T = TypeVar("T")
 class Enrolling:
     """Of one link; Outgoing is the other half."""
 
-    def __init__(self, session: Session, link: Any) -> None:
+    def __init__(self, session: Session, link: Sender) -> None:
         self._session, self._link = session, link
         self._taker: Taker | Browser | None = None
-        self._unsettled: dict[str, Given] = {}  # by tag, in the order sent
+        self._unsettled: dict[bytes, Given] = {}  # by tag, in the order sent
         self._enrolled = 0  # of open transactions
         self._over = False
 
     @abstractmethod
     def room_again(self) -> None: ...
 
-    def _enrol(self, delivery: Any, given: Given) -> None:
+    def _enrol(self, delivery: Outgoing, given: Given) -> None:
         """The outcome is that of a transaction, and happens with it."""
         tag = delivery.tag
         try:
@@ -51,11 +52,8 @@ class Enrolling:
             self._session.drop(self._link, error.condition, error.reason)
             return
         del self._unsettled[tag]
-        settled = bool(delivery.settled)
-        if settled:
-            delivery.settle()
+        settled = delivery.settled
         self._enrolled += 1
-        # A settled one is let go: as long as it lives the library answers no drain of its link.
         transaction.take(Taken(self, tag, given, None if settled else delivery,
                                in_transaction(said)))
 
@@ -70,9 +68,15 @@ class Enrolling:
             if each.say is not None:
                 self._say(each.given, each.say)
             if each.delivery is not None and not self._over and not self._session.gone:
-                each.delivery.update(each.delivery.local_state or Delivery.ACCEPTED)
+                each.delivery.update(ACCEPTED_STATE)
                 each.delivery.settle()
         self._left(len(some))
+
+    async def carried_out(self) -> None:
+        """What was said of those that have happened is on the disk, so that a client which is told
+        of the discharge finds it. A manager that died before has them come again, flagged."""
+        with suppress(OmqError):
+            await self.call(lambda _, reader: reader.flush())
 
     def rolled_back(self, some: Sequence[Taken], reason: str) -> None:
         """These have not: the client's again, or failed where it has settled them."""

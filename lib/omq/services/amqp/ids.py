@@ -4,7 +4,7 @@ Text that fits into an id of omq, or is one as `put` returns it, is that id, so 
 the same message by it. Others are hashed, the same way for message-id and correlation-id, and kept
 in a property.
 
-Errors: ValueError and what the library raises for bytes that are no value.
+Errors: ValueError (Malformed is one) for bytes that are no value.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import hashlib
 from typing import Any, Final
 from uuid import UUID
 
-from proton import Data
-
 from omq.base.limits import MESSAGE_ID_BYTES
-from omq.ipc.remote.foreign_values import decoded as value_of
+from omq.fast.amqp_decoding import decoded
+from omq.fast.amqp_encoding import encoded
 
 PREFIX: Final = "amqp."
 
@@ -25,8 +24,6 @@ def identifier(value: Any) -> bytes | str:
     """An id of AMQP as one of omq; b"": none."""
     if value is None or value in ("", b""):
         return b""
-    if isinstance(value, memoryview):
-        value = bytes(value)
     if isinstance(value, str):
         raw = value.encode("utf-8", "surrogatepass")
         own = len(value) == 2 * MESSAGE_ID_BYTES and not set(value) - set("0123456789abcdef")
@@ -53,14 +50,7 @@ def kept(value: Any, name: str, properties: dict[str, str]) -> bytes | str:
     return found
 
 
-def encoded(value: Any) -> bytes:
-    """A value of the library as bytes, of which `value_of` makes it again."""
-    data = Data()
-    data.put_object(value)
-    return bytes(data.encode())
-
-
 def given(text: str, name: str, properties: dict[str, str]) -> Any:
     """The id as it came in; it is taken out of the properties."""
-    encoded = properties.pop(PREFIX + name, "")
-    return value_of(bytes.fromhex(encoded)) if encoded else text or None
+    kept = properties.pop(PREFIX + name, "")
+    return decoded(bytes.fromhex(kept)) if kept else text or None

@@ -20,9 +20,12 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
+from omq.amqp.delivery import Incoming as Delivery
+from omq.amqp.links import Receiver
 from omq.base.errors import OmqError
+from omq.format.amqp_performatives import TRANSACTIONAL
 from omq.ipc.ending_together import New
 from omq.services.amqp import putter, translation
 from omq.services.amqp.addresses import INTERNAL, Address, condition
@@ -31,20 +34,16 @@ from omq.services.amqp.arrival import PIECES_BYTES, Arrival, Arrived
 from omq.services.amqp.memory import OVERHEAD_BYTES
 from omq.services.amqp.putter import Fate, Told
 from omq.services.amqp.targets import destination, own_target, target
-from omq.services.amqp.translation import TRANSACTIONAL
 from omq.services.amqp.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
 
 
-CHUNK_BYTES: Final = 64 * 1024
-
-
 @dataclass(slots=True)
 class _Transfer:
     """A message that is whole here."""
-    delivery: Any
+    delivery: Delivery
     arrived: Arrived
     settled: bool
 
@@ -52,7 +51,7 @@ class _Transfer:
 class Incoming:
     """See the module."""
 
-    def __init__(self, session: Session, link: Any) -> None:
+    def __init__(self, session: Session, link: Receiver) -> None:
         self._session, self._link, self._host = session, link, session.host
         self._address: Address | None = None  # each message has its own
         self._opened = False
@@ -80,7 +79,7 @@ class Incoming:
 
     # in the event loop, from the session
 
-    def delivered(self, delivery: Any) -> None:
+    def delivered(self, delivery: Delivery) -> None:
         if self._link.current not in (None, delivery):
             return  # the one before it is being written: `_again` comes to this one
         if delivery.aborted:
@@ -90,19 +89,17 @@ class Incoming:
             self.flowed()
             return
         if self._over or not delivery.readable:
-            if delivery.settled:
-                delivery.settle()
             return
         if self._credit <= 0:
             self._session.drop(self._link, "amqp:link:transfer-limit-exceeded", "it had no credit")
             return
         self._read(delivery)
 
-    def _read(self, delivery: Any) -> None:
+    def _read(self, delivery: Delivery) -> None:
         arriving = self._arriving
-        while not arriving.busy and (chunk := self._link.recv(CHUNK_BYTES)):
+        while not arriving.busy and (chunk := self._link.recv()):
             arriving.take(chunk)
-        if arriving.busy or delivery.partial or delivery.pending or not arriving.flushed():
+        if arriving.busy or delivery.partial or delivery.chunks or not arriving.flushed():
             return
         self._whole(delivery)
 
@@ -114,12 +111,12 @@ class Incoming:
             if delivery is None:
                 break
             self.delivered(delivery)
-            if self._link.current == delivery:
+            if self._link.current is delivery:
                 break
         if not self._session.gone:
             self._session.kick()
 
-    def _whole(self, delivery: Any) -> None:
+    def _whole(self, delivery: Delivery) -> None:
         arriving, self._arriving = self._arriving, self._arrival()
         self._link.advance()
         self._credit -= 1
@@ -127,19 +124,19 @@ class Incoming:
             self._session.drop(self._link, "amqp:link:message-size-exceeded",
                                "it has more than amqp_message_bytes_max bytes")
             return
-        settled = bool(delivery.settled)
+        settled = delivery.settled
         self._usual = max(min(arriving.size, PIECES_BYTES) + OVERHEAD_BYTES, self._usual // 2)
         transaction = None
         try:
             if arriving.discards and arriving.error is None:
-                self._answers.no_room(delivery, settled=settled)
+                self._answers.no_room(delivery)
                 return
-            if delivery.remote_state == TRANSACTIONAL:
+            if delivery.outcome == TRANSACTIONAL:
                 transaction = self._session.transactions.of(delivery)
             arrived = arriving.end(translation.Terms(self._user, settled, self._host.threshold))
         except Untranslatable as error:
             arriving.close()
-            self._answers.rejected(delivery, error.condition, error.reason, settled=settled)
+            self._answers.rejected(delivery, error.condition, error.reason)
             self.flowed()
             return
         arrived.size += OVERHEAD_BYTES
@@ -220,20 +217,18 @@ class Incoming:
     async def _open(self) -> None:
         session, link = self._session, self._link
         try:
-            name = link.remote_target.address or ""
+            name = link.remote_target.address
             if link.remote_target.dynamic:
                 name = await self._host.temporary_queue(session)
             address = await target(session, name) if name else None
-        except (OmqError, ValueError, Untranslatable) as error:  # ValueError: no UTF-8
+        except (OmqError, ValueError, Untranslatable) as error:  # ValueError: no text
             self._refused(condition(error), str(error))
             return
         if self._over or session.gone:
             return
-        link.source.copy(link.remote_source)
-        link.target.copy(link.remote_target)
-        if link.remote_target.dynamic:
-            link.target.dynamic = True
-            link.target.address = name
+        link.source, link.target = link.remote_source, link.remote_target
+        if link.target.dynamic:
+            link.target = link.target.made(name)
         link.max_message_size = self._most
         link.open()
         self._address, self._opened = address, True
@@ -263,7 +258,7 @@ class Incoming:
             self._waiting.popleft()
             self._done_with(each)
             if not self._over:
-                self._answers.told(each.delivery, fate, settled=each.settled)
+                self._answers.told(each.delivery, fate)
             elif fate.fate is Fate.REFUSED:
                 self._answers.refused(str(fate.error))
         if told and told[-1].fate is Fate.LATER:

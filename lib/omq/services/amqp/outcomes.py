@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import Condition, Delivery, Described
-
+from omq.amqp.delivery import Outgoing
+from omq.amqp.states import condition_of, fields_of
+from omq.format.amqp_performatives import ACCEPTED, MODIFIED, REJECTED, RELEASED, number
+from omq.format.amqp_types import Described, Malformed
 from omq.ipc.remote.failure_annotations import CONDITION
-from omq.services.amqp.untranslatable import UNREADABLE
 
 if TYPE_CHECKING:
     from omq.ipc.message import Message
 
 Say = Callable[["Message"], None]
 LINE_BROKE: Final = "the connection broke off"
-TERMINAL: Final = (Delivery.ACCEPTED, Delivery.REJECTED, Delivery.RELEASED, Delivery.MODIFIED)
+TERMINAL: Final = (ACCEPTED, REJECTED, RELEASED, MODIFIED)
 
 
 def done(message: Message) -> None:
@@ -33,26 +34,33 @@ def broke(message: Message) -> None:
     message.fail(LINE_BROKE)
 
 
-def outcome(delivery: Any, state: Any) -> Callable[[Message], None]:
-    """What an outcome means; it is read now, for the engine forgets it."""
-    if state == Delivery.ACCEPTED:
+def outcome(delivery: Outgoing) -> Say:
+    """What the client's outcome means."""
+    state = delivery.outcome
+    if state == ACCEPTED:
         return done
-    if state == Delivery.REJECTED:
-        reason = _reason(delivery)
+    if state == REJECTED:
+        reason = _reason(delivery.fields)
         return lambda message: message.fail(reason)
-    if state == Delivery.MODIFIED and (delivery.remote.failed or delivery.remote.undeliverable):
+    if state == MODIFIED and _failed(delivery.fields):
         return lambda message: message.fail("modified: delivery failed")
     return released
 
 
-def _reason(delivery: Any) -> str:
+def _failed(raw: bytes) -> bool:
     try:
-        condition: Condition | None = delivery.remote.condition
-    except UNREADABLE:
+        return any(fields_of(raw)[:2])
+    except Malformed:
+        return False
+
+
+def _reason(raw: bytes) -> str:
+    try:
+        fields = fields_of(raw)
+        condition = condition_of(fields[0] if fields else None)
+    except Malformed:
         return "rejected, with a reason that cannot be read"
-    if condition is None:
-        return "rejected"
-    return _words(str(condition.name), str(condition.description or ""))
+    return "rejected" if condition is None else _words(*condition)
 
 
 def _words(condition: str, description: str) -> str:
@@ -64,17 +72,19 @@ def in_transaction(outcome: Any) -> Say | None:
     """The outcome of a transactional state; None: accepted, which happens with the transaction."""
     if not isinstance(outcome, Described):
         return released
-    what = outcome.descriptor
+    what = number(outcome.descriptor)
     fields = outcome.value if isinstance(outcome.value, list) else []
-    if what in (Delivery.ACCEPTED, "amqp:accepted:list"):
+    if what == ACCEPTED:
         return None
-    if what in (Delivery.REJECTED, "amqp:rejected:list"):
-        error = fields[0] if fields else None
-        said = error.value if isinstance(error, Described) else None
+    if what == REJECTED:
         reason = "rejected"
-        if isinstance(said, list):
-            reason = _words(*(str(each or "") for each in (*said, "", "")[:2]))
+        try:
+            condition = condition_of(fields[0] if fields else None)
+        except Malformed:
+            reason = "rejected, with a reason that cannot be read"
+        else:
+            reason = "rejected" if condition is None else _words(*condition)
         return lambda message: message.fail(reason)
-    if what in (Delivery.MODIFIED, "amqp:modified:list") and any(fields[:2]):
+    if what == MODIFIED and any(fields[:2]):
         return lambda message: message.fail("modified: delivery failed")
     return released

@@ -20,18 +20,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from proton import Link, Terminus
-
+from omq.amqp.delivery import Outgoing as Delivery
+from omq.amqp.links import SETTLED, Sender
+from omq.amqp.states import state_bytes
 from omq.base.errors import OmqError, UnknownQueue
+from omq.format.amqp_performatives import TRANSACTIONAL
 from omq.services.amqp.addresses import Address, condition, resolved, selector
 from omq.services.amqp.browser import Browser
 from omq.services.amqp.enrolling import Enrolling
 from omq.services.amqp.outcomes import TERMINAL, broke, done, outcome, released
 from omq.services.amqp.taker import Given, Taker
-from omq.services.amqp.translation import TRANSACTIONAL
 
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
@@ -39,79 +39,74 @@ if TYPE_CHECKING:
 class Outgoing(Enrolling):
     """See the module."""
 
-    def __init__(self, session: Session, link: Any) -> None:
+    def __init__(self, session: Session, link: Sender) -> None:
         super().__init__(session, link)
         self._host = session.host
         assert session.user is not None
         self._user = session.user.name
         self._address: Address | None = None
-        self._confirming: dict[str, tuple[Any, Any]] = {}  # said, and not on the disk
-        self._pouring: Any = None  # the delivery whose pieces are being sent
+        self._confirming: dict[bytes, Delivery] = {}  # said, and not on the disk
+        self._pouring: Delivery | None = None  # that whose pieces are being sent
         self._tags = self._bytes = 0  # sent, since the beginning
         self._began = self._counted = False
         self._drains = 0  # asked for, and not told of
-        self._presettled = link.remote_snd_settle_mode == Link.SND_SETTLED
+        self._presettled = link.remote_snd_settle_mode == SETTLED
         self._task = asyncio.get_running_loop().create_task(self._open())
 
     # in the event loop, from the session
 
-    def delivered(self, delivery: Any) -> None:
+    def delivered(self, delivery: Delivery) -> None:
         """`room_again` comes behind the last one of those that came together."""
-        if not delivery.updated:
-            return
         tag = delivery.tag
         known = self._unsettled.get(tag)
-        state = delivery.remote_state
+        self._session.stir(self)
         if known is None:
-            if delivery.settled:
-                delivery.settle()
             return
+        state = delivery.outcome
         if state == TRANSACTIONAL:
             self._enrol(delivery, known)
             return
         if state not in TERMINAL and not delivery.settled:
             return
-        if self._pouring is not None and self._pouring.tag == tag:
+        if self._pouring is delivery:
             self._break_off()
         del self._unsettled[tag]
-        self._say(known, outcome(delivery, state))
-        if delivery.settled:
-            delivery.settle()
-        elif self._taker is not None:
-            # A thread must not hold what is the library's: it counts references without a lock, and
-            # answers no drain of a link while a delivery of it that was settled is held.
+        self._say(known, outcome(delivery))
+        if not delivery.settled and self._taker is not None:
             loop = asyncio.get_running_loop()
-            self._confirming[tag] = delivery, state
+            self._confirming[tag] = delivery
             self._taker.afterwards(lambda: _told(loop, self._confirm, tag))
 
     def _break_off(self) -> None:
         """The delivery under way does not come to its end."""
-        self._pouring.abort()
+        if self._pouring is not None:
+            self._link.abort(self._pouring)
         self._pouring = None
 
-    def _confirm(self, tag: str) -> None:
-        delivery, state = self._confirming.pop(tag)
+    def _confirm(self, tag: bytes) -> None:
+        delivery = self._confirming.pop(tag)
         if self._session.gone or self._over:
             return
-        delivery.update(state)
+        delivery.update(state_bytes(delivery.outcome, delivery.fields))
         delivery.settle()
         self._session.kick()
 
     def flowed(self) -> None:
         """`room_again` looks, behind all that came together: what the client has settled is heard
         before more is taken for it. Else the thread would wait for more, and be called back."""
+        self._session.stir(self)
 
     def room_again(self) -> None:
         """Take as much as the client wants and the line carries."""
         if self._taker is None or not self._began or self._over:
             return
-        settings, link = self._host.policy.settings, self._link
-        more = max(0, link.credit - link.queued)
+        settings, link, session = self._host.policy.settings, self._link, self._session
         held = len(self._unsettled) + self._enrolled
-        more = min(more, max(0, settings.amqp_unsettled_max - held))
-        room = max(0, settings.amqp_outgoing_bytes_max - self._session.waiting_bytes
-                   - link.session.outgoing_bytes)
-        draining = bool(link.drain_mode) and link.credit > 0 and not self._drains
+        more = min(link.credit, max(0, settings.amqp_unsettled_max - held))
+        waiting = session.waiting_bytes
+        session.tight = session.tight or waiting > 0
+        room = max(0, settings.amqp_outgoing_bytes_max - waiting)
+        draining = link.drain and link.credit > 0 and not self._drains
         self._drains += draining
         self._taker.want(self._tags + more, self._bytes + room, draining=draining)
 
@@ -138,7 +133,7 @@ class Outgoing(Enrolling):
         if self._taker is None:
             self._uncount()
             return
-        pouring = None if self._pouring is None else str(self._tags)
+        pouring = None if self._pouring is None else self._pouring.tag
         for tag, given in self._unsettled.items():
             broken = failed and tag != pouring  # nobody works on a part
             self._say(given, broke if broken else released)
@@ -156,16 +151,14 @@ class Outgoing(Enrolling):
         if self._over or self._session.gone:
             return
         link = self._link
-        link.source.copy(link.remote_source)
-        link.target.copy(link.remote_target)
-        if link.remote_source.dynamic and self._address is not None:
-            link.source.dynamic = True
-            link.source.address = self._address.name
+        link.source, link.target = link.remote_source, link.remote_target
+        if link.source.dynamic and self._address is not None:
+            link.source = link.source.made(self._address.name)
         if self._presettled:
-            link.snd_settle_mode = Link.SND_SETTLED
+            link.snd_settle_mode = SETTLED
         link.open()
         self._began = True
-        self.room_again()
+        self._session.stir(self)
         self._session.kick()
 
     def took(self, messages: list[Given], *, drained: bool) -> None:
@@ -177,18 +170,18 @@ class Outgoing(Enrolling):
             self._send(given)
         if drained:
             self._drains = 0
-            if self._link.drain_mode:
-                self._link.drained()
-        self.room_again()
+            self._link.drained()
+        self._session.stir(self)
         self._session.kick()
 
     def _send(self, given: Given) -> None:
-        link = self._link
+        link, native = self._link, given.native
+        settles = self._presettled or native is None
         if given.begins:
             self._tags += 1
-            self._pouring = link.delivery(str(self._tags))
-            if given.native is not None and not self._presettled:
-                self._unsettled[str(self._tags)] = replace(given, data=b"")
+            self._pouring = link.delivery(b"%d" % self._tags, settled=settles)
+            if not settles:
+                self._unsettled[self._pouring.tag] = Given(native, b"")
         self._bytes += len(given.data)
         delivery = self._pouring
         if delivery is None:
@@ -197,15 +190,11 @@ class Outgoing(Enrolling):
             self._unsettled.pop(delivery.tag, None)
             self._break_off()
             return
-        link.stream(given.data)
-        if not given.ends:
-            return
-        self._pouring = None
-        if self._presettled or given.native is None:
-            delivery.settle()
-            if given.native is not None:
+        link.write(delivery, given.data, more=not given.ends)
+        if given.ends:
+            self._pouring = None
+            if self._presettled and native is not None:
                 self._say(given, done)
-        link.advance()
 
     def ended_by(self, error: Exception | None) -> None:
         """The thread is over."""
@@ -225,7 +214,7 @@ class Outgoing(Enrolling):
 
     @property
     def _browses(self) -> bool:
-        return bool(self._link.remote_source.distribution_mode == Terminus.DIST_MODE_COPY)
+        return self._link.remote_source.copies
 
     async def _open(self) -> None:
         try:
@@ -238,7 +227,7 @@ class Outgoing(Enrolling):
     async def _opened(self) -> None:
         session, source = self._session, self._link.remote_source
         where = selector(source)
-        name = source.address or ""
+        name = source.address
         if source.dynamic:
             name = await self._host.temporary_queue(session)
         address = await self._host.ask(session, lambda native: resolved(native, name))
@@ -277,6 +266,6 @@ class Outgoing(Enrolling):
             self._host.uncount_receiver(self._user)
 
 
-def _told(loop: asyncio.AbstractEventLoop, confirm: Callable[[str], None], tag: str) -> None:
+def _told(loop: asyncio.AbstractEventLoop, confirm: Callable[[bytes], None], tag: bytes) -> None:
     """From the thread."""
     loop.call_soon_threadsafe(confirm, tag)

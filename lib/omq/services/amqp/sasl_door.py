@@ -5,8 +5,7 @@
                       then one described list: mechanisms 0x40, init 0x41, challenge 0x42,
                       response 0x43, outcome 0x44
 
-The library's own SASL knows no PLAIN of ours without Cyrus, whose passwords would be in a database
-beside ours; so the exchange is done here, and the library sees what comes behind it.
+The connection (omq.amqp) sees what comes behind it.
 
 Invariants: 1. nothing behind the door is looked at before `outcome` was ACCEPTED; 2. at most
 BYTES_MAX bytes are kept; 3. nothing here looks at a password.
@@ -21,7 +20,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from proton import Data, Described, ProtonException
+from omq.fast.amqp_decoding import decoded
+from omq.format.amqp_performatives import SASL_INIT, number
+from omq.format.amqp_types import Described, Malformed, Symbol
 
 PLAIN_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
@@ -29,7 +30,6 @@ BYTES_MAX: Final = 4096
 """Of a frame of SASL; the standard says 512, names and passwords of some clients are longer."""
 
 _HEAD: Final = 8
-_INIT: Final = 0x41
 
 
 class Outcome(IntEnum):
@@ -127,17 +127,13 @@ class SaslDoor:
 
 
 def _asked(frame: bytes) -> Asked:
-    data = Data()
     try:
-        data.decode(frame)
-        data.next()
-        found = data.get_object()
-    except (ProtonException, ValueError, TypeError, KeyError, RecursionError) as error:
+        found = decoded(frame)
+    except Malformed as error:
         raise NotAmqp("a frame of SASL cannot be read") from error
-    if (not isinstance(found, Described) or found.descriptor != _INIT
+    if (not isinstance(found, Described) or number(found.descriptor) != SASL_INIT
             or not isinstance(found.value, list) or not found.value
-            or not isinstance(found.value[0], str)):
+            or not isinstance(found.value[0], Symbol)):
         raise NotAmqp("sasl-init was to come")
     response = found.value[1] if len(found.value) > 1 else None
-    return Asked(str(found.value[0]), bytes(response) if isinstance(response, bytes | memoryview)
-                 else b"")
+    return Asked(str(found.value[0]), response if isinstance(response, bytes) else b"")

@@ -1,22 +1,21 @@
-"""One connection of AMQP: its bytes, who it is, and what its library says happened on it.
+"""One connection of AMQP: its bytes, who it is, and what happened on it.
 
-Bytes come from asyncio; behind the door (sasl_door) Qpid Proton's engine makes events of them and
-bytes of what is answered. Links are served by Incoming (their clients put) and Outgoing (they
+Bytes come from asyncio; behind the door (sasl_door) omq.amqp makes events of them and bytes of what
+is answered. Links are served by Incoming (their clients put) and Outgoing (they
 take). Everything here runs in the event loop.
 
 Invariants: 1. no event is looked at before the user is known; 2. what goes out is given to the
 transport while that takes it, else it stays in the engine, where `waiting_bytes` counts it; 3. a
-mistake of ours or of the engine in one connection ends that one alone.
+mistake of ours in one connection ends that one alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from proton import Collector, Connection, ProtonException, Transport
-
+from omq.amqp.connection import Connection
 from omq.base import events
 from omq.base.event_log import ERROR, WARNING
 from omq.services.amqp import hello
@@ -24,6 +23,7 @@ from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.endpoints import Endpoints, tick_s
 from omq.services.amqp.entrance import proved
 from omq.services.amqp.incoming import Incoming
+from omq.services.amqp.outgoing import Outgoing
 from omq.services.amqp.policy import ANONYMOUS, common_name
 from omq.services.amqp.sasl_door import Asked, NotAmqp, Outcome, SaslDoor, outcome
 from omq.services.channel.receiver import ChannelLink
@@ -34,7 +34,6 @@ from omq.services.network.tls import accepted
 if TYPE_CHECKING:
     from omq.services.amqp.host import Host
 
-_WRITE_BYTES: Final = 64 * 1024
 _CHANNELS_MAX: Final = 15
 
 
@@ -45,8 +44,8 @@ class Session(Endpoints, asyncio.Protocol):
         super().__init__(host)
         self._secured, self._early = secured, b""
         self._door: SaslDoor | None = None
-        self._engine: Transport | None = None
-        self._collector = Collector()
+        self._stirred: set[Outgoing] = set()  # to which there may be more to give
+        self.tight = False  # what waits to go out has limited one of them
         self._paused = self._asking = False
         self._task: asyncio.Task[None] | None = None
 
@@ -105,8 +104,6 @@ class Session(Endpoints, asyncio.Protocol):
                 self._door.rest += data  # little: reading is paused
             else:
                 self._at_door(data)
-        except UnicodeDecodeError as error:
-            self._failed(f"a text is no UTF-8: {error}")
         except Exception:
             self._bug()
 
@@ -152,37 +149,15 @@ class Session(Endpoints, asyncio.Protocol):
 
     def _begin(self) -> None:
         settings = self.host.policy.settings
-        self._engine = engine = Transport(Transport.SERVER)
-        engine.max_frame_size = settings.amqp_frame_bytes_max
-        engine.channel_max = _CHANNELS_MAX
-        engine.idle_timeout = settings.amqp_idle_timeout_s
-        self._connection = connection = Connection()
-        connection.collect(self._collector)
-        hello.introduce(connection, f"omq-{self.host.context.location.paths.root.name}")
-        engine.bind(connection)
+        self._engine = engine = Connection(
+            max_frame_size=settings.amqp_frame_bytes_max, channel_max=_CHANNELS_MAX,
+            idle_s=settings.amqp_idle_timeout_s)
+        hello.introduce(engine, f"omq-{self.host.context.location.paths.root.name}")
 
     def _push(self, data: bytes) -> None:
-        engine = self._engine
-        assert engine is not None
-        view = memoryview(data)
-        while view:
-            room = engine.capacity()
-            if room <= 0:
-                break  # it has ended; what it says of that goes out
-            try:
-                engine.push(bytes(view[:room]))
-            except ProtonException:
-                break
-            view = view[room:]
-            self.work()
-            if self.gone:
-                return
+        assert self._engine is not None
+        self._engine.receive(data)
         self.work()
-
-    def _begun(self, session: Any) -> None:
-        assert self._line is not None and self._engine is not None
-        self._line.write(hello.begun(
-            self._engine, session, self.host.policy.settings.amqp_links_max))
 
     def eof_received(self) -> bool:
         return False  # half of a connection is none
@@ -198,42 +173,41 @@ class Session(Endpoints, asyncio.Protocol):
     def waiting_bytes(self) -> int:
         """What this client has not taken yet."""
         line = 0 if self._line is None else self._line.get_write_buffer_size()
-        return line + (0 if self._engine is None else max(0, self._engine.pending()))
+        return line + (0 if self._engine is None else self._engine.pending)
+
+    def stir(self, link: Outgoing) -> None:
+        """There may be more to give to it, when all that came together has been looked at."""
+        self._stirred.add(link)
 
     def kick(self) -> None:
-        """Something was said to the engine: look at its events, send what it has."""
+        """Something was said on it: look at its events, send what there is."""
         try:
             self.work()
         except Exception:
             self._bug()
 
     def work(self) -> None:
-        if self.gone or self._engine is None:
+        engine = self._engine
+        if self.gone or engine is None:
             return
-        while (event := self._collector.peek()) is not None:
+        while not self.gone and (event := engine.event()) is not None:
             self._happened(event)
-            self._collector.pop()
-        self._flush()
+        if self._engine is None:
+            return
+        self.flush()
+        if engine.finished and not engine.out:
+            self._end_of_output()
+        tight, self.tight = self.tight, False
+        stirred, self._stirred = self._stirred, set()
+        for each in tuple(self.links.values()) if tight else stirred:
+            each.room_again()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what the line takes."""
         engine, line = self._engine, self._line
         assert engine is not None and line is not None
-        while not self._paused:
-            size = engine.pending()
-            if size < 0:
-                self._end_of_output()
-                return
-            if size == 0:
-                while self._over:
-                    self._over.pop().free()
-                break
-            data = engine.peek(min(size, _WRITE_BYTES))
-            if not data:
-                break
-            line.write(bytes(data))
-            engine.pop(len(data))
-        for each in tuple(self.links.values()):
-            each.room_again()
+        while not self._paused and (data := engine.take()):
+            line.write(data)
 
     def _end_of_output(self) -> None:
         assert self._line is not None
@@ -252,7 +226,7 @@ class Session(Endpoints, asyncio.Protocol):
             self._bug()
         if self._engine is not None:
             self._timer = asyncio.get_running_loop().call_later(
-                tick_s(self._engine.remote_idle_timeout), self._tick)
+                tick_s(self._engine.remote_idle_s), self._tick)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.gone:
@@ -267,12 +241,7 @@ class Session(Endpoints, asyncio.Protocol):
         finally:  # whatever a link does: its place is free, or the server is full one day
             self.links.clear()
             self.host.left(self)
-            if self._connection is not None:
-                self._connection.free()
-                self._connection = None
-            if self._engine is not None:
-                self._engine.unbind()
-                self._engine = None
+            self._engine = None
 
     @property
     def busy(self) -> bool:

@@ -19,6 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from omq.amqp.delivery import Incoming, Outgoing
+from omq.amqp.states import fields_of
+from omq.format.amqp_types import Malformed
 from omq.services.amqp.arrival import Arrived
 from omq.services.amqp.outcomes import Say
 from omq.services.amqp.room import Room
@@ -39,9 +42,9 @@ class Taken:
     """A delivery whose outcome belongs to a transaction; `say`: None for accepted."""
 
     link: Link
-    tag: str
+    tag: bytes
     given: Given
-    delivery: Any  # None: the client has settled it
+    delivery: Outgoing | None  # None: the client has settled it
     say: Say | None
 
 
@@ -141,7 +144,7 @@ class Transactions:
             raise Untranslatable(UNKNOWN, "there is no such transaction")
         return found
 
-    def of(self, delivery: Any) -> Transaction:
+    def of(self, delivery: Incoming) -> Transaction:
         """That which a delivery's state names. Untranslatable."""
         return self.find(state_of(delivery)[0])
 
@@ -167,12 +170,12 @@ class Transactions:
                    lambda each: each.began < limit and bool(each.taken or not each.condition))
 
 
-def state_of(delivery: Any) -> tuple[bytes, Any]:
+def state_of(delivery: Incoming | Outgoing) -> tuple[bytes, Any]:
     """The name of a transaction, and the outcome, as a delivery's state says. Untranslatable."""
     try:
-        found = delivery.remote.data
-    except Exception as error:  # of whatever kind the library's are, for what makes no sense
+        found = fields_of(delivery.fields)
+    except Malformed as error:
         raise Untranslatable("amqp:decode-error", f"no state of a transaction: {error}") from error
-    if not isinstance(found, list) or not found or not isinstance(found[0], bytes | memoryview):
+    if not found or not isinstance(found[0], bytes):
         raise Untranslatable("amqp:decode-error", "no state of a transaction")
-    return bytes(found[0]), found[1] if len(found) > 1 else None
+    return found[0], found[1] if len(found) > 1 else None

@@ -2,7 +2,7 @@
 
 What omq has no place for is a property named `amqp.*`, so that it comes out as it went in; a
 message that a native program put has none of these, and comes out as one section of data.
-Properties that are no strings keep their type (ipc.remote.foreign_values).
+Properties that are no strings keep their type (amqp.kinds).
 
 Errors: Untranslatable, with the condition of AMQP.
 """
@@ -14,20 +14,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from proton import Message
-
+from omq.amqp.kinds import texts_in, values_out
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.limits import AMQP_TTL_MAX_S
 from omq.base.names import check_queue_name
+from omq.fast.amqp_decoding import decoded as value_of
+from omq.fast.amqp_decoding import values_in
+from omq.fast.amqp_encoding import encoded as encoded_value
+from omq.fast.amqp_message import Sections, data_section, head
+from omq.format.amqp_types import Malformed, Symbol, Timestamp, Uint
 from omq.ipc.arguments import SECONDS_MAX
 from omq.ipc.browsed import Browsed
 from omq.ipc.message import Message as Native
 from omq.ipc.outgoing import Outgoing
 from omq.ipc.remote.failure_annotations import PREFIX as PREFIX_OF_FAILURE
 from omq.ipc.remote.failure_annotations import annotations_of
-from omq.ipc.remote.foreign_values import decoded as value_of
-from omq.ipc.remote.foreign_values import texts_in, values_out
 from omq.services.amqp import ids, sections
 from omq.services.amqp.ids import PREFIX
 from omq.services.amqp.untranslatable import UNREADABLE, Untranslatable
@@ -40,13 +42,20 @@ DELIVERY_DELAY: Final = "x-opt-delivery-delay"  # ms
 PRIORITY_MAX: Final = 9
 HEAD_BYTES_MAX: Final = 128 * 1024
 """More than all that is beside the body of a message which omq takes."""
+(_ID, _USER, _TO, _SUBJECT, _REPLY_TO, _CORRELATION, _CONTENT_TYPE, _CONTENT_ENCODING, _EXPIRY,
+ _CREATED, _GROUP, _SEQUENCE, _REPLY_GROUP) = range(13)
+_FIELDS: Final = 13
 _TEXTS: Final = {
-    "subject": "subject", "address": "to", "content_type": "content-type",
-    "content_encoding": "content-encoding", "reply_to_group_id": "reply-to-group-id"}
-TRANSACTIONAL: Final = 0x34
-"""The state of a delivery that belongs to a transaction; there are none that it could name."""
-_NO_SYMBOL: Final = "None"
-"""What the library makes of a symbol that is not there."""
+    _SUBJECT: PREFIX + "subject", _TO: PREFIX + "to", _CONTENT_TYPE: PREFIX + "content-type",
+    _CONTENT_ENCODING: PREFIX + "content-encoding",
+    _REPLY_GROUP: PREFIX + "reply-to-group-id"}
+_SYMBOLS: Final = (_CONTENT_TYPE, _CONTENT_ENCODING)
+_VALUE: Final = b"\x00\x53\x77"
+_SEQUENCE_SECTION: Final = b"\x00\x53\x76"
+_NULL: Final = 0x40
+_STRINGS: Final = (0xA1, 0xB1)
+_BINARIES: Final = (0xA0, 0xB0)
+_NS_PER_MS: Final = 1_000_000
 _TIME_MAX_S: Final = 100 * 366 * 86400
 
 
@@ -62,49 +71,69 @@ class Terms:
 def decoded(data: bytes, terms: Terms, kind: str = "", foot: bytes = b"") -> Outgoing:
     """The message that these bytes are. `kind`: they end before its body, which is of this kind
     (sections.KINDS) and goes into a container, and before its footer. Untranslatable."""
-    message = Message()
+    message = Sections()
     try:
-        message.decode(data)
-        return _outgoing(message, terms, kind, foot or sections.footer(data))
+        message.read(bytes(data), HEAD_BYTES_MAX)
+        return _outgoing(message, terms, kind, foot or message.footer)
     except UNREADABLE as error:
         raise Untranslatable("amqp:decode-error", f"no message of AMQP: {error}") from error
     except (BadArgument, BadName) as error:
         raise Untranslatable("amqp:invalid-field", str(error)) from error
 
 
-def _outgoing(message: Message, terms: Terms, kind: str, foot: bytes) -> Outgoing:
-    properties = _application_properties(message.properties or {})
+def _outgoing(message: Sections, terms: Terms, kind: str, foot: bytes) -> Outgoing:
+    properties = _application_properties(message.application) if message.application else {}
     body = b"" if kind else _body(message, properties)
     if kind not in ("", "data"):
         properties[PREFIX + "body"] = kind
-    for name, kept in _TEXTS.items():
-        value = getattr(message, name)
-        if value and value != _NO_SYMBOL:
-            properties[PREFIX + kept] = str(value)
-    user = message.user_id
-    if user and bytes(user) != terms.user.encode():
-        raise Untranslatable("amqp:unauthorized-access", "user-id is not who is connected")
-    if user:
-        properties[PREFIX + "user-id"] = terms.user
-    given = ids.kept(message.id, "message-id", properties)
-    correlation = ids.kept(message.correlation_id, "correlation-id", properties)
-    group = ids.kept(message.group_id, "group-id", properties)
-    if group and message.group_sequence:
-        properties[PREFIX + "group-sequence"] = str(int(message.group_sequence))
-    if message.creation_time:
-        properties[PREFIX + "creation-time"] = repr(float(message.creation_time))
-    if notes := {name: value for name, value in (message.annotations or {}).items()
-                 if str(name) not in (DELIVERY_DELAY, DELIVERY_TIME)}:
-        properties[ANNOTATIONS] = ids.encoded(notes).hex()
+    said = _said(message.properties, terms, properties) if message.properties else {}
+    notes = message.annotations
+    if notes:
+        if kept := {name: value for name, value in notes.items()
+                    if str(name) not in (DELIVERY_DELAY, DELIVERY_TIME)}:
+            properties[ANNOTATIONS] = encoded_value(kept).hex()
+        said.update(_delay(notes))
     if foot:
         properties[FOOTER] = foot.hex()
+    expires = said.pop("expires", None)
+    if message.ttl or expires:
+        said["expiry_s"] = _expiry_s(message.ttl, expires)
     return Outgoing(
-        body=body, properties=properties, priority=min(int(message.priority), PRIORITY_MAX),
-        persistent=(bool(message.durable) and not terms.settled) or bool(kind)
-        or len(body) > terms.threshold,
-        message_id=given, correlation_id=correlation, group_id=group,
-        expiry_s=_expiry_s(message), reply_to=_reply_to(message.reply_to, properties),
-        **_delay(message.annotations))
+        body=body, properties=properties, priority=min(message.priority, PRIORITY_MAX),
+        persistent=(message.durable and not terms.settled) or bool(kind)
+        or len(body) > terms.threshold, **said)
+
+
+def _said(fields: list[Any], terms: Terms, properties: dict[str, str]) -> dict[str, Any]:
+    """What the section of properties says, for Outgoing; what has no place there goes into
+    `properties`. `expires`: milliseconds since 1970."""
+    fields = [*fields, *[None] * (_FIELDS - len(fields))]
+    for place, name in _TEXTS.items():
+        if value := fields[place]:
+            properties[name] = _text(value)
+    if user := fields[_USER]:
+        if not isinstance(user, bytes) or user != terms.user.encode():
+            raise Untranslatable("amqp:unauthorized-access", "user-id is not who is connected")
+        properties[PREFIX + "user-id"] = terms.user
+    found: dict[str, Any] = {
+        "message_id": ids.kept(fields[_ID], "message-id", properties),
+        "correlation_id": ids.kept(fields[_CORRELATION], "correlation-id", properties),
+        "group_id": ids.kept(fields[_GROUP], "group-id", properties)}
+    if found["group_id"] and fields[_SEQUENCE]:
+        properties[PREFIX + "group-sequence"] = str(int(fields[_SEQUENCE]))
+    if created := fields[_CREATED]:
+        properties[PREFIX + "creation-time"] = repr(int(created) / 1000)
+    if fields[_EXPIRY]:
+        found["expires"] = int(fields[_EXPIRY])
+    if address := fields[_REPLY_TO]:
+        found["reply_to"] = _reply_to(_text(address), properties)
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Malformed("a property is no text")
+    return str(value)
 
 
 def _application_properties(given: dict[Any, Any]) -> dict[str, str]:
@@ -113,31 +142,36 @@ def _application_properties(given: dict[Any, Any]) -> dict[str, str]:
     return texts_in(given)
 
 
-def _body(message: Message, properties: dict[str, str]) -> bytes:
-    body = message.body
-    if isinstance(body, memoryview):
-        body = bytes(body)
-    if message.inferred and isinstance(body, bytes):
-        return body
-    if body is None:
-        kind, raw = "null", b""
-    elif type(body) is str:
-        kind, raw = "string", body.encode("utf-8", "surrogatepass")
-    elif isinstance(body, bytes):
-        kind, raw = "binary", body
-    else:
-        kind, raw = ("sequence" if message.inferred else "value"), ids.encoded(body)
+def _body(message: Sections, properties: dict[str, str]) -> bytes:
+    kind, raw = message.kind or "null", message.body
+    if kind == "data":
+        return raw
+    if kind == "value":
+        kind, raw = _value(raw)
     properties[PREFIX + "body"] = kind
     return raw
 
 
-def _expiry_s(message: Message) -> float | None:
+def _value(raw: bytes) -> tuple[str, bytes]:
+    """The body that a value is: its kind, and its bytes; of what is no text and no bytes, those of
+    its encoding."""
+    code = raw[0]
+    if code == _NULL:
+        return "null", b""
+    if code in _STRINGS:
+        return "string", value_of(raw).encode("utf-8")
+    if code in _BINARIES:
+        return "binary", value_of(raw)
+    return "value", raw
+
+
+def _expiry_s(ttl_ms: int, expires_ms: int | None) -> float:
     left: list[float] = []
-    if message.ttl:
-        left.append(float(message.ttl))
-    if message.expiry_time:
-        left.append(max(0.0, float(message.expiry_time) - time.time()))
-    return min(*left, _TIME_MAX_S) if left else None
+    if ttl_ms:
+        left.append(ttl_ms / 1000)
+    if expires_ms:
+        left.append(max(0.0, expires_ms / 1000 - time.time()))
+    return min(*left, _TIME_MAX_S)
 
 
 def _delay(annotations: Any) -> dict[str, Any]:
@@ -192,32 +226,47 @@ def footer(message: Native | Browsed) -> bytes:
 
 
 def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
-    out, properties = Message(), message.texts
-    kind = properties.pop(PREFIX + "body", "data")
-    out.body, out.inferred = (None, False) if bodiless else _given_body(message.body, kind)
-    out.durable, out.priority = message.persistent, message.priority
-    out.delivery_count = message.attempts
-    out.first_acquirer = message.attempts == 0
-    out.id = ids.given(message.message_id, "message-id", properties)
-    out.correlation_id = ids.given(message.correlation, "correlation-id", properties)
-    out.group_id = ids.given(message.group_id, "group-id", properties)
-    if sequence := properties.pop(PREFIX + "group-sequence", ""):
-        out.group_sequence = int(sequence)
+    texts = message.texts
+    attempts = message.attempts
+    fields: list[Any] = [None] * _FIELDS
+    kind, notes = "data", ""
+    if any(name.startswith(PREFIX) for name in texts):
+        kind = texts.pop(PREFIX + "body", "data")
+        notes = texts.pop(ANNOTATIONS, "")
+        texts.pop(FOOTER, None)
+        _fields(fields, texts)
+    fields[_ID] = ids.given(message.message_id, "message-id", texts)
+    fields[_CORRELATION] = ids.given(message.correlation, "correlation-id", texts)
+    fields[_GROUP] = ids.given(message.group_id, "group-id", texts)
+    if fields[_CREATED] is None:
+        fields[_CREATED] = Timestamp(message.put_time_ns // _NS_PER_MS)
+    if fields[_REPLY_TO] is None:
+        fields[_REPLY_TO] = _reply_queue(message) or None
+    ttl = 0
     if expiry := message.expiry_ns:
-        out.ttl = min(max(0.001, (expiry - time.time_ns()) / NS_PER_S), AMQP_TTL_MAX_S)
-    made = properties.pop(PREFIX + "creation-time", "")
-    out.creation_time = float(made) if made else message.put_time_ns / NS_PER_S
-    if address := properties.pop(PREFIX + "reply-to", "") or _reply_queue(message):
-        out.reply_to = address
-    if user := properties.pop(PREFIX + "user-id", ""):
-        out.user_id = user.encode()
-    for name, kept in _TEXTS.items():
-        if text := properties.pop(PREFIX + kept, ""):
-            setattr(out, name, text)
-    out.annotations = _annotations(message, properties.pop(ANNOTATIONS, "")) or None
-    properties.pop(FOOTER, None)
-    out.properties = values_out(properties) or None
-    return bytes(out.encode())
+        left_s = min(max(0.001, (expiry - time.time_ns()) / NS_PER_S), AMQP_TTL_MAX_S)
+        ttl = int(left_s * 1000)
+    made: bytes = head(
+        message.persistent, min(message.priority, PRIORITY_MAX), ttl, attempts == 0, attempts,
+        _annotations(message, notes) if notes or message.noted else {}, fields,
+        values_out(texts) if texts else {})
+    return made if bodiless else made + _body_section(message.body, kind)
+
+
+def _fields(fields: list[Any], texts: dict[str, str]) -> None:
+    """Properties of ours that stand for fields of AMQP go there."""
+    if sequence := texts.pop(PREFIX + "group-sequence", ""):
+        number = int(sequence)  # of clients that take it for one with a sign, too
+        fields[_SEQUENCE] = Uint(number if number >= 0 else number + (1 << 32))
+    if made := texts.pop(PREFIX + "creation-time", ""):
+        fields[_CREATED] = Timestamp(round(float(made) * 1000))
+    if address := texts.pop(PREFIX + "reply-to", ""):
+        fields[_REPLY_TO] = address
+    if user := texts.pop(PREFIX + "user-id", ""):
+        fields[_USER] = user.encode()
+    for place, name in _TEXTS.items():
+        if text := texts.pop(name, ""):
+            fields[place] = Symbol(text) if place in _SYMBOLS else text
 
 
 def _annotations(message: Native | Browsed, kept: str) -> dict[Any, Any]:
@@ -236,13 +285,16 @@ def _reply_queue(message: Native | Browsed) -> str:
         return ""
 
 
-def _given_body(body: bytes, kind: str) -> tuple[Any, bool]:
+def _body_section(body: bytes, kind: str) -> bytes:
     if kind == "data":
-        return body, True
+        return data_section(body)
     if kind == "null":
-        return None, False
+        return _VALUE + b"\x40"
     if kind == "string":
-        return body.decode("utf-8", "surrogatepass"), False
+        return _VALUE + encoded_value(body.decode("utf-8"))
     if kind == "binary":
-        return body, False
-    return value_of(body), kind == "sequence"
+        return _VALUE + encoded_value(body)
+    if kind == "sequence":
+        return b"".join(_SEQUENCE_SECTION + each for each in values_in(body))
+    value_of(body)  # who put it may be a native program: it must be one
+    return _VALUE + body

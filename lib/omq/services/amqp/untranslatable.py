@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from proton import ProtonException
-
-UNREADABLE: Final = (ProtonException, ValueError, TypeError, KeyError, AttributeError,
-                     OverflowError, RecursionError)
-"""What the library raises for a value of another type than the standard says, one that nests too
-deep, and a map with a list as a key."""
+UNREADABLE: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+"""What comes of a value of another type than the standard says; Malformed is a ValueError."""
 
 
 class Untranslatable(Exception):

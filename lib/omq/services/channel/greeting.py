@@ -15,18 +15,18 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from proton import symbol
+from omq.format.amqp_types import Symbol
 
-CHANNEL: Final = symbol("omq-channel")
-SPOOL: Final = symbol("omq-spool")
-MANAGER: Final = symbol("omq-manager")
-PING: Final = symbol("omq-ping")
-LAST: Final = symbol("omq-last")
-MARK: Final = symbol("omq-mark")
-BATCH_MAX: Final = symbol("omq-batch-max")
-BATCH_BYTES: Final = symbol("omq-batch-bytes")
-BUNDLES: Final = symbol("omq-bundles")
-RESET: Final = symbol("omq-reset")
+CHANNEL: Final = Symbol("omq-channel")
+SPOOL: Final = Symbol("omq-spool")
+MANAGER: Final = Symbol("omq-manager")
+PING: Final = Symbol("omq-ping")
+LAST: Final = Symbol("omq-last")
+MARK: Final = Symbol("omq-mark")
+BATCH_MAX: Final = Symbol("omq-batch-max")
+BATCH_BYTES: Final = Symbol("omq-batch-bytes")
+BUNDLES: Final = Symbol("omq-bundles")
+RESET: Final = Symbol("omq-reset")
 _SPOOL: Final = re.compile(r"[0-9a-f]{32}")
 _LAST_MAX: Final = 1 << 61
 OUT_OF_STEP: Final = "omq:channel:out-of-step"

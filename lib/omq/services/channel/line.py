@@ -29,6 +29,7 @@ from proton import (
     ProtonException,
     Terminus,
     Transport,
+    symbol,
 )
 
 from omq.base.errors import ChannelBroken, ChannelOutOfStep, ChannelRefused
@@ -102,7 +103,8 @@ class Line:
         link = self._session.sender(self._channel.name)
         link.target.address = "SYSTEM.CHANNELS"
         link.source.address = self._channel.name
-        link.properties = self._hello.properties(self._channel.name)
+        said = self._hello.properties(self._channel.name)
+        link.properties = {symbol(name): value for name, value in said.items()}
         self._open(link, "")
         try:
             return answered(link)

@@ -18,8 +18,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from proton import Delivery
-
+from omq.amqp.states import ACCEPTED_STATE
 from omq.base import events, fault
 from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
@@ -74,7 +73,7 @@ class ChannelLink:
             return
         if not delivery.readable:
             return
-        while (chunk := self._link.recv(max(1, delivery.pending))):
+        while chunk := self._link.recv():
             self._parts += chunk
             self._hold(len(chunk))  # before it is whole: its sender may leave it so
         settings = self._host.policy.settings
@@ -188,8 +187,7 @@ class ChannelLink:
         if self._over or session.gone:
             return
         settings = host.policy.settings
-        link.source.copy(link.remote_source)
-        link.target.copy(link.remote_target)
+        link.source, link.target = link.remote_source, link.remote_target
         link.max_message_size = settings.amqp_message_bytes_max
         spool = open_spool(host.context.paths.root, writer=False).uuid.hex()
         link.properties = wanted.answer(record, settings, spool)
@@ -253,7 +251,7 @@ class ChannelLink:
         self._tell_dead(terms, 0)
         fault.point("channel.before_accept")
         inbox.receiving.committed(work.batch)
-        work.delivery.update(Delivery.ACCEPTED)
+        work.delivery.update(ACCEPTED_STATE)
         work.delivery.settle()
         self._session.kick()
         fault.point("channel.after_accept")

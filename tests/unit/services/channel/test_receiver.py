@@ -25,7 +25,7 @@ class Line:
         self.came: list[bytes] = []
         self.dropped: list[str] = []
 
-    def recv(self, _most: int) -> bytes:
+    def recv(self) -> bytes:
         return self.came.pop(0) if self.came else b""
 
     def flow(self, _more: int) -> None:

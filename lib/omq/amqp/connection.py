@@ -1,0 +1,320 @@
+"""Connections: what comes as bytes is told as events, what is said goes out as bytes (ISO 19464,
+part 2, 2.4).
+
+    open       header and `open` of both sides, in any order; who is a server answers
+    close      with a condition where there is one; behind it nothing of the peer is looked at but
+               its own `close`
+    idle       `tick` says when to send a sign of life, and when the peer has been silent too long
+
+Frames are looked at one at a time, when the next event is asked for, so what an event makes its
+reader do has happened before the next frame is read.
+
+Invariants: 1. whatever bytes come, `event` raises nothing: what is no AMQP ends the connection with
+the condition that says so (FAILED); 2. what is kept for a peer is bounded: a frame, what its
+windows allow (session), the links that the reader of the events lets it have; 3. a connection whose
+end was said by both, or that failed, is `finished` when its bytes are taken.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Final
+
+from omq.amqp.happenings import Event, Kind
+from omq.amqp.links import Link, Receiver, Sender
+from omq.amqp.session import Session
+from omq.amqp.states import Condition, condition_of, error
+from omq.fast import amqp_sending
+from omq.fast.amqp_frames import Frames
+from omq.format.amqp_performatives import (
+    ATTACH,
+    BEGIN,
+    CLOSE,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    OPEN,
+    TRANSFER,
+)
+from omq.format.amqp_types import Malformed, Uint, Ushort
+
+HEADER: Final = b"AMQP\x00\x01\x00\x00"
+FRAME_BYTES_MIN: Final = 512
+_FRAMING: Final = "amqp:connection:framing-error"
+_NO_LIMIT: Final = (1 << 32) - 1
+
+
+class Connection:
+    """Of either side. What is set before `open` is what it says."""
+
+    def __init__(self, *, max_frame_size: int, channel_max: int = 15, idle_s: float = 0.0) -> None:
+        self.max_frame_size, self.channel_max, self.idle_s = max_frame_size, channel_max, idle_s
+        self.container = self.hostname = ""
+        self.properties: dict[Any, Any] | None = None
+        self.offered_capabilities: Any = None
+        self.remote_container = ""
+        self.remote_properties: dict[Any, Any] = {}
+        self.remote_max_frame_size = FRAME_BYTES_MIN
+        self.remote_idle_s = 0.0
+        self.remote_condition: Condition | None = None
+        self.out = bytearray()
+        self.opened = self.closed = False  # by us
+        self.began = self.ended = False  # by the peer
+        self.dirty: set[Session] = set()
+        self.sessions: dict[int, Session] = {}  # by our channels
+        self._remote: dict[int, Session] = {}
+        self._greeted = self._header_said = self._failed = False
+        self._start = b""
+        self._frames = Frames(max(FRAME_BYTES_MIN, max_frame_size))
+        self._ready: list[Event] = []
+        self._heard = self._spoke = False  # since the last tick
+        self._heard_at = self._spoke_at = -1.0
+
+    # from who uses it
+
+    def open(self) -> None:
+        """Say who we are."""
+        if self.opened:
+            return
+        self.opened = True
+        self._greet()
+        self._perform(OPEN, [
+            self.container, self.hostname or None, Uint(self.max_frame_size),
+            Ushort(self.channel_max), Uint(int(self.idle_s * 500)) if self.idle_s else None, None,
+            None, self.offered_capabilities, None, self.properties])
+
+    def session(self) -> Session:
+        """A new one of ours, to be opened."""
+        channel = next(each for each in count() if each not in self.sessions)
+        made = self.sessions[channel] = Session(self, channel)
+        return made
+
+    def close(self, condition: Condition | None = None) -> None:
+        """End it. What was said before goes out before."""
+        if self.closed:
+            return
+        self.open()
+        self._flush()
+        self.closed = True
+        self._perform(CLOSE, [error(condition)])
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more is said; the line may be closed when all is sent."""
+        return self._failed or (self.closed and self.ended)
+
+    @property
+    def pending(self) -> int:
+        """Bytes that wait to go out, those included that wait for a window."""
+        waiting = sum(each.waiting_bytes for each in self.sessions.values())
+        return len(self.out) + waiting
+
+    def take(self) -> bytes:
+        """What is to be sent now."""
+        self._flush()
+        if not self.out:
+            return b""
+        self._spoke = True
+        out, self.out = bytes(self.out), bytearray()
+        return out
+
+    def tick(self, now: float) -> None:
+        """Time passes; `now` in seconds of a clock that is not set. What was sent or heard since
+        the last one counts as sent and heard now."""
+        if self._heard or self._heard_at < 0:
+            self._heard, self._heard_at = False, now
+        elif self.idle_s and now - self._heard_at > self.idle_s and not self.finished:
+            self._fail("amqp:resource-limit-exceeded", "local-idle-timeout expired")
+        if self._spoke or self._spoke_at < 0:
+            self._spoke, self._spoke_at = False, now
+        elif (self.remote_idle_s and now - self._spoke_at >= self.remote_idle_s / 2
+              and self.opened and not self.closed):
+            amqp_sending.empty(self.out)
+            self._spoke_at = now
+
+    # from the line
+
+    def receive(self, data: bytes) -> None:
+        """Bytes came; `event` looks at them."""
+        self._heard = True
+        if self._failed or self.ended:
+            return
+        if not self._greeted:
+            data, self._start = self._start + data, b""
+            if len(data) < len(HEADER) and HEADER.startswith(data):
+                self._start = data
+                return
+            self._greeted = True
+            if not data.startswith(HEADER):
+                self._no_amqp()
+                return
+            self._greet()  # some clients wait for it before they say who they are (uAMQP)
+            data = data[len(HEADER) :]
+        if data:
+            self._frames.feed(data)
+
+    def event(self) -> Event | None:
+        """The next one; None: there is none until more comes."""
+        try:
+            while not self._ready:
+                if self._failed or self.ended or not self._frames.next():
+                    return None
+                self._frame(self._frames)
+        except Malformed as wrong:
+            self._fail(wrong.condition, str(wrong))
+        return self._ready.pop(0) if self._ready else None
+
+    # within
+
+    def gone(self, session: Session) -> None:
+        """One side has ended it; its channels are free when both have."""
+        self.dirty.discard(session)
+        if session.closed and (session.ended or not session.began):
+            self.sessions.pop(session.channel, None)
+
+    def _greet(self) -> None:
+        if not self._header_said:
+            self._header_said = True
+            self.out += HEADER
+
+    def _perform(self, code: int, fields: list[Any], channel: int = 0) -> None:
+        amqp_sending.performative(self.out, channel, code, fields)
+
+    def _flush(self) -> None:
+        while self.dirty and not self.closed:
+            self.dirty.pop().flush()
+        for session in self.sessions.values():
+            if session.to_say and not self.closed:
+                session.flush()
+
+    def _no_amqp(self) -> None:
+        """Our header goes, and nothing more: the peer would not understand it."""
+        self._greet()
+        self.opened = self.closed = True
+        self._fail(_FRAMING, "it does not begin as AMQP 1.0 does")
+
+    def _fail(self, condition: str, reason: str) -> None:
+        if self._failed:
+            return
+        said = Condition(condition, reason)
+        self.close(said)
+        self._failed = True
+        self._ready.append(Event(Kind.FAILED, condition=said))
+
+    def _frame(self, frame: Frames) -> None:
+        code = frame.code
+        if code < 0:
+            return
+        if not self.began:
+            if code != OPEN:
+                raise Malformed("a connection begins with open", "amqp:not-allowed")
+            self._came(frame.fields or [])
+        elif code == CLOSE:
+            self.ended = True
+            fields = frame.fields or []
+            self.remote_condition = condition_of(fields[0] if fields else None)
+            self._ready.append(Event(Kind.CLOSED, condition=self.remote_condition))
+        elif self.closed:
+            return  # what was on its way
+        elif code == BEGIN:
+            self._begun(frame.channel, frame.fields or [])
+        elif code == OPEN:
+            raise Malformed("a second open", "amqp:not-allowed")
+        elif frame.channel not in self._remote:
+            raise Malformed("a frame on a channel without a session", "amqp:not-allowed")
+        else:
+            self._of_session(self._remote[frame.channel], code, frame)
+
+    def _came(self, fields: list[Any]) -> None:
+        self.began = True
+        self.remote_container = str(_field(fields, 0, str, ""))
+        size = int(_field(fields, 2, Uint, _NO_LIMIT))
+        if size < FRAME_BYTES_MIN:
+            raise Malformed("frames have 512 bytes at least", "amqp:invalid-field")
+        self.remote_max_frame_size = min(size, 1 << 20)
+        self.remote_idle_s = int(_field(fields, 4, Uint, 0)) / 1000
+        self.remote_properties = _field(fields, 9, dict, {})
+        self._ready.append(Event(Kind.OPENED))
+
+    def _begun(self, channel: int, fields: list[Any]) -> None:
+        if channel > self.channel_max:
+            raise Malformed("a channel over channel-max", _FRAMING)
+        if channel in self._remote:
+            raise Malformed("a channel has a session", "amqp:not-allowed")
+        ours = _field(fields, 0, Ushort, None)
+        if ours is None:
+            session = self.session()
+        else:
+            known = self.sessions.get(int(ours))
+            if known is None or known.began or not known.opened:
+                raise Malformed("an answer to no session of ours", "amqp:not-allowed")
+            session = known
+        session.began, session.remote_channel = True, channel
+        session.next_incoming = int(_field(fields, 1, Uint, 0))
+        session.remote_window = int(_field(fields, 2, Uint, 0))
+        self._remote[channel] = session
+        self._ready.append(Event(Kind.BEGUN, session))
+
+    def _of_session(self, session: Session, code: int, frame: Frames) -> None:
+        if code == END:
+            session.ended = True
+            del self._remote[frame.channel]
+            fields = frame.fields or []
+            session.remote_condition = condition_of(fields[0] if fields else None)
+            self.gone(session)
+            self._ready.append(Event(Kind.ENDED, session, condition=session.remote_condition))
+        elif session.closed:
+            return
+        elif code == TRANSFER:
+            arrived = session.arrived(frame)
+            if arrived is not None:
+                self._ready.append(Event(Kind.ARRIVED, session, arrived.link, arrived))
+        elif code == DISPOSITION:
+            self._ready += [Event(Kind.SAID, session, each.link, each)
+                            for each in session.disposed(frame) if not each.link.closed]
+        elif code == FLOW:
+            link = session.flowed(frame)
+            if link is not None:
+                self._ready.append(Event(Kind.FLOWED, session, link))
+        elif code == ATTACH:
+            self._attached(session, frame.fields or [])
+        elif code == DETACH:
+            self._detached(session, frame.fields or [])
+
+    def _attached(self, session: Session, fields: list[Any]) -> None:
+        name, handle = _field(fields, 0, str, None), _field(fields, 1, Uint, None)
+        role = _field(fields, 2, bool, None)
+        if name is None or handle is None or role is None:
+            raise Malformed("an attach has no name, handle or role")
+        if int(handle) in session.remote_handles:
+            raise Malformed("a handle has a link", "amqp:session:handle-in-use")
+        link: Any = session.named.pop((name, not role), None)
+        if link is None:
+            link = (Sender if role else Receiver)(session, name)
+        link.came(fields)
+        session.remote_handles[int(handle)] = link
+        self._ready.append(Event(Kind.ATTACHED, session, link))
+
+    def _detached(self, session: Session, fields: list[Any]) -> None:
+        handle = _field(fields, 0, Uint, None)
+        link: Link | None = session.remote_handles.pop(int(handle), None) \
+            if handle is not None else None
+        if not isinstance(link, Receiver | Sender):
+            raise Malformed("a detach of no link", "amqp:session:unattached-handle")
+        link.detached = True
+        link.remote_condition = condition_of(_field(fields, 2, object, None))
+        session.gone(link)
+        self._ready.append(Event(Kind.DETACHED, session, link,
+                                 closed=_field(fields, 1, bool, None) is True,
+                                 condition=link.remote_condition))
+
+
+def _field(fields: list[Any], place: int, kind: Any, default: Any) -> Any:
+    """Malformed: it is of another type."""
+    found = fields[place] if place < len(fields) else None
+    if found is None:
+        return default
+    if not isinstance(found, kind):
+        raise Malformed("a field is of another type")
+    return found
