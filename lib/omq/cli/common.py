@@ -20,6 +20,7 @@ from omq.base.errors import ConfigError, SpoolMissing
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf, load_services
 from omq.base.settings import YEAR_S, Settings
+from omq.cli import role
 from omq.services.daemon.options import Location, add_location, locate
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ def tool_parser(name: str, description: str, examples: str, *, location: bool = 
     return parser
 
 
-def existing(options: argparse.Namespace) -> Location:
-    """The instance that the options name; SpoolMissing when it has no spool."""
+def existing(options: argparse.Namespace, *, tell_role: bool = True) -> Location:
+    """The instance that the options name; SpoolMissing when it has no spool. `tell_role`: of one
+    that is no primary a line on stderr says so."""
     location = locate(options)
     try:
         there = location.paths.root.is_dir() and _has_content(location.paths)
@@ -61,6 +63,9 @@ def existing(options: argparse.Namespace) -> Location:
         raise access.denied(location.paths.root, error) from error
     if not there:
         raise SpoolMissing(path=location.paths.root)
+    told = role.line(location.paths) if tell_role else ""
+    if told:
+        side_files.say(told)
     return location
 
 

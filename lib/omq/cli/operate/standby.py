@@ -25,7 +25,6 @@ Errors: those of services.standby; NotPrimary, SpoolLocked, PrimaryAnswers, BadR
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import time
@@ -35,17 +34,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from omq.base import clock, side_files
+from omq.base import clock
 from omq.base.config import load_settings
 from omq.base.errors import (
     BadArgument,
     BadRequest,
     Exit,
-    ManagerNotExpected,
     PrimaryAnswers,
     StreamBroken,
 )
 from omq.base.paths import SpoolPaths
+from omq.cli import role
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.format.standby import Synced
 from omq.services.daemon.options import Location, locate
@@ -75,19 +74,19 @@ def _send(options: argparse.Namespace) -> int:
     from omq.services.standby.line import Line
     from omq.services.standby.primary import Primary
 
-    location = existing(options)
+    location = existing(options, tell_role=False)
     info = spool.open_spool(location.paths.root, writer=True)
     settings = load_settings(location.conf_dir)
     line = Line(sys.stdin.fileno(), sys.stdout.fileno(), "the standby", options.silence)
     try:
         Primary(location.paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
     except StreamBroken as error:
-        say(NAME, str(error))  # it hangs up, or is none: this is how each ends
+        say(NAME, str(error.fields["reason"]))  # it hangs up, or is none: so each one ends
     return Exit.OK
 
 
 def _demote(options: argparse.Namespace) -> int:
-    location = existing(options)
+    location = existing(options, tell_role=False)
     info = spool.open_spool(location.paths.root, writer=True, any_role=True)
     if info.instance.role is Role.STANDBY:
         raise BadRequest(reason=f"{info.paths.root} is a standby already")
@@ -142,7 +141,7 @@ def _holds_something(paths: SpoolPaths) -> bool:
 def _follow(options: argparse.Namespace) -> int:
     from omq.services.standby.follower import Follower
 
-    location = existing(options)
+    location = existing(options, tell_role=False)
     info = _standby(location)
     instance = info.instance
     words = options.words or shlex.split(instance.primary)
@@ -174,7 +173,7 @@ def _standby(location: Location) -> spool.SpoolInfo:
 def _promote(options: argparse.Namespace) -> int:
     from omq.core.standby.promotion import promote
 
-    location = existing(options)
+    location = existing(options, tell_role=False)
     info = _standby(location)
     with ExitStack() as held:
         for path in (info.paths.manager_lock, info.paths.pool_lock):
@@ -211,7 +210,7 @@ def _answers(instance: Instance) -> bool:
 
 
 def _status(options: argparse.Namespace) -> int:
-    location = existing(options)
+    location = existing(options, tell_role=False)
     found = status(location.paths)
     if options.json:
         print_json(found)
@@ -231,10 +230,7 @@ def status(paths: SpoolPaths) -> dict[str, Any]:
                              "following": None}
     if instance.role is not Role.STANDBY:
         return found
-    try:
-        found |= json.loads(side_files.read(paths.standby, 1 << 16) or b"{}")
-    except (ValueError, RecursionError):
-        raise ManagerNotExpected(spool=paths.root) from None
+    found |= role.published(paths)
     mark = journal_synced.load(paths)
     if found["following"] is None and isinstance(mark, Synced):
         found["synced_lsn"] = mark.lsn

@@ -21,6 +21,7 @@ from omq.base.config import load_settings
 from omq.base.errors import ConfigError, Exit
 from omq.base.event_log import ERROR, EventLog, Level
 from omq.base.names import escape
+from omq.cli import role
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.cause import Cause
 from omq.cli.watch import alarm_file
@@ -43,7 +44,10 @@ _LINE_MAX: Final = 1024
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     options = _parser().parse_args(argv)
-    location = existing(options)
+    location = existing(options, tell_role=False)
+    told = role.line(location.paths)
+    if told and not options.watch:
+        return _standby(location, told, options)
     alarms = load_alarms(location.conf_dir)
     if options.watch:
         return _watch(location, alarms)
@@ -65,6 +69,19 @@ def main(argv: list[str] | None = None) -> int:
         if not found and not notes:
             sys.stdout.write("nothing is wrong\n")
     return Exit.NO if found else Exit.OK
+
+
+def _standby(location: Location, told: str, options: argparse.Namespace) -> int:
+    """Of one that serves nobody: does it follow its primary?"""
+    said = role.published(location.paths)
+    if options.json:
+        print_json({"standby": told, "following": bool(said.get("following")),
+                    "lag_frames": said.get("lag_frames"), "error": said.get("error", "")})
+    elif not options.quiet:
+        sys.stdout.write(escape(told, _LINE_MAX) + "\n")
+        if said.get("error"):
+            sys.stdout.write(escape(f"    -> {said['error']}", _LINE_MAX) + "\n")
+    return Exit.OK if said.get("following") else Exit.NO
 
 
 def findings(location: Location, alarms: tuple[Alarm, ...], facts: Facts) -> list[Condition]:
