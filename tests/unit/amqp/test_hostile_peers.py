@@ -7,6 +7,8 @@ import os
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("proton", reason="the extra `amqp`: python-qpid-proton")
 
@@ -55,6 +57,9 @@ def condition(data: bytes, *, ours: Ours | None = None) -> str:
     (HEADER + b"\0\0\0\x10\x01\0\0\0" + bytes(8), "amqp:connection:framing-error"),
     (HEADER + b"\0\0\0\x10\x02\x01\0\0" + bytes(8), "amqp:connection:framing-error"),
     (HEADER + b"\0\0\0\x0c\x02\0\0\0\0\x53\x77\x40", "amqp:decode-error"),
+    (HEADER + b"\0\0\0\x0c\x02\0\0\0\0\x45\x45\x40", "amqp:decode-error"),
+    (HEADER + b"\0\0\0\x0c\x02\0\0\0\0\x44\x45\x40", "amqp:decode-error"),
+    (OPENED + frame(0x15, TRUE, ZERO, ZERO, TRUE, b"\x00\x45\x45"), "amqp:decode-error"),
     (HEADER + frame(0x11, NULL, ZERO, ZERO, ZERO), "amqp:not-allowed"),
     (HEADER + frame(0x10, b"\x41"), "amqp:decode-error"),
     (HEADER + frame(0x10, text("x"), NULL, b"\x52\x10"), "amqp:invalid-field"),
@@ -85,6 +90,17 @@ def test_it_is_ended_by_the_book(data: bytes, wanted: str) -> None:
         ours.give(bytes((byte,)))
     assert [each.condition.name for each in ours.heard(Kind.FAILED) if each.condition] == (
         [wanted] if wanted else [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.binary(max_size=60)), max_size=6))
+def test_any_bodies_of_frames_are_an_end_by_the_book_or_nothing(bodies: list[tuple[int, bytes]]
+                                                                ) -> None:
+    ours = Ours()
+    ours.give(OPENED + attach(0, "A") + attach(1, "A", takes=True))
+    for code, body in bodies:
+        whole = b"\x00\x53" + bytes((code + 8,)) + body
+        ours.give(u32(len(whole) + 8) + b"\x02\0\0\0" + whole)
+    assert ours.take().startswith(HEADER)
 
 
 def test_who_sends_beyond_its_window_is_ended() -> None:
