@@ -296,25 +296,3 @@ def _symbol(raw: bytes) -> Any:
                 _symbols.clear()
             _symbols[raw] = found
     return found
-
-
-def values_in(data: bytes) -> list[bytes]:
-    """The bytes of each of the values that follow each other there."""
-    decoder = Decoder()
-    decoder.over(data, 0, len(data))
-    found: list[bytes] = []
-    while decoder.at < decoder.end:
-        begins: cython.Py_ssize_t = decoder.at
-        decoder.skip()
-        found.append(data[begins : decoder.at])
-    return found
-
-
-def decoded(data: bytes) -> Any:
-    """The value that these bytes are, all of them."""
-    decoder = Decoder()
-    decoder.over(data, 0, len(data))
-    found = decoder.value()
-    if decoder.at != decoder.end:
-        raise Malformed("more than one value")
-    return found

@@ -255,9 +255,29 @@ def test_what_finds_no_window_of_the_peer_waits_in_order() -> None:
     bodies = [bytes([n]) * 3 * FRAME_BYTES for n in range(3)]
     for n, body in enumerate(bodies):
         pair.sender.write(pair.sender.delivery(b"%d" % n), body)
-    pair.ours.connection.take()
+    pair.theirs.give(pair.ours.take())
     assert [session.remote_window, pair.ours.connection.pending] == [0, session.waiting_bytes]
     assert session.waiting_bytes > 0
+    got = b""
+    for _ in range(50):
+        pair.talk()
+        while pair.takes.current is not None:
+            got += pair.takes.recv(1 << 20) or b""
+            if pair.takes.current.partial:
+                break
+            pair.takes.advance()
+    assert got == b"".join(bodies) and not session.waiting and not session.waiting_bytes
+
+
+def test_credit_counts_from_where_the_receiver_was() -> None:
+    """It gave it before it knew of what is on its way."""
+    pair = Clients()
+    sender = pair.sender
+    for seen, credit, ahead, left in ((0, 5, 3, 2), (0, 2, 3, 0), (3, 2, 3, 2), (-1, 4, 3, 4),
+                                      (0xFFFFFFFF, 3, 1, 1), (0, 0xFFFFFFFF, 0, 0xFFFFFFFF)):
+        sender.delivery_count = ahead
+        sender.flowed(seen, credit, drain=False)
+        assert sender.credit == left
 
 
 def test_a_link_that_is_ended_forgets_what_is_under_way() -> None:

@@ -64,6 +64,8 @@ def condition(data: bytes, *, ours: Ours | None = None) -> str:
     (HEADER + frame(0x10, b"\x41"), "amqp:decode-error"),
     (HEADER + frame(0x10, text("x"), NULL, b"\x52\x10"), "amqp:invalid-field"),
     (OPENED + frame(0x10, text("x")), "amqp:not-allowed"),
+    (OPENED + frame(0x17, payload=b"x"), "amqp:decode-error"),
+    (OPENED + frame(0x15, TRUE, ZERO, payload=b"x"), "amqp:decode-error"),
     (OPENED + frame(0x11, NULL, ZERO, ZERO, ZERO), "amqp:not-allowed"),
     (OPENED + frame(0x12, text("x")), "amqp:decode-error"),
     (OPENED + attach(0, "A") + attach(0, "A"), "amqp:session:handle-in-use"),

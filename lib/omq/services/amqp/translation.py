@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from omq.amqp.kinds import texts_in, values_out
+from omq.amqp.whole import decoded as value_of
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.limits import AMQP_TTL_MAX_S
 from omq.base.names import check_queue_name
-from omq.fast.amqp_decoding import decoded as value_of
 from omq.fast.amqp_encoding import encoded as encoded_value
 from omq.fast.amqp_message import Sections, head
 from omq.format.amqp_types import Malformed, Symbol, Timestamp, Uint
