@@ -35,6 +35,7 @@ PROGRAMS = runpy.run_path("lib/omq/cli/programs.py")["PROGRAMS"]
 PLUGINS = {  # how Celery and kombu find what is theirs, once they are installed
     "kombu.serializers": ["omq = omq.tasks.kombu_plugin:serializer"],
     "celery.result_backends": ["omq = omq.tasks.celery_results:OmqBackend"],
+    "pytest11": ["omq = omq.testing.plugin"],
 }
 
 SHARE = Path("share")  # manual pages and completions, made by python -m omq.cli.manual

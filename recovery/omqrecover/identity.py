@@ -4,6 +4,10 @@ Every journal file, archived journal file, pool file and both slots of poolctrl 
 a CRC. When all of them name the same one it is the spool's; else files were mixed, and only the
 operator knows which are right (--uuid).
 
+Term and role are kept where the old file can be read. Else the term is the highest one in the
+journal, and of an instance that had standbys only the operator knows what this spool was (--role):
+taken for a primary by mistake it would serve beside the real one.
+
 Errors: NotRepairable, SpoolMissing, SpoolOwner, DiskError, SpoolFull.
 """
 
@@ -13,20 +17,30 @@ import os
 import re
 import stat
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from omq.base.errors import DiskError, NeedsRepair, NotRepairable, SpoolMissing, SpoolOwner
+from omq.base.errors import (
+    DiskError,
+    NeedsRepair,
+    NotRepairable,
+    OmqError,
+    SpoolMissing,
+    SpoolOwner,
+)
 from omq.base.paths import SpoolPaths
 from omq.format.pool import FILE_HEADER, decode_file_header
-from omq.storage import durable, home
+from omq.storage import durable, home, instance_file
 from omq.storage import poolctrl as control
 from omq.storage.files import read_file, write_new_file
-from omq.storage.spool import SpoolInfo, identity_command, write_identity
+from omq.storage.instance_file import Instance, Role
+from omq.storage.journal import numbers_in
+from omq.storage.journal_reader import read_entry
+from omq.storage.spool import SpoolInfo, identity_command
 from omqtools.omqrecover.archive import all_numbers, open_archived
 
 _POOL_FILE: Final = re.compile(r"([0-9]{1,2})QP")
-_INSTANCE_BYTES_MAX: Final = 4096
 
 
 def named(paths: SpoolPaths) -> dict[bytes, list[str]]:
@@ -65,22 +79,48 @@ def check(info: SpoolInfo) -> None:
             f"{len(files)} files are of {uuid.hex()}", command=identity_command(info.paths.root))
 
 
-def restore(root: Path, wanted: str | None) -> tuple[bytes, str]:
-    """Write instance.json; the uuid, and the file in quarantine/ that holds the old one ("": there
-    was none). `wanted`: 32 hexadecimal digits, what the operator says."""
+def restore(root: Path, wanted: str | None, role: Role | None = None) -> tuple[Instance, str]:
+    """Write instance.json; what it says now, and the file in quarantine/ that holds the old one
+    ("": there was none). `wanted`: 32 hexadecimal digits, and `role`, what the operator says."""
     paths = SpoolPaths(root)
     _check_owner(root)
     uuid = bytes.fromhex(wanted) if wanted is not None else _voted(paths)
+    made = _made(paths, uuid, role)
     kept = ""
     before = durable.status(paths.uuid)
     if before is not None and stat.S_ISREG(before.st_mode):
         durable.make_directory(paths.quarantine)
         target = paths.quarantine / f"instance.json.{before.st_mtime_ns}"
-        write_new_file(target, [read_file(paths.uuid, _INSTANCE_BYTES_MAX)]).close()
+        write_new_file(target, [read_file(paths.uuid, instance_file.BYTES_MAX)]).close()
         kept = target.name
-    write_identity(paths, uuid)
+    instance_file.write(paths, made)
     home.settle(paths)  # a copy that goes on instead of its original is at home here
-    return uuid, kept
+    return made, kept
+
+
+def _made(paths: SpoolPaths, uuid: bytes, role: Role | None) -> Instance:
+    """What instance.json is to say."""
+    before = None
+    with suppress(OmqError, FileNotFoundError):
+        before = instance_file.decode(read_file(paths.uuid, instance_file.BYTES_MAX), paths.uuid)
+    if before is not None and before.uuid != uuid:
+        before = None
+    term = max(_term(paths, uuid), before.term if before is not None else 0)
+    if before is None and term and role is None:
+        raise NotRepairable(what=str(paths.uuid), reason=f"the instance had standbys (term {term}):"
+                            " say --role primary only if no other member serves, else standby")
+    if before is None:
+        before = Instance(uuid)
+    if not term and role in (None, Role.PRIMARY):
+        return before
+    return replace(before, term=term, role=role or before.role,
+                   member=before.member or f"restored-{uuid.hex()[:6]}")
+
+
+def _term(paths: SpoolPaths, uuid: bytes) -> int:
+    """The highest term in the headers of the journal."""
+    found = [read_entry(paths, number, uuid).header for number in numbers_in(paths.journal)]
+    return max((header.term for header in found if header is not None), default=0)
 
 
 def _voted(paths: SpoolPaths) -> bytes:

@@ -27,7 +27,8 @@ from omq.cli.common import add_json, print_json, say, tool_parser
 from omq.core.judge.found import worst
 from omq.storage import durable, spool
 from omq.storage.files import write_new_file
-from omq.storage.spool import SpoolInfo, create_spool, open_spool
+from omq.storage.instance_file import Role
+from omq.storage.spool import SpoolInfo, create_spool, open_spool, refuse_others
 from omqtools.omqrecover import identity
 from omqtools.omqrecover.apply import apply
 from omqtools.omqrecover.archive import list_archived
@@ -113,6 +114,7 @@ def _apply(options: argparse.Namespace) -> int:
     info = open_spool(options.spool.absolute())
     with _exclusive(info.paths):
         identity.check(info)
+        refuse_others(info.paths, info.instance)
         done = apply(info.paths, info.uuid, plan, Progress(), accept_loss=options.accept_loss)
     if done.already:
         print(f"this plan was carried out before; its originals are in {done.folder}")
@@ -144,10 +146,12 @@ def _rebuild(options: argparse.Namespace) -> int:
 def _identity(options: argparse.Namespace) -> int:
     paths = existing_spool(options.spool.absolute())
     with _exclusive(paths):
-        uuid, kept = identity.restore(paths.root, options.uuid)
+        made, kept = identity.restore(paths.root, options.uuid,
+                                      Role(options.role) if options.role else None)
     if kept:
         print(f"what was there is in quarantine/{kept}")
-    print(f"{paths.uuid} names the instance {uuid.hex()}; scan, then start the instance")
+    what = "" if made.alone else f", a {made.role.value} of term {made.term}"
+    print(f"{paths.uuid} names the instance {made.uuid.hex()}{what}; scan, then start the instance")
     return Exit.OK
 
 
@@ -239,6 +243,9 @@ def _parser() -> argparse.ArgumentParser:
     named.add_argument("spool", type=Path, metavar="SPOOL")
     named.add_argument("--uuid", type=_uuid, metavar="HEX",
                        help="the instance, where the files do not agree (32 hexadecimal digits)")
+    named.add_argument("--role", choices=[each.value for each in Role],
+                       help="what this spool is, where the instance had standbys; two that serve "
+                       "would give the same message ids")
     named.set_defaults(run=_identity)
     take = commands.add_parser("extract", help="write bodies and properties to a directory")
     take.add_argument("spool", type=Path, metavar="SPOOL")

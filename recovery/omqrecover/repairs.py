@@ -30,6 +30,7 @@ from omq.storage.files import open_file, write_new_file
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.pool import PoolFiles
 from omq.storage.quarantine import save_found
+from omq.storage.spool import open_spool
 from omqtools.omqrecover.archive import fetch, names_of
 from omqtools.omqrecover.control_survey import read_control
 from omqtools.omqrecover.history import History, Progress
@@ -199,9 +200,11 @@ def skip(shop: Workshop) -> None:
 
 
 def write_epoch_file(paths: SpoolPaths, header: FileHeader) -> None:
-    """A journal file that is a header and nothing else; the same again does no harm."""
+    """A journal file that is a header and nothing else, of the spool's term; the same again does no
+    harm."""
     path = paths.journal / file_name(header.number)
     if durable.status(path) is None:
+        header = replace(header, term=open_spool(paths.root).instance.term)
         write_new_file(path, [header.encode()]).close()
     note_newest(paths, header.uuid)
 

@@ -32,19 +32,23 @@ COLUMNS: Final = ("queue int, hour_ns bigint, arrivals bigint, readers int, p95_
 _NAMES: Final = [column.split()[0] for column in COLUMNS.split(", ")]
 
 
-def advise(stays: DataFrame, wished_s: float, *, from_ns: int = 0, to_ns: int = 1 << 62
-           ) -> DataFrame:
-    """A row a queue and hour: `readers` for the wished wait, beside what there was (`had`)."""
+def advise(stays: DataFrame, wished_s: float, steps: DataFrame, *, from_ns: int = 0,
+           to_ns: int = 1 << 62) -> DataFrame:
+    """A row a queue and hour: `readers` for the wished wait, beside what there was (`had`).
+    `steps`: presence.STEPS."""
     chosen = replayable(stays, from_ns, to_ns).withColumn(
         "of_day", F.expr(f"arrived_ns div {DAY_NS}"))
-    return chosen.groupBy("queue", "of_day").applyInPandas(
-        lambda frame: pd.DataFrame(day_rows(frame, wished_s), columns=_NAMES), COLUMNS
+    return chosen.groupBy("queue").cogroup(steps.groupBy("queue")).applyInPandas(
+        lambda frame, there: pd.DataFrame([
+            row for _, day in frame.groupby("of_day") for row in day_rows(day, wished_s, there)],
+            columns=_NAMES), COLUMNS
     ).orderBy("queue", "hour_ns")
 
 
-def day_rows(frame: pd.DataFrame, wished_s: float) -> list[dict[str, Any]]:
+def day_rows(frame: pd.DataFrame, wished_s: float, there: pd.DataFrame | None = None
+             ) -> list[dict[str, Any]]:
     """The rows of one queue and day."""
-    past = Past.of(frame)
+    past = Past.of(frame, there)
     if past is None:
         return []
     hours = past.came_ns // HOUR_NS

@@ -5,8 +5,9 @@
     shown    finish(state + part of what is open): what people read; Index.shown: of which batch
 
 A batch writes the part of what ended in it, and shows those days anew in which something happened:
-it costs what is new and the days that it is of, however many there are. Sums, extremes and sketches
-merge in any grouping. When more comes to a day that has PARTS_MAX parts, they become one.
+it costs what is new and the days that it is of, however many there are. Sums and extremes merge in
+any grouping; a distribution is sums (buckets.py). When more comes to a day that has PARTS_MAX
+parts, they become one.
 
     OUT/known/TABLE/batch=N/day=D       parts; ALWAYS: a table that is not apart by day
     OUT/known/index/batch=N/index.json  what counts at the end of that batch, written behind them
@@ -25,7 +26,6 @@ from pyspark.sql import functions as F
 
 from omqtools.omqspark.words import Names, at
 
-SKETCH_K: Final = 4000
 ALWAYS: Final = "1970-01-01"  # the day of all rows of a table that is not apart by day
 PARTS_MAX: Final = 24
 """Parts of one day: each is read whenever the day is shown anew, so as many as an hourly run makes
@@ -49,7 +49,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class Answer:
-    """One table. `rules`: column -> sum, max, min or sketch. `by_event`: made of the events of a
+    """One table. `rules`: column -> sum, max or min. `by_event`: made of the events of a
     batch, so what is open adds nothing to it. `day`: the day (UTC) of a row, an SQL expression of
     its keys in ns; empty: all are of ALWAYS. `of_stay`: the instant of a stay that says in which
     day it tells something; empty: in none before the first event of the batch. `finish`: with the
@@ -77,8 +77,6 @@ class Answer:
 
 
 def _rule(rule: str, column: str) -> Column:
-    if rule == "sketch":
-        return F.kll_merge_agg_bigint(column, F.lit(SKETCH_K)).alias(column)
     how = {"sum": F.sum, "max": F.max, "min": F.min}[rule]
     return how(column).alias(column)
 

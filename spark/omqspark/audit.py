@@ -31,11 +31,11 @@ from omqtools.omqspark.audited import Audited, Basis, earlier
 from omqtools.omqspark.findings import lost, message_findings, out_of_order
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Manifest, missing
+from omqtools.omqspark.options import FAIL_ON
 from omqtools.omqspark.pool import beside
 from omqtools.omqspark.session import sized
 
-KINDS: Final = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
-                "attempts")
+KINDS: Final = FAIL_ON
 EXAMPLES_MAX: Final = 100
 ATTEMPTS_MAX: Final = 3
 Finding = dict[str, Any]
@@ -45,7 +45,9 @@ def file_findings(known: Manifest, passed_over: Sequence[Finding]) -> tuple[list
                                                                             dict[str, int]]:
     """What is wrong with files: some findings, and how many there are of each kind."""
     gaps = known.lsn_gaps()
-    counts = {"crc": len(passed_over), "gap": len(gaps), "missing_file": 0}
+    counts = {"crc": 0, "gap": len(gaps), "missing_file": 0}
+    for each in passed_over:
+        counts[each["kind"]] = counts.get(each["kind"], 0) + 1
     found = [*passed_over, *gaps[:EXAMPLES_MAX]]
     room = EXAMPLES_MAX
     for first, last in missing(list(known.files)):
@@ -61,13 +63,19 @@ def file_findings(known: Manifest, passed_over: Sequence[Finding]) -> tuple[list
 
 
 def passed_over(known: Manifest, archive: str) -> tuple[list[Finding], list[int]]:
-    """Files that are there and not in the tables: those without a valid head, as findings, and
-    numbers of those that the next run will read."""
-    items = [item for item in plan.listing(archive) if item.number not in known.files]
+    """Files that are there and not in the tables: those without a valid head, or with another than
+    the file had when it was read, as findings, and numbers of those that the next run will read."""
+    items = [item for item in plan.listing(archive) if item.number not in known.files
+             or not known.files[item.number].listed_as(item.size, item.modified_ns)]
     found, waiting = [], []
     for item, header in plan.heads(archive, items, bytes.fromhex(known.uuid)):
+        record = known.files.get(item.number)
         if isinstance(header, ArchiveHeader):
-            waiting.append(item.number)
+            if record is None:
+                waiting.append(item.number)
+            elif not record.is_of(header, item.size):
+                found.append({"kind": "replaced", "file": item.number, "detail": "it is another "
+                              "file than the one in the tables; run --incremental takes it"})
         else:
             found.append({"kind": "crc", "file": item.number, "detail": plan.bad_text(header)})
     return found, waiting
@@ -104,7 +112,7 @@ def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = AT
     for each in (now.counts, still[0]):
         for kind, count in each.items():
             counts[kind] += count
-    uncertain = any(counts[kind] for kind in ("crc", "missing_file", "gap"))
+    uncertain = any(counts[kind] for kind in ("crc", "replaced", "missing_file", "gap"))
     now.keep(lake)
     return {"clean": not any(counts.values()), "counts": counts,
             "findings": found + now.findings + still[1],

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Curve
 
+from omqtools.omqspark.bars import busiest, by_reader, reader_label, reader_said
 from omqtools.omqspark.topmost import Queues
 
 WIDTH, HEIGHT = 10.0, 3.6  # inches
@@ -24,7 +25,7 @@ AT_ONCE_S: Final = 0.0001  # shorter waits are drawn as this
 WAIT_TICKS: Final = {0.0001: "at once", 0.001: "1 ms", 0.01: "10 ms", 0.1: "0.1 s", 1.0: "1 s",
                      10.0: "10 s", 60.0: "1 min", 600.0: "10 min", 3600.0: "1 h", 36000.0: "10 h",
                      864000.0: "10 days"}
-READERS_SHOWN: Final = 30
+NOT_ARCHIVED: Final = "#8C8C8C"  # a field of the heat map: no colour of Viridis, no paper
 BANDS_MAX: Final = 3  # more of them hide each other
 POINTS_MAX: Final = 1500  # of a line: more are put together
 
@@ -65,13 +66,20 @@ def thinned(frame: pd.DataFrame, how: dict[str, str]) -> pd.DataFrame:
     return grouped
 
 
+def whole_minutes(minutes: pd.DataFrame) -> pd.DataFrame:
+    """Without the last minute (or step of several), which the data do not cover as a whole: it
+    would look like an outage. One that is alone is shown."""
+    whole = minutes[minutes["minute"] < minutes["minute"].max()]
+    return minutes if whole.empty else whole
+
+
 def throughput(minutes: pd.DataFrame, queues: Queues) -> Figure:
     """Arrivals and departures a minute."""
     figure, (top, below) = _figure(2, 5.2)
-    for queue, part in queues.parts(minutes):
+    for queue, part in queues.parts(whole_minutes(minutes)):
         thin = thinned(part, {"arrivals": "sum", "departures": "sum"})
         top.plot(thin.index, thin["arrivals"], color=queues.colour(queue), lw=1.2,
-                 label=queues.name(queue))
+                 label=queues.short(queue))
         below.plot(thin.index, thin["departures"], color=queues.colour(queue), lw=1.2)
     top.set_title("Messages that arrived on a queue, per minute")
     below.set_title("Messages that left it, per minute")
@@ -88,7 +96,7 @@ def depth(minutes: pd.DataFrame, queues: Queues) -> Figure:
     for queue, part in queues.parts(minutes):
         thin = thinned(part, {"depth": "last", "oldest_s": "max"})
         top.step(thin.index, thin["depth"], where="post", color=queues.colour(queue), lw=1.2,
-                 label=queues.name(queue))
+                 label=queues.short(queue))
         thin = thin[:-1]  # the last minute has not ended
         below.plot(thin.index, thin["oldest_s"], color=queues.colour(queue), lw=1.2, marker=".",
                    ms=2)
@@ -107,35 +115,36 @@ def hourly(part: pd.DataFrame) -> pd.DataFrame:
     span = part["hour"].max() - part["hour"].min()
     step = max(1, int(np.ceil(span.total_seconds() / 3600 / POINTS_MAX)))
     found = part.set_index("hour").resample(f"{step}h", origin="epoch").agg(
-        {"wait_p50_s": "median", "wait_p99_s": "max"})
+        {"ready_wait_p50_s": "median", "ready_wait_p99_s": "max"})
     return found.clip(lower=AT_ONCE_S)
 
 
 def waits(hours: pd.DataFrame, queues: Queues) -> Figure:
     """Percentiles of the wait by hour: a line for the median, a band up to the 99th."""
     figure, (axis,) = _figure()
-    lines = queues.parts(hours.dropna(subset=["wait_p50_s"]))
+    hours = queues.hours(hours.dropna(subset=["ready_wait_p50_s"]))
+    lines = queues.parts(hours)
     for shift, (queue, part) in enumerate(lines):
         ink = queues.colour(int(queue))
         part = hourly(part).reset_index()
         part["hour"] += pd.Timedelta(minutes=30 + 3 * shift)  # the middle; side by side
-        s = {key: part[f"wait_{key}_s"] for key in ("p50", "p99")}
+        s = {key: part[f"ready_wait_{key}_s"] for key in ("p50", "p99")}
         if len(part) > FEW_HOURS and len(lines) <= BANDS_MAX:
             axis.fill_between(part["hour"], s["p50"], s["p99"], color=ink, alpha=0.12)
         else:
             axis.vlines(part["hour"], s["p50"], s["p99"], color=ink, lw=0.8)
         axis.plot(part["hour"], s["p50"], color=ink, lw=1.6, marker="o", ms=3,
-                  label=queues.name(queue))
+                  label=queues.short(queue))
         axis.plot(part["hour"], s["p99"], color=ink, lw=0.9, ls="--", marker="v", ms=4)
     hour = pd.Timedelta(hours=1)
     axis.set_xlim(hours["hour"].min() - hour, hours["hour"].max() + 2 * hour)
     axis.set_yscale("log")
     axis.set_yticks(list(WAIT_TICKS), list(WAIT_TICKS.values()), minor=False)
     axis.set_yticks([], minor=True)
-    axis.set_ylim(bottom=AT_ONCE_S * 0.8, top=max(0.01, hours["wait_p99_s"].max() * 2))
+    axis.set_ylim(bottom=AT_ONCE_S * 0.8, top=max(0.01, hours["ready_wait_p99_s"].max() * 2))
     _dated(axis)
-    axis.set_title("Wait until the first hand-out, by hour of arrival; dots: half waited less, "
-                   "triangles: 99 of 100")
+    axis.set_title("Wait since a message could be taken, by hour of arrival; dots: half waited "
+                   "less, triangles: 99 of 100")
     _legend(axis)
     return figure
 
@@ -149,45 +158,27 @@ def heat(table: pd.DataFrame, _queues: Queues) -> Figure:
     step = max(1, len(table) // 20)
     axis.set_yticks(range(0, len(table), step), list(table.index[::step]))
     axis.grid(visible=False)
-    axis.set_title("Arrivals on all queues, by day and hour (white: not archived as a whole)")
+    axis.set_facecolor(NOT_ARCHIVED)
+    axis.set_title("Arrivals on all queues, by day and hour (grey: not archived as a whole)")
     figure.colorbar(image, ax=axis, pad=0.01, label="messages")
     return figure
 
 
-def busiest(table: pd.DataFrame) -> pd.DataFrame:
-    """The readers that are shown."""
-    return table.sort_values("busy_share", ascending=False).head(READERS_SHOWN)
-
-
-def reader_label(row: Any, queues: Queues) -> str:
-    """A reader's name; the client tells apart who had one pid."""
-    client = getattr(row, "reader", None)
-    return f"{queues.short(row.queue)}  pid {row.reader_pid}" + (f" ({client})" if client else "")
-
-
-def by_reader(table: pd.DataFrame) -> pd.DataFrame:
-    """Failed attempts and poisoned messages of those with most."""
-    sums = table.groupby(["queue", "reader_pid"])[["failed", "poisoned"]].sum().reset_index()
-    return sums.sort_values("failed", ascending=False).head(20)
-
-
 def readers(table: pd.DataFrame, queues: Queues) -> Figure:
     """How busy each reader was."""
-    table = busiest(table)
+    count, table = len(table), busiest(table)
     figure, (axis,) = _figure(height=max(2.0, 0.8 + 0.24 * len(table)))
     labels = [reader_label(row, queues) for row in table.itertuples()]
-    share = np.minimum(table["busy_share"].fillna(0).to_numpy(), 1) * 100
+    share = np.minimum(table["busy_share"].where(table["enough"]).fillna(0).to_numpy(), 1) * 100
     axis.barh(range(len(table)), share, color=[queues.colour(q) for q in table["queue"]])
     for place, row in enumerate(table.itertuples()):
-        died = f", died {row.deaths} times" if row.deaths else ""
-        axis.text(share[place] + 1, place, f"{row.messages:,} messages, {row.failed} failed{died}",
-                  va="center", fontsize=8)
+        axis.text(share[place] + 1, place, reader_said(row), va="center", fontsize=8)
     axis.set_yticks(range(len(table)), labels)
     axis.set_xlim(0, 130)
     axis.set_xticks(range(0, 101, 20), [f"{p} %" for p in range(0, 101, 20)])
     axis.invert_yaxis()
-    axis.set_title(f"Share of its time in which a reader worked on a message (the {len(table)} "
-                   "busiest)")
+    axis.set_title("Share of its time in which a reader worked on a message (the busiest "
+                   f"{len(table)} of {count})")
     return figure
 
 
@@ -278,5 +269,5 @@ def _draw(axis: Any, rows: list[tuple[Any, Any, int]], layer: dict[Any, int],
         axis.add_patch(Rectangle((column, bottom[node]), 0.12, tall, color=(
             queues.colour(node) if isinstance(node, int) else "#888")))
         axis.text(column + 0.06, bottom[node] - 0.015,
-                  ends.get(node) or queues.name(node), fontsize=9, ha="center",
+                  ends.get(node) or queues.short(node), fontsize=9, ha="center",
                   va="bottom", weight="bold")

@@ -69,7 +69,8 @@ class Telling:
         return index
 
     def _of(self, ended: str, from_ns: int = 0) -> Basis:
-        return replace(self.basis, stays=self.basis.stays.where(ended), from_ns=from_ns)
+        return replace(self.basis, stays=self.basis.stays.where(ended),
+                       messages=self.basis.messages.where(ended), from_ns=from_ns)
 
     def _changed_days(self) -> dict[str, set[str]]:
         """Instant of a stay -> the days of those that changed and whose message is open."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from omqtools.omqspark import columns
 from omqtools.omqspark.meanings import EVERYWHERE, MEANINGS
+from omqtools.omqspark.words import RENAMED
 
 COMMENT: Final = b"comment"  # where Delta, and Spark, look for what a column means
 
@@ -56,8 +57,23 @@ def page(schemas: Mapping[str, pa.Schema]) -> str:
     return "\n".join(out) + "\n"
 
 
+QUOTES: Final = {"duckdb": '"', "spark": "`"}
+
+
+def old_names(engine: str) -> str:
+    """SQL for a database where the tables are known by their names: a view of each whose columns
+    had other names before version 7, with both. `engine`: of QUOTES."""
+    quote = QUOTES[engine]
+    return "".join(
+        f"CREATE OR REPLACE TEMPORARY VIEW {table}_6 AS SELECT *, "
+        + ", ".join(f"{now} AS {quote}{before}{quote}" for before, now in names.items())
+        + f" FROM {table};\n" for table, names in RENAMED.items())
+
+
 def word(kind: pa.DataType) -> str:
     """A type as Spark names it."""
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {word(field.type)}' for field in kind)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return f"array<{word(kind.value_type)}>"
     if pa.types.is_timestamp(kind):

@@ -1,11 +1,9 @@
 """The tables of answers, from stays and messages: queues by minute and hour, readers, poison,
-operators, sizes, routes. See lib/omq/docs/ANALYTICS.md for every column and unit.
+programs, operators, sizes, routes. See lib/omq/docs/ANALYTICS.md for every column and unit.
 
 An answer is made of parts that can be merged, apart by day (answers.py): a batch adds the part of
-what ended in it, so a run costs what is new, not what there is. Percentiles come from KLL
-sketches with k = 4000, which merge: exact of up to 4,000 values, of more the rank is an estimate
-that depends on chance (off by up to 0.03 of 100 in 12 tries with 200,000 values). The sketch itself
-is kept beside them (`wait_sketch`, `service_sketch`, `work_sketch`).
+what ended in it, so a run costs what is new, not what there is. Percentiles come from distributions
+in buckets (buckets.py), which are shown beside them (`wait_buckets`, `ready_wait_buckets` ...).
 """
 
 from __future__ import annotations
@@ -16,7 +14,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from omq.format.frame_rules import About, By
-from omqtools.omqspark.answers import SKETCH_K, Answer, Basis
+from omqtools.omqspark.answers import Answer, Basis
+from omqtools.omqspark.buckets import COUNT, OF, VALUE, gathered, once, percentiles, spread
 from omqtools.omqspark.lifecycle import NS_PER_S, is_type, poisoned
 from omqtools.omqspark.words import at, how
 
@@ -24,6 +23,9 @@ MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S
 DAY_NS = 24 * HOUR_NS
 READER = ["queue", "epoch", "reader", "reader_pid"]
+PROGRAM = ["program", "pid", "uid"]
+GOT = ("got", "got_bytes", "finished", "gives", "failed", "deaths")
+HOUR_TIMES = {"wait": "wait_ns", "ready_wait": "ready_wait_ns", "service": "service_ns"}
 
 
 def _floor(column: str, unit: int) -> Column:
@@ -79,68 +81,98 @@ def _depth(minutes: DataFrame, stays: DataFrame) -> DataFrame:
         at("minute_ns").alias("minute"), "day")
 
 
-def _sketch(column: str, name: str) -> list[Column]:
-    """The sketch over what is not null, and of how many it is."""
-    return [F.kll_sketch_agg_bigint(column, F.lit(SKETCH_K)).alias(f"{name}_sketch"),
-            F.count(column).alias(f"{name}s")]
-
-
-def _quantiles(frame: DataFrame, name: str) -> DataFrame:
-    for label, quantile in (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)):
-        value = F.kll_sketch_get_quantile_bigint(f"{name}_sketch", F.lit(quantile))
-        frame = frame.withColumn(f"{name}_{label}_s",
-                                 F.when(F.col(f"{name}s") > 0, value / NS_PER_S))
-    return frame
-
-
 def _hours(basis: Basis) -> DataFrame:
     """Waits, service times and load of each queue by the hour in which messages arrived."""
-    return basis.stays.groupBy("queue", _floor("arrived_ns", HOUR_NS).alias("hour_ns")).agg(
-        F.count("*").alias("arrivals"), F.count("left_ns").alias("departures"),
-        *_sketch("wait_ns", "wait"), *_sketch("service_ns", "service"),
-        F.max("wait_ns").alias("wait_max_ns"), F.sum("service_ns").alias("served_ns"),
-        F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
-        F.sum("size").alias("bytes"))
+    rows = spread(basis.stays.withColumn("hour_ns", _floor("arrived_ns", HOUR_NS)), HOUR_TIMES)
+    return rows.groupBy("queue", "hour_ns", OF, VALUE).agg(
+        F.count("*").alias(COUNT), F.count(once("queue")).alias("arrivals"),
+        F.count(once("left_ns")).alias("departures"),
+        F.max(once("wait_ns")).alias("wait_max_ns"),
+        F.max(once("ready_wait_ns")).alias("ready_wait_max_ns"),
+        F.sum(once("service_ns")).alias("served_ns"), F.sum(once("failed")).alias("failed"),
+        F.sum(once("deaths")).alias("deaths"), F.sum(once("size")).alias("bytes"))
 
 
 def _hour(hours: DataFrame, _stays: DataFrame) -> DataFrame:
-    return _quantiles(_quantiles(hours, "wait"), "service").withColumns({
-        "wait_max_s": F.col("wait_max_ns") / NS_PER_S, "load": F.col("served_ns") / HOUR_NS,
-        "hour": at("hour_ns")}).drop("wait_max_ns", "served_ns")
+    found = hours.groupBy("day", "queue", "hour_ns").agg(
+        *(F.sum(name).alias(name) for name in ("arrivals", "departures")),
+        *(column for name in HOUR_TIMES for column in gathered(name)),
+        *(F.max(name).alias(name) for name in ("wait_max_ns", "ready_wait_max_ns")),
+        *(F.sum(name).alias(name) for name in ("served_ns", "failed", "deaths", "bytes")))
+    for name in HOUR_TIMES:
+        found = percentiles(found, name)
+    return found.withColumns({
+        "wait_max_s": F.col("wait_max_ns") / NS_PER_S,
+        "ready_wait_max_s": F.col("ready_wait_max_ns") / NS_PER_S,
+        "load": F.col("served_ns") / HOUR_NS,
+        "hour": at("hour_ns")}).drop("wait_max_ns", "ready_wait_max_ns", "served_ns")
 
 
 def _works(basis: Basis) -> DataFrame:
     """Each reader process and day: what it did, how long it worked."""
-    done = basis.stays.where("work_ns IS NOT NULL")
-    return done.groupBy("queue", F.col("last_epoch").alias("epoch"), "reader", "reader_pid",
-                        _floor("left_ns", DAY_NS).alias("day_ns")).agg(
-        F.count("*").alias("messages"), F.sum("gives").alias("gives"),
-        F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
-        F.sum("work_ns").alias("busy_ns"), *_sketch("work_ns", "work"),
-        F.min("given_ns").alias("first_ns"), F.max("left_ns").alias("last_ns"),
-        F.max("left_lsn").alias("last_lsn"))
+    done = basis.stays.where("work_ns IS NOT NULL").withColumns({
+        "epoch": F.col("last_epoch"), "day_ns": _floor("left_ns", DAY_NS)})
+    return spread(done, {"work": "work_ns"}).groupBy(*READER, "day_ns", OF, VALUE).agg(
+        F.count("*").alias(COUNT), F.max("reader_name").alias("reader_name"),
+        F.count(once("queue")).alias("messages"), F.sum(once("gives")).alias("gives"),
+        F.sum(once("failed")).alias("failed"), F.sum(once("deaths")).alias("deaths"),
+        F.sum(once("work_ns")).alias("busy_ns"), F.min(once("given_ns")).alias("first_ns"),
+        F.max(once("left_ns")).alias("last_ns"), F.max(once("left_lsn")).alias("last_lsn"))
 
 
 def _busy(works: DataFrame, _stays: DataFrame) -> DataFrame:
     span = F.col("last_ns") - F.col("first_ns")
-    return _quantiles(works, "work").withColumns({
+    found = works.groupBy("day", *READER, "day_ns").agg(
+        F.max("reader_name").alias("reader_name"),
+        *(F.sum(name).alias(name) for name in ("messages", "gives", "failed", "deaths", "busy_ns")),
+        *gathered("work"), F.min("first_ns").alias("first_ns"), F.max("last_ns").alias("last_ns"))
+    return percentiles(found, "work").withColumns({
         "busy_s": F.col("busy_ns") / NS_PER_S, "span_s": span / NS_PER_S,
         "busy_share": F.when(span > 0, F.col("busy_ns") / span),
         "first": at("first_ns"), "last": at("last_ns")}).drop(
-        "busy_ns", "first_ns", "last_ns", "last_lsn", "day_ns")
+        "busy_ns", "first_ns", "last_ns", "day_ns")
 
 
 def _failures(basis: Basis) -> DataFrame:
     """Failed attempts and poisoned messages by queue, reader, size class and sender."""
-    senders = basis.messages.select("qpool", "producer_pid", "producer_uid")
+    senders = basis.messages.select("qpool", "producer_pid", "producer_uid", "producer_name")
     failed = (F.col("failed") > 0) | is_type(poisoned, "left_by")
     return (basis.stays.where(failed).join(senders, "qpool", "left")
             .groupBy("queue", "reader", "reader_pid", "producer_pid", "producer_uid",
                      size_class().alias("size_class"),
                      _floor("arrived_ns", DAY_NS).alias("day_ns"))
-            .agg(F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
+            .agg(F.max("reader_name").alias("reader_name"),
+                 F.max("producer_name").alias("producer_name"),
+                 F.sum("failed").alias("failed"), F.sum("deaths").alias("deaths"),
                  F.count_if(is_type(poisoned, "left_by")).alias("poisoned"),
                  F.min("qpool").alias("example")))
+
+
+def _programs(basis: Basis) -> DataFrame:
+    """What each process put and got: messages that it put by the day of birth, hand-outs to it by
+    the day on which the message came to the queue."""
+    none, nothing = F.lit(None).cast("bigint"), F.lit(0).cast("bigint")
+    put = basis.messages.where("born_ns IS NOT NULL").select(
+        F.col("producer_name").alias("program"), F.col("producer_pid").alias("pid"),
+        F.col("producer_uid").alias("uid"), _floor("born_ns", DAY_NS).alias("day_ns"),
+        F.lit(1).cast("bigint").alias("put"), F.col("size").alias("put_bytes"),
+        *(nothing.alias(name) for name in GOT), none.alias("ready_wait_ns"))
+    got = basis.stays.where("reader IS NOT NULL").select(
+        F.col("reader_name").alias("program"), F.col("reader_pid").alias("pid"),
+        F.col("reader_uid").alias("uid"), _floor("arrived_ns", DAY_NS).alias("day_ns"),
+        nothing.alias("put"), nothing.alias("put_bytes"), F.lit(1).cast("bigint").alias("got"),
+        F.col("size").alias("got_bytes"), F.col("left_ns").isNotNull().cast("bigint").alias(
+            "finished"), "gives", "failed", "deaths", "ready_wait_ns")
+    return spread(put.unionByName(got), {"ready_wait": "ready_wait_ns"}).groupBy(
+        *PROGRAM, "day_ns", OF, VALUE).agg(F.count("*").alias(COUNT), *(
+            F.coalesce(F.sum(once(name)), F.lit(0)).alias(name)
+            for name in ("put", "put_bytes", *GOT)))
+
+
+def _program(parts: DataFrame, _stays: DataFrame) -> DataFrame:
+    found = parts.groupBy("day", *PROGRAM).agg(
+        *(F.sum(name).alias(name) for name in ("put", "put_bytes", *GOT)), *gathered("ready_wait"))
+    return percentiles(found, "ready_wait")
 
 
 def size_class() -> Column:
@@ -157,7 +189,8 @@ def _orders(basis: Basis) -> DataFrame:
         (F.col("unit") > 0)
         & is_type(lambda rule: rule.changes and By.OPERATOR in rule.by)).groupBy("unit").agg(
         F.count("*").alias("messages"))
-    texts = basis.names.where("kind = 'text'").groupBy("lsn").agg(F.first("text").alias("order"))
+    texts = basis.names.where("kind = 'text'").groupBy("lsn").agg(
+        F.first("text").alias("order_json"))
     orders = events.where(is_type(lambda rule: rule.about is About.OPERATOR)).select(
         "lsn", "time_ns", "uid", "pid")
     return (orders.join(texts, "lsn", "left")
@@ -169,7 +202,7 @@ def _undayed(failures: DataFrame, _stays: DataFrame) -> DataFrame:
 
 
 def _dated(orders: DataFrame, _stays: DataFrame) -> DataFrame:
-    return orders.withColumn("at", at("time_ns")).drop("time_ns")
+    return orders.withColumn("ordered_at", at("time_ns")).drop("time_ns")
 
 
 def _sizes(basis: Basis) -> DataFrame:
@@ -216,21 +249,24 @@ ANSWERS: Final = (
     Answer("queue_minute", ["queue", "minute_ns"],
            {"arrivals": "sum", "departures": "sum", "oldest_ns": "max"}, _minutes, _depth,
            day="minute_ns"),
-    Answer("queue_hour", ["queue", "hour_ns"],
-           {"arrivals": "sum", "departures": "sum", "wait_sketch": "sketch", "waits": "sum",
-            "service_sketch": "sketch", "services": "sum", "wait_max_ns": "max",
-            "served_ns": "sum", "failed": "sum", "deaths": "sum", "bytes": "sum"}, _hours, _hour,
-           day="hour_ns", of_stay="arrived_ns"),
-    Answer("readers", [*READER, "day_ns"],
-           {"messages": "sum", "gives": "sum", "failed": "sum", "deaths": "sum", "busy_ns": "sum",
-            "work_sketch": "sketch", "works": "sum", "first_ns": "min", "last_ns": "max",
-            "last_lsn": "max"}, _works, _busy, day="day_ns", of_stay="left_ns"),
+    Answer("queue_hour", ["queue", "hour_ns", OF, VALUE],
+           {COUNT: "sum", "arrivals": "sum", "departures": "sum", "wait_max_ns": "max",
+            "ready_wait_max_ns": "max", "served_ns": "sum", "failed": "sum", "deaths": "sum",
+            "bytes": "sum"}, _hours, _hour, day="hour_ns", of_stay="arrived_ns"),
+    Answer("readers", [*READER, "day_ns", OF, VALUE],
+           {COUNT: "sum", "reader_name": "max", "messages": "sum", "gives": "sum",
+            "failed": "sum", "deaths": "sum", "busy_ns": "sum", "first_ns": "min",
+            "last_ns": "max", "last_lsn": "max"}, _works, _busy, day="day_ns", of_stay="left_ns"),
     Answer("poison", ["queue", "reader", "reader_pid", "producer_pid", "producer_uid",
                       "size_class", "day_ns"],
-           {"failed": "sum", "deaths": "sum", "poisoned": "sum", "example": "min"}, _failures,
-           _undayed, day="day_ns", of_stay="arrived_ns"),
+           {"reader_name": "max", "producer_name": "max", "failed": "sum", "deaths": "sum",
+            "poisoned": "sum", "example": "min"}, _failures, _undayed, day="day_ns",
+           of_stay="arrived_ns"),
+    Answer("programs", [*PROGRAM, "day_ns", OF, VALUE],
+           {COUNT: "sum", **dict.fromkeys(("put", "put_bytes", *GOT), "sum")}, _programs,
+           _program, day="day_ns", of_stay="arrived_ns"),
     Answer("operators", ["lsn", "time_ns"],
-           {"uid": "max", "pid": "max", "order": "max", "messages": "max"},
+           {"uid": "max", "pid": "max", "order_json": "max", "messages": "max"},
            _orders, _dated, by_event=True, day="time_ns"),
     Answer("sizes", ["queue", "size_class"],
            {"messages": "sum", "bytes": "sum", "largest": "max", "journal_bytes": "sum"}, _sizes,

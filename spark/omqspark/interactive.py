@@ -22,10 +22,12 @@ import pandas as pd
 
 from omq.base.errors import SparkMissing
 from omqtools.omqspark import charts
+from omqtools.omqspark.bars import busiest, by_reader, reader_label, reader_said
 from omqtools.omqspark.topmost import Queues
 
 Figure = dict[str, Any]
 ROW_PX, TALL_PX, FLAT_PX, HEIGHT_MAX_PX = 26, 520, 380, 900
+HEAT_LABELS_MAX: Final = 24
 SCRIPT: Final = "package_data/plotly.min.js"
 
 
@@ -77,7 +79,7 @@ def _two(top: str, below: str, traces: list[Figure], **below_axis: Any) -> Figur
 def throughput(minutes: pd.DataFrame, queues: Queues) -> Figure:
     """Arrivals and departures a minute."""
     traces = []
-    for queue, part in queues.parts(minutes):
+    for queue, part in queues.parts(charts.whole_minutes(minutes)):
         thin = charts.thinned(part, {"arrivals": "sum", "departures": "sum"})
         traces += [_line(thin, "arrivals", queues, queue),
                    _line(thin, "departures", queues, queue, yaxis="y2", showlegend=False)]
@@ -98,11 +100,12 @@ def depth(minutes: pd.DataFrame, queues: Queues) -> Figure:
 def waits(hours: pd.DataFrame, queues: Queues) -> Figure:
     """Percentiles of the wait by hour."""
     traces = []
-    for queue, part in queues.parts(hours.dropna(subset=["wait_p50_s"])):
+    told = queues.hours(hours.dropna(subset=["ready_wait_p50_s"]))
+    for queue, part in queues.parts(told):
         found = charts.hourly(part)
         traces += [
-            _line(found, "wait_p50_s", queues, queue, mode="lines+markers"),
-            _line(found, "wait_p99_s", queues, queue, mode="lines+markers", marker={
+            _line(found, "ready_wait_p50_s", queues, queue, mode="lines+markers"),
+            _line(found, "ready_wait_p99_s", queues, queue, mode="lines+markers", marker={
                       "symbol": "triangle-up"}, showlegend=False,
                   line={"color": queues.colour(queue), "width": 1, "dash": "dot"})]
     ticks = charts.WAIT_TICKS
@@ -119,37 +122,40 @@ def heat(table: pd.DataFrame, _queues: Queues) -> Figure:
                       "zmin": 0, "hoverongaps": False, "colorbar": {"nticks": 5, "title": {
                           "text": "messages"}}}],
             "height": min(HEIGHT_MAX_PX, 200 + 22 * len(rows)),
-            "layout": {"yaxis": {"type": "category", "autorange": "reversed"},
-                       "xaxis": {"type": "category"}}}
+            "layout": {"plot_bgcolor": charts.NOT_ARCHIVED, "yaxis": {
+                "type": "category", "autorange": "reversed", "showgrid": False,
+                "tickvals": list(table.index)[:: max(1, -(-len(rows) // HEAT_LABELS_MAX))]},
+                "xaxis": {"type": "category", "showgrid": False}}}
 
 
 def _bars(labels: list[str], layers: list[tuple[str, Any, Any]], texts: list[str] | None = None,
           **axis: Any) -> Figure:
-    return {"data": [{"type": "bar", "orientation": "h", "y": labels, "x": values, "name": name,
+    places = list(range(len(labels)))  # not by label: two that look alike would be one bar
+    return {"data": [{"type": "bar", "orientation": "h", "y": places, "x": values, "name": name,
                       "marker": {"color": colour}, "hovertext": texts or labels,
                       "hoverinfo": "x+text"} for name, values, colour in layers],
             "height": min(HEIGHT_MAX_PX, 110 + ROW_PX * len(labels)),
-            "layout": {"yaxis": {"type": "category", "autorange": "reversed", "automargin": True},
+            "layout": {"yaxis": {"autorange": "reversed", "automargin": True, "showgrid": False,
+                                 "tickvals": places, "ticktext": labels},
                        "xaxis": axis, "barmode": "overlay", "showlegend": len(layers) > 1}}
 
 
 def readers(table: pd.DataFrame, queues: Queues) -> Figure:
     """How busy each reader was."""
-    table = charts.busiest(table)
+    table = busiest(table)
     rows = list(table.itertuples())
-    texts = [f"{row.messages:,} messages, {row.failed} failed, died {row.deaths} times"
-             for row in rows]
-    share = [min(1.0, row.busy_share) * 100 if row.busy_share == row.busy_share else 0.0
-             for row in rows]
-    return _bars([charts.reader_label(row, queues) for row in rows],
+    texts = [reader_said(row) for row in rows]
+    share = [min(1.0, row.busy_share) * 100 if row.enough and row.busy_share == row.busy_share
+             else 0.0 for row in rows]
+    return _bars([reader_label(row, queues) for row in rows],
                  [("busy", share, [queues.colour(row.queue) for row in rows])], texts,
                  range=[0, 100], ticksuffix=" %")
 
 
 def poison(table: pd.DataFrame, queues: Queues) -> Figure:
     """Failed attempts by queue and reader."""
-    sums = charts.by_reader(table)
-    return _bars([charts.reader_label(row, queues) for row in sums.itertuples()],
+    sums = by_reader(table)
+    return _bars([reader_label(row, queues) for row in sums.itertuples()],
                  [("failed attempts", sums["failed"], "#E69F00"),
                   ("the message went to POISON", sums["poisoned"], "#D55E00")])
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StructType
 
 from omqtools.omqspark import parquet
 from omqtools.omqspark.manifest import Manifest
@@ -42,8 +43,10 @@ class Lake(Out):
         read last, of `messages` and `stays` those of the batches that count."""
         known = self.known()
         if table in LIVES:
+            schema = StructType.fromJson(json.loads(self.index(known.current).schemas[table]))
             return parquet.load(self.spark, [
-                self.path(table, batch.number) for batch in known.batches], base=self.path(table))
+                self.path(table, batch.number) for batch in known.batches],
+                schema.add("batch", IntegerType()), self.path(table))
         found = parquet.load(self.spark, [self.path(table, batch) for batch in known.bronze()],
                              parquet.schema_of(EVENTS_OF[table]), self.path(table))
         for batch, numbers in known.void.items():

@@ -4,8 +4,7 @@ A message is born by PUT and ends by the frame with LAST_PART. A stay begins wit
 the message on the queue (PUT, MOVE, POISON, or DONE/DELETE onto IDEL) and ends with the one that
 took it off (DONE, MOVE, POISON, DELETE). A message that comes to a queue again has a second stay.
 
-Everything is an aggregation by message over events in any order, so a batch that is repeated gives
-the same rows.
+All are aggregations by message over events in any order: a batch repeated gives the same rows.
 """
 
 from __future__ import annotations
@@ -164,6 +163,7 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
     comes, leaves, is_here = (F.col("role") == role for role in (COMES, LEAVES, STAYS))
     given = is_type(given_out) & is_here
     counts = is_type(_counts) & is_here
+    freed = is_type(_frees) & is_here
     place = F.greatest(F.array_position("onto", F.col("at")), F.lit(1)).cast("int")
     died = (F.col("reason") == int(Reason.DIED)) & is_type(lambda rule: rule.reasoned)
     found = visited.groupBy("qpool", F.col("at").alias("queue"), "visit").agg(
@@ -182,8 +182,11 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.min(F.when(given, F.col("time_ns"))).alias("given_ns"),
         F.min(F.when(given, F.col("lsn"))).alias("given_lsn"),
         F.max(F.when(given, F.col("time_ns"))).alias("last_given_ns"),
+        *(rule(F.when(freed, F.col("time_ns"))).alias(name) for rule, name in (
+            (F.min, "freed_ns"), (F.max, "last_freed_ns"))),
         F.max_by(F.when(given, F.col("client")), F.when(given, F.col("lsn"))).alias("reader"),
         F.max_by(F.when(given, F.col("pid")), F.when(given, F.col("lsn"))).alias("reader_pid"),
+        F.max_by(F.when(given, F.col("uid")), F.when(given, F.col("lsn"))).alias("reader_uid"),
         F.max_by(F.when(counts, F.col("attempt")).when(comes & is_type(poisoned), F.col("attempt"))
                  .when(comes, 0), F.when(counts | comes, F.col("lsn"))).alias("attempts"),
         F.count_if(given).alias("gives"),
@@ -204,13 +207,31 @@ def stays(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.max("lsn").alias("last_lsn"),
     ).where("queue > 0 AND arrived_ns IS NOT NULL")
     return (_died(found, ends_of_epochs, "left", F.col("persistent")).drop("persistent")
+            .withColumn("ready_ns", _ready()).drop("freed_ns", "last_freed_ns")
             .withColumn("wait_ns", F.col("given_ns") - F.col("arrived_ns"))
+            .withColumn("ready_wait_ns", F.col("given_ns") - F.col("ready_ns"))
             .withColumn("service_ns", F.col("left_ns") - F.col("last_given_ns")))
+
+
+def _ready() -> Column:
+    """When a reader could first have got the message, ns: it had come, the delay of its sender was
+    over, an operator had released it or its sender's unit was committed. A hand-out shows that it
+    was ready (a restart rounds delays). Of releases on both sides of it the first counts."""
+    given = F.coalesce("given_ns", F.lit((1 << 63) - 1))
+    freed = F.coalesce(*(F.when(F.col(name) <= given, F.col(name))
+                         for name in ("last_freed_ns", "freed_ns")))
+    ready = F.greatest("arrived_ns", F.col("until_s") * NS_PER_S, freed)
+    return F.greatest("arrived_ns", F.least(ready, given))
 
 
 def _kept(rule: Rule) -> bool:
     """On IDEL for a time, in which it can be brought back."""
     return rule.comes is Comes.IDEL and rule.argument is Argument.UNTIL
+
+
+def _frees(rule: Rule) -> bool:
+    """No reader had it, and one can from now on: a hold ends, or a unit in doubt."""
+    return rule.is_in(PartState.READY) and rule.hand is Hand.NOTHING
 
 
 def _counts(rule: Rule) -> bool:
@@ -259,21 +280,20 @@ def with_work(stays: DataFrame, before: DataFrame | None, worked: DataFrame | No
     of earlier batches, whose last message then ended (`last_lsn`, `last_ns`). `worked`: what
     earlier batches told of stays that had left when their message was still on another queue
     (`qpool`, `queue`, `visit`, `worked_ns`): what came before them is not among these stays."""
-    key = ["last_epoch", "reader", "reader_pid"]
+    key, names = ["last_epoch", "reader", "reader_pid"], [*stays.columns, "work_ns"]
     gone = F.col("left_ns").isNotNull() & F.col("reader").isNotNull()
     # Who has not left needs no neighbour: spread, or all of them would be one task's.
     spread = F.when(gone, F.lit(-1)).otherwise(F.pmod("qpool", F.lit(1024)))
     begins = [F.col("last_given_ns"), F.lag("left_ns").over(
         Window.partitionBy(*key, gone, spread).orderBy("left_lsn", "qpool", "queue"))]
     if before is not None:
-        known = before.groupBy(F.col("epoch").alias("last_epoch"), "reader", "reader_pid").agg(
+        ended = before.groupBy(F.col("epoch").alias("last_epoch"), "reader", "reader_pid").agg(
             F.max("last_lsn").alias("before_lsn"), F.max("last_ns").alias("before_ns"))
-        stays = stays.join(F.broadcast(known), key, "left")
+        stays = stays.join(F.broadcast(ended), key, "left")
         begins.append(F.when(F.col("before_lsn") < F.col("left_lsn"), F.col("before_ns")))
     work = F.greatest(F.col("left_ns") - F.greatest(*begins), F.lit(0))
-    found = stays.withColumn("work_ns", F.when(gone, work)).drop("before_lsn", "before_ns")
+    found = stays.withColumn("work_ns", F.when(gone, work)).select(*names)
     if worked is None:
         return found
-    known = F.coalesce("worked_ns", "work_ns")
     return found.join(worked, ["qpool", "queue", "visit"], "left").withColumn(
-        "work_ns", known).select(*found.columns)
+        "work_ns", F.coalesce("worked_ns", "work_ns")).select(*names)

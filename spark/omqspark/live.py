@@ -11,10 +11,13 @@ Invariants:
    where no index can be read, up to what later blocks say, or all if the journal ends in order. A
    file with another behind it is complete: that one says where it ends.
 2. Each LSN comes out once, ascending. What a recovery declared void never does.
-3. Damage below the durable LSN comes out as rows with `bad`, as from an archive.
+3. Damage below the durable LSN comes out as rows with `bad`, as from an archive. So does a file
+   that is missing between two that are there: what moves is in one of its places at any instant, so
+   that file is gone (`archive = delete`, or an operator), and nobody would wait for it in vain.
 
 A file may move while it is looked at: it is looked for again, in all three places.
-Errors: NoArchive (nothing there), ArchivePruned (it was removed before it was read), SpoolMissing.
+Errors: NoArchive (nothing there), ArchivePruned (it was removed before it was read), OffsetUnknown
+(the position is of another spool), SpoolMissing.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from omq.base.errors import ArchivePruned, ManagerUnavailable, NoArchive
+from omq.base.errors import ArchivePruned, ManagerUnavailable, NoArchive, OffsetUnknown
 from omq.base.paths import SpoolPaths
 from omq.core.index.view import IndexView
 from omq.format.archive import HEADER, ArchiveHeader, decode_header
@@ -45,6 +48,7 @@ from omq.storage.journal_scan import Block, FileScan
 from omq.storage.spool import open_spool
 from omqtools.omqspark import columns, decode, plan
 from omqtools.omqspark.decode import Filter
+from omqtools.omqspark.waiting import Waiting, missing_text
 
 LOOKS: Final = 3  # for a file that has just moved
 READ_BYTES: Final = 64 << 20  # of the live journal in one look
@@ -67,13 +71,15 @@ class Position:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Frames of one file with LSNs above `after` up to `to`, both of them ends of blocks; `at`:
-    where to begin in a journal file; up to `known` all must be there."""
+    where to begin in a journal file; up to `known` all must be there. `gap`: the files that are
+    missing in front of it, first and last number; none: zeros."""
 
     number: int
     at: int
     after: int
     to: int
     known: int
+    gap: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +115,46 @@ class Live:
             raise NoArchive(path=self.root)
         return Position(numbers[0], 0, 0)
 
-    def end(self, start: Position, *, files_max: int = 0, up_to: int = 1 << 62) -> Position:
+    def end(self, start: Position, *, files_max: int = 0, up_to: int = 1 << 62,
+            wait: Waiting | None = None) -> Position:
         """How far one can read from `start`: at most `files_max` files (0: all there are), not
-        above the LSN `up_to`. ArchivePruned."""
-        return self._looked(lambda: self._end(start, files_max or 1 << 40, up_to))
+        above the LSN `up_to`. `wait`: not over a missing file; it is told of that. ArchivePruned,
+        OffsetUnknown."""
+        return self._looked(start.file, lambda: self._end(start, files_max or 1 << 40, up_to, wait))
 
-    def _end(self, start: Position, files_max: int, up_to: int) -> Position:
-        numbers = self._from(start.file)
-        position = start
+    def _end(self, start: Position, files_max: int, up_to: int, wait: Waiting | None) -> Position:
+        numbers = self._from(start)
+        position = start if numbers[0] == start.file else Position(numbers[0], 0, start.lsn)
         for number, following in pairwise(numbers):
-            head = self._head(following)
+            head = self._read_head(following)
             if not files_max or (head and head.follows_lsn > up_to):
                 return position
-            if (head.follows_number if head else following - 1) != number:
-                return position  # those between are late, or lost: this waits for them
+            before = head.follows_number if head else following - 1
+            if before != number and wait is not None:
+                wait.tell(number + 1, before, following)
+                return position
             ends = head.follows_lsn if head else 0  # damage: the reader of that file says so
             position = Position(following, 0, max(position.lsn, ends))
             files_max -= 1
-        return self._newest(position, up_to) if files_max and numbers else position
+        return self._newest(position, up_to) if files_max else position
 
-    def _from(self, first: int) -> list[int]:
-        numbers = [number for number in self.numbers() if number >= first]
-        if numbers and numbers[0] != first:
-            raise ArchivePruned(number=first, oldest=numbers[0])
+    def _from(self, start: Position) -> list[int]:
+        """The files there are from a position on, at least one. That of the position itself may be
+        gone when all of it has come out. ArchivePruned, OffsetUnknown."""
+        there = self.numbers()
+        numbers = [number for number in there if number >= start.file]
+        if not numbers:
+            raise OffsetUnknown(number=start.file, path=self.root, newest=max(there, default=0))
+        if numbers[0] != start.file:
+            head = self._read_head(numbers[0])
+            if head is None or head.follows_lsn > start.lsn:
+                raise ArchivePruned(number=start.file, oldest=numbers[0])
         return numbers
 
     def _newest(self, position: Position, up_to: int) -> Position:
         """In the file that no other follows yet."""
         if (self.paths.archive / archive_name(position.file)).exists():
-            head = self._head(position.file)
+            head = self._read_head(position.file)
             return Position(position.file, 0, max(position.lsn, head.last_lsn if head else 0))
         if not (self.paths.journal / file_name(position.file)).exists():
             return position  # it waits for the archiver; then its end is known
@@ -163,11 +180,8 @@ class Live:
         ended = bool(last) and BY_NUMBER[int(last[0].frames["type"][-1])].stops
         return last[0].header.last_lsn if ended else scan.known
 
-    def _head(self, number: int) -> Head | None:
-        """None: it is damaged, or not ours."""
-        return self._looked(lambda: self._read_head(number))
-
     def _read_head(self, number: int) -> Head | None:
+        """None: it is damaged, or not ours."""
         archived = self.paths.archive / archive_name(number)
         if archived.exists():
             found = decode_header(read_file(archived, HEADER.size))
@@ -184,40 +198,53 @@ class Live:
         kept = self.paths.archive / file_name(number)
         return kept if kept.exists() else self.paths.journal / file_name(number)
 
-    @staticmethod
-    def _looked(look: Callable[[], Result]) -> Result:
-        """Again, if a file has moved meanwhile."""
-        for _ in range(LOOKS - 1):
+    def _looked(self, number: int, look: Callable[[], Result]) -> Result:
+        """Again, if a file has moved meanwhile. ArchivePruned: one is nowhere (`number`, if the
+        system does not say which)."""
+        for _ in range(LOOKS):
             try:
                 return look()
-            except FileNotFoundError:
-                continue
-        return look()
+            except FileNotFoundError as error:
+                name = Path(str(error.filename)).stem
+                number = int(name) if name.isdigit() else number
+        raise self._gone(number)
+
+    def _gone(self, number: int) -> ArchivePruned:
+        return ArchivePruned(number=number, oldest=min(self.numbers(), default=0))
 
     def pieces(self, start: Position, end: Position) -> list[Piece]:
-        """What is between two positions, by file."""
-        numbers = [number for number in self._from(start.file) if number <= end.file]
-        heads = {number: self._head(number) for number in numbers[1:]}
+        """What is between two positions, by file. ArchivePruned, OffsetUnknown."""
+        return self._looked(start.file, lambda: self._pieces(start, end))
+
+    def _pieces(self, start: Position, end: Position) -> list[Piece]:
+        numbers = [number for number in self._from(start) if number <= end.file]
+        heads = {number: self._read_head(number) for number in numbers[1:]}
         out, to, known = [], end.lsn, end.lsn
-        for number in reversed(numbers):
+        for number, earlier in zip(reversed(numbers), (*numbers[-2::-1], None), strict=True):
+            head = heads.get(number)
+            before = head.follows_number if head else number - 1
+            gap = (earlier + 1, before) if earlier is not None and earlier != before else (0, 0)
             if to > start.lsn:
                 out.append(Piece(number, start.at if number == start.file else 0, start.lsn, to,
-                                 known))
-            head = heads.get(number)
-            known = head.follows_lsn if head else 0
-            to = known if head else max(to, end.lsn)
+                                 known, gap))
+            # With a gap nothing says how far the one before it goes.
+            known = head.follows_lsn if head and gap == (0, 0) else 0
+            to = head.follows_lsn if head else max(to, end.lsn)
         return out[::-1]
 
     def batches(self, piece: Piece, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """The events of a piece, from wherever its file is now."""
+        """The events of a piece, from wherever its file is now. ArchivePruned."""
+        if piece.gap != (0, 0):
+            told = Finding(Kind.GAP, missing_text(*piece.gap), file_name(piece.gap[0]))
+            yield columns.bad_batch("events", names, [plan.bad_text(told)], -1)
         archived = self.paths.archive / archive_name(piece.number)
         if not archived.exists():
             try:
                 yield from self._of_journal(piece, names)
                 return
-            except FileNotFoundError:
+            except FileNotFoundError as error:
                 if not archived.exists():
-                    raise
+                    raise self._gone(piece.number) from error
         yield from self._of_archive(archived, piece, names)
 
     def _of_archive(self, path: Path, piece: Piece, names: list[str]) -> Iterator[pa.RecordBatch]:

@@ -2,8 +2,9 @@
 
 Each trigger asks how far the journal is durable, and has a task for each file between. Offsets are
 positions of live.py: they hold while files move from the journal to the archive, and over restarts
-of the query and of the instance.
-Errors: BadRequest, NoArchive, ArchivePruned, SpoolMissing; Damaged with FAILFAST.
+of the query and of the instance. A file that is missing is a row with `bad`, and what follows it
+comes out; with `waitForMissing` the stream waits before it, and says so on stderr.
+Errors: BadRequest, NoArchive, ArchivePruned, OffsetUnknown, SpoolMissing; Damaged with FAILFAST.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pyspark.sql.types import StructType
 from omq.base.errors import BadRequest
 from omqtools.omqspark.kept import keep
 from omqtools.omqspark.live import Live, Piece, Position
+from omqtools.omqspark.waiting import Waiting
 from omqtools.omqspark.work import Work
 
 
@@ -64,6 +66,8 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.reader = LiveReader(options, schema)
         self._up_to = 1 << 62
         self._stream = token_hex(4)
+        work = self.reader.work
+        self._wait = Waiting(work.where) if work.wait_for_missing else None
 
     def initialOffset(self) -> dict[str, int]:
         return self.reader.live.begin().encode()
@@ -74,13 +78,13 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         live = self.reader.live
-        self._up_to = live.end(live.begin()).lsn
+        self._up_to = live.end(live.begin(), wait=self._wait).lsn
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         keep(self.reader.live.paths, self._stream, start["file"])
         files_max = limit.max_files if isinstance(limit, ReadMaxFiles) else 0
-        return self.reader.live.end(Position(**start), files_max=files_max, up_to=self._up_to
-                                    ).encode()
+        return self.reader.live.end(Position(**start), files_max=files_max, up_to=self._up_to,
+                                    wait=self._wait).encode()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return self.reader.between(Position(**start), Position(**end))

@@ -10,14 +10,14 @@ import argparse
 import json
 import sys
 from contextlib import suppress
-from datetime import UTC, datetime
 from importlib import import_module
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omq.base.errors import BadRequest, Exit
-from omqtools.omqspark.instants import at_instant, span
+from omqtools.omqspark.instants import at_instant
 from omqtools.omqspark.options import FAIL_ON, NAME, one_of_two, parser
+from omqtools.omqspark.said import line, say
 
 if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
@@ -31,7 +31,13 @@ def main(argv: list[str] | None = None) -> int:
     if options.command == "generate":
         return _generate(options)
     if options.command == "whatif" and one_of_two(options):
-        return _whatif_sends(options)
+        from omqtools.omqspark.replays import whatif_sends
+
+        return whatif_sends(options)
+    if options.command == "follow":
+        from omqtools.omqspark.following import command
+
+        return command(options, _run, _audit_and_report)
     from omqtools.omqspark.failures import quiet, told
 
     if options.command in _PLAIN:
@@ -76,7 +82,7 @@ def _generate(options: argparse.Namespace) -> int:
     load = Load(seed=options.seed, rate=options.rate)
     truth = generate(options.to, options.messages, faults=options.faults, load=load,
                      file_frames=options.file_frames, stories=options.stories)
-    _print(truth | {"faults": len(truth["faults"]), "stories": len(truth["stories"])})
+    line(truth | {"faults": len(truth["faults"]), "stories": len(truth["stories"])})
     return Exit.OK
 
 
@@ -87,8 +93,8 @@ def _run(lake: Lake, options: argparse.Namespace) -> int:
     with lake.alone():
         did = run(lake.spark, options.archive, options.out,
                   incremental=options.incremental or bool(options.again),
-                  files_per_batch=options.files_per_batch, again=options.again, say=_say)
-        _print(did | {"removed_files": tables.vacuum(lake, options.keep_days)
+                  files_per_batch=options.files_per_batch, again=options.again, say=say)
+        line(did | {"removed_files": tables.vacuum(lake, options.keep_days)
                       if did["current"] >= 0 else 0})
     return Exit.OK
 
@@ -99,16 +105,19 @@ def _tables(lake: Out, options: argparse.Namespace) -> int:
 
     from omqtools.omqspark import dictionary, tables
 
+    if options.old_names:
+        sys.stdout.write(dictionary.old_names(options.old_names))
+        return Exit.OK
     said = tables.versions(lake)
     for name in [options.table] if options.table else said["versions"]:
         found = tables.table(lake, name, options.version)
         if options.columns:
             for field in pa.schema(found.schema().to_arrow()):
-                _print({"table": name, "column": field.name, "type": dictionary.word(field.type),
+                line({"table": name, "column": field.name, "type": dictionary.word(field.type),
                         "meaning": dictionary.meaning(name, field.name)})
             continue
         files = tables.files(found)
-        _print({"table": name, "path": lake.path(name), "version": found.version(),
+        line({"table": name, "path": lake.path(name), "version": found.version(),
                 "rows": sum(each.rows for each in files), "files": len(files),
                 "bytes": sum(each.size for each in files), "batch": said["batch"]})
     return Exit.OK
@@ -123,7 +132,7 @@ def _audit(lake: Lake, options: argparse.Namespace) -> int:
         raise BadRequest(reason=f"--fail-on takes any, none, or of {', '.join(FAIL_ON)}")
     verdict = audit(lake, options.archive, pool=options.pool, attempts_max=options.attempts_max)
     lake.put("audit.json", (json.dumps(verdict, indent=1) + "\n").encode())
-    _print({key: value for key, value in verdict.items() if key != "findings"})
+    line({key: value for key, value in verdict.items() if key != "findings"})
     for finding in verdict["findings"]:
         sys.stderr.write(f"{NAME}: {json.dumps(finding)}\n")
     return Exit.NO if any(verdict["counts"][kind] for kind in wanted) else Exit.OK
@@ -140,7 +149,7 @@ def _state(lake: Lake, options: argparse.Namespace) -> int:
     for row in state_at(lake, lsn=lsn, time_ns=time_ns).toLocalIterator():
         record = row.asDict()
         record["queue"] = names.get(row["queue"], str(row["queue"]))
-        _print(record)
+        line(record)
     return Exit.OK
 
 
@@ -157,80 +166,10 @@ def _biography(lake: Lake, options: argparse.Namespace) -> int:
     for row in biography(lake, condition).toLocalIterator():
         count += 1
         if options.json:
-            _print({key: value for key, value in row.asDict().items() if key != "ts"})
+            line({key: value for key, value in row.asDict().items() if key != "ts"})
         else:
             sys.stdout.write(f"{row['qpool']}  {told(row, names)}\n")
     return Exit.OK if count else Exit.NO
-
-
-def _whatif(lake: Lake, options: argparse.Namespace) -> int:
-    from omqtools.omqspark.lake import all_stays
-    from omqtools.omqspark.session import sized
-    from omqtools.omqspark.shown import queue_names
-    from omqtools.omqspark.whatif import whatif
-
-    sized(lake.spark, lake.frames())
-    names = queue_names(lake)
-    numbers = {text.lower(): number for number, text in names.items()}
-    readers = {}
-    for word in options.readers:
-        queue, _, count = word.partition("=")
-        if queue.lower() not in numbers or not count.isdigit() or not int(count):
-            raise BadRequest(reason=f"{word!r}: --readers takes QUEUE=NUMBER; queues: "
-                                    f"{', '.join(sorted(numbers))}")
-        readers[numbers[queue.lower()]] = int(count)
-    return _told(whatif(all_stays(lake), readers, **span(options.day)), names)
-
-
-def _whatif_sends(options: argparse.Namespace) -> int:
-    """Of the mail scheduler; no Spark: what it noted is bounded."""
-    from omqtools.omqspark import sends, sends_replay
-
-    changed = sends_replay.keys(options.rules)
-    record = sends.read(options.sends, **span(options.day))
-    for count, what in ((record.unreadable, "lines are none of a record"),
-                        (record.missing, "sends could not be noted")):
-        if count:
-            _say(f"{count} {what}: left out")
-    refused = False
-    for row in sends_replay.rows(record, changed):
-        refused |= row["refused"]
-        _print(_rounded(row))
-    if refused:
-        _say("no answer where the replay of what happened is over 20 % off (error_share)")
-    return Exit.NO if refused else Exit.OK
-
-
-def _advise(lake: Lake, options: argparse.Namespace) -> int:
-    from omqtools.omqspark.advise import advise
-    from omqtools.omqspark.lake import all_stays
-    from omqtools.omqspark.session import sized
-    from omqtools.omqspark.shown import queue_names
-
-    sized(lake.spark, lake.frames())
-    return _told(advise(all_stays(lake), options.wait_s, **span(options.day)), queue_names(lake))
-
-
-def _told(rows: Any, names: dict[int, str]) -> int:
-    """A line of JSON a row; NO when something was refused."""
-    refused = set()
-    for row in rows.collect():
-        record = row.asDict() | {"queue": names.get(row["queue"], str(row["queue"]))}
-        if "hour_ns" in record:
-            at = datetime.fromtimestamp(record.pop("hour_ns") // 10**9, UTC)
-            record = {"queue": record["queue"], "hour": at.isoformat()} | record
-        if record["refused"]:
-            refused.add((record["queue"], record["error_share"]))
-        _print(_rounded(record))
-    for queue, share in sorted(refused):
-        sys.stderr.write(f"{NAME}: {queue}: no answer, as the replay of what happened is "
-                         f"{share:.0%} off\n")
-    return Exit.NO if refused else Exit.OK
-
-
-def _rounded(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: round(value, 6) if isinstance(value, float) else value
-            for key, value in record.items()}
 
 
 def _read_ahead() -> None:
@@ -259,18 +198,22 @@ def _compact(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.compact import compact
 
     with lake.alone():
-        _print(compact(lake, options.keep_days))
+        line(compact(lake, options.keep_days))
     return Exit.OK
 
 
 def _refresh(lake: Lake, options: argparse.Namespace) -> int:
     """What a timer does each hour: new files; then the audit, by the JVM, while Python draws."""
+    _run(lake, options)
+    return _audit_and_report(lake, options)
+
+
+def _audit_and_report(lake: Lake, options: argparse.Namespace) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from omqtools.omqspark.out import Out
     from omqtools.omqspark.report import drawn
 
-    _run(lake, options)
     with ThreadPoolExecutor(1) as beside:
         pictures = beside.submit(drawn, Out(options.out))
         code = _audit(lake, options)
@@ -279,17 +222,20 @@ def _refresh(lake: Lake, options: argparse.Namespace) -> int:
 
 
 _PLAIN = {"tables": _tables, "report": _report}  # no Spark is needed for them
+def _whatif(lake: Lake, options: argparse.Namespace) -> int:
+    from omqtools.omqspark import replays
+
+    return replays.whatif_readers(lake, options)
+
+
+def _advise(lake: Lake, options: argparse.Namespace) -> int:
+    from omqtools.omqspark import replays
+
+    return replays.readers_for(lake, options)
+
+
 _COMMANDS = {"run": _run, "refresh": _refresh, "audit": _audit, "state": _state,
              "biography": _biography, "whatif": _whatif, "advise": _advise, "compact": _compact}
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{NAME}: {text}\n")
-    sys.stderr.flush()
-
-
-def _print(record: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(record) + "\n")
 
 
 if __name__ == "__main__":  # spark-submit main.py COMMAND ...

@@ -1,6 +1,6 @@
 """OUT/current.json: which archive files are in the tables, and which batches count.
 
-    {"version": 4, "uuid": U, "batch": N, "files": [...], "batches": [...], "void": {...}}
+    {"version": 7, "uuid": U, "batch": N, "files": [...], "batches": [...], "void": {...}}
 
     files     one record a file that was read: number, where its events stand (`batch`), what its
               head said (`FileRecord`)
@@ -29,13 +29,14 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BadRequest
 from omq.format.archive import CRC_FROM, MAGIC, ArchiveHeader
 
-VERSION: Final = 6
+VERSION: Final = 7
 Interval = tuple[int, int]  # first and last number, both included
 
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """A file that was read. `crc`: of its head, 0 = not known; times in ns, 0 = no frames."""
+    """A file that was read. `crc`: of its head, 0 = not known; times in ns, 0 = no frames;
+    `modified_ns`: as the listing said, 0 = not known."""
 
     number: int
     batch: int
@@ -49,12 +50,21 @@ class FileRecord:
     time_max: int
     crc: int
     size: int
+    modified_ns: int = field(default=0, compare=False)
 
     @classmethod
-    def of(cls, header: ArchiveHeader, size: int, batch: int) -> FileRecord:
+    def of(cls, header: ArchiveHeader, size: int, batch: int, modified_ns: int = 0) -> FileRecord:
         return cls(header.number, batch, header.epoch, header.first_lsn, header.last_lsn,
                    header.follows_lsn, header.frames, header.time_ns, header.time_min,
-                   header.time_max, crc32c(header.encode(MAGIC)[CRC_FROM:]), size)
+                   header.time_max, crc32c(header.encode(MAGIC)[CRC_FROM:]), size, modified_ns)
+
+    def listed_as(self, size: int, modified_ns: int) -> bool:
+        """Whether a listing shows the file as it was: then its head need not be looked at."""
+        return bool(self.size) and (size, modified_ns) == (self.size, self.modified_ns)
+
+    def is_of(self, header: ArchiveHeader, size: int) -> bool:
+        """Whether this is the head that was read; of tables of before it is not known."""
+        return not self.crc or self == FileRecord.of(header, size, self.batch)
 
     @property
     def begins(self) -> tuple[int, int]:
@@ -96,9 +106,7 @@ class Manifest:
         found = json.loads(data)
         version = found.get("version", 1)
         if version != VERSION:
-            what = ("an older omq-spark; 'omq-spark run --incremental' upgrades it" if version
-                    < VERSION else "a newer omq-spark")
-            raise BadRequest(reason=f"the tables of {where} were made by {what}")
+            raise of_another(where, version, VERSION)
         return cls(found["uuid"], {one["number"]: FileRecord(**one) for one in found["files"]},
                    [Batch(**one) for one in found["batches"]],
                    {int(batch): numbers for batch, numbers in found["void"].items()})
@@ -168,6 +176,13 @@ class Manifest:
             if record.frames:
                 before = record
         return out
+
+
+def of_another(where: str, version: int, mine: int) -> BadRequest:
+    """What is said of tables that another version of omq-spark has made."""
+    what = ("an older omq-spark; 'omq-spark run --incremental' upgrades it" if version < mine
+            else "a newer omq-spark")
+    return BadRequest(reason=f"the tables of {where} were made by {what}")
 
 
 def missing(numbers: Sequence[int]) -> list[Interval]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from omq.format.frame_rules import Reason
 from omq.format.journal import FrameFlag, FrameType
+from omqtools.omqspark.buckets import ERROR
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ EVERYWHERE: Final = {
     "epoch": "epoch of the manager: one per start",
     "reader": "client id of the reader",
     "reader_pid": "process of the reader",
+    "reader_name": "name of the reader, as its program gave it; null: nobody said it",
+    "producer_name": "program that put the message, as it called itself; null: nobody said it",
     "producer_pid": "process that put the message",
     "producer_uid": "user that put the message",
     "size_class": "bytes: the next power of two, 1024 holds 513 to 1024; 0: no body",
@@ -42,8 +45,18 @@ def _numbered(kinds: Iterable[IntEnum | IntFlag]) -> str:
     return ", ".join(f"{int(kind)} {kind.name}" for kind in kinds)
 
 
-_ABOUT: Final = "; of more than 4,000 an estimate"
-_SKETCH: Final = "KLL sketch, k = 4000, of the ns: kll_merge_agg_bigint merges them"
+_ABOUT: Final = f"; at most {ERROR:.1%} of it off"
+_BUCKETS: Final = ("by buckets: `n` of them are in that of the middle `value_ns`, ns; sum `n` by "
+                   "`value_ns` to merge some")
+
+
+def _times(name: str, what: str, those: str) -> dict[str, str]:
+    """The columns of a distribution. `those`: what 90 of 100 did not exceed."""
+    return {f"{name}_buckets": f"{those}s {_BUCKETS}", f"{name}s": f"how many {those}s there are",
+            f"{name}_p50_s": f"median {what}, seconds{_ABOUT}"} | {
+        f"{name}_p{n}_s": f"{what} that {n} of 100 did not exceed, seconds{_ABOUT}"
+        for n in (90, 95, 99)}
+
 
 MEANINGS: Final[dict[str, Meaning]] = {
     "events": Meaning("a frame of the journal, as FORMATS describes it; also `bronze`", {
@@ -128,7 +141,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "life_ns": "from PUT to end, ns",
         "born": "time of the PUT",
         "first_give": "time of the first hand-out",
-        "end": "time of its end",
+        "ended_at": "time of its end",
         "last": "time of its last frame",
         "end_how": "what ended it, in words (done, move, poison, delete ...; deleted: by an "
                    "operator, backout: put by a unit in doubt that was backed out, died: with its "
@@ -151,6 +164,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "last_given_ns": "last hand-out, ns",
         "reader": "client of the last hand-out",
         "reader_pid": "process of the last hand-out",
+        "reader_uid": "user of that process",
+        "reader_name": "name of that reader, as its program gave it; null: nobody said it",
         "attempts": "failed attempts that count now, with the one under way: as the index says",
         "gives": "hand-outs in this stay",
         "failed": "failed attempts in this stay",
@@ -166,14 +181,18 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "given_epoch": "manager of its last hand-out",
         "last_epoch": "manager of its last frame here",
         "last_lsn": "LSN of its last frame here",
+        "ready_ns": "when it could first be taken, ns: it had come, its sender's delay was over, "
+                    "no operator held it, its sender's unit of work was committed",
         "wait_ns": "arrival to first hand-out, ns",
+        "ready_wait_ns": "when it could first be taken to first hand-out, ns",
         "service_ns": "last hand-out to the end, ns; of messages taken together with those before",
         "work_ns": "the reader's own time, ns: of messages taken together each begins when the one "
                    "before is finished",
         "arrived": "when it came",
         "given": "first hand-out",
         "last_given": "last hand-out",
-        "left": "when it left",
+        "ready": "when it could first be taken",
+        "left_at": "when it left",
         "arrived_how": "the frame that brought it, in words",
         "left_how": "the frame that took it off, in words, as `end_how` of messages",
         "queue_name": "name of the queue when the stay ended",
@@ -196,22 +215,14 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "hour": "begin of the hour",
         "arrivals": "messages that came",
         "departures": "those of them that have left since",
-        "wait_sketch": f"waits: {_SKETCH}",
-        "waits": "how many waits there are",
-        "service_sketch": f"service times: {_SKETCH}",
-        "services": "how many service times there are",
+        **_times("wait", "wait from the arrival on", "wait"),
+        **_times("ready_wait", "wait since it could be taken", "ready wait"),
+        **_times("service", "service time", "service time"),
         "failed": "failed attempts",
         "deaths": "readers that died with one of them",
         "bytes": "bytes of the bodies",
-        "wait_p50_s": f"median wait, seconds{_ABOUT}",
-        "wait_p90_s": f"wait that 90 of 100 did not exceed, seconds{_ABOUT}",
-        "wait_p95_s": f"wait that 95 of 100 did not exceed, seconds{_ABOUT}",
-        "wait_p99_s": f"wait that 99 of 100 did not exceed, seconds{_ABOUT}",
-        "wait_max_s": "longest wait, seconds",
-        "service_p50_s": f"median service time, seconds{_ABOUT}",
-        "service_p90_s": f"service time that 90 of 100 did not exceed, seconds{_ABOUT}",
-        "service_p95_s": f"service time that 95 of 100 did not exceed, seconds{_ABOUT}",
-        "service_p99_s": f"service time that 99 of 100 did not exceed, seconds{_ABOUT}",
+        "wait_max_s": "longest wait from the arrival on, seconds",
+        "ready_wait_max_s": "longest wait since it could be taken, seconds",
         "load": "readers that were busy with them on average",
     }),
     "readers": Meaning("a reader process and day on which it finished something", {
@@ -222,12 +233,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "busy_s": "its own time for them, seconds",
         "span_s": "first hand-out to last end, seconds",
         "busy_share": "busy_s of span_s, 0 to 1",
-        "work_sketch": f"its own time for a message: {_SKETCH}",
-        "works": "how many such times there are",
-        "work_p50_s": f"median of its own time for a message, seconds{_ABOUT}",
-        "work_p90_s": f"time that 90 of 100 did not exceed, seconds{_ABOUT}",
-        "work_p95_s": f"time that 95 of 100 did not exceed, seconds{_ABOUT}",
-        "work_p99_s": f"time that 99 of 100 did not exceed, seconds{_ABOUT}",
+        **_times("work", "of its own time for a message", "time of its own for a message"),
         "first": "first hand-out",
         "last": "last end",
         "day": "day (UTC) of the ends",
@@ -239,12 +245,27 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "example": "QPoolId of one of them",
         "day": "day (UTC) of the arrival",
     }),
+    "programs": Meaning("a process and day: what it put and what it got, as accounting wants it", {
+        "program": "name that it gave itself; null: nobody said it",
+        "pid": "process",
+        "uid": "user of that process",
+        "put": "messages that it put",
+        "put_bytes": "bytes of their bodies",
+        "got": "messages of which it was the last reader, once for each queue",
+        "got_bytes": "bytes of their bodies",
+        "finished": "those of them that have left the queue",
+        "gives": "hand-outs of these messages",
+        "failed": "failed attempts of these messages",
+        "deaths": "readers that died with one of these messages",
+        **_times("ready_wait", "wait of what it got, since it could be taken", "ready wait"),
+        "day": "day (UTC) on which the messages were put, or came to the queue that it got them of",
+    }),
     "operators": Meaning("an order of an operator", {
         "lsn": "LSN of the order",
-        "at": "when it was given",
+        "ordered_at": "when it was given",
         "uid": "user that gave it",
         "pid": "process that gave it",
-        "order": "JSON: who, what, why",
+        "order_json": "JSON: who, what, why",
         "messages": "messages that it changed",
     }),
     "sizes": Meaning("a queue and size class, of all stays", {

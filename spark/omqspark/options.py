@@ -9,8 +9,8 @@ import omq
 from omq.base.errors import BadRequest
 
 NAME = "omq-spark"
-FAIL_ON = ("crc", "missing_file", "gap", "lost", "duplicated", "resurrected", "out_of_order",
-           "attempts")
+FAIL_ON = ("crc", "replaced", "missing_file", "gap", "lost", "duplicated", "resurrected",
+           "out_of_order", "attempts")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,6 +23,7 @@ def parser() -> argparse.ArgumentParser:
   omq-spark run --archive /var/lib/omq/archive --out /srv/tables --again 42
   omq-spark audit --archive /var/lib/omq/archive --out /srv/tables --pool /var/lib/omq
   omq-spark refresh --archive /var/lib/omq/archive --out /srv/tables
+  omq-spark follow --archive /var/lib/omq/archive --out /srv/tables
   omq-spark state --out /srv/tables --at 2026-01-31T12:00
   omq-spark biography --out /srv/tables --qpool 42
   omq-spark whatif --out /srv/tables --readers router=3
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     for name, text in (("run", "make or continue the tables"),
                        ("audit", "account for all messages"),
                        ("refresh", "run --incremental, audit and report, as from a timer"),
+                       ("follow", "the same as files come, until it is stopped"),
                        ("tables", "which tables there are, their versions and rows"),
                        ("state", "what was on the queues at an instant"),
                        ("biography", "all that happened to a message"),
@@ -58,21 +60,23 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _arguments(name: str, one: argparse.ArgumentParser) -> None:
-    if name in ("run", "audit", "refresh"):
+    if name in ("run", "audit", "refresh", "follow"):
         one.add_argument("--archive", required=True, help="directory of the archive files")
     if name == "run":
         one.add_argument("--incremental", action="store_true", help="go on after the last run")
         one.add_argument("--again", default="", metavar="WHAT", help="read once more, after a "
                          "repair: a file (42), a day (2026-01-31) or a batch (batch:3)")
-    elif name == "refresh":
+    elif name in ("refresh", "follow"):
         one.set_defaults(incremental=True, again="")
-    if name in ("run", "refresh", "compact"):
+    if name == "follow":
+        _pace(one)
+    if name in ("run", "refresh", "follow", "compact"):
         one.add_argument("--keep-days", type=float, default=7.0, metavar="DAYS",
                          help="how long earlier versions of the tables stay readable (%(default)g)")
-    if name in ("run", "refresh"):
+    if name in ("run", "refresh", "follow"):
         one.add_argument("--files-per-batch", type=int, default=200,
                          help="archive files that one batch reads (%(default)s)")
-    if name in ("audit", "refresh"):
+    if name in ("audit", "refresh", "follow"):
         one.add_argument("--pool", type=Path, help="spool whose pool holds what is still open")
         one.add_argument("--attempts-max", type=int, default=3,
                          help="attempts_max of the queues (%(default)s)")
@@ -83,6 +87,8 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
         one.add_argument("--version", type=int, help="as it was at this version of its own")
         one.add_argument("--columns", action="store_true",
                          help="the columns: name, type, unit and meaning")
+        one.add_argument("--old-names", choices=("duckdb", "spark"), help="SQL of views in which "
+                         "columns have their names of before, too")
     elif name == "state":
         one.add_argument("--at", required=True, help="an LSN, or a time (ISO, UTC)")
     elif name == "biography":
@@ -101,6 +107,18 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
                          help="what 95 of 100 messages shall wait at most")
     if name in ("whatif", "advise"):
         one.add_argument("--day", help="only messages that arrived on this day, 2026-01-31")
+
+
+def _pace(one: argparse.ArgumentParser) -> None:
+    for word, default, text in (
+            ("interval", 10.0, "how often the archive is looked at"),
+            ("audit", 3600.0, "how often the audit is made and the report drawn, if files came"),
+            ("idle", 1800.0, "end when no file came for so long; systemd starts it again")):
+        one.add_argument(f"--{word}-s", type=float, default=default, metavar="SECONDS",
+                         help=f"{text} (%(default)g)")
+    one.add_argument("--batches-max", type=int, default=2000, help="end after so many, so that "
+                     "memory is given back (%(default)s)")
+    one.add_argument("--unit", action="store_true", help="print a unit for systemd, and end")
 
 
 def one_of_two(options: argparse.Namespace) -> bool:

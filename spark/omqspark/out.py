@@ -26,7 +26,8 @@ from omqtools.omqspark.manifest import Manifest
 
 LIVES: Final = ("messages", "stays")
 ANSWERS: Final = tuple(answer.name for answer in _ANSWERS)
-FOLDERS: Final = ("bronze", "names", *LIVES, *ANSWERS, "open", "worked", "known", "gold", "report")
+FOLDERS: Final = ("bronze", "names", *LIVES, *ANSWERS, "open", "worked", "clients", "known",
+                 "gold", "report")
 """`gold`: of versions before 3."""
 KNOWN: Final = "known"
 INDEX: Final = f"{KNOWN}/index"
@@ -117,7 +118,7 @@ class Out:
 
     def snapshots(self) -> list[int]:
         """Batches whose state at their end is there."""
-        there = [set(self._batches(table)) for table in ("open", "worked", INDEX)]
+        there = [set(self._batches(table)) for table in ("open", "worked", "clients", INDEX)]
         return sorted(set.intersection(*there))
 
     def _batches(self, table: str) -> list[int]:
@@ -152,7 +153,7 @@ class Out:
         needed = self._needed(snapshots)
         keep: dict[str, Iterable[int]] = {
             "bronze": known.bronze(), "names": known.bronze(), "open": snapshots,
-            "worked": snapshots,
+            "worked": snapshots, "clients": snapshots,
             INDEX: snapshots} | {f"{KNOWN}/{name}": needed.get(name, ()) for name in ANSWERS}
         for table, numbers in keep.items():
             for batch in set(self._batches(table)) - set(numbers):
@@ -169,7 +170,7 @@ class Out:
 
     def forget(self) -> None:
         """What all tables but the events say, for a run that tells everything anew."""
-        for name in {*LIVES, *ANSWERS, "open", "worked", KNOWN, "gold"}:
+        for name in {*LIVES, *ANSWERS, "open", "worked", "clients", KNOWN, "gold"}:
             fs, where = plan.filesystem(self.path(name))
             if self.exists(self.path(name)):
                 fs.delete_dir(where)

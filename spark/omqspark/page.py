@@ -30,7 +30,13 @@ td:first-child,th:first-child,.head td,.head th{text-align:left}.head th{white-s
 code{background:var(--code);padding:0 .3em;overflow-wrap:anywhere}
 .ok{background:var(--ok)}.bad{background:var(--bad)}
 .verdict{padding:.6em 1em;border-radius:6px}p.note{color:var(--faint)}
-@media(max-width:700px){body{margin:1em auto}td,th{padding:.25em .4em}}"""
+@media(max-width:700px){body{margin:1em auto}td,th{padding:.25em .4em}
+.wide table,.wide tbody,.wide tr,.wide td{display:block}.wide tr:first-child{display:none}
+.wide tr{border-bottom:1px solid var(--line);padding:.4em 0}
+.wide td{display:flex;justify-content:space-between;gap:1em;border:0;padding:.1em 0;
+overflow-wrap:anywhere}.wide td::before{content:attr(data-label);color:var(--faint);flex:none}
+.wide td:first-child{font-weight:bold}.wide td:first-child::before{content:none}
+.head th{white-space:normal}}"""
 
 DRAW: Final = """
 const figures=FIGURES,lighter=LIGHTER;
@@ -39,18 +45,23 @@ function layout(figure){
  const style=getComputedStyle(document.documentElement),ink=style.getPropertyValue('--ink').trim(),
   line=style.getPropertyValue('--line').trim(),small=narrow.matches;
  const out={...structuredClone(figure.layout),paper_bgcolor:'rgba(0,0,0,0)',
-  plot_bgcolor:'rgba(0,0,0,0)',font:{color:ink,size:small?11:12},
+  plot_bgcolor:figure.layout.plot_bgcolor||'rgba(0,0,0,0)',font:{color:ink,size:small?11:12},
   height:figure.height+(small?120:0),
   margin:{l:60,r:10,t:36,b:40},hovermode:'closest',
   legend:small?{orientation:'h',y:-0.15}:{x:1.01,y:1}};
  for(const key of Object.keys(out))if(/^[xy]axis/.test(key))
   out[key]={gridcolor:line,zerolinecolor:line,linecolor:line,automargin:true,...out[key]};
+ if(small&&out.yaxis&&out.yaxis.ticktext)
+  out.yaxis.ticktext=out.yaxis.ticktext.map(text=>cut(text,28));
  return out}
+const cut=(text,most)=>text.length>most?
+ text.slice(0,Math.floor(most/3))+'…'+text.slice(-Math.ceil(most*2/3)):text;
 const tone=colour=>dark.matches&&lighter[colour]||colour;
 function toned(trace){
  const out=structuredClone(trace);
  for(const part of [out.line,out.marker,out.node])if(part&&part.color)
   part.color=Array.isArray(part.color)?part.color.map(tone):tone(part.color);
+ if(narrow.matches&&out.node)out.node.label=out.node.label.map(text=>cut(text,14));
  return out}
 function draw(){for(const [key,figure] of Object.entries(figures))
  Plotly.react(key,figure.data.map(toned),layout(figure),{responsive:true,displaylogo:false})}

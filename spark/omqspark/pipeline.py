@@ -5,6 +5,7 @@
     OUT/messages/batch=N/ended=E/day=D  messages that ended in this batch, those open at its end
     OUT/stays/batch=N/ended=E/day=D     stays of those messages
     OUT/open/batch=N             events of messages that are still open: the next batch begins here
+    OUT/clients/batch=N          names of the programs in those events (clients.py)
     OUT/worked/batch=N           the work of stays that have left, of messages that are still open
     OUT/known/TABLE/batch=N/day=D  parts of the answers, of what ended in this batch (answers.py)
     OUT/TABLE/batch=N/day=D      the answers of days in which this batch has changed something
@@ -27,7 +28,6 @@ Errors: NoArchive, MixedArchives, BadRequest (OUT is not ours; a file to be read
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,16 +41,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from omq.base.clock import NS_PER_S
-from omq.base.errors import BadRequest
 from omq.format.archive import ArchiveHeader
 from omq.format.frame_rules import numbers
 from omqtools.omqspark import bronze, columns, parquet, plan, tables
 from omqtools.omqspark.answers import Basis, Index
+from omqtools.omqspark.clients import CLIENTS, client_names, needed
 from omqtools.omqspark.daily import DAY, News, Telling
+from omqtools.omqspark.job import Job, refuse_another, unknown, what_to_do
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.lifecycle import Ends, given_out, lifecycle, stays, with_work
 from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
 from omqtools.omqspark.older import upgraded
+from omqtools.omqspark.out import LIVES
 from omqtools.omqspark.plan import Listed
 from omqtools.omqspark.session import sized
 from omqtools.omqspark.words import lived, names_told, queue_names
@@ -64,17 +66,6 @@ STAY = ("qpool", "queue", "visit")
 DONE = StructType([StructField(name, IntegerType() if name == "queue" else LongType())
                    for name in (*STAY, "worked_ns")])
 APART = ("ended", "day")
-New = dict[int, tuple[Listed, ArchiveHeader]]
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a run has to do: `todo`: files to tell, in order; `new`: those of them to read first."""
-
-    archive: str
-    new: New
-    todo: list[int]
-    passed_over: list[dict[str, Any]]
 
 
 def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
@@ -90,12 +81,13 @@ def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
         if known.batches:  # of a run that was killed before it could
             tables.commit(lake, known)
     listed = plan.listing(archive)
-    found = plan.heads(archive, [item for item in listed if again or _unknown(known, item)],
+    found = plan.heads(archive, [item for item in listed if again or unknown(known, item)],
                        bytes.fromhex(known.uuid))  # mixed instances: before anything is written
+    refuse_another(known, archive, listed, found)
     if not incremental:
         lake.clear()
     before, first, shown = known.counted(), known.next_number, lake.index(known.current)
-    job = _job(known, lake, archive, found, again)
+    job = what_to_do(known, lake, archive, found, again)
     forced = shown.unlike(lake.index(known.current))  # of batches that are void now
     done: list[int] = []
     for at in range(0, len(job.todo), files_per_batch):
@@ -110,63 +102,7 @@ def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
     gaps = missing(list(known.files))
     return {"batches": done, "current": known.current, "files": len(known.files),
             "missing": [list(gap) for gap in gaps],
-            "passed_over": job.passed_over}
-
-
-def _unknown(known: Manifest, item: Listed) -> bool:
-    record = known.files.get(item.number)
-    return record is None or not record.size or record.size != item.size
-
-
-def _job(known: Manifest, lake: Lake, archive: str, found: Sequence[tuple[Listed, Any]],
-         again: str) -> Job:
-    """What is to be done, with the batches that become void taken out of `known`."""
-    new: New = {}
-    over: list[dict[str, Any]] = []
-    valid = {item.number: (item, header) for item, header in found
-             if isinstance(header, ArchiveHeader)}
-    wanted = chosen(known, valid, again) if again else set()
-    for item, header in found:
-        record = known.files.get(item.number)
-        if not isinstance(header, ArchiveHeader):
-            over.append({"file": item.number, "kind": header.kind.value, "reason": header.reason})
-        elif record is None or item.number in wanted or (
-                record.crc and record != FileRecord.of(header, item.size, record.batch)):
-            new[item.number] = (item, header)
-            known.uuid = known.uuid or header.uuid.hex()
-        elif not record.crc:  # of tables that were upgraded
-            known.files[item.number] = FileRecord.of(header, item.size, record.batch)
-    untold = known.files.keys() - known.counted()
-    first = min([*new, *untold], default=0)
-    if not first:
-        return Job(archive, new, [], over)
-    stay = known.base(first, lake.snapshots())
-    behind = {number for batch in known.batches[stay:] for number in batch.files}
-    del known.batches[stay:]
-    return Job(archive, new, sorted({*behind, *new, *untold}), over)
-
-
-def chosen(known: Manifest, there: New, again: str) -> set[int]:
-    """The files that "42" (a number), "2026-01-31" (a day, UTC) or "batch:3" names. BadRequest:
-    there is none, or one is not in the archive any more."""
-    if re.fullmatch(r"[0-9]{1,10}", again):
-        wanted = {int(again)}
-    elif re.fullmatch(r"batch:[0-9]{1,9}", again):
-        wanted = {number for batch in known.batches if batch.number == int(again[6:])
-                  for number in batch.files}
-    else:
-        try:
-            start = int(datetime.fromisoformat(again).replace(tzinfo=UTC).timestamp()) * 10**9
-        except ValueError as error:
-            raise BadRequest(reason="--again takes the number of a file, a day like 2026-01-31 or "
-                                    f"batch:3, not {again!r}") from error
-        wanted = {record.number for record in known.files.values() if record.frames
-                  and record.time_min < start + bronze.DAY_NS and record.time_max >= start}
-    gone = sorted(wanted - there.keys())
-    if gone or not wanted:
-        raise BadRequest(reason=f"files {', '.join(map(str, gone)) or again} are not in the "
-                                "archive, or cannot be read")
-    return wanted
+            "passed_over": job.passed_over, "replaced": job.replaced}
 
 
 def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: int,
@@ -178,7 +114,7 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     reading = [job.new[file] for file in files if file in job.new]
     findings = _read(lake, job.archive, reading, number)
     for item, header in reading:
-        known.take(FileRecord.of(header, item.size, number))
+        known.take(FileRecord.of(header, item.size, number, item.modified_ns))
     say(f"batch {number}: the events are read")
     told = lake.rows("bronze", known, files)
     good = told.where("bad IS NULL").select(*columns.EVENTS)
@@ -199,18 +135,26 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     queues = queue_names(lake.spark, names_now)
     ends, readers = known.epoch_ends(counted), _readers(lake, index, before)
     worked = None if before < 0 else parquet.load(lake.spark, [lake.path("worked", before)], DONE)
+    clients = client_names(names, None if before < 0 else parquet.load(
+        lake.spark, [lake.path("clients", before)], CLIENTS))
     lives = _lives(lake, with_work(stays(events, ends), readers, worked), events, number, ends,
-                   queues)
+                   Called(queues, clients))
     say(f"batch {number}: messages and stays are written")
+    for table, rows in zip(LIVES[::-1], lives, strict=True):  # known also where there are no rows
+        index.schemas[table] = rows.schema.json()
     end_ns = max((known.files[file].time_max for file in counted), default=0)
     # Minutes in which nothing happened, behind the end of the batch before, have not been shown.
     since = [max(known.files[file].time_max for file in told_before)] if told_before else []
     news = News(min([known.files[file].begins[1] for file in files] + since),
                 max((known.files[file].last_lsn for file in told_before), default=0), forced)
     Telling(lake, number, index, Basis(*lives, good, names, end_ns), queues, news).tell()
-    counts: dict[str, int] = {}
+    findings += [{"kind": "replaced", "file": file, "detail": "it is another file than the one "
+                  "that was read before; the tables are of this one"}
+                 for file in files if file in job.replaced]
+    before_void, counts = job.known_of(files)
     for each in findings:
         counts[each["kind"]] = counts.get(each["kind"], 0) + 1
+    findings += before_void
     known.batches.append(Batch(number, files, findings[:EXAMPLES_MAX], counts))
     return number
 
@@ -250,20 +194,30 @@ def _readers(lake: Lake, index: Index, before: int) -> DataFrame | None:
     return parquet.load(lake.spark, paths, WORKED) if paths else None
 
 
+@dataclass(frozen=True)
+class Called:
+    """Names of queues (words.queue_names) and of programs (clients.client_names)."""
+
+    queues: DataFrame
+    clients: DataFrame
+
+
 def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: Ends,
-           queues: DataFrame) -> tuple[DataFrame, DataFrame]:
+           called: Called) -> tuple[DataFrame, DataFrame]:
     """Stays and messages, apart by whether the message has ended, as they are written; and the
     events of the open ones. Few stays are made beside the messages, on another core: which of them
     are open is said behind that."""
-    told = lived(spent, "stays", queues)
+    told = lived(spent, "stays", called.queues, called.clients)
     with ThreadPoolExecutor(1) as beside:
         rows = beside.submit(told.toArrow) if lake.few else None
-        messages = parquet.saved(lived(lifecycle(events, ends), "messages", queues).withColumn(
-            "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number),
+        messages = parquet.saved(
+            lived(lifecycle(events, ends), "messages", called.queues, called.clients).withColumn(
+                "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number),
             APART, few=lake.few)
         still = messages.where("ended = 0").select("qpool")
-        parquet.save(events.join(still, "qpool", "left_semi").select(*columns.EVENTS),
-                     lake.path("open", number), few=lake.few)
+        left = parquet.saved(events.join(still, "qpool", "left_semi").select(*columns.EVENTS),
+                             lake.path("open", number), (), few=lake.few)
+        parquet.save(needed(called.clients, left), lake.path("clients", number), few=lake.few)
         if rows is not None:
             told = parquet.local(lake.spark, rows.result(), told.schema)
     marked = told.join(still.withColumn("open", F.expr("true")), "qpool", "left")

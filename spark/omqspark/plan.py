@@ -23,6 +23,8 @@ from omq.base.errors import MixedArchives, NoArchive
 from omq.format.archive import BLOCK_BYTES, HEADER, ArchiveHeader, Section, decode_header
 from omq.format.findings import Finding, Kind
 from omq.storage.archive_file import ArchiveFile, open_archive
+from omq.storage.spool import open_spool
+from omqtools.omqspark.kept import spool_of
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _NAME: Final = re.compile(r"([0-9]{10})\.oma")
@@ -49,11 +51,13 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One name of the directory. `path`: for the filesystem; `number` from its name."""
+    """One name of the directory. `path`: for the filesystem; `number` from its name; `modified_ns`:
+    when it was written last, 0: the file system does not say."""
 
     number: int
     path: str
     size: int
+    modified_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def listing(where: str) -> list[Listed]:
     for info in fs.get_file_info(selector):
         match = _NAME.fullmatch(info.base_name)
         if match and info.type == pafs.FileType.File:
-            found.append(Listed(int(match[1]), info.path, int(info.size)))
+            found.append(Listed(int(match[1]), info.path, int(info.size), info.mtime_ns or 0))
     if not found:
         raise NoArchive(path=where)
     return sorted(found, key=lambda item: item.number)
@@ -108,19 +112,31 @@ def head(fs: Any, item: Listed) -> ArchiveHeader | Finding:
 
 def heads(where: str, items: Sequence[Listed], uuid: bytes = b""
           ) -> list[tuple[Listed, ArchiveHeader | Finding]]:
-    """The heads of all files, several at a time: an object store answers late. MixedArchives when
-    two of them are of different instances (or not of `uuid`)."""
+    """The heads of all files, several at a time: an object store answers late. One that is not of
+    the instance `uuid`, or of the spool whose archive this is, is FOREIGN. Where neither is known
+    nobody can say which of two instances is the stray: MixedArchives."""
     fs, _ = filesystem(where)
-    out: list[tuple[Listed, ArchiveHeader | Finding]] = []
+    expected = uuid or instance_of(where)
     with ThreadPoolExecutor(HEADS_AT_ONCE) as pool:
         answers = list(pool.map(lambda item: head(fs, item), items))
+    first = b""
+    out: list[tuple[Listed, ArchiveHeader | Finding]] = []
     for item, found in zip(items, answers, strict=True):
         if isinstance(found, ArchiveHeader):
-            if uuid and found.uuid != uuid:
-                raise MixedArchives(file=item.path, uuid=found.uuid.hex(), expected=uuid.hex())
-            uuid = found.uuid
+            first = first or found.uuid
+            if found.uuid != (expected or first):
+                if not expected:
+                    raise MixedArchives(file=item.path, uuid=found.uuid.hex(), expected=first.hex())
+                found = Finding(Kind.FOREIGN, f"of another instance, {found.uuid.hex()}; this is "
+                                f"{expected.hex()}: move it away", item.path)
         out.append((item, found))
     return out
+
+
+def instance_of(where: str) -> bytes:
+    """The uuid of the spool whose archive this is; empty: it is a copy, or none of a spool."""
+    paths = spool_of(where)
+    return open_spool(paths.root).uuid if paths else b""
 
 
 def splits(found: Sequence[tuple[Listed, ArchiveHeader | Finding]], split_bytes: int

@@ -9,14 +9,17 @@ What-if replays real arrivals through this, the generator makes archives with it
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from operator import itemgetter
 
 import numpy as np
 
 from omq.base.arrays import Vector
 
+Spans = Sequence[tuple[float, float]]
 ERROR_SHARE_MAX = 0.2
 """What cannot tell the past is not asked about the future."""
 
@@ -31,9 +34,10 @@ class Replayed:
 
 
 def replay(arrival: Vector, priority: Vector, service: Vector, readers: int,
-           free: Sequence[float] = (), batch: int = 1) -> Replayed:
+           free: Sequence[float] = (), batch: int = 1, away: Sequence[Spans] = ()) -> Replayed:
     """Arrivals in ascending order; all times in one unit. `free`: readers are busy until then;
-    `batch`: messages that a reader takes at most at once."""
+    `batch`: messages that a reader takes at most at once; `away`: of each reader the spans, in
+    order and apart, in which it gets nothing (what it has it finishes)."""
     assert readers > 0 and batch > 0
     count = len(arrival)
     start, taken = [0.0] * count, [0] * count
@@ -51,20 +55,33 @@ def replay(arrival: Vector, priority: Vector, service: Vector, readers: int,
             ends[reader] += work[message]
         heappush(busy, (ends[reader], reader))
 
+    def asks(reader: int, now: float) -> None:
+        """It is free, and there or not."""
+        back = _back(away[reader], now) if away else now
+        if back > now:
+            heappush(busy, (back, reader))
+        elif waiting:
+            give(reader, now)
+        else:
+            heappush(idle, reader)
+
     for message, now in enumerate(times):
         while busy and busy[0][0] <= now:
             end, reader = heappop(busy)
-            if waiting:
-                give(reader, end)
-            else:
-                heappush(idle, reader)
+            asks(reader, end)
         heappush(waiting, (ranks[message], message))
-        if idle:
-            give(heappop(idle), now)
+        while idle and waiting:
+            asks(heappop(idle), now)
     while waiting:
         end, reader = heappop(busy)
-        give(reader, max(end, times[-1]))
+        asks(reader, max(end, times[-1]))
     return Replayed(np.array(start), np.array(taken), ends)
+
+
+def _back(spans: Spans, now: float) -> float:
+    """When a reader is there again; `now`: it is."""
+    place = bisect_right(spans, now, key=itemgetter(0)) - 1
+    return max(now, spans[place][1]) if place >= 0 else now
 
 
 def percentiles(waits: Vector, wanted: Sequence[float] = (0.5, 0.9, 0.99)) -> dict[str, float]:

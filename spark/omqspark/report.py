@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 
 from omq.base.clock import NS_PER_S
 from omqtools.omqspark import charts, interactive, shown
+from omqtools.omqspark.bars import FEW_MESSAGES
 from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import Out
@@ -39,13 +40,15 @@ SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = 
      "How many messages lay on each queue, and since when the oldest. A rising age means that the "
      "readers do not keep up, or that a message waits for another attempt."),
     ("waits", "Waiting times", "queue_hour", charts.waits,
-     "The time from arrival on a queue until a reader got the message for the first time: whole "
-     "lines for half of the messages, dotted ones for 99 of 100."),
+     "The time from when a message could be taken (it had come, a delay that its sender wished was "
+     "over) until a reader got it for the first time: whole lines for half of the messages, dotted "
+     "ones for 99 of 100. All other queues are one line: the longest of theirs."),
     ("heat", "Hours and days", HOURS_OF_DAY, charts.heat,
      "When the work comes. Plan maintenance for the dark fields. An hour that is archived only in "
-     "part, such as the first and the last, is left white."),
+     "part, such as the first and the last, is left grey."),
     ("readers", "Readers", "readers", charts.readers,
-     "A reader near 100 % is the bottleneck of its queue; many near 0 % are more than are needed."),
+     "A reader near 100 % is the bottleneck of its queue; many near 0 % are more than are needed. "
+     f"Of fewer than {FEW_MESSAGES} messages the share is not shown: it says nothing."),
     ("poison", "Failures", "poison", charts.poison,
      "Attempts that a reader reported as failed or died in. One reader that stands out points to "
      "the reader; all alike point to the messages."),
@@ -76,10 +79,15 @@ def drawn(out: Out) -> Drawn:
     names = Queues.of(shown.queue_names(out, wanted), rows["queue_hour"])
     hours = rows["queue_hour"]
     told = rows | {"queue_minute": names.minutes(rows["queue_minute"]), HOURS_OF_DAY: (
-        hours if hours.empty else by_hour_of_day(hours, _spans(out.known())))}
+        hours if hours.empty else _whole(by_hour_of_day(hours, _spans(out.known()))))}
     return Drawn(rows, names, shown.oldest(out), {
         key: (_png(draw(told[table], names)), interactive.FIGURES[key](told[table], names))
         for key, _, table, draw, _ in SECTIONS if not told[table].empty})
+
+
+def _whole(table: pd.DataFrame) -> pd.DataFrame:
+    """Nothing, where no hour is archived as a whole."""
+    return table[:0] if table.isna().all(axis=None) else table
 
 
 def make(out: Out, verdict: dict[str, Any] | None, ready: Drawn | None = None) -> dict[str, bytes]:
@@ -168,8 +176,9 @@ def _verdict(verdict: dict[str, Any] | None) -> str:
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
     cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    lines = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-                    for row in rows)
+    lines = "".join("<tr>" + "".join(
+        f'<td data-label="{html.escape(name)}">{html.escape(cell)}</td>'
+        for name, cell in zip(head, row, strict=True)) + "</tr>" for row in rows)
     return f"<div class=wide><table><tr>{cells}</tr>{lines}</table></div>"
 
 
@@ -181,14 +190,16 @@ def _summary(tables: dict[str, pd.DataFrame], names: Queues) -> str:
     groups = sorted(hours.groupby("queue"), key=lambda item: -item[1]["arrivals"].sum())
     for queue, part in groups[:ROWS_MAX]:
         busiest = part.loc[part["arrivals"].idxmax()]
-        worst = part["wait_p99_s"].max()
+        worst, since = part["wait_p99_s"].max(), part["ready_wait_p99_s"].max()
         rows.append([names.name(int(queue)), f"{part['arrivals'].sum():,}",
                      f"{busiest['arrivals']:,} ({busiest['hour']:%d %b %H:%M})",
-                     "-" if pd.isna(worst) else f"{worst:.3f} s", f"{part['failed'].sum():,}",
+                     "-" if pd.isna(worst) else f"{worst:.3f} s",
+                     "-" if pd.isna(since) else f"{since:.3f} s", f"{part['failed'].sum():,}",
                      f"{part['bytes'].sum() / 1e6:,.1f} MB"])
     more = f"<p>And {len(groups) - ROWS_MAX} more.</p>" if len(groups) > ROWS_MAX else ""
     return ("<h2>Queues, busiest first</h2>" + _table(
-        ["queue", "messages", "most in an hour", "worst hourly p99 wait", "failed attempts",
+        ["queue", "messages", "most in an hour", "worst hourly p99 wait",
+         "and since they could be taken", "failed attempts",
          "bodies"], rows) + more)
 
 
@@ -221,6 +232,7 @@ def _rounded(size: int) -> int:
 def _orders(orders: pd.DataFrame) -> str:
     if orders.empty:
         return "<h2>Operators</h2><p>No operator changed a message in this time.</p>"
-    rows = [[f"{row.at:%Y-%m-%d %H:%M:%S}", str(row.uid), str(row.messages), str(row.order)[:300]]
-            for row in orders.sort_values("at").tail(50).itertuples()]
+    rows = [[f"{row.ordered_at:%Y-%m-%d %H:%M:%S}", str(row.uid), str(row.messages),
+             str(row.order_json)[:300]]
+            for row in orders.sort_values("ordered_at").tail(50).itertuples()]
     return "<h2>Operators</h2>" + _table(["when (UTC)", "uid", "messages", "order"], rows)

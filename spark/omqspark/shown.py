@@ -2,7 +2,7 @@
 costs more than they do.
 
 Minutes are put together file by file, POINTS_MAX a queue, so the report of two years needs little
-more memory than one of a day. Of the other answers all rows are held, without their sketches.
+more memory than one of a day. Of the other answers all rows are held, without their distributions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def fetched(out: Out, table: str) -> pd.DataFrame:
         step = step_ns(part["minute_ns"] for part in times)
         return coarse((part.to_pandas() for part in parquet.each_file(paths, schema, _MINUTES)),
                       step)
-    names = [name for name in schema.names if name != "day" and not name.endswith("_sketch")]
+    names = [name for name in schema.names if name != "day" and not name.endswith("_buckets")]
     rows = pa.concat_tables([parquet.no_rows(schema, names),
                              *parquet.each_file(paths, schema, names)]).to_pandas()
     for name in rows.select_dtypes("datetimetz").columns:

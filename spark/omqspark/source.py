@@ -15,8 +15,9 @@ Options:
 Columns: `columns`, or a schema given by the user, picks and orders them; only those are decoded.
 Damaged data come as rows whose `bad` is not null, a file number that is missing as one such row.
 
-    waitForMissing       streaming: true (default): the stream stops before a number that is not
-                         there until that file comes; false: it goes on behind it
+    waitForMissing       streaming: true (default for `path`): the stream stops before a number
+                         that is not there until that file comes, and says so on stderr; false
+                         (default for `spool`, where it cannot come): it goes on behind it
 
     spool         a spool on this host instead of `path`: its archive and its journal up to what is
                   durable now (live.py); table events, for streams and once
@@ -25,7 +26,7 @@ Streaming of `path`: the offset is the number of the last file that was read, as
 are immutable and numbered one by one, so nothing else is needed: what comes late is waited for, and
 a stray file far away is not reached. A file that was pruned before it was read is an error, never a
 silent gap.
-Errors: NoArchive, MixedArchives, ArchivePruned; Damaged with FAILFAST.
+Errors: NoArchive, MixedArchives, ArchivePruned, OffsetUnknown; Damaged with FAILFAST.
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from omq.base.errors import ArchivePruned, NoArchive
+from omq.base.errors import ArchivePruned, NoArchive, OffsetUnknown
 from omqtools.omqspark import work
 from omqtools.omqspark.decode import FIELDS, Filter
 from omqtools.omqspark.kept import keep, spool_of
+from omqtools.omqspark.waiting import Waiting
 from omqtools.omqspark.work import Task, Work
 
 _TESTS = {EqualTo: "=", GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<",
@@ -155,6 +157,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.work = Work.of(options, schema)
         self._end: int | None = None
         self._stream = token_hex(4)
+        self._wait = Waiting(self.work.where)
 
     def initialOffset(self) -> dict[str, int]:
         return {"file": self._numbers()[0] - 1}
@@ -174,12 +177,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         keep(spool_of(self.work.where), self._stream, start["file"] + 1)
         numbers = self._numbers()
+        if start["file"] > numbers[-1]:
+            raise OffsetUnknown(number=start["file"], path=self.work.where, newest=numbers[-1])
         behind = [n for n in numbers if n > start["file"]
                   and (self._end is None or n <= self._end)]
-        if self.work.wait_for_missing:
-            behind = [n for at, n in enumerate(behind) if n == behind[0] + at]
         if behind and numbers[0] > start["file"] + 1:
             raise ArchivePruned(number=start["file"] + 1, oldest=numbers[0])
+        if self.work.wait_for_missing:
+            in_line = [n for at, n in enumerate(behind, start["file"] + 1) if n == at]
+            if len(in_line) < len(behind):
+                following = behind[len(in_line)]
+                self._wait.tell(start["file"] + len(in_line) + 1, following - 1, following)
+            behind = in_line
         if isinstance(limit, ReadMaxFiles):
             behind = behind[: limit.max_files]
         return {"file": behind[-1] if behind else start["file"]}
@@ -187,9 +196,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         items = [item for item in self.work.listing()
                  if start["file"] < item.number <= end["file"]]
-        if items and items[0].number > start["file"] + 1:
-            raise ArchivePruned(number=start["file"] + 1, oldest=items[0].number)
-        return self.work.tasks(items)
+        numbers = self._numbers()
+        if numbers[0] > start["file"] + 1:
+            raise ArchivePruned(number=start["file"] + 1, oldest=numbers[0])
+        return self.work.tasks(items, start["file"])
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert partition is None or isinstance(partition, Task)

@@ -29,6 +29,8 @@ SENTENCES_MAX: Final = 5
 """Of one rule: with 300 queues a page of them says nothing."""
 FOUND: Final = {
     "crc": ("damaged place in the archive", "damaged places in the archive"),
+    "replaced": ("archive file that is not the one that was read",
+                 "archive files that are not those that were read"),
     "missing_file": ("missing archive file", "missing archive files"),
     "gap": ("gap in the numbers of the journal", "gaps in the numbers of the journal"),
     "lost": ("lost message", "lost messages"),
@@ -163,11 +165,12 @@ def _backlog(tables: Tables, queues: Queues) -> Iterator[Sentence]:
 
 
 def _waiting(tables: Tables, queues: Queues) -> Iterator[Sentence]:
-    for queue, part in tables["queue_hour"].dropna(subset=["wait_p99_s"]).groupby("queue"):
-        worst = part.loc[part["wait_p99_s"].idxmax()]
-        usual = float(part["wait_p99_s"].median())
-        if worst["wait_p99_s"] > WAIT_S and worst["wait_p99_s"] > WAIT_TIMES * usual:
+    for queue, part in tables["queue_hour"].dropna(subset=["ready_wait_p99_s"]).groupby("queue"):
+        worst = part.loc[part["ready_wait_p99_s"].idxmax()]
+        usual = float(part["ready_wait_p99_s"].median())
+        longest = worst["ready_wait_p99_s"]
+        if longest > WAIT_S and longest > WAIT_TIMES * usual:
             yield Sentence(f"At {worst['hour']:%d %b %H:%M} one of 100 messages on "
-                           f"{queues.name(int(queue))} waited {seconds(worst['wait_p99_s'])} or "
+                           f"{queues.name(int(queue))} waited {seconds(longest)} or "
                            f"longer, usually {seconds(usual)}.",
                            f"omq-spark advise --out OUT --wait-s 60 --day {worst['hour']:%Y-%m-%d}")

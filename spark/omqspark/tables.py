@@ -38,10 +38,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructType
 
 from omq.base.errors import BadRequest, NoArchive
-from omqtools.omqspark import parquet, plan
+from omqtools.omqspark import plan
 from omqtools.omqspark.answers import ALWAYS, Index
 from omqtools.omqspark.dictionary import described
 from omqtools.omqspark.gold import ANSWERS
+from omqtools.omqspark.manifest import of_another
 from omqtools.omqspark.meanings import MEANINGS
 from omqtools.omqspark.out import LIVES, VERSIONS, Out
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.manifest import Manifest
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Of the columns; a table of another one is made anew by a run without --incremental."""
 KEEP_DAYS: Final = 7
 CHECKPOINT_COMMITS: Final = 10
@@ -104,7 +105,7 @@ def _commit(lake: Lake, name: str, known: Manifest, index: Index, same: bool  # 
     counted = {str(batch.number) for batch in known.batches}
     if name not in LIVES:
         counted = {str(batch) for batch in index.shown[name].values()}
-    table = _table(lake, name, index, str(known.current))
+    table = _table(lake, name, index)
     there = files(table)
     gone = [each for each in there if not _counts(name, each.values, known, index)]
     parts = {_part(each.values) for each in there}
@@ -157,16 +158,12 @@ def files(table: DeltaTable) -> list[Written]:
             for row in rows]
 
 
-def _table(lake: Lake, name: str, index: Index, batch: str) -> DeltaTable:
-    """The Delta table, made if it is not there; its columns are those of the files of a batch."""
+def _table(lake: Lake, name: str, index: Index) -> DeltaTable:
+    """The Delta table, made if it is not there; its columns are those of the last batch."""
     where = lake.path(name)
     if DeltaTable.is_deltatable(where):
         return DeltaTable(where)
-    if name in LIVES:
-        found = parquet.load(lake.spark, [lake.path(name, int(batch))], base=where).schema
-    else:
-        found = StructType.fromJson(json.loads(index.schemas[name])).add(
-            "batch", IntegerType())
+    found = StructType.fromJson(json.loads(index.schemas[name])).add("batch", IntegerType())
     schema: pa.Schema = to_arrow_schema(found, timezone="UTC")
     return DeltaTable.create(
         where, described(name, schema), partition_by=list(partitions(name)), name=f"omq {name}",
@@ -192,11 +189,14 @@ def _written(lake: Lake, name: str, batch: int) -> Iterator[Written]:
 
 
 def versions(lake: Out) -> dict[str, Any]:
-    """What tables.json says. NoArchive: no run has published tables there."""
+    """What tables.json says. NoArchive: no run has published tables there; BadRequest: they have
+    the columns of another omq-spark."""
     data = lake.get(VERSIONS)
     if data is None:
         raise NoArchive(path=lake.out)
     found: dict[str, Any] = json.loads(data)
+    if found.get("schema") != SCHEMA_VERSION:
+        raise of_another(lake.out, int(found.get("schema", 0)), SCHEMA_VERSION)
     return found
 
 

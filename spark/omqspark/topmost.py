@@ -7,6 +7,7 @@ queue has the same in every picture.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,11 +24,19 @@ NAME_SHOWN_MAX: Final = 24
 """Characters of a name beside a picture: a longer one would take the picture's place."""
 
 
+def _cut(name: str, most: int) -> str:
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
+
+
 class Queues:
     """Names and colours. `busiest`: numbers of queues, those with most arrivals first."""
 
     def __init__(self, names: Mapping[int, str], busiest: list[int]) -> None:
         self._names, self.top = names, busiest[:TOP]
+        self._alike: dict[str, set[int]] = defaultdict(set)
+        for queue in {*names, *busiest}:
+            self._alike[_cut(self.name(queue), NAME_SHOWN_MAX)].add(queue)
         self.others = len(busiest) - len(self.top)
 
     @classmethod
@@ -42,10 +51,13 @@ class Queues:
         return self._names.get(queue, f"queue {queue}")
 
     def short(self, queue: int) -> str:
-        """The name as a picture has room for it; its ends tell long names apart best."""
-        name = self.name(queue)
-        half = (NAME_SHOWN_MAX - 1) // 2
-        return name if len(name) <= NAME_SHOWN_MAX else f"{name[:half]}…{name[-half:]}"
+        """The name as a picture has room for it; its ends tell long names apart best. Two queues
+        whose names look alike then have their numbers."""
+        cut = _cut(self.name(queue), NAME_SHOWN_MAX)
+        if len(self._alike[cut]) < 2 or queue == OTHER:
+            return cut
+        number = f" #{queue}"
+        return _cut(self.name(queue), NAME_SHOWN_MAX - len(number)) + number
 
     def colour(self, queue: int) -> str:
         return PALETTE[self.top.index(queue)] if queue in self.top else GREY
@@ -58,6 +70,18 @@ class Queues:
         """The rows of each queue that is drawn, the busiest first, OTHER last."""
         found = [(queue, rows[rows["queue"] == queue]) for queue in (*self.top, OTHER)]
         return [(queue, part) for queue, part in found if not part.empty]
+
+    def hours(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Rows of queue_hour, those of all other queues as one: half of them waited less than its
+        median, and none of them longer than its p99."""
+        mine = rows[rows["queue"].isin(self.top)]
+        rest = rows[~rows["queue"].isin(self.top)]
+        if rest.empty:
+            return mine
+        other = rest.groupby("hour", as_index=False).agg({
+            name: "median" if "_p50_" in name else "max" for name in rest
+            if name.startswith("ready_wait_p")} | {"arrivals": "sum"})
+        return pd.concat([mine, other.assign(queue=OTHER)], ignore_index=True)
 
     def minutes(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows of queue_minute, those of all other queues as one queue. Depth holds until a queue

@@ -6,7 +6,8 @@ readers asked for. First with the number that there really was: how far the wait
 those that happened is the error that every answer has: `error_s`, the mean difference of a
 message's wait, and `error_share`, that as a share of the mean wait (or of the mean work, if waits
 are shorter). Above ERROR_SHARE_MAX there is no answer: `refused`. Readers take as many messages at
-once as they were seen to take (`batch`), and do one after another.
+once as they were seen to take (`batch`), and do one after another. While a reader was not there
+(dead and not back yet, stopped, its manager down) it gets nothing in the replay (presence.py).
 
 What takes a reader's time and has no wait to be told is replayed as a load: it comes when it really
 began, and goes first. That is the last attempt of a message that was put off, held, or given again
@@ -33,6 +34,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
+from omqtools.omqspark.presence import away, is_known
 from omqtools.omqspark.replay import ERROR_SHARE_MAX, percentiles, replay
 
 COLUMNS = ("queue int, readers int, batch int, at_once int, kind string, messages bigint, "
@@ -50,17 +52,18 @@ EARLIER_NS = 1_000_000
 TOLD = ("p50_s", "p90_s", "p99_s", "mean_s", "busy")
 
 
-def whatif(stays: DataFrame, readers: Mapping[int, int], *, from_ns: int = 0,
+def whatif(stays: DataFrame, readers: Mapping[int, int], steps: DataFrame, *, from_ns: int = 0,
            to_ns: int = 1 << 62) -> DataFrame:
     """Three rows a queue: kind "real" (what happened), "replayed" (the same readers, replayed),
-    "asked" (with `readers`; only for the queues named there)."""
+    "asked" (with `readers`; only for the queues named there). `steps`: presence.STEPS."""
     asked = dict(readers)
     chosen = replayable(stays, from_ns, to_ns)
     if asked:
         chosen = chosen.where(F.col("queue").isin(*asked))
     order = F.array_position(F.array(*map(F.lit, KINDS)), F.col("kind"))
-    return chosen.groupBy("queue").applyInPandas(
-        lambda frame: pd.DataFrame(queue_rows(frame, asked), columns=_NAMES), COLUMNS
+    return chosen.groupBy("queue").cogroup(steps.groupBy("queue")).applyInPandas(
+        lambda frame, there: pd.DataFrame(
+            [] if frame.empty else queue_rows(frame, asked, there), columns=_NAMES), COLUMNS
     ).orderBy("queue", order)
 
 
@@ -102,10 +105,12 @@ class Past:
     batch: int
     at_once: int
     left_out: int
+    there: pd.DataFrame | None = None
+    last_ns: int = 0
 
     @classmethod
-    def of(cls, frame: pd.DataFrame) -> Past | None:
-        """None: nothing of it can be replayed."""
+    def of(cls, frame: pd.DataFrame, there: pd.DataFrame | None = None) -> Past | None:
+        """None: nothing of it can be replayed. `there`: presence.STEPS of the queue."""
         if frame["apart"].all():
             return None
         own = frame[~frame["elsewhere"]]
@@ -122,12 +127,15 @@ class Past:
         work = (held if several else frame["work_ns"]).to_numpy() / 1e9
         return cls(base, arrival, work, priority, judged, real, readers_seen(own),
                    1 if several else batch_seen(own), in_hand_seen(own) if several else 1,
-                   int(own["apart"].sum()))
+                   int(own["apart"].sum()), _known(own, there), int(own["given_ns"].max()))
 
     def waits(self, readers: int) -> Any:
         """Each judged message's wait if there were so many."""
+        gone = [] if self.there is None else [
+            spans for spans in away(self.there, (self.base_ns, self.last_ns), readers, self.readers)
+            for _ in range(self.at_once)]
         done = replay(self.arrival, self.priority, self.work, readers * self.at_once,
-                      batch=self.batch)
+                      batch=self.batch, away=gone)
         return (done.start - self.arrival)[self.judged]
 
     @cached_property
@@ -149,9 +157,17 @@ class Past:
         return self.error_s / usual if usual else 0.0
 
 
-def queue_rows(frame: pd.DataFrame, asked: Mapping[int, int]) -> list[dict[str, Any]]:
+def _known(own: pd.DataFrame, there: pd.DataFrame | None) -> pd.DataFrame | None:
+    if there is None:
+        return None
+    ordered = there.sort_values("at_ns", kind="stable")
+    return ordered if is_known(ordered, own["given_ns"]) else None
+
+
+def queue_rows(frame: pd.DataFrame, asked: Mapping[int, int], there: pd.DataFrame | None = None
+               ) -> list[dict[str, Any]]:
     """The rows of one queue."""
-    queue, past = int(frame["queue"].iloc[0]), Past.of(frame)
+    queue, past = int(frame["queue"].iloc[0]), Past.of(frame, there)
     if past is None:
         return []
     refused = past.error_share > ERROR_SHARE_MAX

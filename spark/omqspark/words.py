@@ -1,8 +1,9 @@
 """What people read beside codes and nanoseconds: timestamps, names of queues, words for frames.
 
 Columns that are added: `NAME` beside `NAME_ns`, a timestamp (an instant, in microseconds; UTC in
-the files); `NAME_name` beside the number of a queue; `NAME_how` beside the type of a frame; `day`,
-by which tables are partitioned.
+the files); `NAME_name` beside the number of a queue or a client; `NAME_how` beside the type of a
+frame; `day`, by which tables are partitioned. No column is named as a word of SQL: RENAMED says
+which were (`omq-spark tables --old-names` has views with the names of before).
 """
 
 from __future__ import annotations
@@ -16,14 +17,20 @@ from pyspark.sql import functions as F
 
 from omq.format.frame_rules import By, Comes, Reason
 from omq.format.journal import FrameType
+from omqtools.omqspark.clients import PRODUCER, READER, with_name
 from omqtools.omqspark.lifecycle import DIED, is_type
 
 Names = list[tuple[int, str]]
 _HISTORY: Final = pa.list_(pa.struct([("lsn", pa.int64()), ("name", pa.string())]))
 QUEUES: Final = ("queue", "last_queue", "came_from", "went_to", "from_queue", "to_queue")
 INSTANTS: Final = {
-    "messages": ("born", "first_give", "end", "last"),
-    "stays": ("arrived", "given", "last_given", "left")}
+    "messages": {"born": "born", "first_give": "first_give", "ended_at": "end", "last": "last"},
+    "stays": {"arrived": "arrived", "ready": "ready", "given": "given",
+              "last_given": "last_given", "left_at": "left"}}
+"""Timestamp -> the column in ns that it is of, without `_ns`."""
+RENAMED: Final = {"messages": {"end": "ended_at"}, "stays": {"left": "left_at"},
+                  "operators": {"at": "ordered_at", "order": "order_json"}}
+"""Table -> the name of a column before version 7 -> its name."""
 NAMED_AT: Final = {
     "messages": {"last_queue": "last_lsn"},
     "stays": {"queue": "left_lsn", "came_from": "arrived_lsn", "went_to": "left_lsn"}}
@@ -90,12 +97,15 @@ _THEN: Final = (f"IF({{0}} IS NULL, {_LAST}, coalesce(try_element_at(filter(_his
 """The name last, or at an LSN; before the first one that is known: that."""
 
 
-def lived(frame: DataFrame, table: str, names: DataFrame) -> DataFrame:
-    """`messages` or `stays` as people read them."""
+def lived(frame: DataFrame, table: str, names: DataFrame, clients: DataFrame) -> DataFrame:
+    """`messages` or `stays` as people read them. `clients`: names of programs (clients.py)."""
     words = ({"end_how": how("end_type", "end_reason")} if table == "messages" else
              {"arrived_how": how("arrived_by", "arrived_reason"),
               "left_how": how("left_by", "left_reason")})
-    instants = {name: at(f"{name}_ns") for name in INSTANTS[table]}
+    instants = {name: at(f"{of}_ns") for name, of in INSTANTS[table].items()}
+    frame = (with_name(frame, clients, PRODUCER, "first_epoch", "producer", "producer_name")
+             if table == "messages" else
+             with_name(frame, clients, READER, "given_epoch", "reader", "reader_name"))
     day = F.to_date(at(DAY_OF[table]))
     told = frame.withColumns({**instants, **words, "day": day})
     return named(told, names, NAMED_AT[table])

@@ -24,6 +24,7 @@ from omqtools.omqspark import columns, decode, plan
 from omqtools.omqspark.decode import Filter
 from omqtools.omqspark.manifest import missing
 from omqtools.omqspark.plan import Listed, Split
+from omqtools.omqspark.waiting import missing_text
 
 FAILFAST: Final = "FAILFAST"
 MODES: Final = ("PERMISSIVE", FAILFAST)  # as Spark's own sources name them
@@ -35,12 +36,6 @@ class Task(InputPartition):
 
     splits: list[Split] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
-
-
-def _missing(first: int, last: int) -> str:
-    if first == last:
-        return f"file number {first} is missing"
-    return f"file numbers {first} to {last} are missing"
 
 
 def schema(options: Any) -> StructType:
@@ -92,8 +87,9 @@ class Work:
         self.last = int(options.get("last", 1 << 40))
         self.files_max = int(options.get("maxfilespertrigger",
                                          options.get("maxFilesPerTrigger", 0)))
+        late = "false" if "spool" in options else "true"  # what is missing in a spool is gone
         self.wait_for_missing = str(options.get(
-            "waitformissing", options.get("waitForMissing", "true"))).lower() != "false"
+            "waitformissing", options.get("waitForMissing", late))).lower() != "false"
         told = [name for name in never_null if not self.fails_fast or name in columns.SPARSE]
         if told:
             raise BadRequest(reason=f"{', '.join(told)}: NOT NULL is said of columns that may be "
@@ -110,14 +106,15 @@ class Work:
         found = plan.listing(self.where)
         return [item for item in found if self.first <= item.number <= self.last]
 
-    def tasks(self, items: Sequence[Listed]) -> list[Task]:
+    def tasks(self, items: Sequence[Listed], after: int | None = None) -> list[Task]:
+        """Of some files; `after`: the number that they follow, of a stream."""
         found = plan.heads(self.where, items)
         tasks = [Task(splits) for splits in plan.splits(found, self.split_bytes)]
         valid = [item.number for item, header in found if isinstance(header, ArchiveHeader)]
-        gaps = missing(valid)
+        gaps = missing(valid if after is None else [after, *valid])
         if valid and 0 < self.first < valid[0]:  # what `first` promised
             gaps = [(self.first, valid[0] - 1), *gaps]
-        bad = [plan.bad_text(Finding(Kind.GAP, _missing(*gap), f"{gap[0]:010d}.oma"))
+        bad = [plan.bad_text(Finding(Kind.GAP, missing_text(*gap), f"{gap[0]:010d}.oma"))
                for gap in gaps]
         if bad:
             tasks.append(Task([], bad))

@@ -97,6 +97,13 @@ class Writer:
         for producer in range(PRODUCERS):
             text = f"producer-{producer}"
             names += text_rows(first, NameKind.PROGRAM, 100 + producer, text.encode())
+        for kind, what, known in (
+                (FrameType.PUT, NameKind.PROGRAM, range(100, 100 + PRODUCERS)),
+                (FrameType.GIVE, NameKind.READER, [queue * 10 + reader for queue, count in
+                                                   READERS.items() for reader in range(count)])):
+            told = np.unique(rows["client"][rows["type"] == kind])
+            for client in told[~np.isin(told, known)].tolist():  # of stories
+                names += text_rows(first, what, client, f"story {client}".encode())
         sections = {
             Section.FRAMES: rows, Section.PLACES: places, Section.PARTS: parts,
             Section.HEADS: np.frombuffer(header + b"".join(heads),

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from omq.base import form
 from omq.base.errors import ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.format.index import COUNTERS_AT, Counter
@@ -53,6 +54,9 @@ class Instance:
                  settings: Settings | None = None) -> None:
         """`queues`: more than QUEUE, each may go on with `key = value` lines; `settings`: those
         of omq.conf that are not the bench's."""
+        if (running := form.told()) != form.COMPILED:  # as behind an edit without make setup
+            sys.stderr.write(f"The fast path is {running}, not compiled: these are other figures; "
+                             "'make setup' compiles it.\n")
         self.paths = SpoolPaths(root / "spool")
         self.conf = root / "conf"
         self.messages_max = messages_max

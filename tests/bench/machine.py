@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from omq.base import checksum
+from omq.base import checksum, form
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -26,6 +26,7 @@ def describe(folder: Path) -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "crc32c": checksum.implementation(),
+        "fast_path": form.told(),
         "file_system": _file_system(folder),
     }
 

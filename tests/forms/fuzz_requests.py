@@ -17,7 +17,7 @@ from tests.model.driver import draft, encoded
 OTHER = QUEUE + 1
 NAMES = (b"unit0", b"unit1", b"unit2")
 KEYS = (b"first", b"second")
-HANDED_OUT = frozenset({Operation.NEXT, Operation.GET, Operation.TAKE})
+HANDED_OUT = frozenset({Operation.NEXT, Operation.GET, Operation.TAKE, Operation.ASK})
 Held = tuple[int, int, int]  # entry, QPoolId, lease
 
 
@@ -39,7 +39,7 @@ class Requests:
                 self._last = Operation.NEXT
                 return client.next(r.choice((1, 5, 20)))
             return r.choice((self._settle, self._settle, self._get, self._look, self._move,
-                             self._move_many, self._ping))()
+                             self._move_many, self._ping, self._ask))()
         if plain:
             self._last = Operation.PUT
             return client.put(b"a body", r.choice((1, 2, 13)))
@@ -112,8 +112,20 @@ class Requests:
         parts = [Part(queue, 4) for queue in r.sample((QUEUE, OTHER), r.randrange(3))]
         heads, payloads = self._new(count := r.randrange(3))
         area = b"".join((self._rows([first], 0), pack_parts(parts), heads, payloads))
+        goes_on = r.random() < 0.4
         return self._packed(Operation.MOVE, area, parts=len(parts), count=count,
-                            length=len(payloads))
+                            length=len(payloads), want=r.choice((1, 20)) if goes_on else 0,
+                            argument=r.choice((0, 1)) if goes_on else 0)
+
+    def _ask(self) -> bytes:
+        r = self._r
+        one = encode_plain(r.choice((QUEUE, OTHER)), r.randbytes(r.choice((0, 1, 300))))
+        rows = self._rows(held := self._some(), Settlement.DONE)
+        return self._packed(
+            Operation.ASK, rows + one.payload, count=len(held), queue=one.queue,
+            priority=one.priority, flags=one.flags, length=len(one.payload), size=one.size,
+            crc=one.crc, want=r.choice((1, 1, 5)), argument=r.choice((0, 1, 1, -1)),
+            expiry=r.choice((0, 0, -1, 1 << 40)))
 
     def _move_many(self) -> bytes:
         held = self._some()

@@ -28,7 +28,7 @@ from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES
 from omq.fast.note import Note
 from omq.format.index import Counter, EntryState
-from omq.format.message import LAST_IN_GROUP, Part, id_hash, pack_parts
+from omq.format.message import LAST_IN_GROUP, Part, derived_id, id_hash, pack_parts
 from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Key, Operation, PutFlag, Settlement
 from omq.ipc.outgoing import Encoded
 from omq.ipc.serving.fast_server import FastServer
@@ -169,11 +169,12 @@ class Workload:
     def _drafts(self, count: int, queue: int, given: bytes = b"") -> list[Draft]:
         r, out = self.random, []
         lasting = r.random() < 0.8
+        groups = 0.25 if count < 5 or r.random() < 0.5 else 0.0  # with one it is no bulk
         for _ in range(count):
             sizes = (0, 1, 9, 200, 200, 850, 950, 3000)[: 8 if count < 5 else 5]
             sizes = sizes[:3] if self.quiet else sizes
             body = r.randbytes(r.choice(sizes))
-            group, number = r.choice(GROUPS) if r.random() < 0.25 else b"", 0
+            group, number = r.choice(GROUPS) if r.random() < groups else b"", 0
             if group and r.random() < self.odd / 6:
                 number = r.choice((1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
             out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
@@ -219,9 +220,26 @@ class Workload:
     def _asked(self) -> list[tuple[int, bytes]]:
         """Queues, and the correlation ids that somebody waits for there."""
         waiters = [client.live.waiter for client in self.clients]
+        uuid = self.instance.core.uuid
         return [(waiter.queue, answer) for waiter in waiters
                 if waiter is not None and waiter.waiting and waiter.by == Key.CORRELATION
-                for answer in ANSWERS if id_hash(answer) == waiter.key]
+                for answer in (*ANSWERS, derived_id(uuid, waiter.put))
+                if id_hash(answer) == waiter.key]
+
+    def _ask(self, client: Client) -> bytes:
+        """Settlements, a request, and the wait for its reply."""
+        r = self.random
+        rows = self._settlements(client)
+        odd = r.random() < self.odd / 3
+        (one,) = self._drafts(1, r.choice((D, IDEL, 7, C, A) if odd else (A, A, B, C)))
+        said = encoded(one, given=b"given" if r.random() < self.odd / 6 else b"")
+        said.flags |= CONTAINER * (r.random() < self.odd / 9)
+        return self._packed(
+            client, Operation.ASK, b"".join([*rows, said.payload]), count=len(rows),
+            queue=said.queue, priority=said.priority, flags=said.flags, length=len(said.payload),
+            size=said.size, crc=said.crc, correlation=said.correlation, expiry=self._time(),
+            want=r.choice((1, 1, 1, 5, 0)) if odd else 1, parts=r.random() < self.odd / 9,
+            argument=r.choice((0, 1, 5, 50 if self.quiet else -1)))
 
     def _time(self) -> int:
         """Mostly none; soon, later, or gone by."""
@@ -234,6 +252,8 @@ class Workload:
     def _put_many(self, client: Client) -> bytes:
         r = self.random
         queue = r.choice((B, C, D) if r.random() < self.odd else self._usual())
+        if keyed := r.random() < self.odd / 2 and not self.quiet:
+            queue = r.choice((B, B, queue))  # which remembers none
         count = r.choice((1, 2, 3) if self.quiet else (
             0, 1, 1, 2, 2, 3, 3, 5, 11, 12, 13, 20, 50, 51))
         said: list[Encoded] = [encoded(one) for one in self._drafts(count, queue)]
@@ -242,7 +262,7 @@ class Workload:
         if said and r.random() < self.odd:
             one = r.choice(said)
             one.parts, one.key = r.choice(((1, 0), (1, 0), (0, 77), (0, 78)))
-        for i in range(len(said) if r.random() < self.odd / 2 and not self.quiet else 0):
+        for i in range(len(said) if keyed else 0):
             if r.random() < 0.4:
                 given = r.choice(KEYS)
                 said[i] = encoded(*self._drafts(1, queue, given), given=given)
@@ -346,8 +366,9 @@ class Workload:
         asked = self._asked()
         queue, correlation = r.choice(asked) if asked and r.random() < 0.5 else (
             r.choice((A, A, B, C, D)), b"1")
-        (one,) = self._drafts(1, queue if reply else A)
-        said = encoded(one, correlation=correlation if reply else b"")
+        given = r.choice(KEYS) if r.random() < 0.1 else b""
+        (one,) = self._drafts(1, queue if reply else A, given)
+        said = encoded(one, correlation=correlation if reply else b"", given=given)
         said.expiry = self._time()
         said.flags |= CONTAINER * (r.random() < self.odd / 9)
         parts = [] if reply and r.random() > self.odd / 4 else [Part(r.choice((A, B, D)), 4)]
@@ -355,8 +376,11 @@ class Workload:
         area = b"".join([SETTLE.pack(0, 0, 0, each.entry, each.qpool, each.lease + spoilt, 0, 0, 0),
                          pack_parts(parts), said.head(spoilt), said.payload])
         count = 1 - (r.random() < 0.05)
+        goes_on = not client.held and r.random() < 0.5
         return self._packed(client, Operation.MOVE, area, parts=len(parts), count=count,
-                            length=len(said.payload) - spoilt)
+                            length=len(said.payload) - spoilt,
+                            want=r.choice((1, 2, 20)) if goes_on else 0,
+                            argument=r.choice((0, 1, 5)) if goes_on else 0)
 
     # units of work
 
@@ -381,8 +405,10 @@ class Workload:
         if operation == Operation.COMMIT:
             client.held = {}
         count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet else 20)[2 * (not rows) :])
-        said = [encoded(one) for queue in r.choices((A, B, C), k=count)
-                for one in self._drafts(1, queue)]
+        keys = r.choices((b"", b"", b"", b"", *KEYS), k=count)
+        said = [encoded(one, given=key) for queue, key in zip(
+            r.choices((A, B, C), k=count), keys, strict=True)
+                for one in self._drafts(1, queue, key)]
         lasting = PutFlag.PERSISTENT if r.random() < 0.7 else 0
         for each in said if r.random() > self.odd / 3 else ():
             each.flags = each.flags & ~int(PutFlag.PERSISTENT) | int(lasting)
@@ -462,8 +488,9 @@ class Workload:
                 puts = 2 if self._messages() < MESSAGES // 2 else 0
                 if len(idle) < len(self.clients) - 2:  # somebody must put if all others wait
                     puts, nexts = 1, 0
-            kind = r.choices((self._put, self._put_many, self._next, self._move),
-                             (puts, puts, nexts, nexts / 2 or self.odd))[0]
+            kind = r.choices((self._put, self._put_many, self._next, self._move, self._ask),
+                             (puts, puts, nexts, nexts / 2 or self.odd,
+                              nexts / (9 if self.quiet else 4)))[0]
             batch.append(kind(client))
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))

@@ -34,7 +34,7 @@ from omq.format.failure_note import NOTE
 from omq.format.index import Counter, EntryState
 from omq.format.message import DESCRIPTOR, Descriptor, Part, derived_id, encode, id_hash, pack_parts
 from omq.format.pool import PART, RECORD, RECORD_BYTES, lease_tag
-from omq.format.wire import SETTLE, Operation, PutFlag, Settlement
+from omq.format.wire import SETTLE, Key, Operation, PutFlag, Settlement
 from omq.ipc.outgoing import Encoded
 from omq.storage import durable
 from omq.storage.slots import SlotAllocator
@@ -133,6 +133,7 @@ class World:
         self.model.choose = self._chosen
         self.clients = [Client(n, *reader) for n, reader in enumerate(self.readers)]
         self.highest = 0  # QPoolId ever given
+        self.answers: dict[int, bytes] = {}  # correlation ids of replies, by their hash
         self._last_lsn = 0  # before the group that dies
         self._start(clean=True)
         self._return()
@@ -348,6 +349,43 @@ class World:
             reply = self.outcome(client, None)
             assert reply is not None and reply[2] == lost, (reply, lost)
         self.finish()
+
+    def ask(self, client: Client, verdicts: Sequence[Verdict], one: Draft, timeout_s: int) -> None:
+        """Settlements, a request, and the wait for its reply."""
+        self.model.wall, self.model.mono = self._clock
+        refusal = self.model.check(one)
+        self.group(lambda: self._ask_for(client, verdicts, one, timeout_s))
+        if refusal is not None:
+            self.outcome(client, refusal)
+        else:
+            sequence, _, qpool, _ = client.live.last
+            assert sequence == client.sequence, "it was put, and nobody would be told"
+            self._asked(client, verdicts, one, qpool)
+            deadline = self.instance.mono + timeout_s * NS if timeout_s >= 0 else None
+            answer = derived_id(self.instance.core.uuid, qpool)
+            self.answers[id_hash(answer)] = answer
+            self.model.wait(Wish(client.number, client.queue, 1, deadline, client.auxiliary,
+                                 Key.CORRELATION, id_hash(answer)))
+        self.finish()
+
+    def _ask_for(self, client: Client, verdicts: Sequence[Verdict], one: Draft, timeout_s: int
+                 ) -> None:
+        e = encoded(one)
+        self.instance.request(
+            client, Operation.ASK, area=self._settlements(client, verdicts) + e.payload,
+            count=len(verdicts), queue=e.queue, priority=e.priority, flags=e.flags,
+            length=len(e.payload), size=e.size, crc=e.crc, want=1, expiry=e.expiry,
+            correlation=e.correlation, argument=timeout_s * 1000 if timeout_s >= 0 else -1)
+
+    def _asked(self, client: Client, verdicts: Sequence[Verdict], one: Draft, qpool: int) -> None:
+        self.model.mono = self.instance.mono
+        self.model.settle(client.number, verdicts)
+        for v in verdicts:
+            self._let_go(client, v)
+        self._new_id(qpool)
+        self.model.put(one, qpool)
+        if one.persistent:
+            client.carried = (client.sequence, qpool)
 
     def _settlements(self, client: Client, verdicts: Sequence[Verdict]) -> bytes:
         return b"".join(SETTLE.pack(v.kind, 0, 0, self._entry(client, v), v.qpool, v.lease,
@@ -809,6 +847,15 @@ class World:
                 self.model.put(one, qpool + i)
 
         self.crash_in_request(client, ask, apply, cut, keep)
+
+    def crash_in_ask(self, client: Client, verdicts: Sequence[Verdict], one: Draft, cut: int,
+                     keep: Callable[[int], int]) -> None:
+        """All of it is there, or nothing; the wait is not."""
+        if self.model.check(one) is None:
+            self.crash_in_request(
+                client, lambda: self._ask_for(client, verdicts, one, 0),
+                lambda qpool: self._asked(client, verdicts, one, qpool), cut, keep,
+                lambda: self.model.check(one))
 
     def crash_in_settle(self, client: Client, verdicts: Sequence[Verdict], cut: int,
                         keep: Callable[[int], int]) -> None:

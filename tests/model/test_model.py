@@ -227,6 +227,33 @@ class Machine(RuleBasedStateMachine):
         self.world.settle(client, self._verdicts(client, picks), want=want, timeout_s=timeout,
                           by=by, key=key)
 
+    @rule(number=clients, pick=numbers, body=bodies, timeout=st.sampled_from([0, 3, 40, -1]),
+          picks=st.lists(st.tuples(numbers, kinds, delays), max_size=3))
+    def ask(self, number: int, pick: int, body: bytes, timeout: int,
+            picks: list[tuple[int, Settlement, int]]) -> None:
+        """A request, and the wait for its reply."""
+        client = self._client(number)
+        if client.queue != IDEL:
+            self.world.ask(client, self._verdicts(client, picks), self._request(pick, body),
+                           0 if client.number == 4 else timeout)
+
+    def _request(self, pick: int, body: bytes) -> Draft:
+        """One that has no id of its own, on one queue."""
+        return draft([Part(FEW[pick % 3], pick % 10 if pick % 37 else 10)], body,
+                     persistent=pick % 3 != 0, expiry=self._time(pick),
+                     group=b"g%d" % (pick % 2) if pick % 7 < 3 else b"")
+
+    @rule(number=clients, pick=numbers, body=bodies)
+    def answer(self, number: int, pick: int, body: bytes) -> None:
+        """A reply for somebody who waits for it."""
+        waits = [(wish.queue, self.world.answers[wish.key]) for wish in self.world.model.wishes
+                 if wish.by is Key.CORRELATION and wish.key in self.world.answers]
+        if waits:
+            queue, answer = waits[pick % len(waits)]
+            one = draft([Part(queue, pick % 10)], body, persistent=pick % 3 != 0,
+                        correlation=answer)
+            self.world.put(self._client(number), one, b"", answer)
+
     @rule(number=clients, want=st.integers(1, 30))
     def take(self, number: int, want: int) -> None:
         self.world.settle(self._reader(number), [], want=want, timeout_s=0)
@@ -524,7 +551,7 @@ class Machine(RuleBasedStateMachine):
             self.world.crash(lambda count: min(count, kept), survive=how == "killed")
 
     @rule(what=st.sampled_from(["put", "batch", "wide", "settle", "settle", "move", "many",
-                                  "next"]),
+                                "next", "ask"]),
           number=clients, pick=numbers, cut=st.integers(0, 3), kept=st.sampled_from([0, 1, 100]),
           kind=kinds)
     def crash_in_request(self, what: str, number: int, pick: int, cut: int, kept: int,
@@ -540,6 +567,9 @@ class Machine(RuleBasedStateMachine):
         holder = self._holder(number)
         if what == "next":
             world.crash_in_next(self._reader(number), pick % 20 + 1, cut, keep)
+        elif what == "ask" and (client := holder or self._client(number)).queue != IDEL:
+            world.crash_in_ask(client, self._verdicts(client, [(pick - pick % 23, kind, 5 * NS)]),
+                               self._request(pick, b"asked"), cut, keep)
         elif what == "many" and holder and holder.queue != IDEL:
             world.crash_in_many(holder, self._moves(holder, [(pick + i, i) for i in range(3)]),
                                 cut, keep)

@@ -165,7 +165,7 @@ def _foreign(root: Path) -> None:
 
 def _newer(root: Path) -> None:
     file = root / "instance.json"
-    file.write_text(file.read_text().replace('"format": 1', '"format": 2'))
+    file.write_text(file.read_text().replace('"format": 1', '"format": 3'))
 
 
 def _garbled(root: Path) -> None:
@@ -183,7 +183,7 @@ def _newer_pool(root: Path) -> None:
 
 SPOOLS: list[tuple[Callable[[Path], None], Exit, str]] = [
     (_missing, Exit.NO_INPUT, "no spool"), (_writable, Exit.NO_PERMISSION, "0777"),
-    (_foreign, Exit.NO_PERMISSION, str(NOBODY)), (_newer, Exit.CONFIG, "version 2"),
+    (_foreign, Exit.NO_PERMISSION, str(NOBODY)), (_newer, Exit.CONFIG, "version 3"),
     (_garbled, Exit.DATA, "instance.json"),
     (_newer_pool, Exit.CONFIG,
      f"version {poolctrl.VERSION + 1}, this omq reads up to {poolctrl.VERSION}"),

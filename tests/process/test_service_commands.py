@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -69,13 +70,17 @@ class Instance:
 
 
 @contextmanager
-def running(spool: Path, *options: str, conf: str = CONF) -> Iterator[Instance]:
+def running(spool: Path, *options: str, conf: str = CONF, services: int = 8,
+            files: Mapping[str, str] = MappingProxyType({})) -> Iterator[Instance]:
+    """`files`: others of conf/; `services`: how many they start."""
     made = Instance(spool, conf)
+    for name, text in files.items():
+        (spool / "conf" / name).write_text(text, encoding="ascii")
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "omq.cli.launch", "omrc", "--embedded", "--spool", made.spool,
          *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        made.wait("all services", lambda: made.up(3 if "-n" in options else 8))
+        made.wait("all services", lambda: made.up(3 if "-n" in options else services))
         yield made
     finally:
         process.terminate()

@@ -14,10 +14,11 @@ import pytest
 from omq.base.errors import BadRequest
 from omqtools.omqspark import tables
 from omqtools.omqspark.gold import ANSWERS
+from omqtools.omqspark.job import chosen
 from omqtools.omqspark.lake import Lake, all_messages, all_stays
 from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
 from omqtools.omqspark.out import CURRENT, VERSIONS
-from omqtools.omqspark.pipeline import chosen, run
+from omqtools.omqspark.pipeline import run
 from tests.spark.test_spark import rows_of
 
 Made = tuple[Path, dict[str, Any]]

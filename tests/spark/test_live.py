@@ -34,6 +34,7 @@ from omqtools.omqspark import parquet
 from omqtools.omqspark.live import Live, Position
 from omqtools.omqspark.live_source import LiveReader, LiveStreamReader
 from omqtools.omqspark.source import OmqjSource
+from omqtools.omqspark.waiting import Waiting
 from tests.process.operator_world import WAIT_S, Instance
 from tests.tidy.tree import ROOT
 
@@ -62,7 +63,7 @@ class Reading:
         self.at = self.live.begin()
         self.rows: list[Row] = []
 
-    def more(self, **limits: int) -> int:
+    def more(self, **limits: Any) -> int:
         end = self.live.end(self.at, **limits)
         before = len(self.rows)
         self.rows += rows(self.live, self.at, end)
@@ -160,7 +161,10 @@ def test_limits_and_absence(instance: Instance, tmp_path: Path) -> None:
     second = instance.paths.archive / file_name(2)
     second.rename(instance.paths.archive / file_name(5))
     start = Position(1, 0, 0)
-    assert reading.live.end(start) == start, "it waits for those between"
+    wait = Waiting("spool")
+    assert reading.live.end(start, wait=wait) == start, "it waits for those between"
+    assert wait.said == (2, 4)
+    assert reading.live.end(start).file == 5, "or goes on behind them"
     (instance.paths.archive / file_name(5)).rename(second)
     data = bytearray(second.read_bytes())
     data[20] ^= 1

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from omqtools.omqspark import charts, interactive, report
 from omqtools.omqspark.audit import KINDS
+from omqtools.omqspark.bars import READERS_SHOWN, busiest
 from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.manifest import FileRecord, Manifest
 from omqtools.omqspark.page import page, picture
 from omqtools.omqspark.summary import FOUND, seconds, sentences
-from omqtools.omqspark.topmost import GREY, OTHER, TOP, Queues
+from omqtools.omqspark.topmost import GREY, NAME_SHOWN_MAX, OTHER, TOP, Queues
 
 START = pd.Timestamp("2026-01-01T00:00", tz="UTC")
 NAMES = {3: "ROUTER", 4: "LOCAL"}
@@ -27,7 +29,8 @@ def tables(**changes: Any) -> dict[str, pd.DataFrame]:
     minute = [{"queue": queue, "minute": START + pd.Timedelta(minutes=n), "arrivals": 5,
                "departures": 5, "depth": 0, "oldest_s": 0.0} for queue in NAMES for n in range(120)]
     hour = [{"queue": queue, "hour": START + pd.Timedelta(hours=n), "arrivals": 300,
-             "services": 300, "failed": 0, "wait_p99_s": 1.0} for queue in NAMES for n in range(3)]
+             "services": 300, "failed": 0, "ready_wait_p99_s": 1.0}
+            for queue in NAMES for n in range(3)]
     made = {
         "queue_minute": pd.DataFrame(minute), "queue_hour": pd.DataFrame(hour),
         "poison": pd.DataFrame([{"queue": 3, "failed": 1, "poisoned": 0, "reader_pid": 77,
@@ -38,7 +41,7 @@ def tables(**changes: Any) -> dict[str, pd.DataFrame]:
     for table, columns in changes.items():
         for column, value in columns.items():
             rows = made[table]["queue"] == 3
-            if column == "wait_p99_s":
+            if column == "ready_wait_p99_s":
                 rows &= made[table]["hour"] == START
             made[table].loc[rows, column] = value
     return made
@@ -81,7 +84,7 @@ def test_nothing_is_said_of_what_was_not_judged() -> None:
     ({"queue_minute": {"depth": 150, "departures": 1}},
      "ROUTER grows: 300 came in the last hour, 60 left; 150 wait. | "
      "omq-spark advise --out OUT --wait-s 60"),
-    ({"queue_hour": {"wait_p99_s": 900.0}},
+    ({"queue_hour": {"ready_wait_p99_s": 900.0}},
      "At 01 Jan 00:00 one of 100 messages on ROUTER waited 15 min or longer, usually 1 s. | "
      "omq-spark advise --out OUT --wait-s 60 --day 2026-01-01"),
 ])
@@ -156,7 +159,7 @@ def test_flows_name_the_busiest_and_others() -> None:
 def many(hours: int) -> tuple[pd.DataFrame, Queues]:
     """Rows of queue_hour of 300 queues, every third hour without any."""
     rows = [{"queue": n, "hour": START + pd.Timedelta(hours=h), "arrivals": n,
-             "wait_p50_s": 0.5, "wait_p99_s": 70.0}
+             "ready_wait_p50_s": 0.5, "ready_wait_p99_s": 70.0}
             for n in range(1, 301, 30 if hours > 100 else 1) for h in range(hours) if h % 3]
     hour = pd.DataFrame(rows)
     return hour, Queues.of({}, hour)
@@ -219,7 +222,7 @@ def test_gaps_are_gaps() -> None:
     (half, *_) = interactive.waits(hour, queues)["data"]
     points = json.loads(interactive.script(half["y"]))
     assert points[:4] == [0.5, 0.5, None, 0.5]
-    assert len(interactive.waits(hour, queues)["data"]) == 2 * TOP
+    assert len(interactive.waits(hour, queues)["data"]) == 2 * (TOP + 1), "and all others"
 
 
 def test_a_page_needs_nothing_else_and_no_name_ends_its_script() -> None:
@@ -238,3 +241,69 @@ def test_a_rule_says_five_sentences_at_most() -> None:
                                      "example": n} for n in range(300)])
     said = sentences(found, Queues.of({}, found["queue_hour"]), CLEAN)
     assert len(said) == 6 and said[-1].text.startswith("And 295 queues more")
+
+
+def test_names_that_look_alike_have_labels_of_their_own() -> None:
+    """Thirty queues whose names differ in the middle alone; one that is short keeps its name."""
+    names = {n: f"orders.of.a.department.{n:03d}.with.a.long.name" for n in range(1, 31)}
+    names[31] = "SHORT"
+    queues = Queues.of(names, pd.DataFrame([{"queue": n, "arrivals": n} for n in names]))
+    labels = [queues.short(n) for n in names]
+    assert len(set(labels)) == len(names)
+    assert all(len(label) <= NAME_SHOWN_MAX for label in labels) and labels[-1] == "SHORT"
+    rows = pd.DataFrame([{"queue": 31, "reader": 7, "reader_pid": 9, "epoch": epoch,
+                          "busy_share": 0.5, "messages": 50, "failed": 0, "deaths": 0}
+                         for epoch in range(1, 5)])
+    (bars,) = interactive.readers(rows, queues)["data"]
+    assert len(set(bars["y"])) == 4, "each has a place of its own, whatever it is called"
+    axis = charts.readers(rows, queues).axes[0]
+    assert len({text.get_text() for text in axis.get_yticklabels()}) == 4
+
+
+def test_a_reader_of_one_message_is_not_the_busiest() -> None:
+    few = [{"queue": 3, "reader": n, "reader_pid": n, "busy_share": 1.0, "messages": 1,
+            "failed": 0, "deaths": 0} for n in range(100)]
+    rows = pd.DataFrame([*few, {"queue": 4, "reader": 500, "reader_pid": 500, "busy_share": 0.7,
+                                "messages": 9000, "failed": 2, "deaths": 1}])
+    shown = busiest(rows)
+    assert (len(shown), shown["reader"].iloc[0]) == (READERS_SHOWN, 500)
+    (bars,) = interactive.readers(rows, Queues(NAMES, [3, 4]))["data"]
+    assert json.loads(interactive.script(bars["x"]))[:2] == [70.0, 0.0]
+    assert bars["hovertext"][:2] == ["9,000 messages, 2 failed, died 1 times",
+                                     "1 message: too few to say how busy it was, 0 failed"]
+    (title,) = [axis.get_title(loc="left") for axis in charts.readers(
+        rows, Queues(NAMES, [3, 4])).axes]
+    assert title.endswith("(the busiest 30 of 101)")
+
+
+def test_the_last_minute_is_no_outage() -> None:
+    """The data end ten seconds into it; so the lines end before it. Depth and age know its end."""
+    rows = tables()["queue_minute"]
+    rows.loc[rows["minute"] == rows["minute"].max(), ["arrivals", "departures"]] = 0
+    queues = Queues.of(NAMES, tables()["queue_hour"])
+    for trace in interactive.throughput(rows, queues)["data"]:
+        assert min(json.loads(interactive.script(trace["y"]))) == 5
+    for axis in charts.throughput(rows, queues).axes:
+        assert {float(value) for line in axis.get_lines() for value in np.asarray(
+            line.get_ydata())} == {5.0}
+    alone = rows[rows["minute"] == START]
+    assert interactive.throughput(alone, queues)["data"], "a minute that is alone is shown"
+    (depth, *_) = interactive.depth(rows, queues)["data"]
+    assert len(depth["x"]) == 120
+
+
+def test_an_hour_that_nobody_has_archived_as_a_whole_is_no_picture() -> None:
+    hour = pd.DataFrame([{"queue": 3, "hour": START, "arrivals": 60}])
+    assert report._whole(by_hour_of_day(hour, [(ns(minutes=5), ns(minutes=50))])).empty
+    assert not report._whole(by_hour_of_day(hour, [(ns(), ns(hours=1))])).empty
+
+
+def test_the_waits_of_all_other_queues_are_one_line() -> None:
+    hour, queues = many(4)
+    hour.loc[hour["queue"] == 1, "ready_wait_p99_s"] = 900.0
+    hour.loc[hour["queue"] == 2, "ready_wait_p50_s"] = 9.0
+    other = queues.hours(hour)
+    other = other[other["queue"] == OTHER]
+    assert set(other["ready_wait_p99_s"]) == {900.0} and set(other["ready_wait_p50_s"]) == {0.5}
+    names = {trace["name"] for trace in interactive.waits(hour, queues)["data"]}
+    assert "292 others" in names and len(names) == TOP + 1

@@ -50,40 +50,108 @@ FAINT = """(function(){
 a legend and what one is told under the pointer."""
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page as of a day of twelve queues, one of which has a long name."""
-    names = {n: f"QUEUE{n}" for n in range(1, QUEUES + 1)} | {QUEUES: LONG}
+COVERED = """(function(){
+  const found = [];
+  for (const picture of document.querySelectorAll(".js-plotly-plot")) {
+    for (const kind of [".ytick text", ".xtick text", ".legendtext"]) {
+      const boxes = [...picture.querySelectorAll(kind)].map(each => [
+        each.getBoundingClientRect(), each.textContent]).filter(each => each[0].width);
+      for (const [i, [one, text]] of boxes.entries()) {
+        for (const [two, other] of boxes.slice(i + 1)) {
+          const wide = Math.min(one.right, two.right) - Math.max(one.left, two.left);
+          const tall = Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top);
+          if (wide > 2 && tall > Math.min(one.height, two.height) / 3) {
+            found.push(picture.id + " " + kind + ": " + text + " / " + other); }
+        }
+      }
+    }
+  }
+  return found;
+})()"""
+"""Labels that lie on each other."""
+HIDDEN = """[...document.querySelectorAll(".wide")].filter(each =>
+  each.scrollWidth > each.clientWidth + 1).map(each => each.textContent.slice(0, 80))"""
+"""Tables of which a part can be seen only by scrolling."""
+GREYED = """(function(){
+  const parts = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const fill = getComputedStyle(document.querySelector("#heat .bglayer rect, #heat rect.bg")).fill;
+  const paper = getComputedStyle(document.body).backgroundColor;
+  const far = (a, b) => Math.max(...[0, 1, 2].map(i => Math.abs(parts(a)[i] - parts(b)[i])));
+  return [far(fill, paper), far(fill, "rgb(68, 1, 84)"), far(fill, "rgb(253, 231, 37)")];
+})()"""
+"""How far the fields without data are from the page, and from the least and the most of Viridis."""
+BROKEN = """[...document.querySelectorAll(".wide td")].filter(each => {
+  const text = each.firstChild, range = document.createRange();
+  if (!text || each === each.parentElement.firstElementChild) { return false; }
+  range.selectNodeContents(text);
+  return range.getClientRects().length > 1 && !/[^ ] [^ ]/.test(text.textContent);
+}).map(each => each.textContent)"""
+"""Numbers of tables that are broken in the middle."""
+SANKEY = """(function(){
+  const frame = document.getElementById("flows").getBoundingClientRect();
+  return [...document.querySelectorAll(".node-label")].filter(each => {
+    const box = each.getBoundingClientRect();
+    return box.right > frame.right + 1 || box.left < frame.left - 1;
+  }).map(each => each.textContent);
+})()"""
+"""Names of queues that reach beyond the picture of flows."""
+COUNTS = {"many": 100, "alike": 30, "one": 16, "few": 12}
+
+
+def names_of(scene: str) -> dict[int, str]:
+    if scene == "alike":  # their ends, which are shown, are the same
+        return {n: f"orders.of.a.department.{n:03d}.with.a.long.name" for n in range(1, 31)}
+    return {n: f"QUEUE{n}" for n in range(1, COUNTS[scene] + 1)} | {COUNTS[scene]: LONG}
+
+
+def drawn(scene: str) -> str:
+    """A page as of a day of many queues, of names that look alike, of one queue with nearly all
+    messages, or of few; and of two years' heat map."""
+    names = names_of(scene)
+    load = {n: n if scene != "one" else 10**6 if n == 3 else 1 for n in names}
     hour = pd.DataFrame([{
-        "queue": n, "hour": START + pd.Timedelta(hours=h), "arrivals": n * (1 + h % 7),
-        "wait_p50_s": 0.5 * n, "wait_p99_s": 7.0 * n, "failed": 0, "bytes": 10**6 * n}
-        for n in names for h in range(24) if h % 5])
+        "queue": n, "hour": START + pd.Timedelta(hours=h), "arrivals": load[n] * (1 + h % 7),
+        "ready_wait_p50_s": 0.5 * n, "ready_wait_p99_s": 7.0 * n, "wait_p99_s": 7.5 * n,
+        "failed": 0, "bytes": 10**6 * n} for n in names for h in range(24) if h % 5])
     minute = pd.DataFrame([{
-        "queue": n, "minute": START + pd.Timedelta(minutes=m), "arrivals": n, "departures": n,
-        "depth": n * (m % 60), "oldest_s": float(m % 60)}
+        "queue": n, "minute": START + pd.Timedelta(minutes=m), "arrivals": load[n],
+        "departures": load[n], "depth": n * (m % 60), "oldest_s": float(m % 60)}
         for n in names for m in range(240)])
     reader = pd.DataFrame([{
-        "queue": n, "reader": n, "reader_pid": 1000 + n, "busy_share": n / QUEUES, "messages": n,
-        "failed": n, "poisoned": 1, "deaths": 0} for n in names])
-    routes = pd.DataFrame([{"from_queue": a, "to_queue": b, "messages": 10}
+        "queue": n, "reader": 7, "epoch": epoch, "reader_pid": 1000, "busy_share": n / len(names),
+        "messages": 100 * n, "failed": n, "poisoned": 1, "deaths": 0}
+        for n in names for epoch in (1, 2)])
+    routes = pd.DataFrame([{"from_queue": a, "to_queue": b, "messages": load[n]}
                            for n in names for a, b in ((0, n), (n, 0))])
     sizes = pd.DataFrame([{"queue": n, "size_class": 1024, "messages": 9, "bytes": 9000,
                            "largest": 1000, "journal_bytes": 12_000} for n in names])
     queues = Queues.of(names, hour)
+    span = (START.value, (START + pd.Timedelta(days=800 if scene == "many" else 1)).value)
     tables = {"queue_hour": hour, "queue_minute": queues.minutes(minute), "readers": reader,
-              "poison": reader, "routes": routes, report.HOURS_OF_DAY: by_hour_of_day(
-                  hour, [(START.value, (START + pd.Timedelta(days=1)).value)])}
+              "poison": reader, "routes": routes,
+              report.HOURS_OF_DAY: by_hour_of_day(hour, [span])}
     said = [Sentence(f"{LONG} grows: 300 came in the last hour, 60 left; 150 wait.",
                      f"omq-spark biography --out OUT --where 'queue_name = {LONG!r}'")]
     body = [report._verdict({"clean": False, "counts": {"lost": 3}, "messages": 10**6}),
             report._said(said), report._summary(tables, queues)]
     body += [picture(key, title) for key, title, *_ in report.SECTIONS]
     body.append(report._sizes(sizes, queues))
-    drawn = {key: interactive.FIGURES[key](tables[table], queues)
-             for key, _, table, *_ in report.SECTIONS}
-    made = tmp_path_factory.mktemp("report") / "report.html"
-    made.write_text(page(body, drawn), encoding="utf-8")
-    return made
+    return page(body, {key: interactive.FIGURES[key](tables[table], queues)
+                       for key, _, table, *_ in report.SECTIONS})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The page of each scene."""
+    folder = tmp_path_factory.mktemp("report")
+    for scene in COUNTS:
+        (folder / f"{scene}.html").write_text(drawn(scene), encoding="utf-8")
+    return {scene: folder / f"{scene}.html" for scene in COUNTS}
+
+
+@pytest.fixture(scope="module")
+def file(files: dict[str, Path]) -> Path:
+    return files["few"]
 
 
 @pytest.fixture(scope="module")
@@ -96,17 +164,24 @@ def look(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
-def test_everything_can_be_seen(look: Page, file: Path, width: int, dark: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize("scene", COUNTS)
+def test_everything_can_be_seen(look: Page, files: dict[str, Path], scene: str, width: int,
+                                dark: bool) -> None:  # noqa: FBT001
     look.size(width, 900, dark=dark)
-    look.go(file.as_uri())
+    look.go(files[scene].as_uri())
     look.until("document.querySelectorAll('.js-plotly-plot .main-svg').length >= "
                f"{len(report.SECTIONS)}")
     if folder := os.environ.get("OMQ_REPORT_PICTURES"):
-        look.picture(Path(folder, f"report-{width}-{'dark' if dark else 'light'}.png"))
+        look.picture(Path(folder, f"report-{scene}-{width}-{'dark' if dark else 'light'}.png"))
     assert look.script("document.documentElement.scrollWidth") <= width
     assert look.script(CUT) == []
     assert look.script(FAINT) == []
+    assert look.script(COVERED) == []
+    assert look.script(HIDDEN) == []
+    assert look.script(BROKEN) == []
+    assert look.script(SANKEY) == []
+    assert min(look.script(GREYED)) > 60, "fields without data are told from page and colours"
 
 
 def test_pictures_follow_what_the_system_wants(look: Page, file: Path) -> None:

@@ -24,6 +24,7 @@ from omqtools.omqspark.lake import Lake, all_messages, all_stays
 from omqtools.omqspark.lifecycle import LEAVES, STAYS, roles
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.pool import pool_messages
+from omqtools.omqspark.presence import steps
 from omqtools.omqspark.report import make
 from omqtools.omqspark.shown import queue_names
 from omqtools.omqspark.state import biography, state_at
@@ -183,8 +184,8 @@ def test_a_pool_of_another_instance_is_refused(made: Made, tmp_path: Path) -> No
 
 
 def rows_of(frame: Any) -> list[str]:
-    """All rows but for sketches, whose bytes depend on chance, in an order of their own."""
-    kept = [c for c in frame.columns if not c.endswith("_sketch")]
+    """All rows, in an order of their own."""
+    kept = frame.columns
     return sorted(str(row) for row in frame.select(*kept).collect())
 
 
@@ -289,7 +290,7 @@ def test_the_biography_of_a_message(lake: Lake) -> None:
 
 
 def test_what_if_first_reproduces_what_happened(lake: Lake) -> None:
-    rows = whatif(all_stays(lake), {3: 1}).collect()
+    rows = whatif(all_stays(lake), {3: 1}, steps(lake)).collect()
     by_kind = {row["kind"]: row for row in rows}
     real, replayed, asked = by_kind["real"], by_kind["replayed"], by_kind["asked"]
     assert replayed["p90_s"] == pytest.approx(real["p90_s"], rel=0.1, abs=2e-3)
@@ -298,7 +299,8 @@ def test_what_if_first_reproduces_what_happened(lake: Lake) -> None:
     assert asked["readers"] == 1
     assert asked["p90_s"] > 2 * real["p90_s"]
     assert (real["error_share"] < 0.2, asked["refused"]) == (True, False)
-    rows = [row for row in advise(all_stays(lake), 60.0).collect() if row["queue"] == 3]
+    found = advise(all_stays(lake), 60.0, steps(lake)).collect()
+    rows = [row for row in found if row["queue"] == 3]
     assert sum(row["arrivals"] for row in rows) == real["messages"]
     assert all(row["p95_s"] <= 60.0 and row["readers"] >= 1 for row in rows)
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 from omq.base.errors import BadRequest, Exit, OutBusy
 from omqtools.omqspark import main, older, options, tables
 from omqtools.omqspark.lake import Lake, all_messages, all_stays
-from omqtools.omqspark.out import CURRENT, VERSIONS
+from omqtools.omqspark.out import CURRENT, VERSIONS, Out
 from omqtools.omqspark.pipeline import run
 from tests.spark.test_spark import rows_of
 
@@ -58,6 +59,77 @@ def test_pandas_and_duckdb_read_them_with_zones_names_and_words(lake: Lake) -> N
         "SELECT count(*) FROM waiting WHERE left_lsn IS NULL").fetchall()
     assert count == int(stays["left_lsn"].isna().sum()) > 0
     assert waiting.count_rows() == len(stays)
+
+
+def test_no_column_is_a_word_of_sql(lake: Lake) -> None:
+    """It can be asked for as it is, in DuckDB and in Spark where the standard's words are kept."""
+    duckdb = pytest.importorskip("duckdb", reason="make setup-dev installs it")
+    lake.spark.conf.set("spark.sql.ansi.enabled", "true")
+    lake.spark.conf.set("spark.sql.ansi.enforceReservedKeywords", "true")
+    try:
+        for name, schema in tables.schemas(lake).items():
+            tables.frame(lake, name).createOrReplaceTempView(f"of_{name}")
+            there = ", ".join(f'1 AS "{column}"' for column in schema.names)
+            for column in schema.names:
+                assert duckdb.sql(f"SELECT {column} FROM (SELECT {there})").columns == [column]
+            assert lake.spark.sql(f"SELECT {', '.join(schema.names)} FROM of_{name}").columns == (
+                schema.names)
+    finally:
+        lake.spark.conf.unset("spark.sql.ansi.enforceReservedKeywords")
+        lake.spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_columns_have_their_old_names_in_views(lake: Lake, capsys: pytest.CaptureFixture[str]
+                                               ) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="make setup-dev installs it")
+    asked = {"messages": ("ended_at", "end"), "stays": ("left_at", "left"),
+             "operators": ("ordered_at", "at")}
+    database = duckdb.connect()
+    for name in asked:
+        database.register(name, tables.table(lake, name).to_pyarrow_dataset())
+        tables.frame(lake, name).createOrReplaceTempView(name)
+    asks: dict[str, tuple[str, Any]] = {"duckdb": ('"', database.sql),
+                                        "spark": ("`", lake.spark.sql)}
+    for engine, (quote, ask) in asks.items():
+        assert main.main(["tables", "--out", lake.out, "--old-names", engine]) == 0
+        for statement in capsys.readouterr().out.strip().rstrip(";").split(";"):
+            ask(statement)
+        for name, (now, before) in asked.items():
+            old = f"{quote}{before}{quote}"
+            found = ask(f"SELECT count(*), count({old}) FROM {name}_6 "
+                        f"WHERE {old} IS NOT DISTINCT FROM {now}")
+            [(rows, filled)] = found.fetchall() if engine == "duckdb" else found.collect()
+            assert rows == tables.frame(lake, name).count() and 0 < filled <= rows, name
+
+
+def test_tables_with_the_columns_of_another_version_are_refused(tmp_path: Path) -> None:
+    for schema, words in ((3, "run --incremental' upgrades it"), (99, "a newer omq-spark")):
+        (tmp_path / "tables.json").write_text(json.dumps({"batch": 0, "schema": schema,
+                                                          "versions": {"stays": 1}}))
+        with pytest.raises(BadRequest, match=words):
+            tables.table(Out(str(tmp_path)), "stays")
+
+
+def test_programs_are_named_and_counted(lake: Lake) -> None:
+    """Who puts, who gets, and who causes attempts once more, by name."""
+    messages, stays = all_messages(lake), all_stays(lake)
+    assert messages.where("producer IS NOT NULL AND producer_name IS NULL").count() == 0
+    assert stays.where("reader IS NOT NULL AND reader_name IS NULL").count() == 0
+    rows = lake.gold("programs").collect()
+    born = messages.where("born_ns IS NOT NULL").groupBy("producer_name").agg(
+        F.count("*"), F.sum("size")).collect()
+    assert len(born) > 1
+    for name, count, size in born:
+        mine = [row for row in rows if row["program"] == name]
+        assert (sum(r["put"] for r in mine), sum(r["put_bytes"] for r in mine)) == (count, size)
+    for name, got, gives, failed in stays.where("reader IS NOT NULL").groupBy("reader_name").agg(
+            F.count("*"), F.sum("gives"), F.sum("failed")).collect():
+        mine = [row for row in rows if row["program"] == name]
+        assert [sum(row[column] for row in mine) for column in ("got", "gives", "failed")] == [
+            got, gives, failed]
+    poison = lake.gold("poison").where("failed > 0").collect()
+    assert poison and all(row["reader_name"] and row["producer_name"] for row in poison
+                          if row["reader"] is not None)
 
 
 def test_timestamps_are_whole_numbers_in_the_files(lake: Lake) -> None:

@@ -8,7 +8,7 @@ import re
 from tests.tidy.tree import ROOT, dotted, imports, nodes, product
 
 LAYERS = ("base", "format", "storage", "core", "fast", "amqp", "ipc", "aio", "tasks",
-          "services", "cli")
+          "services", "cli", "testing")
 
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "core": {
@@ -20,6 +20,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "load": ("index", "engine", "redo", "judge"),
         "look": ("index", "engine", "load", "select"),
         "history": ("index", "engine", "redo"),
+        "standby": ("engine", "redo", "judge"),
         "check": ("index", "engine", "redo", "judge", "load", "history"),
     },
     "ipc": {"remote": (), "serving": ()},
@@ -32,9 +33,11 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "network": ("daemon",),
         "mail": ("daemon", "readers", "channels", "network"),
         "channel": ("daemon", "network"),
+        "standby": ("daemon", "pool"),
         "amqp": ("daemon", "network", "channel"),
         "supervise": ("daemon",),
         "trigger": ("daemon", "readers", "supervise"),
+        "schedule": ("daemon", "readers"),
     },
     "cli": {
         "operate": ("look",),

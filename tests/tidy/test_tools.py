@@ -46,7 +46,8 @@ def test_installed_scripts_are_the_same_commands() -> None:
 
 def test_a_service_is_named_in_two_tables() -> None:
     """Its program in cli/programs.py and services.conf, and where the code means just this one."""
-    meant = {"lib/omq/cli/look/gateways.py": {"unix.out"}, "lib/omq/cli/programs.py": None}
+    meant = {"lib/omq/cli/look/gateways.py": {"unix.out"}, "lib/omq/cli/programs.py": None,
+             "lib/omq/testing/instance.py": {"idel.server"}}
     services = load_services(ROOT / "conf")
     core = (ServiceKind.MANAGER, ServiceKind.POOL)  # there is one of each, and tools mean it
     programs = {each.program for each in services.values() if each.kind not in core}

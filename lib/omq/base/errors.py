@@ -362,6 +362,38 @@ stop that one, and if this copy is to go on instead: {command}"""
     exit_code = Exit.TEMPORARY
 
 
+class NotPrimary(OmqError):
+    """{path} is a {role} of its instance (member {member}), and nothing is changed there; the \
+primary: {primary}. Do it there; 'omqcheck --spool {path}' looks at this one"""
+
+    status = 257
+    exit_code = Exit.UNAVAILABLE
+
+
+class StreamBroken(OmqError):
+    """the stream from {peer} is given up: {reason}; nothing of it was taken, and a new connection \
+goes on where this standby is"""
+
+    status = 258
+    exit_code = Exit.TEMPORARY
+
+
+class PrimaryAnswers(OmqError):
+    """the primary answers ({primary}): two primaries would each go on alone; stop it first, and \
+run 'omq standby demote' there"""
+
+    status = 260
+    exit_code = Exit.TEMPORARY
+
+
+class StandbyDiverged(OmqError):
+    """{path} cannot follow: {reason}; make a new standby from a copy of the primary, and keep this \
+one until you have looked at it"""
+
+    status = 259
+    exit_code = Exit.DATA
+
+
 class NewerFormat(OmqError):
     """{file} has format version {version}, this omq reads up to {known}; use the newer omq"""
 
@@ -503,9 +535,16 @@ class MixedArchives(OmqError):
 
 
 class ArchivePruned(OmqError):
-    """archive file {number} was removed before it was read, the oldest is {oldest}; begin a new --out directory"""
+    """file {number} was removed before the stream read it, the oldest is {oldest}; begin anew with an empty checkpointLocation, and keep history for its readers with 'omq-archive --hold NAME'"""
 
     status = 92
+    exit_code = Exit.DATA
+
+
+class OffsetUnknown(OmqError):
+    """the checkpoint of the stream says file {number}, but the newest in {path} is {newest}: it is of another spool, or the spool was restored; begin anew with an empty checkpointLocation"""
+
+    status = 290
     exit_code = Exit.DATA
 
 
@@ -927,6 +966,62 @@ class ExtraMissing(OmqError):
 
     status = 163
     exit_code = Exit.UNAVAILABLE
+
+
+class InstanceFailed(OmqError):
+    """the test instance in {folder}: {program} {reason}; what it said is in {output}"""
+
+    status = 270
+    exit_code = Exit.UNAVAILABLE
+
+
+class BadSchedule(OmqError):
+    """schedule {name}: {reason}"""
+
+    status = 271
+    exit_code = Exit.USAGE
+
+
+class UnknownSchedule(OmqError):
+    """there is no schedule {name}; 'omq schedule list' shows them"""
+
+    status = 272
+    exit_code = Exit.NO_INPUT
+
+
+class DropDamaged(OmqError):
+    """the maildrop's file {file} is damaged: {reason}; it is set aside in quarantine/, look there"""
+
+    status = 280
+    exit_code = Exit.DATA
+
+
+class MaildropFull(OmqError):
+    """{folder} takes no more mail ({key} = {limit}): see whether the queue manager runs (omstat)"""
+
+    status = 281
+    exit_code = Exit.TEMPORARY
+
+
+class NotSubmitter(OmqError):
+    """user {user} may not hand in mail on this host: drop_users of omq.conf names who may"""
+
+    status = 282
+    exit_code = Exit.NO_PERMISSION
+
+
+class NobodyTakesMail(OmqError):
+    """no program takes mail now: {reason}; 'omon drop' starts one that always does"""
+
+    status = 284
+    exit_code = Exit.TEMPORARY
+
+
+class TooManyMails(OmqError):
+    """{what} of uid {uid}, and {key} is {limit}: try again later"""
+
+    status = 283
+    exit_code = Exit.TEMPORARY
 
 
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:

@@ -76,6 +76,8 @@ POINTS: Final = frozenset(
         "reader.after_done",
         "idel.before_delete",
         "idel.after_delete",
+        "drop.after_file",
+        "drop.after_put",
         "local.before_rename",
         "local.after_rename",
         "router.before_move",

@@ -5,9 +5,9 @@
     operators          one group: may look at the index; no body is there
 
 Invariants: 1. no file of the spool is open to anybody but its owner, but for those of TABLE;
-2. groups and others never get a right to write; 3. the spool's own directory is the administrator's
-to open: omq only takes rights away there. The umask of every daemon is UMASK, so that a file that
-some library makes is the owner's alone as well.
+2. groups and others never get a right to write, but to connect to a socket; 3. the spool's own
+directory is the administrator's to open: omq only takes rights away there. The umask of every
+daemon is UMASK, so that a file that some library makes is the owner's alone as well.
 
 The groups are named in omq.conf: omq.base.groups.
 """
@@ -28,6 +28,8 @@ PUBLIC: Final = 0o644
 pids, which ipcs and ps list."""
 SOCKET: Final = 0o660
 """Connecting to a socket needs the right to write. It has the clients' group."""
+DROP: Final = 0o666
+"""The socket at which any user of the host may hand in mail; drop_users says who is taken."""
 INDEX: Final = 0o640
 """The index segment: with the operators' group; without one FILE."""
 REQUESTS: Final = 0o600
@@ -41,6 +43,7 @@ TABLE: Final[dict[str, int]] = {
     "run": PASSAGE,
     "instance.json": PUBLIC,
     "run/qmgr.sock": SOCKET,
+    "run/drop.sock": DROP,
     "run/*.json": PUBLIC,
     "run/*.pid": PUBLIC,
 }

@@ -65,6 +65,16 @@ class SpoolPaths:
         return self.root / "quarantine"
 
     @property
+    def maildrop(self) -> Path:
+        """Mail of this host's programs that no queue has yet; made by mail.drop."""
+        return self.root / "maildrop"
+
+    @property
+    def drop_socket(self) -> Path:
+        """Where programs of this host hand in mail."""
+        return self.run / "drop.sock"
+
+    @property
     def run(self) -> Path:
         """Sockets, ids, locks, pid files."""
         return self.root / "run"
@@ -99,6 +109,16 @@ class SpoolPaths:
     def archive_lock(self) -> Path:
         """Held by who makes or removes a file of the archive, or a hold on it."""
         return self.run / "archive.lock"
+
+    @property
+    def checkpoint_lock(self) -> Path:
+        """Held while a checkpoint is taken, or while the pool is copied for a standby."""
+        return self.run / "checkpoint.lock"
+
+    @property
+    def standby(self) -> Path:
+        """What the process that follows a primary says of itself."""
+        return self.run / "standby.json"
 
     @property
     def ids(self) -> Path:

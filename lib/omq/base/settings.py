@@ -51,6 +51,9 @@ class Settings(MailSettings):
         "most operations in one group commit, for the same reason")
     journal_files_kept: int = _number("journal", 4, 0, 1000,
         "files behind the checkpoint that stay for reading bodies before they are retired")
+    standby_files_kept: int = _number("journal", 160, 0, 100_000,
+        "journal files that stay for a standby that is away or slow; one that is further behind "
+        "needs a new base; none where the disk is short")
     archive: str = _choice("journal", "keep", ("keep", "delete"),
         "what becomes of a retired journal file: kept in archive/ for analytics, or deleted")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, GIB, KIB, MIB
+from omq.base.settings_drop import DropSettings
 from omq.base.settings_key import YEAR_S, choice, flag, number, part, text
-from omq.base.settings_transport import TransportSettings
 
 _HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
 _HOST_RULE: Final = "a host name or address"
@@ -17,7 +17,7 @@ _OPTIONAL_HOST: Final = r"([A-Za-z0-9.:_\[\]-]{1,255})?"
 
 
 @part
-class MailSettings(TransportSettings):
+class MailSettings(DropSettings):
     """One field per key of [mail]."""
 
     # fmt: off

@@ -61,6 +61,16 @@ class TransportSettings(WebSettings):
         "file of names and passwords for peers, a line 'host[:port] name:password' each, which "
         "others must not read; such a peer is used with TLS only")
 
+    smtp_milters: str = text("milter", "", r"((inet:\S+:[0-9]{1,5}|unix:/\S+)( +|$))*",
+        "inet:host:port and unix:/path, separated by spaces, or nothing",
+        "filters that are asked about each mail of smtp.server by the milter protocol, in this "
+        "order, before smtp_filter; empty: none")
+    smtp_milter_default: str = choice("milter", "tempfail", ("tempfail", "accept", "reject"),
+        "what becomes of a mail about which a filter gives no answer that makes sense: it is "
+        "refused for now (451), taken, or refused for good")
+    smtp_milter_timeout_s: int = number("milter", 60, 1, 600,
+        "time to reach a filter, and for its answer at each stage")
+
     delay_warning_s: int = number("mail", 4 * 3600, 0, 30 * 86400,
         "a sender is told once that mail for another host waits this long; 0: never")
     pipe_timeout_s: int = number("mail", 300, 1, 86400,

@@ -21,7 +21,7 @@ from typing import Final
 from omq.base import access, side_files
 from omq.base.errors import Exit, ExtraMissing, FileNotWritten, OmqError
 from omq.base.names import escape
-from omq.cli.programs import PROGRAMS
+from omq.cli.programs import ALIASES, PROGRAMS
 
 COMMANDS: Final[dict[str, str]] = {name: row.target for name, row in PROGRAMS.items()}
 """What starts each."""
@@ -32,7 +32,8 @@ EXTRAS: Final = {
     "textual": f"{_SUITE}[top]", "pyspark": f"{_SUITE}[spark]", "pandas": f"{_SUITE}[spark]",
     "aiohttp": f"{_SUITE}[web]", "jinja2": f"{_SUITE}[web]",
     "prometheus_client": f"{_SUITE}[metrics]", "plotly": f"{_SUITE}[spark]",
-    "proton": f"{_SUITE}[amqp]", "pyarrow": f"{_SUITE}[spark]", "matplotlib": f"{_SUITE}[spark]",
+    "proton": f"{_SUITE}[amqp]", "cronsim": f"{_SUITE}[schedules]",
+    "pyarrow": f"{_SUITE}[spark]", "matplotlib": f"{_SUITE}[spark]",
 }
 """Packages that omq-base does without, and what to install for them."""
 
@@ -53,8 +54,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def script() -> int:
-    """Entry of the scripts of an installed package: the command is the script's own name."""
-    return run(Path(sys.argv[0]).name, sys.argv[1:])
+    """Entry of the scripts of an installed package: the command is the script's own name, or
+    what a link to it is called (sendmail, mailq, newaliases)."""
+    name = Path(sys.argv[0]).name
+    name, first = ALIASES.get(name, (name, ()))
+    return run(name, [*first, *sys.argv[1:]])
 
 
 def run(name: str, arguments: list[str]) -> int:

@@ -37,6 +37,9 @@ PROGRAMS: Final[dict[str, Program]] = {
         "omq.services.mail.xport_out:main",
         "the sendmail interface: gives mail to a command"),
     "smtp.server": Program("omq.services.mail.smtp_server:main", "takes mail by SMTP"),
+    "mail.drop": Program(
+        "omq.services.mail.drop_server:main",
+        "takes mail from programs of this host"),
     "amqp.server": Program("omq.services.amqp.amqp_server:main", "serves clients of AMQP 1.0"),
     "channel.sender": Program(
         "omq.services.channel.channel_sender:main",
@@ -47,6 +50,9 @@ PROGRAMS: Final[dict[str, Program]] = {
     "trigger.monitor": Program(
         "omq.services.trigger.monitor:main",
         "starts the programs that queues ask for"),
+    "schedule.server": Program(
+        "omq.services.schedule.schedule_server:main",
+        "puts messages when schedules are due"),
     "omq": Program(
         "omq.cli.setup.omq_main:main",
         "set up an installation and check its configuration"),
@@ -57,6 +63,9 @@ PROGRAMS: Final[dict[str, Program]] = {
     "omsetsvc": Program("omq.cli.operate.omsetsvc:main", "show and change what a service is"),
     "omstat": Program("omq.cli.look.omstat:main", "show the state of daemons and services"),
     "omsend": Program("omq.cli.queue.omsend:main", "put messages on queues"),
+    "omq-sendmail": Program(
+        "omq.cli.queue.omq_sendmail:main",
+        "hand in mail as sendmail does; mailq, newaliases"),
     "omread": Program("omq.cli.queue.omread:main", "take messages from a queue"),
     "omqdump": Program("omqtools.omqdump.main:main", "look into the queues and change them"),
     "omq-archive": Program(
@@ -96,6 +105,11 @@ PROGRAMS: Final[dict[str, Program]] = {
     "omrequeue": Program("omq.cli.operate.order_command:requeue", "send messages back from POISON"),
 }
 """By name; a daemon has a dot in it."""
+
+ALIASES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "sendmail": ("omq-sendmail", ()), "mailq": ("omq-sendmail", ("-bp",)),
+    "newaliases": ("omq-sendmail", ("-bi",))}
+"""What a link to a script means by its own name: a program, and its first arguments."""
 
 LAUNCHER: Final = """\
 #!/bin/sh

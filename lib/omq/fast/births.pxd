@@ -2,7 +2,7 @@ from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
 from omq.fast.rings cimport Rings
 
-cdef unsigned int _PUT, _READY, _FIRST, _PRIORITIES, _IN_USE, _LOOK_AT, _NO_RECORD
+cdef unsigned int _PUT, _READY, _FIRST, _PRIORITIES, _IN_USE, _LOOK_AT, _NO_RECORD, _HAS_ID
 
 cdef class Births:
     cdef object _core, _messages, _entries, _slots
@@ -20,4 +20,4 @@ cdef class Births:
                   unsigned int queue, unsigned int priority, unsigned int flags,
                   unsigned long long size, unsigned int length, unsigned int crc,
                   unsigned long long correlation, long long expiry, unsigned long long sequence,
-                  unsigned long long key, object party) except -1
+                  unsigned long long key, unsigned long long given, object party) except -1

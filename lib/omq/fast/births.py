@@ -8,7 +8,7 @@ from typing import Any
 
 from omq.base import limits
 from omq.base import shim as cython
-from omq.core.engine.state import FIRST_QUEUE, PERSISTENT, Core, Party
+from omq.core.engine.state import FIRST_QUEUE, HAS_ID, PERSISTENT, Core, Party
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.fast.records import take_record
@@ -22,7 +22,7 @@ _PUT, _READY, _FIRST, _PRIORITIES = (
     int(FrameType.PUT), int(EntryState.READY), FIRST_QUEUE, limits.PRIORITIES)
 _IN_USE, _LOOK_AT = int(QueueFlag.IN_USE), int(
     QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME)
-_NO_RECORD = NO_RECORD
+_NO_RECORD, _HAS_ID = NO_RECORD, HAS_ID
 assert PERSISTENT == 1
 
 
@@ -72,8 +72,10 @@ class Births:
              queue: cython.uint, priority: cython.uint, flags: cython.uint,
              size: cython.ulonglong, length: cython.uint, crc: cython.uint,
              correlation: cython.ulonglong, expiry: cython.longlong,
-             sequence: cython.ulonglong, key: cython.ulonglong, party: Party) -> None:
-        """Frame, message and entry; all was checked."""
+             sequence: cython.ulonglong, key: cython.ulonglong, given: cython.ulonglong,
+             party: Party) -> None:
+        """Frame, message and entry; all was checked. `key`: of its group, `given`: of its own id;
+        0: it has none."""
         c, frames = self._c, self._frames
         record: cython.uint = _NO_RECORD
         lsn: cython.ulonglong
@@ -82,7 +84,7 @@ class Births:
             c.m_location[slot], c.m_offset[slot] = self._journal, frames.payload_bytes
             c.m_file[slot] = self._file
             lsn = frames.frame(_PUT, priority, flags, queue, 0, qpool, size, length, crc,
-                               frames.payload_bytes, self._file, record, 0, 0, sequence,
+                               frames.payload_bytes, self._file, record, 0, given, sequence,
                                correlation, expiry)
             frames.payload_bytes += length
             self._core.block.puts.append(slot)
@@ -91,10 +93,11 @@ class Births:
             self._offset += 1
             c.m_file[slot] = 0
             lsn = frames.frame(_PUT, priority, flags, queue, 0, qpool, size, 0, crc,
-                               frames.payload_bytes, 0, record, 0, 0, sequence, correlation,
+                               frames.payload_bytes, 0, record, 0, given, sequence, correlation,
                                expiry)
-        c.m_qpool[slot], c.m_lsn[slot], c.m_time[slot], c.m_key[slot] = qpool, lsn, self._now, qpool
-        bucket: cython.Py_ssize_t = qpool & c.mask
+        own: cython.ulonglong = given if given else qpool
+        c.m_qpool[slot], c.m_lsn[slot], c.m_time[slot], c.m_key[slot] = qpool, lsn, self._now, own
+        bucket: cython.Py_ssize_t = own & c.mask
         c.m_idnext[slot] = c.b_id[bucket]
         c.b_id[bucket] = slot + 1
         c.m_corr[slot] = correlation
@@ -106,6 +109,9 @@ class Births:
         c.m_size[slot], c.m_pid[slot], c.m_record[slot] = size, party.pid, record
         c.m_uid[slot] = party.uid
         c.m_flags[slot], c.m_parts[slot], c.m_origin[slot] = flags & 1, 1, 0
+        if given:
+            c.m_flags[slot] |= _HAS_ID
+            self._core.t.given += 1
         c.m_first[slot] = entry + 1
         c.e_message[entry], c.e_queue[entry], c.e_priority[entry] = slot, queue, priority
         c.e_sequence[entry], c.e_submitted[entry] = lsn, self._now

@@ -19,7 +19,8 @@ cdef class Gives:
     cdef long long soonest
     cdef bint plain(self, Request r, object session, Py_ssize_t batch_max) except -1
     cdef int wait(self, Request r, object session, object party, Py_ssize_t batch_max,
-                  unsigned int by, unsigned int queue) except -1
+                  unsigned int queue, unsigned int by, unsigned long long key,
+                  unsigned long long put) except -1
     cdef int _end_at(self, long long deadline, object waiter) except -1
     cpdef bint dispatch(self, list given) except -1
     cdef bint _plain_queue(self, Py_ssize_t queue) except -1

@@ -52,8 +52,10 @@ class Gives:
                     and len(session.reply) >= _HEAD + _ROW)
 
     def wait(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t,
-             by: cython.uint, queue: cython.uint) -> None:
-        """As Engine.wait, of a request that is `plain`; `by`: wire.Key, 0: for what comes next."""
+             queue: cython.uint, by: cython.uint, key: cython.ulonglong, put: cython.ulonglong
+             ) -> None:
+        """As Engine.wait, of a request that is `plain`; `by`: wire.Key, 0: for what comes next;
+        `put`: Waiter.put."""
         engine, core = self._engine, self._core
         want: cython.Py_ssize_t = (len(session.reply) - _HEAD) // _ROW
         timeout: cython.longlong = r.argument * _MS if r.argument >= 0 else -1
@@ -68,7 +70,7 @@ class Gives:
             deadline = core.mono_ns + timeout
         waiter = Waiter(party, queue, want, r.sequence, deadline, session.auxiliary)
         if by:
-            waiter.by, waiter.key = by, r.correlation
+            waiter.by, waiter.key = by, key
             engine.wanted.add(waiter)
         else:
             line = engine.waiters.get(queue)
@@ -78,6 +80,8 @@ class Gives:
         if timeout >= 0:
             self._end_at(deadline, waiter)
             self.soonest = min(self.soonest, deadline)
+        if put:
+            waiter.put = put
         self._c.r_timeout[party.slot] = max(0, min(timeout, _TIMEOUT_MAX)) // _S
         core.runnable.add(queue)
         session.waiter = waiter

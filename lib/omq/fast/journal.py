@@ -29,7 +29,7 @@ else:
     from omq.base.shim import mono_ns as _mono_ns
 
 _NAMES = ("magic", "crc", "version", "header", "count", "uuid", "epoch", "first_lsn", "durable",
-          "time", "number", "sequence", "payload", "length", "flags", "spare", "next_qpool",
+          "time", "number", "sequence", "payload", "length", "flags", "term", "next_qpool",
           "reserved")
 assert BLOCK.names == _NAMES and FRAME.size == BLOCK.size == 128 and CRC_FROM == 8
 assert tuple(map(BLOCK.offset, _NAMES)) == (0, 4, 8, 10, 12, 16, 32, 40, 48, 56, 64, 68, 72, 76, 80,
@@ -55,7 +55,7 @@ class Journal:
         self._b32, self._b64 = view.cast("I"), view.cast("Q")
         view[:128] = bytes(128)
         BLOCK.pack_into(view, 0, _MAGIC, 0, _VERSION, 128, 0, epoch.uuid, epoch.number, 0, 0, 0, 0,
-                        0, 0, 0, 0, 0, 0, b"")
+                        0, 0, 0, 0, epoch.term, 0, b"")
 
     def write(self, force: cython.uint) -> None:
         """All frames of the block, of which there are some; synced when one is persistent, when
@@ -123,8 +123,8 @@ class Journal:
             epoch = writer.epoch
             BLOCK.pack_into(view, 0, _MAGIC, 0, _VERSION, 128, count, epoch.uuid, epoch.number,
                             first, writer.durable_lsn, block.time_ns, writer.file_number,
-                            writer.sequence, payload_bytes, length, flags, 0, block.next_qpool,
-                            b"")
+                            writer.sequence, payload_bytes, length, flags, epoch.term,
+                            block.next_qpool, b"")
         else:
             self._b32[3], self._b64[5], self._b64[6] = count, first, writer.durable_lsn
             self._b64[7], self._b32[16], self._b32[17] = (

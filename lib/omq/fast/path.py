@@ -9,6 +9,7 @@ from omq.base import shim as cython
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import IDEL
 from omq.core.engine.waiting import FOREVER
+from omq.fast.ask import Asks
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
@@ -21,20 +22,23 @@ from omq.fast.rings import Rings
 from omq.fast.unit import Units
 from omq.format.wire import Key, Operation
 
-_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT = (
+_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK = (
     int(Operation.PUT), int(Operation.PUT_MANY), int(Operation.NEXT), int(Operation.GET),
-    int(Operation.SETTLE), int(Operation.MOVE), int(Operation.TAKE), int(Operation.COMMIT))
+    int(Operation.SETTLE), int(Operation.MOVE), int(Operation.TAKE), int(Operation.COMMIT),
+    int(Operation.ASK))
 _CORRELATION, _MESSAGE_ID, _IDEL = int(Key.CORRELATION), int(Key.MESSAGE_ID), IDEL
 
 
 class Path:
     """See the module. `sessions`: the registered ones by their id; `looks`: at their notes
     (ipc.serving.notes); `done`: answers that wait for the commit, (session, request, count,
-    QPoolId) each; `taken`: requests so far; `units`: ipc.serving.units."""
+    QPoolId) each; `begun`: what was put and waits on, (session, request, QPoolId) each; `taken`:
+    requests so far; `units`: ipc.serving.units."""
 
     def __init__(self, engine: Engine, columns: Columns, sessions: dict[int, Any], looks: Any,
-                 done: list[Any], epoch: int, batch_max: int, units: Any) -> None:
+                 done: list[Any], begun: list[Any], epoch: int, batch_max: int, units: Any) -> None:
         core = engine.core
+        self._begun = begun
         self._core, self._sessions, self._done, self._batch_max = core, sessions, done, batch_max
         self._looks = looks
         self._c, self._frames = columns, Frames(core.block)
@@ -44,6 +48,7 @@ class Path:
         self._dones = Dones(core, self._c, self._frames, rings)
         self._units = Units(core, self._c, self._frames, self._puts, self._dones, units)
         self._moves = Moves(core, self._frames, self._puts, self._dones)
+        self._asks = Asks(core, self._frames, self._puts, self._dones)
         self._gives = Gives(engine, self._c, self._frames, rings)
         self._replies = Replies(self._c, epoch)
         self.taken = 0
@@ -75,9 +80,13 @@ class Path:
             left: cython.Py_ssize_t = self._units.left(r, session, party)
             if not left or not self._gives.plain(r, session, self._batch_max):
                 return False
-            self._gives.wait(r, session, party, min(left, self._batch_max), 0, r.queue)
+            self._gives.wait(r, session, party, min(left, self._batch_max), r.queue, 0, 0, 0)
             self.taken += 1
             return True
+        elif r.operation == _ASK:
+            return self._ask(r, session, party)
+        elif r.operation == _MOVE and r.want:
+            return self._move_and_next(r, session, party)
         elif r.operation == _SETTLE:
             if session.noted or not self._dones.settle(r, session, party):
                 return False
@@ -118,7 +127,33 @@ class Path:
         if (r.count or not r.want) and not self._dones.settle(r, session, party):
             return False
         if r.want:
-            self._gives.wait(r, session, party, self._batch_max, by, session.queue)
+            self._gives.wait(r, session, party, self._batch_max, session.queue, by, r.correlation,
+                             0)
+        return True
+
+    def _ask(self, r: Request, session: Any, party: Any) -> cython.bint:
+        """A request, and the wait for its reply."""
+        qpool: cython.ulonglong = self._core.next_qpool
+        if (session.noted or not session.queue
+                or not self._gives.plain(r, session, self._batch_max)
+                or not self._asks.ask(r, session, party, self._batch_max)):
+            return False
+        self._begun.append((session, r.sequence, qpool))
+        self._gives.wait(r, session, party, self._batch_max, session.queue, _CORRELATION,
+                         self._asks.key(qpool), qpool)
+        self.taken += 1
+        return True
+
+    def _move_and_next(self, r: Request, session: Any, party: Any) -> cython.bint:
+        """A reply, and the wait for the next request."""
+        qpool: cython.ulonglong = self._core.next_qpool
+        if (session.noted or not session.queue
+                or not self._gives.plain(r, session, self._batch_max)
+                or not self._moves.reply(r, session, party)):
+            return False
+        self._begun.append((session, r.sequence, qpool))
+        self._gives.wait(r, session, party, self._batch_max, session.queue, 0, 0, qpool)
+        self.taken += 1
         return True
 
     def dispatch(self, given: list[Any]) -> cython.bint:
@@ -141,10 +176,9 @@ class Path:
                 answered.append(session)
         self._done.clear()
 
-    def give(self, session: Any, sequence: cython.ulonglong, entries: list[Any],
-             lsn: cython.ulonglong) -> None:
+    def give(self, session: Any, waiter: Any, entries: list[Any], lsn: cython.ulonglong) -> None:
         """The reply with these hand-outs, for one that reads the spool's files itself."""
-        self._replies.given(session, sequence, entries, lsn, self._core.now_ns)
+        self._replies.given(session, waiter.sequence, entries, waiter.put, lsn, self._core.now_ns)
 
     def announce(self, answered: list[Any]) -> None:
         """Wake them."""

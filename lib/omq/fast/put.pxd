@@ -4,22 +4,28 @@ from omq.fast.frames cimport Frames
 from omq.fast.request cimport Request
 from omq.fast.rings cimport Rings
 
-cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR
+cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID
 cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX
 
 cdef class Puts:
-    cdef object _core, _messages, _entries, _heads
+    cdef object _core, _messages, _entries, _heads, _payload
+    cdef unsigned long long _key
     cdef Columns _c
     cdef Frames _frames
     cdef Rings _rings
     cdef Births _births
-    cdef bint _grouped
+    cdef bint _grouped, _given
     cdef unsigned char[::1] _h8
     cdef unsigned short[::1] _h16
     cdef unsigned int[::1] _h32
     cdef unsigned long long[::1] _h64, _keys
     cdef long long[::1] _q64
     cdef bint one(self, Request r, object session, object party) except -1
+    cdef bint single(self, Request r, object session, Py_ssize_t at, Py_ssize_t frames,
+                     Py_ssize_t room) except -1
+    cdef int place_single(self, Request r, object session, Py_ssize_t at, object party) except -1
+    cdef int put_single(self, Request r, object party, unsigned long long given) except -1
+    cdef bint _remembers(self, unsigned int queue) except -1
     cdef bint many(self, Request r, object session, object party, Py_ssize_t batch_max) except -1
     cdef bint several(self, object heads, Py_ssize_t count, object payloads, object session,
                       object party) except -1

@@ -1,6 +1,6 @@
-"""Put, when it is plain: on one queue, without a given id, not a container, without a number in its
-group, from the spool's owner. One message, or a batch of which all are persistent or none is. As
-core.engine.puts and bulk.
+"""Put, when it is plain: on one queue, which remembers no ids if it has one of its own, not a
+container, without a number in its group, from the spool's owner. One message, or a batch of which
+all are persistent or none is. As core.engine.puts and bulk.
 
 A batch from MANY on takes its slots in the order in which core.engine.bulk takes them; interpreted
 it is left to that module, whose numpy is quicker then.
@@ -28,6 +28,7 @@ from omq.format.wire import PutFlag
 _PRIORITIES, _RESULT, _END = limits.PRIORITIES, int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
 _PUTS, _MANY, _BATCH_MAX = int(Counter.PUTS), BULK, 1024
 _GROUPED, _DESCRIPTOR = int(PutFlag.GROUPED), DESCRIPTOR.size
+_SAID = int(PutFlag.GROUPED | PutFlag.GIVEN_ID)
 assert PERSISTENT == 1
 
 
@@ -42,40 +43,67 @@ class Puts:
         self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
         self._h32, self._h64, self._q64 = heads.cast("I"), heads.cast("Q"), heads.cast("q")
         self._keys = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of groups, 0: of none
-        self._grouped = False  # one of the batch is of a group
+        self._grouped = self._given = False  # one of the batch is of a group, or has its own id
+        self._key = 0  # of the message that is put alone
+        self._payload: Any = None
 
     def one(self, r: Request, session: Any, party: Party) -> cython.bint:
         """A PUT; its QPoolId is the answer."""
-        queue: cython.uint = r.queue
-        length: cython.Py_ssize_t = r.length
-        persistent: cython.uint = r.flags & ~_GROUPED
-        key: cython.ulonglong = 0
-        if (persistent > 1 or r.parts or r.want or r.priority >= _PRIORITIES or not length
-                or not r.crc or not self._births.takes(session, queue, 1, r.size)
-                or not self._frames.fits(1, length)):
+        if not self.single(r, session, 0, 1, 0) or (r.want and self._remembers(r.queue)):
             return False
-        if r.flags & _GROUPED:
-            key = self._rings.key(session.request, 0) if length > _DESCRIPTOR else 0
-            if not key:
-                return False
-        core, messages, entries, c = self._core, self._messages, self._entries, self._c
         session.sequence = r.sequence
-        payload = session.request[:length]
-        self._births.place(party, persistent, [payload])
+        self.place_single(r, session, 0, party)
         # from here on nothing can fail
-        slot: cython.Py_ssize_t = take_row(messages, c.free_messages)
-        entry: cython.Py_ssize_t = take_row(entries, c.free_entries)
-        qpool: cython.ulonglong = core.next_qpool
         self._frames.open(party)
-        self._births.born(slot, entry, qpool, queue, r.priority, _RESULT | _END | persistent,
-                          r.size, length, r.crc, r.correlation, r.expiry, r.sequence, key, party)
+        self.put_single(r, party, r.want)
         self._frames.close()
-        if persistent:
-            core.block.payloads.append(payload)
-        core.next_qpool = core.block.next_qpool = qpool + 1
-        core.runnable.add(queue)
-        c.counters[_PUTS] += 1
         return True
+
+    def _remembers(self, queue: cython.uint) -> cython.bint:
+        """An id of the submitter's is put there, a queue that is, with a memory of it."""
+        return bool(self._core.rules[queue].dedupe_ns)
+
+    def single(self, r: Request, session: Any, at: cython.Py_ssize_t, frames: cython.Py_ssize_t,
+               room: cython.Py_ssize_t) -> cython.bint:
+        """May the one message of this request be put, whose payload lies there, as the last of so
+        many frames, of which the others need so much room? `place_single` and `put_single` do
+        it."""
+        length: cython.Py_ssize_t = r.length
+        if (r.flags & ~_SAID > 1 or r.parts or r.priority >= _PRIORITIES or not length
+                or not r.crc or at + length > len(session.request)
+                or not self._births.takes(session, r.queue, 1, r.size)
+                or not self._frames.fits(frames, room + length)):
+            return False
+        self._key = 0
+        if r.flags & _GROUPED:
+            self._key = self._rings.key(session.request, at) if length > _DESCRIPTOR else 0
+            return bool(self._key)
+        return True
+
+    def place_single(self, r: Request, session: Any, at: cython.Py_ssize_t, party: Party) -> None:
+        """Where its body is to be. SpoolFull, DiskError: nothing has changed."""
+        end: cython.Py_ssize_t = at
+        end += r.length
+        self._payload = session.request[at:end]
+        self._births.place(party, r.flags & ~_SAID, [self._payload])
+
+    def put_single(self, r: Request, party: Party, given: cython.ulonglong) -> None:
+        """What `single` was asked of, between Frames.open and close; `given`: the hash of its own
+        id."""
+        core, c = self._core, self._c
+        persistent: cython.uint = r.flags & ~_SAID
+        slot: cython.Py_ssize_t = take_row(self._messages, c.free_messages)
+        entry: cython.Py_ssize_t = take_row(self._entries, c.free_entries)
+        qpool: cython.ulonglong = core.next_qpool
+        self._births.born(slot, entry, qpool, r.queue, r.priority, _RESULT | _END | persistent,
+                          r.size, r.length, r.crc, r.correlation, r.expiry, r.sequence, self._key,
+                          given, party)
+        if persistent:
+            core.block.payloads.append(self._payload)
+        self._payload = None
+        core.next_qpool = core.block.next_qpool = qpool + 1
+        core.runnable.add(r.queue)
+        c.counters[_PUTS] += 1
 
     def many(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t
              ) -> cython.bint:
@@ -88,10 +116,11 @@ class Puts:
                 or (not cython.compiled and count >= _MANY) or heads + r.length > len(area)):
             return False
         self._heads[:heads] = area[:heads]
-        persistent: cython.uint = self._h16[1] & ~_GROUPED
+        persistent: cython.uint = self._h16[1] & ~_SAID
         total: cython.Py_ssize_t = self._plain(count, persistent, area[heads : heads + r.length])
-        if total < 0 or not self._births.takes(session, queue, count, self._longest(count)) \
-                or not self._frames.fits(count, total):
+        if (total < 0 or not self._births.takes(session, queue, count, self._longest(count))
+                or (self._given and self._remembers(queue))
+                or not self._frames.fits(count, total)):
             return False
         core = self._core
         session.sequence = r.sequence
@@ -117,7 +146,7 @@ class Puts:
         if count > _BATCH_MAX:
             return False
         self._heads[: 128 * count] = heads
-        persistent: cython.uint = self._h16[1] & ~_GROUPED
+        persistent: cython.uint = self._h16[1] & ~_SAID
         length: cython.Py_ssize_t = len(payloads)
         at: cython.Py_ssize_t = 0
         i: cython.Py_ssize_t
@@ -125,21 +154,22 @@ class Puts:
             return False
         for i in range(count):
             if (self._h32[32 * i + 12] != at or not self._births.takes(
-                    session, self._h16[64 * i + 2], count, self._h64[16 * i + 4])):
+                    session, self._h16[64 * i + 2], count, self._h64[16 * i + 4])
+                    or (self._h64[16 * i + 9] and self._remembers(self._h16[64 * i + 2]))):
                 return False
             at += self._h32[32 * i + 10]
         return bool(party.pool_file >= 0 if persistent else not self._core.volatile.is_full)
 
     def place(self, count: cython.Py_ssize_t, party: Party, payloads: Any) -> None:
         """Where their bodies are to be. SpoolFull, DiskError: nothing has changed."""
-        persistent: cython.uint = self._h16[1] & ~_GROUPED
+        persistent: cython.uint = self._h16[1] & ~_SAID
         self._births.place(party, persistent, [] if persistent else self._split(count, payloads))
 
     def put(self, count: cython.Py_ssize_t, party: Party, payloads: Any,
             sequence: cython.ulonglong) -> None:
         """What `several` was asked of, as the end of its request, between Frames.open and close."""
         core, c = self._core, self._c
-        persistent: cython.uint = self._h16[1] & ~_GROUPED
+        persistent: cython.uint = self._h16[1] & ~_SAID
         first: cython.ulonglong = core.next_qpool
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
@@ -151,7 +181,7 @@ class Puts:
                 slot, entry, first + i, self._h16[64 * i + 2], self._h8[128 * i + 1],
                 persistent | (_END if i == count - 1 else 0), self._h64[16 * i + 4],
                 self._h32[32 * i + 10], self._h32[32 * i + 11], self._h64[16 * i + 12],
-                self._q64[16 * i + 13], sequence, self._keys[i], party)
+                self._q64[16 * i + 13], sequence, self._keys[i], self._h64[16 * i + 9], party)
             core.runnable.add(self._h16[64 * i + 2])
         if persistent:
             core.block.payloads.append(payloads)
@@ -160,19 +190,22 @@ class Puts:
 
     def _plain(self, count: cython.Py_ssize_t, persistent: cython.uint, payloads: Any
                ) -> cython.Py_ssize_t:
-        """Bytes of the payloads of a batch; -1: one of it is not plain. Notes their groups."""
+        """Bytes of the payloads of a batch; -1: one of it is not plain. Notes their groups, and
+        whether one has an id of its own."""
         i: cython.Py_ssize_t
         total: cython.Py_ssize_t = 0
         length: cython.Py_ssize_t = len(payloads)
-        self._grouped = False
+        self._grouped = self._given = False
         if persistent > 1:
             return -1
         for i in range(count):
-            if (self._h16[64 * i + 1] & ~_GROUPED != persistent or self._h16[64 * i + 31]
+            if (self._h16[64 * i + 1] & ~_SAID != persistent or self._h16[64 * i + 31]
                     or self._h8[128 * i + 1] >= _PRIORITIES or not self._h32[32 * i + 10]
-                    or not self._h32[32 * i + 11] or self._h64[16 * i + 9]):
+                    or not self._h32[32 * i + 11]):
                 return -1
             self._keys[i] = 0
+            if self._h64[16 * i + 9]:
+                self._given = True
             if self._h16[64 * i + 1] & _GROUPED:
                 self._grouped = True
                 if self._h32[32 * i + 10] > _DESCRIPTOR:
@@ -209,7 +242,8 @@ class Puts:
         entry_top: cython.Py_ssize_t = entries.top
         entry_high: cython.Py_ssize_t = entries.high
         entry_reused: cython.Py_ssize_t = min(count, entry_top)
-        bulk: cython.bint = bool(count >= _MANY and persistent and not self._grouped)
+        bulk: cython.bint = bool(count >= _MANY and persistent and not self._grouped
+                                 and not self._given)
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
         entry: cython.Py_ssize_t
@@ -234,5 +268,6 @@ class Puts:
             self._births.born(slot, entry, first + i, r.queue, self._h8[128 * i + 1], flags,
                               self._h64[16 * i + 4], self._h32[32 * i + 10],
                               self._h32[32 * i + 11], self._h64[16 * i + 12],
-                              self._q64[16 * i + 13], r.sequence, self._keys[i], party)
+                              self._q64[16 * i + 13], r.sequence, self._keys[i],
+                              self._h64[16 * i + 9], party)
         frames.close()

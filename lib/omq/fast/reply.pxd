@@ -14,7 +14,7 @@ cdef class Replies:
     cpdef int answer(self, object session, unsigned long long sequence, unsigned int count,
                      unsigned long long qpool, unsigned long long lsn, long long now) except -1
     cpdef int given(self, object session, unsigned long long sequence, list entries,
-                    unsigned long long lsn, long long now) except -1
+                    unsigned long long qpool, unsigned long long lsn, long long now) except -1
     cpdef int announce(self, list sessions) except -1
     cdef int _head(self, unsigned int lost, unsigned long long sequence, unsigned int count,
                    unsigned long long qpool, unsigned long long lsn) except -1

@@ -55,17 +55,17 @@ class Replies:
         self._c.r_response[session.party.slot] = now
 
     def given(self, session: Any, sequence: cython.ulonglong, entries: list[Any],
-              lsn: cython.ulonglong, now: cython.longlong) -> None:
+              qpool: cython.ulonglong, lsn: cython.ulonglong, now: cython.longlong) -> None:
         """Rows of messages for a reader that may read the spool's files itself, and the reply."""
         count: cython.Py_ssize_t = len(entries)
         end: cython.Py_ssize_t = 64 + 64 * count
         i: cython.Py_ssize_t
         for i in range(count):
             self._row(i, entries[i])
-        self._head(session.lost, sequence, count, 0, lsn)
+        self._head(session.lost, sequence, count, qpool, lsn)
         session.reply[:end] = self._made[:end]
         session.lost = 0
-        session.last = (sequence, count, 0, lsn)
+        session.last = (sequence, count, qpool, lsn)
         self._c.r_response[session.party.slot] = now
 
     def announce(self, sessions: list[Any]) -> None:

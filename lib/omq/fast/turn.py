@@ -45,8 +45,8 @@ class Turn:
         core = engine.core
         self._server, self._engine, self._core = server, engine, core
         columns = Columns(core.t)
-        self.path = Path(engine, columns, server.sessions.by_id, server.looks, done, epoch,
-                         batch_max, server.units)
+        self.path = Path(engine, columns, server.sessions.by_id, server.looks, done, server.begun,
+                         epoch, batch_max, server.units)
         self._journal = Journal(engine, columns)
         self._c = columns
         core.block.write = self._journal.write
@@ -145,6 +145,8 @@ class Turn:
         server, path, sessions = self._server, self.path, self._sessions
         lsn: cython.ulonglong = self._core.block.first_lsn - 1
         answered: list[Any] = []
+        if server.begun:
+            server.remember(lsn)
         path.answer(answered, lsn)
         server.answer_refused(answered)
         for waiter, entries in self._given:
@@ -155,7 +157,7 @@ class Turn:
             if session.prompt:
                 self._looks.after(session)
             if session.trusted and len(entries) <= self._rows_max:
-                path.give(session, waiter.sequence, entries, lsn)
+                path.give(session, waiter, entries, lsn)
             else:
                 server.give_unplain(session, waiter, entries, lsn)
             answered.append(session)

@@ -43,17 +43,18 @@ from omq.format.findings import Finding, Kind
 from omq.format.layout import Layout
 
 VERSION = 1
+FILE_VERSION = 2  # of a file header with a term; without one it is VERSION (ADR 0120)
 FILE_MAGIC = b"OMQJ"
 BLOCK_MAGIC = b"OMQB"
 
 FILE_HEADER = Layout(
     "magic:4s crc:I version:H used:H page:I uuid:16s epoch:Q number:I flags:I "
-    "first_lsn:Q follows_lsn:Q follows_number:I spare:I size:Q time:q next_qpool:Q reserved:32s",
+    "first_lsn:Q follows_lsn:Q follows_number:I term:I size:Q time:q next_qpool:Q reserved:32s",
     128,
 )
 BLOCK = Layout(
     "magic:4s crc:I version:H header:H count:I uuid:16s epoch:Q first_lsn:Q durable:Q time:q "
-    "number:I sequence:I payload:I length:I flags:I spare:I next_qpool:Q reserved:32s",
+    "number:I sequence:I payload:I length:I flags:I term:I next_qpool:Q reserved:32s",
     128,
 )
 FRAME = Layout(
@@ -65,7 +66,8 @@ FRAME = Layout(
 _at = {name: place for place, name in enumerate(FRAME.names)}
 RELOCATION = Layout("qpool:Q location:I offset:I record:I file:I", 24)  # payload of RELOCATE: rows
 NEWEST = Layout(
-    "magic:4s crc:I version:H spare:H number:I uuid:16s epoch:Q first_lsn:Q reserved:16s", 64)
+    "magic:4s crc:I version:H spare:H number:I uuid:16s epoch:Q first_lsn:Q term:I "
+    "reserved:12s", 64)
 NEWEST_MAGIC = b"OMQN"
 NEWEST_AT = 4096  # bytes between the two slots
 CRC_FROM = 8  # all headers: the CRC covers what stands behind magic and crc
@@ -150,13 +152,14 @@ class FileHeader:
     follows_number: int  # journal file before it, 0 = none
     time_ns: int
     next_qpool: int
+    term: int = 0  # promotions that the history of this file has seen
 
     def encode(self) -> bytes:
         """One page."""
         body = FILE_HEADER.pack(
-            FILE_MAGIC, 0, VERSION, FILE_HEADER.size, self.page, self.uuid, self.epoch,
-            self.number, 0, self.first_lsn, self.follows_lsn, self.follows_number, 0, self.size,
-            self.time_ns, self.next_qpool, bytes(32))
+            FILE_MAGIC, 0, FILE_VERSION if self.term else VERSION, FILE_HEADER.size, self.page,
+            self.uuid, self.epoch, self.number, 0, self.first_lsn, self.follows_lsn,
+            self.follows_number, self.term, self.size, self.time_ns, self.next_qpool, bytes(32))
         crc = crc32c(memoryview(body)[CRC_FROM:])
         body = body[:4] + crc.to_bytes(4, "little") + body[CRC_FROM:]
         return body + bytes(self.page - len(body))
@@ -167,19 +170,19 @@ def decode_file_header(data: bytes | memoryview) -> FileHeader | Finding:
     if len(data) < FILE_HEADER.size:
         return Finding(Kind.SHORT, f"{len(data)} bytes, a header has {FILE_HEADER.size}")
     (magic, crc, version, used, page, uuid, epoch, number, _flags, first, follows, follows_number,
-     _spare, size, time_ns, next_qpool, _) = FILE_HEADER.unpack_from(data)
+     term, size, time_ns, next_qpool, _) = FILE_HEADER.unpack_from(data)
     if magic != FILE_MAGIC:
         if not any(data[: FILE_HEADER.size]):
             return Finding(Kind.END, "empty file")
         return Finding(Kind.FOREIGN, "no journal file: wrong magic")
-    if version > VERSION:
-        return Finding(Kind.NEWER, f"journal version {version}, known {VERSION}")
+    if version > FILE_VERSION:
+        return Finding(Kind.NEWER, f"journal version {version}, known {FILE_VERSION}")
     if used != FILE_HEADER.size or crc32c(memoryview(data)[CRC_FROM:used]) != crc:
         return Finding(Kind.CORRUPT, "file header fails its CRC")
     if page < 512 or page & (page - 1) or page > 1 << 20:
         return Finding(Kind.CORRUPT, f"page size {page}")
     return FileHeader(uuid, epoch, number, page, size, first, follows, follows_number, time_ns,
-                      next_qpool)
+                      next_qpool, term)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +193,12 @@ class Newest:
     number: int
     epoch: int
     first_lsn: int
+    term: int = 0
 
     def encode(self) -> bytes:
         """One slot."""
         body = NEWEST.pack(NEWEST_MAGIC, 0, VERSION, 0, self.number, self.uuid, self.epoch,
-                           self.first_lsn, b"")
+                           self.first_lsn, self.term, b"")
         return body[:4] + crc32c(body[CRC_FROM:]).to_bytes(4, "little") + body[CRC_FROM:]
 
 
@@ -203,9 +207,9 @@ def decode_newest(data: bytes | memoryview) -> Newest | None:
     found = []
     for at in (0, NEWEST_AT):
         slot = bytes(data[at : at + NEWEST.size]).ljust(NEWEST.size, b"\0")
-        magic, crc, version, _, number, uuid, epoch, first_lsn, _ = NEWEST.unpack(slot)
+        magic, crc, version, _, number, uuid, epoch, first_lsn, term, _ = NEWEST.unpack(slot)
         if magic == NEWEST_MAGIC and version <= VERSION and crc32c(slot[CRC_FROM:]) == crc:
-            found.append(Newest(uuid, number, epoch, first_lsn))
+            found.append(Newest(uuid, number, epoch, first_lsn, term))
     return max(found, key=lambda newest: newest.number, default=None)
 
 
@@ -224,6 +228,7 @@ class BlockHeader:
     length: int  # bytes of the block, whole pages
     flags: int
     next_qpool: int
+    term: int = 0  # as in the header of its file
 
     @property
     def last_lsn(self) -> int:
@@ -244,8 +249,8 @@ def seal_block(block: bytearray | memoryview, uuid: bytes, header: BlockHeader) 
     """Write the block header over the first 128 bytes; frame headers must be in place."""
     BLOCK.pack_into(block, 0, BLOCK_MAGIC, 0, VERSION, BLOCK.size, header.count, uuid, header.epoch,
                     header.first_lsn, header.durable, header.time_ns, header.number,
-                    header.sequence, header.payload, header.length, header.flags, 0,
-                    header.next_qpool, b"")
+                    header.sequence, header.payload, header.length, header.flags,
+                    header.term, header.next_qpool, b"")
     crc = crc32c(memoryview(block)[CRC_FROM:header.payload_at])
     block[4:8] = crc.to_bytes(4, "little")
 
@@ -258,7 +263,7 @@ def decode_block(data: bytes | memoryview, offset: int, uuid: bytes, page: int
     if room < BLOCK.size:
         return Finding(Kind.END if room <= 0 else Kind.SHORT, "end of file", offset=offset)
     (magic, crc, version, header, count, block_uuid, epoch, first, durable, time_ns, number,
-     sequence, payload, length, flags, _spare, next_qpool, _) = BLOCK.unpack_from(view, offset)
+     sequence, payload, length, flags, term, next_qpool, _) = BLOCK.unpack_from(view, offset)
     if magic != BLOCK_MAGIC:
         if not any(view[offset : offset + page]):
             return Finding(Kind.END, "zeros", offset=offset)
@@ -275,4 +280,4 @@ def decode_block(data: bytes | memoryview, offset: int, uuid: bytes, page: int
     if block_uuid != uuid:
         return Finding(Kind.FOREIGN, "block of another instance", offset=offset, length=length)
     return BlockHeader(epoch, first, count, durable, time_ns, number, sequence, payload, length,
-                       flags, next_qpool)
+                       flags, next_qpool, term)

@@ -12,6 +12,7 @@ Channel segment: [ reply half | request half | note ], the halves of the same si
 request under way. Request half by operation:
     PUT        payload                       PUT_MANY  FRAME * count, then payloads
     SETTLE     SETTLE * count, then reasons  MOVE      SETTLE, part * parts, FRAME * new, payloads
+    ASK        SETTLE * count, payload
     NEXT, GET  as SETTLE (count may be 0); `want` = how many messages are wanted
     LOOK       nothing; the answer names messages that are on the queue, and hands out none
     STAGE, COMMIT  SETTLE * parts, FRAME * count, payloads      BACKOUT   SETTLE * parts
@@ -81,7 +82,7 @@ class Operation(IntEnum):
     PUT_MANY = 2
     NEXT = 3  # settle `count`, then give up to `want`; argument = time-out in ms (-1: wait)
     SETTLE = 4
-    MOVE = 5
+    MOVE = 5  # then, as NEXT, give up to `want`, if it is not 0
     PING = 6
     RELOCATE = 7  # pool.writer moved bodies: rows of MOVED
     TOUCH = 8  # as SETTLE: the reader still works on these, their lease begins anew
@@ -93,6 +94,7 @@ class Operation(IntEnum):
     PREPARE = 16  # as COMMIT, but the unit is in doubt from then on; `queue` = bytes of its name
     RESOLVE = 17  # end a unit in doubt; want = 1: commit it, 0: back it out
     CANCEL = 18  # the message with this id leaves the queues where it waits
+    ASK = 19  # settle `count`, put a request, then give its reply; argument as NEXT
     LOOK = 30  # what came to the queue since the last one, up to `want`; argument as NEXT
     MOVE_MANY = 35  # finish `parts` messages and put `count` new ones
 

@@ -8,23 +8,29 @@ A request may be served for `timeout_s` and no longer: that is its expiry, and w
 the reply's (Message.reply), so that neither lies for ever when its requester has died or given up.
 
 Crash argument: the request is put as any message, once; the reply is settled after it was read. If
-the manager ends in between, the reply is handed out again and taken again, under the same id.
+the manager ends in between, the reply is handed out again and taken again, under the same id. Both
+go in one request to the manager (wire.Operation.ASK): one that has put the message and ends before
+the reply comes says so to whoever asks, with the number, and only the wait is asked for again.
 
 Errors: NoReply, and those of put and of a reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from omq.base.errors import NoReply, OmqError
+from omq.base.errors import NoReply, OmqError, QueueGone
+from omq.format.wire import Operation
+from omq.ipc.wish import certain, wish
 
 if TYPE_CHECKING:
     from omq.ipc.message import Message
+    from omq.ipc.outgoing import Outgoing
     from omq.ipc.reader import Reader
 
+_ASK: Final = int(Operation.ASK)
 REPLIES: Final = "REPLIES"
 """The reply queue unless one is named; queues.conf must have it."""
 
@@ -41,9 +47,46 @@ class Reply:
     persistent: bool
 
 
-def await_reply(reader: Reader, asked: str, queue: str, timeout_s: float) -> Reply:
-    """Wait for the reply to the request with the id `asked`, which was put on `queue`. NoReply."""
-    found = reader.next(1, timeout_s, correlation=asked)
+def ask(replies: Reader, message: Outgoing, queue: str, timeout_s: float,
+        put: Callable[[Outgoing, tuple[str, ...]], str]) -> Reply:
+    """Put a request on `queue` and wait for its reply: with one request to the manager, or, where
+    that cannot be, with `put` and another. NoReply; the errors of put."""
+    told = _at_once(replies, message, queue, timeout_s)
+    if told is None:
+        asked = put(message, (queue,))
+        told = asked, replies.next(1, timeout_s, correlation=asked)
+    asked, found = told
+    return _answer(replies, asked, queue, timeout_s, found)
+
+
+def _at_once(reader: Reader, message: Outgoing, queue: str, timeout_s: float
+             ) -> tuple[str, list[Message]] | None:
+    """The request's id, and its reply, in work from now on, if it came in time. None: it cannot go
+    that way, and nothing was put."""
+    link, wire = reader._link, reader._wire
+    if not link.asks or link.interrupted or len(message.body) > link.threshold:
+        return None
+    new = wire.encode(message, (queue,))
+    if new.parts or new.key or not reader._room_beside(len(new.payload)):
+        return None
+    wait_s = 0.0 if link.woken else timeout_s
+    try:
+        answer = reader._request(_ASK, 1, wait_s, int(wait_s * 1000), new=new)
+    except QueueGone:  # the other way opens it again
+        wire.forget()
+        return None
+    asked = wire.id_text(answer.qpool, message)
+    found = None if answer.recovered else reader._rows.take(link.reply, answer.count, link.trusted)
+    wanted = wish(asked, None, link.id_prefix)
+    assert wanted is not None
+    messages = certain(reader, wanted, 1, timeout_s, found)
+    reader._waited()
+    return asked, messages
+
+
+def _answer(reader: Reader, asked: str, queue: str, timeout_s: float, found: list[Message]
+            ) -> Reply:
+    """What came for the request with the id `asked`, which was put on `queue`. NoReply."""
     if not found:
         raise NoReply(request=asked, queue=queue, seconds=timeout_s, reply_to=reader.queue)
     message = found[0]

@@ -33,7 +33,7 @@ from omq.base.paths import SpoolPaths, chosen_spool, existing_spool
 from omq.format.property_values import Value
 from omq.ipc import arguments
 from omq.ipc.absence import Waiting
-from omq.ipc.asking import REPLIES, Reply, await_reply
+from omq.ipc.asking import REPLIES, Reply, ask
 from omq.ipc.cancelling import ActsById
 from omq.ipc.client_wire import Wire
 from omq.ipc.in_doubt import EndsUnits
@@ -182,9 +182,10 @@ class Connection(EndsUnits, ActsById):
         replies = self._replies
         if replies is None or replies.closed or replies.queue != reply_to:
             self._replies = replies = self.reader(arguments.queue(reply_to, "reply_to"))
-        asked = self.put(queue, body, reply_to=reply_to, properties=properties, priority=priority,
-                         persistent=persistent, expiry_s=timeout_s)
-        return await_reply(replies, asked, queue, timeout_s)
+        message, _ = outgoing_of(self._wire, queue, body, reply_to=reply_to, properties=properties,
+                                 priority=priority, persistent=persistent, expiry_s=timeout_s,
+                                 outgoing=None)
+        return ask(replies, message, queue, timeout_s, self._put)
 
     # reading
 

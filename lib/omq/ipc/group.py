@@ -24,6 +24,7 @@ from omq.ipc.wish import Wish
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
+    from omq.ipc.exchange import Answer
     from omq.ipc.message import Message
     from omq.ipc.outgoing import Outgoing
 
@@ -178,5 +179,6 @@ class _Members(Reader):
             raise MessageInGroup(qpool_id=message.qpool_id)
         super()._record(kind, message, argument, reason, later=True)
 
-    def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]) -> None:
+    def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...],
+              want: int = 0) -> Answer:
         raise MessageInGroup(qpool_id=message.qpool_id)

@@ -248,3 +248,9 @@ class Link(Registered):
                 self._line.say_bye(BYE_S)
         self._drop()
         self._let_go()
+
+    def abandon(self) -> None:
+        """As if this program had died: no good-bye, and what was settled and not sent is not."""
+        self._closed = True
+        self._drop()
+        self._let_go()

@@ -6,11 +6,11 @@ read, or BodyDamaged says where. A large body lies in a container file with a CR
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from omq.base import clock
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest
 from omq.format.location import number_of
@@ -149,10 +149,19 @@ class Message(PayloadFacts):
         with its id as correlation id, with its priority, persistence and remaining time unless
         said. False: its time is over, so it was finished without a reply. One that came over a
         channel is answered over channels. BadRequest if it wants none; the errors of `put`."""
+        answer = self.answer(body, properties=properties, priority=priority, persistent=persistent)
+        self._reader._move(self, (), () if answer is None else (answer,))
+        return answer is not None
+
+    def answer(self, body: bytes = b"", *, properties: Mapping[str, Value] | None = None,
+               priority: int | str | None = None, persistent: bool | None = None
+               ) -> Outgoing | None:
+        """What `reply` would put, and nothing is done; None: its time is over. For `move`, with
+        other messages beside it. BadRequest if it wants no reply."""
         queue, expiry = self.reply_to, self._descriptor().expiry
         if not queue:
             raise BadRequest(reason=f"message {self.message_id} wants no reply (reply_to)")
-        left_s = (expiry - time.time_ns()) / NS if expiry else None
+        left_s = (expiry - clock.wall_ns()) / NS if expiry else None
         answer = Outgoing(
             body=body, queues=(queue,), properties={
                 **({} if properties is None else arguments.properties(properties)),
@@ -161,6 +170,4 @@ class Message(PayloadFacts):
             persistent=self.persistent if persistent is None else persistent,
             correlation_id=self.message_id,
             expiry_s=None if left_s is None else max(0.0, left_s))
-        late = left_s is not None and left_s <= 0
-        self._reader._move(self, (), () if late else (answer,))
-        return not late
+        return None if left_s is not None and left_s <= 0 else answer

@@ -13,6 +13,7 @@ from omq.base.errors import LeaseLost, MessageTooLong
 from omq.fast.note import Note
 from omq.format.message import Part, pack_parts
 from omq.format.wire import SETTLE, Operation
+from omq.ipc.exchange import Answer
 from omq.ipc.message import Message
 from omq.ipc.moving_many import move_many
 from omq.ipc.outgoing import Encoded, Outgoing
@@ -30,15 +31,17 @@ class Moving(Settling):
         self.queue = queue
         self._wire = wire
 
-    def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]) -> None:
-        """See Message.move."""
+    def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...],
+              want: int = 0) -> Answer:
+        """See Message.move. Then up to `want` messages, without end of the wait."""
         if message.qpool_id not in self._held:
             raise LeaseLost(qpool_id=message.qpool_id)
         numbers = [self._wire.queue_number(name) for name in queues]
         parts = pack_parts([Part(number, message.priority) for number in numbers])
-        self._wire.with_bodies(
-            new, (), lambda encoded: self._moved(message, len(numbers), parts, encoded))
+        answer = self._wire.with_bodies(
+            new, (), lambda encoded: self._moved(message, len(numbers), parts, encoded, want))
         self._held.pop(message.qpool_id, None)
+        return answer
 
     def move_many(self, moves: Sequence[tuple[Message, Sequence[Outgoing]]]) -> None:
         """Finish each of these messages and put the new ones that take its place, at once: as
@@ -46,7 +49,8 @@ class Moving(Settling):
         an error the reader still holds what has not moved."""
         move_many(self, self._wire, self._held, moves)
 
-    def _moved(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded]) -> None:
+    def _moved(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded],
+               want: int) -> Answer:
         heads, at = [], 0
         for item in encoded:
             heads.append(item.head(at))
@@ -55,4 +59,6 @@ class Moving(Settling):
         data = b"".join((head, parts, *heads, *(item.payload for item in encoded)))
         if len(data) > self._link.room:
             raise MessageTooLong(size=len(data), queue=self.queue, limit=self._link.room)
-        self._link.request(Operation.MOVE, data, count=len(encoded), parts=queues, length=at)
+        return self._link.request(
+            Operation.MOVE, data, count=len(encoded), parts=queues, length=at, want=want,
+            wait_s=-1.0 if want else None, argument=-1 if want else 0)

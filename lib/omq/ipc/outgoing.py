@@ -7,13 +7,13 @@ the container is removed; an owner that dies in between leaves an orphan, which 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
+from omq.base import clock
 from omq.base.checksum import crc32c
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest
@@ -170,12 +170,12 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
     given = _identifier(message.message_id, "message_id")
     expiry = until = 0
     if message.expiry_s is not None:
-        expiry = time.time_ns() + int(message.expiry_s * NS)
+        expiry = clock.wall_ns() + int(message.expiry_s * NS)
     if message.delay_s > 0:  # what is later than the records know waits until then
-        until = min(time.time_ns() + int(message.delay_s * NS), int(arguments.SECONDS_MAX) * NS)
+        until = min(clock.wall_ns() + int(message.delay_s * NS), int(arguments.SECONDS_MAX) * NS)
     if message.at is not None:
         until = arguments.moment(message.at, "at")
-        until = until if until > time.time_ns() else 0
+        until = until if until > clock.wall_ns() else 0
     parts: list[Part] = []
     if len(queues) > 1 or until:
         parts = [Part.later(queue, priority, until, moment=message.at is not None)

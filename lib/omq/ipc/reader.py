@@ -29,7 +29,7 @@ whatever the reader does outside, exactly once for what happens on queues.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -226,6 +226,32 @@ class Reader(Interruptible):
             if not batch and self._link.interrupted:
                 return
             ahead.extend(batch)
+
+    def serve(self, function: Callable[[Message], bytes | None]) -> None:
+        """Give each message to `function` and its reply, which that returns, to whoever has asked
+        (Message.reply); None: it wants none, or has got it, and is finished. Until `interrupt`.
+        With a reply the next messages are fetched, in one request to the manager. An error of
+        `function` leaves by here, and with it the reader fails the message."""
+        link = self._link
+        for message in self:
+            body = function(message)
+            if not self._holds(message):
+                continue
+            if body is None:
+                message.done()
+            elif (self._ahead or self._records or self.where or link.woken or link.interrupted
+                  or not link.asks):
+                message.reply(body)
+            else:
+                self._reply_and_take(message, body)
+
+    def _reply_and_take(self, message: Message, body: bytes) -> None:
+        new = message.answer(body)
+        answer = self._move(message, (), () if new is None else (new,), self.batch)
+        if not answer.recovered:
+            self._ahead.extend(self._rows.take(
+                self._link.reply, answer.count, self._link.trusted))
+        self._waited()
 
     # the end
 

@@ -32,6 +32,7 @@ from omq.ipc.control_line import ControlLine, Lost, way_of_requests
 from omq.ipc.exchange import Held
 from omq.ipc.gate import GONE, Gate
 from omq.storage import segment
+from omq.storage.spool import open_spool, refuse_others
 
 ANSWER_MIN_S: Final = 0.25  # that a manager which is there has to answer a question
 ANSWER_MAX_S: Final = 10.0
@@ -78,6 +79,7 @@ class Registered:
         self.reader = Held()
         self.opened: dict[int, str] = {}  # numbers of queues, as a manager has told them
         self.reply = memoryview(b"")
+        self.asks = False  # the manager takes ASK, and a MOVE that waits
         self.interrupted = False
         self.woken = False
         self._gate: Gate | None = None
@@ -107,6 +109,7 @@ class Registered:
             except (OSError, Lost, sysv_ipc.Error, ValueError) as error:
                 manager = 0 if self._line is None else self._line.manager
                 self._drop()
+                self._is_it_elsewhere()
                 limit = deadline if self._patience is None else min(deadline, self._patience)
                 denied = isinstance(error, (PermissionError, sysv_ipc.PermissionsError))
                 gave_up = self.interrupted and in_doubt == 0
@@ -114,6 +117,14 @@ class Registered:
                     raise self._absence.error(error, manager, interrupted=gave_up) from error
                 self._absence.tell(began, words(error), deadline)
                 time.sleep(RETRY_S)
+
+    def _is_it_elsewhere(self) -> None:
+        """NotPrimary where no manager will come: this is a standby, or a former primary."""
+        try:
+            info = open_spool(self._paths.root)
+        except (OmqError, OSError):
+            return  # what is wrong with it is told when the time is over
+        refuse_others(info.paths, info.instance)
 
     def _register(self, in_doubt: int) -> dict[str, Any]:
         patience_s = max(ANSWER_MIN_S, min(self._timeout_s, ANSWER_MAX_S))
@@ -138,6 +149,7 @@ class Registered:
         self.owns = bool(facts["owns"])
         self.threshold = int(facts["threshold"])
         self.unit_messages, self.unit_bytes = map(int, facts["unit"])
+        self.asks = bool(facts.get("asks"))  # not one that was started before it could
         self.registrations += 1
         self.epoch = int(facts["epoch"])
         self.id_prefix = str(facts["id_prefix"])

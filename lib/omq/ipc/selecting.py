@@ -7,10 +7,10 @@ Errors: BadSelector, BadArgument, AccessDenied.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from omq.base import clock
 from omq.base.clock import NS_PER_S
 from omq.base.errors import AccessDenied, OmqError
 from omq.core.select import mail
@@ -76,7 +76,7 @@ class _Source:
         if name == "timestamp":
             return message.put_time_ns // 1_000_000
         if name == "age":
-            return (time.time_ns() - message.put_time_ns) // NS_PER_S
+            return (clock.wall_ns() - message.put_time_ns) // NS_PER_S
         if name == "delivery_mode":
             return delivery_mode(persistent=message.persistent)
         return self._seldom(name)

@@ -22,10 +22,12 @@ from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.exchange import Answer
 from omq.ipc.link import Link
 from omq.ipc.message import Message
+from omq.ipc.outgoing import Encoded
 from omq.ipc.wish import Wish
 
 _SETTLE, _TOUCH = int(Operation.SETTLE), int(Operation.TOUCH)
 _REASON_AT = SETTLE.offset("reason_at")
+_BESIDE_MAX = 16  # settlements that go with a request: one, as a rule
 
 
 def first_part(records: list[Record], room: int) -> list[Record]:
@@ -96,6 +98,11 @@ class Settling(Hold):
         if self._link.request(_TOUCH, row, count=1).lost:
             raise LeaseLost(qpool_id=message.qpool_id)
 
+    def _room_beside(self, payload: int) -> bool:
+        """Whether a message of so many bytes goes with what is recorded, in one request."""
+        return (not self._text_bytes and len(self._records) < _BESIDE_MAX
+                and SETTLE.size * len(self._records) + payload <= self._link.room)
+
     def flush(self) -> None:
         """Send what is recorded; what came too late is counted in `lost`."""
         if self._records:
@@ -104,9 +111,10 @@ class Settling(Hold):
     # the request
 
     def _request(self, operation: int, want: int, wait_s: float | None, argument: int,
-                 wanted: Wish | None = None) -> Answer:
+                 wanted: Wish | None = None, new: Encoded | None = None) -> Answer:
         """Send what is recorded; it is kept until the answer is there. What does not fit into one
-        request goes before it, in several: a reader may hold more than a channel has room for."""
+        request goes before it, in several: a reader may hold more than a channel has room for.
+        `new`: a message that is put with it, for which there is room beside."""
         records, length = self._records, self._text_bytes
         self._sending, self._records, self._text_bytes = records, [], 0
         self._asked = time.monotonic()
@@ -120,7 +128,13 @@ class Settling(Hold):
                 data, length = area_of(self._sending)
             else:
                 data = b"".join([row for row, _, _ in self._sending])
-            if wanted is None:
+            if new is not None:
+                answer = self._link.request(
+                    operation, data + new.payload, priority=new.priority, flags=new.flags,
+                    queue=new.queue, count=len(self._sending), length=len(new.payload),
+                    size=new.size, crc=new.crc, correlation=new.correlation, want=want,
+                    expiry=new.expiry, wait_s=wait_s, argument=argument)
+            elif wanted is None:
                 answer = self._link.request(
                     operation, data, count=len(self._sending), length=length, want=want,
                     wait_s=wait_s, argument=argument)

@@ -82,11 +82,15 @@ def wish(correlation: bytes | str | None, message_id: bytes | str | None, prefix
     return Wish(Key.MESSAGE_ID, id_hash(raw), raw)
 
 
-def certain(reader: Reader, wanted: Wish, n: int, timeout_s: float | None) -> list[Message]:
-    """Up to `n` messages with an id, in work from then on."""
+def certain(reader: Reader, wanted: Wish, n: int, timeout_s: float | None,
+            found: list[Message] | None = None) -> list[Message]:
+    """Up to `n` messages with an id, in work from then on. `found`: what the manager has given
+    already; None: it is asked."""
     ends = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
-        found, meant = reader._take(n, timeout_s, wanted), list[Message]()
+        if found is None:
+            found = reader._take(n, timeout_s, wanted)
+        meant = list[Message]()
         for message in found:
             if wanted.meant(message):
                 meant.append(message)
@@ -96,5 +100,6 @@ def certain(reader: Reader, wanted: Wish, n: int, timeout_s: float | None) -> li
             for message in meant:
                 reader.looked_into(message)
             return meant
+        found = None
         if ends is not None:
             timeout_s = max(0.0, ends - time.monotonic())

@@ -173,6 +173,25 @@ def open_spare(paths: SpoolPaths, ref: str) -> File | None:
     return file
 
 
+def open_again(paths: SpoolPaths, ref: str) -> File:
+    """A container, made or emptied, for who writes another spool's anew; its name is not synced.
+    BadItemRef, DiskError, SpoolFull."""
+    relative, path = relative_path(ref), path_of(paths, ref)
+    if durable.status(path.parent) is None:
+        durable.make_directory(path.parent)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
+    try:
+        fd = durable.current().open_beneath(str(paths.root), relative, flags)
+    except OSError as error:
+        raise durable.refusal("create", path, error) from error
+    file = File(fd, path, "container")
+    found = durable.current().fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        file.close()
+        raise BadItemRef(ref=ref, reason="not a regular file with one name")
+    return file
+
+
 def open_item(paths: SpoolPaths, ref: str) -> File:
     """A container, open for reading. BadItemRef when it is refused, FileNotFoundError."""
     relative = relative_path(ref)

@@ -84,6 +84,7 @@ class Epoch:
     number: int
     file_bytes: int
     page: int
+    term: int = 0
 
 
 class JournalWriter:
@@ -115,12 +116,12 @@ class JournalWriter:
     @classmethod
     def open_epoch(cls, paths: SpoolPaths, settings: Settings, uuid: bytes, epoch: int,
                    first_lsn: int, follows_lsn: int, follows_number: int, next_qpool: int,
-                   time_ns: int) -> JournalWriter:
+                   time_ns: int, term: int = 0) -> JournalWriter:
         """A writer on a new file. `first_lsn` is the next LSN to be given; the numbers between
         `follows_lsn`, the last one accepted by recovery, and it are void."""
         assert first_lsn > follows_lsn
         constant = Epoch(paths, uuid, epoch, settings.journal_file_bytes,
-                          settings.journal_page_bytes)
+                         settings.journal_page_bytes, term)
         size = BLOCK.size + FRAME.size * settings.block_frames_max
         writer = cls(constant, bytearray(size), first_lsn - 1)
         archived = (*numbers_in(paths.archive), *numbers_in(paths.archive, ".oma"))
@@ -146,7 +147,7 @@ class JournalWriter:
         heads = BLOCK.size + FRAME.size * count
         header = BlockHeader(self.epoch.number, first_lsn, count, self.durable_lsn, time_ns,
                              self.file_number, self.sequence, payload_bytes, length,
-                             0 if sync else BlockFlag.UNSYNCED, next_qpool)
+                             0 if sync else BlockFlag.UNSYNCED, next_qpool, self.epoch.term)
         seal_block(self.buffer, self.epoch.uuid, header)
         padding = length - heads - payload_bytes
         self.file.write([self._view[:heads], *payloads, PADDING[:padding]], self.offset)
@@ -191,14 +192,16 @@ class JournalWriter:
             source = epoch.paths.journal / _FRESH
             create_filled(source, epoch.file_bytes).close()
         header = FileHeader(epoch.uuid, epoch.number, number, epoch.page, epoch.file_bytes,
-                            self.last_lsn + 1, follows_lsn, follows_number, time_ns, next_qpool)
+                            self.last_lsn + 1, follows_lsn, follows_number, time_ns, next_qpool,
+                            epoch.term)
         file = open_file(source, "journal", write=True)
         file.write([header.encode()], 0)
         file.sync()
         target = epoch.paths.journal / file_name(number)
         durable.rename(source, target)
         file.path = target
-        journal_newest.note(noted, Newest(epoch.uuid, number, epoch.number, header.first_lsn))
+        journal_newest.note(noted, Newest(epoch.uuid, number, epoch.number, header.first_lsn,
+                                           epoch.term))
         self.file, self.file_number, self.offset, self.sequence = file, number, epoch.page, 0
 
     def close(self) -> None:

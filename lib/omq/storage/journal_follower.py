@@ -41,7 +41,7 @@ class JournalFollower:
         self._paths = paths
         self._uuid = uuid
         self._page = 0
-        self._epoch = 0
+        self._epoch = (0, 0)  # term and number
         self._file: File | None = None
 
     def read(self, up_to_lsn: int, bytes_max: int) -> list[Block]:
@@ -102,9 +102,10 @@ class JournalFollower:
         self._file = open_file(self._paths.journal / file_name(entry.number))
         if entry.header is None:
             self._report(Kind.CORRUPT, "file header is not valid")
-            self._page, self._epoch = self._page or PAGE_GUESS, 0
+            self._page, self._epoch = self._page or PAGE_GUESS, (0, 0)
         else:
-            self._page, self._epoch = entry.header.page, entry.header.epoch
+            self._page = entry.header.page
+            self._epoch = entry.header.term, entry.header.epoch
             if self.last_lsn and entry.header.follows_lsn > self.last_lsn:
                 self._report(Kind.GAP, f"follows LSN {entry.header.follows_lsn}")
             self.last_lsn = max(self.last_lsn, entry.header.first_lsn - 1)
@@ -140,14 +141,20 @@ class JournalFollower:
 
     def _is_next(self, header: BlockHeader) -> bool:
         return (header.first_lsn == self.last_lsn + 1 and header.count > 0
-                and header.number == self.number and header.epoch == self._epoch)
+                and header.number == self.number and (header.term, header.epoch) == self._epoch)
 
     def _rescue(self, target: int, known: int) -> list[Block]:
         """Something is wrong at the position: judge the whole file, as a start would."""
         path = self._paths.journal / file_name(self.number)
-        scan = FileScan(load_file(path), self.number, self._uuid, name=path.name,
-                        start=self.offset, after=self.last_lsn, known=known, limit=target)
-        blocks = list(scan)
+        data = load_file(path)
+        # By itself first: a block that was written without a sync and lost in a power cut is no
+        # damage, though all that follows it is durable by now (journal_scan, the fourth case).
+        for sure in dict.fromkeys((0, known)):
+            scan = FileScan(data, self.number, self._uuid, name=path.name, start=self.offset,
+                            after=self.last_lsn, known=sure, limit=target)
+            blocks = list(scan)
+            if scan.last_lsn >= target:
+                break
         self.findings += scan.findings
         if scan.header is not None or blocks:
             self.offset = scan.offset

@@ -56,6 +56,16 @@ def read_entry(paths: SpoolPaths, number: int, uuid: bytes) -> FileEntry:
     return FileEntry(number, header if isinstance(header, FileHeader) and ours else None)
 
 
+def void_up_to(paths: SpoolPaths, uuid: bytes, lsn: int) -> int:
+    """`lsn`, or behind it the last number before the next one that counts: where a start has
+    skipped numbers, what is behind a checkpoint begins after them."""
+    for number in reversed(numbers_in(paths.journal)):
+        header = read_entry(paths, number, uuid).header
+        if header is not None and header.follows_lsn <= lsn:
+            return max(lsn, header.first_lsn - 1)
+    return lsn
+
+
 class JournalScan:
     """Iterate for all valid blocks from a position on; then `end`, `findings`, `last_lsn`.
 

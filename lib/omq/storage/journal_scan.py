@@ -144,8 +144,10 @@ class FileScan:
             # The file's header says which version wrote it: a newer block in it is damage.
             kind = Kind.END if found.kind is Kind.END else Kind.CORRUPT
             return self._finding(kind, found.reason, at, found.length, found.lsn)
-        if found.number != self.number or (self.header and found.epoch != self.header.epoch):
-            reason = f"block of file {found.number}, epoch {found.epoch}"
+        own = self.header
+        if found.number != self.number or (own and (found.epoch, found.term)
+                                           != (own.epoch, own.term)):
+            reason = f"block of file {found.number}, term {found.term}, epoch {found.epoch}"
             return self._finding(Kind.CORRUPT, reason, at, found.length)
         if found.count == 0 or found.first_lsn <= self.last_lsn:
             return self._finding(Kind.CORRUPT, "block is out of order", at, found.length)

@@ -1,20 +1,19 @@
-"""Make, open and lock a spool: the directories of one instance and the file that says whose it is.
-
-    instance.json := {"format": 1, "uuid": "32 hexadecimal digits"}
+"""Make, open and lock a spool: the directories of one instance and the file that says whose it is
+(storage.instance_file).
 
 Invariants: 1. instance.json is written last and appears by rename: a spool that has one is
 complete;
 2. its uuid never changes, and stands in every durable file, so that files of another instance are
-noticed; 3. a lock is an flock on a file, held by a descriptor: it ends with its process.
+noticed; 3. a lock is an flock on a file, held by a descriptor: it ends with its process;
+4. a spool that is no primary's is opened as a writer only by those who say so.
 
-Errors: SpoolMissing, SpoolOwner, SpoolLocked, NewerFormat, NeedsRepair, DiskError, SpoolFull.
+Errors: SpoolMissing, SpoolOwner, SpoolLocked, NotPrimary, NewerFormat, NeedsRepair,
+DiskError, SpoolFull.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import stat
 import uuid as uuid_module
 from dataclasses import dataclass
@@ -23,16 +22,17 @@ from typing import Final
 
 from omq.base import modes, side_files
 from omq.base.access import user_name
-from omq.base.errors import NeedsRepair, NewerFormat, SpoolLocked, SpoolMissing, SpoolOwner
+from omq.base.errors import NeedsRepair, NotPrimary, SpoolLocked, SpoolMissing, SpoolOwner
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
-from omq.storage import durable
-from omq.storage.files import File, create_file, open_file, read_file, write_new_file
+from omq.storage import durable, instance_file
+from omq.storage.files import File, create_file, open_file, read_file
+from omq.storage.instance_file import Instance, Role, identity_command
 
-FORMAT: Final = 1
-_INSTANCE_BYTES_MAX: Final = 4096
+__all__ = ("Instance", "Role", "SpoolInfo", "create_spool", "identity_command", "lock",
+           "lock_shared", "open_spool", "refuse_headless", "write_identity")
 _LOCK_BYTES_MAX: Final = 200
-_UUID: Final = re.compile(r"[0-9a-fA-F]{32}")
+_UNTOLD: Final = Instance(bytes(16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class SpoolInfo:
 
     uuid: bytes  # 16 bytes
     paths: SpoolPaths
+    instance: Instance = _UNTOLD  # its term and role
 
 
 def create_spool(path: Path, identity: bytes = b"") -> SpoolInfo:
@@ -55,10 +56,15 @@ def create_spool(path: Path, identity: bytes = b"") -> SpoolInfo:
             _make(paths, directory)
         write_identity(paths, identity or uuid_module.uuid4().bytes)
     info = open_spool(path, writer=True)
-    for directory in paths.directories():  # run/ and temp/ may be lost at a reboot
+    make_directories(paths)  # run/ and temp/ may be lost at a reboot
+    return info
+
+
+def make_directories(paths: SpoolPaths) -> None:
+    """Those of a spool that are not there."""
+    for directory in paths.directories():
         if durable.status(directory) is None:
             _make(paths, directory)
-    return info
 
 
 def _make(paths: SpoolPaths, directory: Path) -> None:
@@ -66,9 +72,10 @@ def _make(paths: SpoolPaths, directory: Path) -> None:
     durable.make_directory(directory, modes.wanted(name, directory=True))
 
 
-def open_spool(path: Path, *, writer: bool = False) -> SpoolInfo:
-    """An existing spool, checked. `writer`: for daemons, which must own it and keep others out;
-    what they find there is then durable under its name."""
+def open_spool(path: Path, *, writer: bool = False, any_role: bool = False) -> SpoolInfo:
+    """An existing spool, checked. `writer`: for who changes it, which must own it and keep others
+    out; what is found there is then durable under its name. Unless `any_role` it must be the
+    primary's: NotPrimary."""
     paths = SpoolPaths(path)
     found = durable.status(path)
     if found is None or not stat.S_ISDIR(found.st_mode):
@@ -84,50 +91,27 @@ def open_spool(path: Path, *, writer: bool = False) -> SpoolInfo:
     if writer:
         durable.sync_directory(path)  # who made instance.json may have been killed before that
     try:
-        data = read_file(paths.uuid, _INSTANCE_BYTES_MAX)
+        data = read_file(paths.uuid, instance_file.BYTES_MAX)
     except FileNotFoundError as error:
         refuse_headless(paths)
         raise SpoolMissing(path=path) from error
-    return SpoolInfo(_decode(data, paths.uuid), paths)
+    found_there = instance_file.decode(data, paths.uuid)
+    if writer and not any_role:
+        refuse_others(paths, found_there)
+    return SpoolInfo(found_there.uuid, paths, found_there)
 
 
-def _decode(data: bytes, file: Path) -> bytes:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        found = None
-    version = found.get("format") if isinstance(found, dict) else None
-    if isinstance(version, int) and version > FORMAT:
-        raise NewerFormat(file=file, version=version, known=FORMAT)
-    wrong = _wrong(data, found)
-    if wrong:
-        raise NeedsRepair(path=file, reason=wrong, command=identity_command(file.parent))
-    return bytes.fromhex(found["uuid"])
-
-
-def _wrong(data: bytes, found: object) -> str:
-    """What is the matter with instance.json; empty for a whole one."""
-    if not data.strip(b"\0 \r\n\t"):
-        return "it is empty"
-    if not isinstance(found, dict):
-        return "it is no instance file (no JSON object)"
-    version, text = found.get("format"), found.get("uuid")
-    if type(version) is not int or version < 1:
-        return "its format is no version number"
-    if not isinstance(text, str) or _UUID.fullmatch(text) is None:
-        return "its uuid is not 32 hexadecimal digits"
-    return ""
-
-
-def identity_command(root: Path) -> str:
-    """What makes instance.json anew."""
-    return f"omqrecover identity {escape(str(root))}"
+def refuse_others(paths: SpoolPaths, instance: Instance) -> None:
+    """NotPrimary, unless it is one that serves."""
+    if instance.role is Role.PRIMARY:
+        return
+    raise NotPrimary(path=paths.root, role=instance.role.value, member=instance.member,
+                     primary=instance.primary or "not known here")
 
 
 def write_identity(paths: SpoolPaths, uuid: bytes) -> None:
-    """Make instance.json: from now on the spool is that instance."""
-    text = json.dumps({"format": FORMAT, "uuid": uuid.hex()}) + "\n"
-    write_new_file(paths.uuid, [text.encode()]).close()
+    """Make instance.json: from now on the spool is that instance, without a standby."""
+    instance_file.write(paths, Instance(uuid))
 
 
 def refuse_headless(paths: SpoolPaths) -> None:

@@ -21,6 +21,7 @@ import os
 import shutil
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -49,12 +50,15 @@ class System:
     found: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
 
 
-def omq_system(peer: OmqPeer, *, persistent: bool) -> System:
+def omq_system(peer: OmqPeer, *, persistent: bool, apart: bool = False) -> System:
+    """`apart`: a request to the manager for each of put, get, reply and next, as with one that was
+    started before it took two of them together."""
     spool = peer.instance.paths.root
 
     def ask(number: int, ends: float) -> int:
         count = 0
         with omq.connect(spool=spool, name=f"asks{number}") as connection:
+            connection._link.asks = not apart
             while time.monotonic() < ends:
                 connection.request("ASKED", BODY, timeout_s=30, persistent=persistent)
                 count += 1
@@ -63,12 +67,13 @@ def omq_system(peer: OmqPeer, *, persistent: bool) -> System:
     def answer(number: int, ends: float) -> int:
         with omq.connect(spool=spool, name=f"answers{number}") as connection, \
                 connection.reader("ASKED", auxiliary=number > 0) as reader:
-            while time.monotonic() < ends:
-                for message in reader.next(timeout_s=0.2):
-                    message.reply(message.body)
+            connection._link.asks = not apart
+            threading.Timer(max(0.0, ends - time.monotonic()), reader.interrupt).start()
+            reader.serve(lambda message: message.body)
         return 0
 
-    return System(f"omq, {'durable' if persistent else 'not persistent'}", peer, ask, answer)
+    kind = "durable" if persistent else "not persistent"
+    return System(f"omq, {kind}{', four requests' if apart else ''}", peer, ask, answer)
 
 
 def rabbit_system(peer: Any) -> System:
@@ -189,9 +194,11 @@ def main(arguments: list[str]) -> int:
     try:
         for peer in peers:
             peer.start()
-        systems = [omq_system(own, persistent=True), omq_system(own, persistent=False),
-                   rabbit_system(rabbit), redis_system(redis, durable=True),
-                   redis_system(redis, durable=False)]
+        durable, not_persistent = (omq_system(own, persistent=kind) for kind in (True, False))
+        other, lists = rabbit_system(rabbit), redis_system(redis, durable=True)
+        apart = [omq_system(own, persistent=kind, apart=True) for kind in (True, False)]
+        systems = [durable, not_persistent, other, lists, redis_system(redis, durable=False),
+                   *apart]
         for number in range(rounds):
             for system in systems[number % len(systems):] + systems[: number % len(systems)]:
                 for shape in SHAPES:
@@ -206,7 +213,17 @@ def main(arguments: list[str]) -> int:
             rate, cpu = (statistics.median(column) for column in zip(*pairs, strict=True))
             sys.stdout.write(f"{system.title:40} {shape[0]}+{shape[1]}  {rate:8,.0f} /s  "
                              f"{cpu:7.0f} us\n")
+    for one, beside in ((not_persistent, other), (durable, lists), (durable, apart[0]),
+                        (not_persistent, apart[1])):
+        sys.stdout.write(f"{one.title} / {beside.title}: " + ", ".join(
+            f"{shape[0]}+{shape[1]} {_ratio(one, beside, shape):.2f}" for shape in SHAPES) + "\n")
     return 0
+
+
+def _ratio(one: System, beside: System, shape: tuple[int, int]) -> float:
+    """Median of the rounds' ratios of rates."""
+    return statistics.median(mine / max(1.0, theirs) for (mine, _), (theirs, _) in zip(
+        one.found[shape], beside.found[shape], strict=True))
 
 
 if __name__ == "__main__":

@@ -207,7 +207,8 @@ def recover_into(disk: SimDisk, settings: Settings, now_ns: int) -> tuple[Found,
     locks = [spool.lock(paths.manager_lock, "queue.manager"),
              spool.lock(paths.pool_lock, "queue.manager, recovering")]
     pool = PoolFiles(paths, info.uuid)
-    recovered = recover(paths, settings, info.uuid, pool, lambda text: None)
+    recovered = recover(paths, settings, info.uuid, pool, lambda text: None,
+                        term=info.instance.term)
     core = Core(tables(), SlotAllocator(), cast(Any, None), info.uuid)
     core.now_ns, core.mono_ns = now_ns, 1000 * NS
     core.next_qpool = recovered.next_qpool

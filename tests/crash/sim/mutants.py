@@ -86,9 +86,10 @@ _open_epoch = JournalWriter.open_epoch.__func__  # type: ignore[attr-defined]
 
 def _go_on_behind_the_tail(cls: type[JournalWriter], paths: SpoolPaths, settings: Settings,
                            uuid: bytes, epoch: int, first_lsn: int, follows_lsn: int,
-                           follows_number: int, next_qpool: int, time_ns: int) -> JournalWriter:
+                           follows_number: int, next_qpool: int, time_ns: int,
+                           term: int = 0) -> JournalWriter:
     writer: JournalWriter = _open_epoch(cls, paths, settings, uuid, epoch, first_lsn, follows_lsn,
-                                        follows_number, next_qpool, time_ns)
+                                        follows_number, next_qpool, time_ns, term)
     path = paths.journal / file_name(follows_number)
     if follows_number and durable.status(path) is not None:
         durable.unlink(paths.journal / file_name(writer.file_number))

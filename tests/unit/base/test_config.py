@@ -24,7 +24,7 @@ def test_shipped_queues() -> None:
     queues = load_queues()
     assert list(queues) == [
         *("ROUTER", "LOCAL", "UNIX", "ERRMGR", "ERROR", "DEFER", "REPLIES", "SYSTEM.TRIGGERS",
-          "SYSTEM.CHANNELS", "SYSTEM.DEAD", "XPORT", "IDEL", "POISON"),
+          "SYSTEM.SCHEDULES", "SYSTEM.CHANNELS", "SYSTEM.DEAD", "XPORT", "IDEL", "POISON"),
     ]
     assert [queue.name for queue in queues.values() if queue.special] == ["IDEL", "POISON"]
     for queue in queues.values():
@@ -32,7 +32,7 @@ def test_shipped_queues() -> None:
         plain = QueueConf(queue.name, description=queue.description)
         if queue.name == "SYSTEM.TRIGGERS":
             plain = replace(plain, persistent_default=False, retry_delay_ms=0)
-        elif queue.name == "SYSTEM.CHANNELS":
+        elif queue.name in ("SYSTEM.CHANNELS", "SYSTEM.SCHEDULES"):
             plain = replace(plain, attempts_max=255, death_delay_s=0)
         assert queue == plain
 
@@ -105,8 +105,10 @@ def test_shipped_services() -> None:
         "smtp.server": "SMTP Server",
         "amqp.server": "AMQP Server",
         "trigger.monitor": "Trigger Monitor",
+        "schedule.server": "Schedule Server",
         "channel.sender": "Channel Sender",
         "xport.out": "Sendmail Interface",
+        "mail.drop": "Mail Drop",
     }
     assert set(titles) <= set(COMMANDS)
     queues = load_queues()

@@ -7,7 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from omq.base.checksum import crc32c
-from omq.format import archive, double_write, index, journal, message, pool, poolctrl, store
+from omq.format import (
+    archive,
+    double_write,
+    index,
+    journal,
+    message,
+    pool,
+    poolctrl,
+    standby,
+    store,
+)
 from omq.format.archive_block import seal_rows
 from omq.format.failure_note import FailureNote
 from omq.format.journal import BLOCK, FRAME, BlockHeader, FileHeader, FrameFlag, FrameType
@@ -112,6 +122,15 @@ def newest_journal_file() -> bytes:
     return journal.Newest(UUID, 42, 3, 1000).encode()
 
 
+def synced_mark() -> bytes:
+    return standby.Synced(UUID, 7, 42, 2, 3, 8192, 1001, 999, 0xABCD).encode()
+
+
+def stream_piece() -> bytes:
+    made = standby.Piece(standby.PieceKind.BLOCK, 2, 42, PAGE, 1001, 999, block())
+    return b"".join(bytes(part) for part in made.encode(5))
+
+
 def store_file() -> bytes:
     header = store.StoreHeader(store.STORE_MAGIC, 6, UUID, TIME_NS).encode()
     body = payload()
@@ -152,5 +171,7 @@ GOLDEN = {
     "double_write.bin": double_write_file,
     "journal_newest.bin": newest_journal_file,
     "store_file.bin": store_file,
+    "synced_mark.bin": synced_mark,
+    "stream_piece.bin": stream_piece,
     "index_header.bin": index_header,
 }

@@ -20,6 +20,7 @@ from omq.format import (
     pool,
     pool_contents,
     poolctrl,
+    standby,
     store,
     wire,
 )
@@ -48,7 +49,7 @@ def test_layouts(request: pytest.FixtureRequest) -> None:
     lines = sorted(
         f"{module.__name__}.{name}: {' '.join(layout.names)} {layout.text}\n"
         for module in (archive, double_write, failure_note, index, journal, message, pool,
-                       pool_contents, poolctrl, store, wire)
+                       pool_contents, poolctrl, standby, store, wire)
         for name, layout in vars(module).items()
         if isinstance(layout, Layout)
     )

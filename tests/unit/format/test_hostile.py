@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from omq.base.checksum import crc32c
 from omq.base.names import is_property_name
-from omq.format import double_write, index, journal, message, pool, poolctrl, property_values, store
+from omq.format import (
+    double_write,
+    index,
+    journal,
+    message,
+    pool,
+    poolctrl,
+    property_values,
+    standby,
+    store,
+)
 from omq.format.findings import Finding, Kind
 from tests.unit.format import samples
 from tests.unit.format.samples import PAGE, UUID
@@ -52,6 +62,11 @@ def _index(data: bytes) -> Any:
     return index.read_header(memoryview(data.ljust(1 << 17, b"\0")))
 
 
+def _piece(data: bytes) -> Any:
+    head = data[: standby.HEAD.size].ljust(standby.HEAD.size, b"\0")
+    return standby.decode_piece(head, data[standby.HEAD.size :], 5)
+
+
 CASES: dict[str, tuple[Decoder, bytes, int, int]] = {
     # decoder, valid bytes, the CRC covers from .. to
     "journal file": (journal.decode_file_header, samples.journal_file_header(), 8, 128),
@@ -68,6 +83,8 @@ CASES: dict[str, tuple[Decoder, bytes, int, int]] = {
                             len(samples.double_write_file())),
     "store header": (store.decode_header, samples.store_file()[:512], 8, 64),
     "store entry": (_store_entry, samples.store_file()[512:], 8, 32),
+    "synced mark": (standby.decode_synced, samples.synced_mark(), 8, 96),
+    "stream piece": (_piece, samples.stream_piece(), 8, len(samples.stream_piece())),
     "message": (_message, samples.payload(), 0, 0),
     "index": (_index, samples.index_header(), 512 + 8, 512 + 152),
 }

@@ -10,6 +10,8 @@ import pytest
 
 from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, BodyUnavailable
+from omq.core.engine.state import Party
+from omq.core.engine.waiting import Waiter
 from omq.fast.handed import Hold, Rows
 from omq.format.wire import GIVEN, REPLY, GivenFlag
 from omq.ipc.message import Message
@@ -32,7 +34,7 @@ class Bodies:
 def session(room: int) -> Any:
     answered: list[int] = []
     return SimpleNamespace(trusted=False, reply=memoryview(bytearray(room)), answered=answered,
-                           answer=lambda sequence, count, lsn: answered.append(count))
+                           answer=lambda sequence, count, qpool, lsn: answered.append(count))
 
 
 @pytest.mark.parametrize(("room", "data", "copied"), [
@@ -44,7 +46,9 @@ def test_a_message_is_handed_out_whether_it_can_be_copied_or_not(
     world.put()
     entries = [verdict.entry for verdict in world.give(1)]
     to = session(room)
-    write_given(world.core.t, cast(Session, to), 1, entries, cast(PayloadReader, Bodies(data)), 9)
+    waiter = Waiter(cast(Party, None), 0, 1, 1, 0, auxiliary=False)
+    write_given(world.core.t, cast(Session, to), waiter, entries, cast(PayloadReader, Bodies(data)),
+                9)
     assert to.answered == [1], "not refused: else nobody could say what becomes of it"
     row = dict(zip(GIVEN.names, GIVEN.unpack_from(to.reply, REPLY.size), strict=True))
     assert row["entry"] == entries[0]

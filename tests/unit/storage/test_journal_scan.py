@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omq.format.findings import Kind
+from omq.format.journal import BLOCK, seal_block
 from omq.storage import journal
+from omq.storage.journal_follower import JournalFollower
 from omq.storage.journal_reader import JournalScan, scan_journal
 from omq.storage.journal_scan import FileScan, scan_file
 from omq.storage.spool import SpoolInfo
@@ -282,3 +286,27 @@ def test_damage_never_raises_and_never_invents(data: st.DataObject,
 @given(data=st.binary(max_size=3000))
 def test_random_bytes(data: bytes) -> None:
     assert list(scan_file(data, 1, UUID)) == []
+
+
+@pytest.mark.parametrize("term", [0, 2])
+def test_a_block_of_another_term_is_none_of_this_file(info: SpoolInfo, term: int) -> None:
+    """Two primaries may both have written this file in this epoch: only the term tells them
+    apart."""
+    writer = Journal(info)
+    writer.put(b"1")
+    writer.put(b"2")
+    first = next(iter(scan_journal(info.paths, info.uuid)))
+    theirs = replace(first.header, first_lsn=2, durable=1, sequence=1, term=term)
+    data = bytearray(first.data)
+    data[BLOCK.size + 8 : BLOCK.size + 16] = (2).to_bytes(8, "little")
+    seal_block(data, info.uuid, theirs)
+    _spoil(info, _page(1), bytes(data))
+    found = scan_journal(info.paths, info.uuid)
+    follower = JournalFollower(info.paths, info.uuid)
+    if term == 0:
+        assert _lsns(found) == [1, 2]
+        assert [b.header.last_lsn for b in follower.read(2, 1 << 20)] == [1, 2]
+        return
+    assert _lsns(found) == [1]
+    assert [b.header.last_lsn for b in follower.read(2, 1 << 20)] == [1]
+    follower.close()

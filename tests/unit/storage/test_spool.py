@@ -89,7 +89,7 @@ def test_a_daemon_owns_its_spool(info: SpoolInfo) -> None:
     ('{"format": "1", "uuid": "%s"}' % ("0" * 32), NeedsRepair),
     ('{"format": true, "uuid": "%s"}' % ("0" * 32), NeedsRepair),
     ('{"format": 1, "uuid": "\x1b[2J"}', NeedsRepair), ("\0" * 70, NeedsRepair),
-    ('{"format": 2, "uuid": "%s"}' % ("0" * 32), NewerFormat)])
+    ('{"format": 3, "uuid": "%s"}' % ("0" * 32), NewerFormat)])
 def test_a_wrong_instance_file(info: SpoolInfo, text: str, error: type[Exception]) -> None:
     info.paths.uuid.write_text(text)
     with pytest.raises(error) as caught:

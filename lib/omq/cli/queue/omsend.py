@@ -42,8 +42,8 @@ from omq.base.names import (
 from omq.base.paths import existing_spool
 from omq.base.settings import Settings
 from omq.cli.common import add_url, locate, remote, say, seconds, tool_parser
-from omq.cli.queue.mail_submission import submission
 from omq.ipc.client import Client
+from omq.services.mail.drafts import Author, submission
 
 NAME: Final = "omsend"
 STDIN: Final = "-"
@@ -115,7 +115,7 @@ def _bodies(options: argparse.Namespace, connection: Client) -> Iterator[bytes]:
 
 def _mail(options: argparse.Namespace, settings: Settings) -> omq.Outgoing:
     text = _read(STDIN, settings.smtp_message_bytes_max, ROUTER)
-    mail = submission(text, options.words, options.sender, settings)
+    mail = submission(text, options.words, options.sender, settings, Author(NAME, os.getuid()))
     return omq.Outgoing(
         body=mail.body,
         queues=(ROUTER,),

@@ -7,8 +7,10 @@
     omq queue     makes, changes, shows and removes queues
     omq health    what is wrong, by alarms.conf
     omq channel   channels to other instances
+    omq standby   a second copy of the instance on another host, and its promotion
     omq units     the units of work in doubt, and their end by hand
     omq cancel    takes messages that wait off their queues
+    omq schedule  messages that are put at planned times
     omq worker    calls a function for each message of a queue
     omq drain     stops the daemons in order, without systemd's help (omq-drain.service)
     omq service   runs the daemon of a section of services.conf (omq-service@.service)
@@ -35,9 +37,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "peers": ("operate.peers", "show the peers of the mail gateways; retry, hold, release"),
     "queue": ("operate.omq_queue", "make, change, show and remove queues"),
     "channel": ("operate.channel", "channels to other instances: define, start, look, set right"),
+    "standby": ("operate.standby", "a copy of the instance on another host: make, follow, promote"),
     "health": ("watch.health", "tell what is wrong, by alarms.conf; --watch raises alarms"),
     "units": ("operate.units", "show the units of work in doubt; commit or back them out"),
     "cancel": ("operate.cancel", "take messages that wait off their queues, by their ids"),
+    "schedule": ("operate.schedule", "messages at planned times: define, list, pause, run, delete"),
     "worker": ("queue.worker", "call a function for each message of a queue"),
     "drain": ("setup.omq_drain", "stop the daemons in order"),
     "package": ("setup.omq_package", "steps of a distribution's package"),

@@ -35,7 +35,7 @@ from omq.format.message import Part, pack_parts
 from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
 from omq.format.wire import PutFlag
 
-_END = int(FrameFlag.REQUEST_END | FrameFlag.RESULT)
+END = int(FrameFlag.REQUEST_END | FrameFlag.RESULT)
 _QUEUES, _PREPARED = int(FrameFlag.QUEUES), int(FrameFlag.PREPARED)
 _GROUPED = int(PutFlag.GROUPED)
 NO_PLACE = (0, 0)
@@ -129,7 +129,7 @@ def put(core: Core, party: Party, new: NewMessage, sequence: int, unit: int = 0)
     parts = check(core, new, rows_kept(core, party))
     core.block.reserve(1, len(new.payload))
     body = NO_PLACE if new.flags & PERSISTENT else place_bodies(core, [new])[0]
-    return append(core, party, new, parts, sequence, _END if not unit else 0, unit, body)
+    return append(core, party, new, parts, sequence, END if not unit else 0, unit, body)
 
 
 def place_bodies(core: Core, new: Sequence[NewMessage]) -> list[tuple[int, int]]:

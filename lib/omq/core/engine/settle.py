@@ -66,10 +66,10 @@ class Verdict:
 
 
 def settle(core: Core, party: Party, verdicts: Sequence[Verdict], sequence: int,
-           note: Callable[[Poisoned], None]) -> int:
-    """All settlements of one request. How many did not hold; `note` hears of what was poisoned."""
-    if any(verdict.kind not in KINDS for verdict in verdicts):
-        raise BadRequest(reason="a settlement of an unknown kind")
+           note: Callable[[Poisoned], None], *, ends: bool = True) -> int:
+    """All settlements of one request, which they end, or not. How many did not hold; `note` hears
+    of what was poisoned."""
+    checked(verdicts)
     core.block.reserve(len(verdicts), sum(
         TEXT_GROWTH * len(v.text) + EVIDENCE_BYTES for v in verdicts))
     last, lost = len(verdicts) - 1, 0
@@ -80,10 +80,16 @@ def settle(core: Core, party: Party, verdicts: Sequence[Verdict], sequence: int,
             lost += 1
             continue
         queue = core.t.e_queue[verdict.entry]
-        if apply(core, party, verdict, sequence, ends=i == last):
+        if apply(core, party, verdict, sequence, ends=ends and i == last):
             note(core.dead(verdict.qpool, queue, Reason.FAILED, party.pid))
     core.settled(party, len(verdicts) - lost)
     return lost
+
+
+def checked(verdicts: Sequence[Verdict]) -> None:
+    """BadRequest: one is of an unknown kind."""
+    if any(verdict.kind not in KINDS for verdict in verdicts):
+        raise BadRequest(reason="a settlement of an unknown kind")
 
 
 def held(core: Core, party: Party, entry: int, qpool: int, lease: int) -> int:

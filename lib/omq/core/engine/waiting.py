@@ -34,6 +34,7 @@ class Waiter:
     by: int = 0  # wire.Key: waits for messages with `key`; 0 = for any
     key: int = 0
     turn: int = 0  # among these
+    put: int = 0  # QPoolId of what the same request has put; 0: it has put nothing
 
 
 @dataclass(slots=True)

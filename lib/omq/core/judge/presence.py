@@ -85,7 +85,8 @@ def note_newest(paths: SpoolPaths, uuid: bytes) -> None:
         known = journal_newest.load(paths)
         if found and (known is None or known.uuid != uuid or known.number < found[-1].number):
             last = found[-1]
-            journal_newest.note(file, Newest(uuid, last.number, last.epoch, last.first_lsn))
+            journal_newest.note(file, Newest(uuid, last.number, last.epoch, last.first_lsn,
+                                             last.term))
     finally:
         file.close()
 
@@ -103,7 +104,8 @@ def _newest(paths: SpoolPaths, uuid: bytes, newest: Newest | None, numbers: list
     header = entry.header
     if header is None and not _begins_empty(paths, name) and not _strange(paths, name):
         return []  # damaged: the scan judges it, and reads its blocks
-    if header is None or (header.epoch, header.first_lsn) != (newest.epoch, newest.first_lsn):
+    if header is None or (header.term, header.epoch, header.first_lsn) != (
+            newest.term, newest.epoch, newest.first_lsn):
         return [Finding(Kind.GAP, "emptied, or another file: it was made for LSN "
                         f"{newest.first_lsn} and later ones", name, lsn=newest.first_lsn)]
     return []

@@ -13,7 +13,9 @@ from omq.format.index import Counter, IndexFlag, IndexHeader, IndexLayout, read_
 
 def new_index(buffer: memoryview, layout: IndexLayout, header: IndexHeader, checkpoint: int
               ) -> Tables:
-    """Empty tables in `buffer`. `checkpoint`: LSN up to which the pool has everything."""
+    """Empty tables in `buffer`. `checkpoint`: LSN up to which the pool has everything, the numbers
+    that are void before the first one of this epoch included: what is behind a checkpoint is
+    counted from there, for a new term leaves very many free."""
     tables = Tables(buffer, layout)
     write_header(buffer, header)
     tables.counters[Counter.STARTED] = header.time_ns

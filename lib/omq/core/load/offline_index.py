@@ -41,7 +41,7 @@ from omq.format.findings import Finding, Kind
 from omq.format.index import Counter, IndexLayout, QueueFlag
 from omq.format.poolctrl import PoolControl
 from omq.storage import poolctrl
-from omq.storage.journal_reader import JournalScan
+from omq.storage.journal_reader import JournalScan, void_up_to
 from omq.storage.pool import PoolFiles, possible_contents
 from omq.storage.pool_beside import has_moved, look_beside
 from omq.storage.pool_overlay import OverlaidPool
@@ -129,7 +129,7 @@ def _read(paths: SpoolPaths, uuid: bytes, now_ns: int, progress: Told) -> Offlin
               *of_records(findings),
               *([] if moved else absent)]  # what was retired meanwhile is not missing
     _name_queues(core.t, redo.queues)
-    _count(core.t, redo, control)
+    _count(core.t, redo, control, void_up_to(paths, uuid, control.lsn) if control else 0)
     return OfflineIndex(core.t, redo.lsn, scan.durable_lsn, control, redo.queues,
                         clean=redo.clean_stop, moved=moved, pending=pending,
                         definitions=redo.definitions, judged=judged)
@@ -222,9 +222,10 @@ def _name_queues(t: Tables, queues: dict[int, str]) -> None:
         t.counters[Counter.QUEUES_HIGH] = max(t.counters[Counter.QUEUES_HIGH], number + 1)
 
 
-def _count(t: Tables, redo: Redo, control: PoolControl | None) -> None:
+def _count(t: Tables, redo: Redo, control: PoolControl | None, saved: int) -> None:
     c = t.counters
     c[Counter.LAST_LSN] = c[Counter.DURABLE_LSN] = redo.lsn
     c[Counter.NEXT_QPOOL] = redo.next_qpool
     if control is not None:
-        c[Counter.CHECKPOINT_LSN], c[Counter.CHECKPOINT_TIME] = control.lsn, control.time_ns
+        c[Counter.CHECKPOINT_LSN] = min(saved, redo.lsn)
+        c[Counter.CHECKPOINT_TIME] = control.time_ns

@@ -9,6 +9,10 @@ With both poolctrl slots damaged, the whole journal that is kept is redone over 
 and safe for the same reason; it is reported. What was accepted is on the disk when this returns
 (files are settled before they are read), so a later crash cannot take it back.
 
+A term that has been won since the last start leaves LEAP numbers free: the primary of the term
+before may have given any number behind what reached this spool (ADR 0120). The first header of the
+term carries the numbers that it begins with, so the leap is made once.
+
 After an unclean end numbers that were given but may not have reached the disk (at most one block
 and the unsynced frames before it) are skipped: no LSN or QPoolId is ever given twice.
 
@@ -40,6 +44,7 @@ from omq.core.redo.windows import Windows
 from omq.format.findings import Finding, Kind
 from omq.format.poolctrl import Answered, ControlFlag, PoolControl
 from omq.storage import durable, poolctrl
+from omq.storage.instance_file import LEAP, identity_command
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import JournalScan, read_entry, scan_journal
 from omq.storage.journal_scan import Block
@@ -68,14 +73,17 @@ class Recovered:
     definitions: dict[str, str] = field(default_factory=dict)  # of queues made at run time
     judged: list[Found] = field(default_factory=list)  # `findings`, and what they mean
     aside: frozenset[int] = frozenset()  # pool files that stay as they are, for a repair
+    term: int = 0  # of the new manager
 
 
 def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
-            progress: Progress) -> Recovered:
-    """See the module. The caller holds the manager's and the pool's lock."""
+            progress: Progress, *, term: int = 0) -> Recovered:
+    """See the module. The caller holds the manager's and the pool's lock, and is the primary of
+    `term` (storage.instance_file)."""
     if durable.status(paths.rebuilding) is not None:
         raise NeedsRepair(path=paths.root, reason="a rebuild of the Message Pool is not finished",
                           command=f"omqrecover rebuild {paths.root} again, as it was begun")
+    seen = _last_term(paths, uuid, term)
     point("recovery.before_pool")
     control, slots = poolctrl.load(paths, settle=True)
     judged, aside = _examined(paths, settings, uuid, control, slots, pool, progress)
@@ -111,6 +119,8 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
         void = settings.block_frames_max + UNSYNCED_FRAMES_MAX
         first, next_qpool = first + void, next_qpool + void
     redo.next_qpool = next_qpool
+    if term > seen:  # not in poolctrl: a start that is cut before its first header leaps once
+        first, next_qpool = first + LEAP, next_qpool + LEAP
     last = max([scan.last_number, number, *files])
     if redo.dirty or redo.clears or control is None or redo.lsn > control.lsn \
             or control.contents is None or aside:
@@ -121,7 +131,20 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
                      redo.queues, redo.clients, [each.finding for each in judged],
                      redo.frames_seen, control is not None and control.contents is None,
-                     redo.definitions, judged, aside)
+                     redo.definitions, judged, aside, term)
+
+
+def _last_term(paths: SpoolPaths, uuid: bytes, term: int) -> int:
+    """The newest term in the journal. NeedsRepair when it is above `term`: instance.json comes from
+    before a promotion, and this start would give numbers a second time."""
+    found = [(header.term, file_name(number)) for number in numbers_in(paths.journal)
+             if (header := read_entry(paths, number, uuid).header) is not None]
+    seen, name = max(found, default=(0, ""))
+    if seen > term:
+        raise NeedsRepair(path=paths.uuid, reason=f"it says term {term}, journal/{name} is of term "
+                          f"{seen}: it comes from before a promotion",
+                          command=identity_command(paths.root))
+    return seen
 
 
 def _examined(paths: SpoolPaths, settings: Settings, uuid: bytes, control: PoolControl | None,

@@ -101,7 +101,7 @@ class FastServer(RequestServer):
     def give_unplain(self, session: Session, waiter: Waiter, entries: list[int], lsn: int) -> None:
         """Hand-outs to a member, or more than the fast path writes."""
         self.engine.clients.answered(waiter.party)
-        write_given(self.engine.index, session, waiter.sequence, entries, self.bodies, lsn)
+        write_given(self.engine.index, session, waiter, entries, self.bodies, lsn)
 
     def close(self) -> None:
         self._turn.close()

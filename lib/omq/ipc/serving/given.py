@@ -16,6 +16,7 @@ from omq.base.arrays import Vector
 from omq.base.errors import OmqError
 from omq.base.fault import point
 from omq.core.engine.failures import NOTED
+from omq.core.engine.waiting import Waiter
 from omq.core.index.tables import Tables
 from omq.format.wire import GIVEN, REPLY, GivenFlag
 from omq.ipc.serving.sessions import Session
@@ -26,7 +27,7 @@ _PACK = GIVEN.pack_into
 _REDELIVERED, _NOTED = int(GivenFlag.REDELIVERED), int(GivenFlag.NOTED)
 
 
-def write_given(t: Tables, session: Session, sequence: int, entries: list[int],
+def write_given(t: Tables, session: Session, waiter: Waiter, entries: list[int],
                 bodies: PayloadReader, lsn: int) -> None:
     """Rows for `entries`, then the reply."""
     count = len(entries)
@@ -39,7 +40,7 @@ def write_given(t: Tables, session: Session, sequence: int, entries: list[int],
             _one(t, session.reply, REPLY.size + i * GIVEN.size, entry, 0, 0)
     if count and not session.trusted:
         _copy_payloads(t, session, entries, bodies)
-    session.answer(sequence, count=count, lsn=lsn)
+    session.answer(waiter.sequence, count=count, qpool=waiter.put, lsn=lsn)
 
 
 def _one(t: Tables, area: memoryview, at: int, entry: int, extra_flags: int, inline: int) -> None:

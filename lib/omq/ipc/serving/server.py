@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from omq.base import form
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
+from omq.core.engine.asks import ask
 from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage
@@ -43,6 +44,7 @@ from omq.ipc.serving.units import UnitLimits, UnitPlane
 from omq.storage.payloads import PayloadReader
 
 _PUT_FLAGS = int(sum(PutFlag))
+_ASK_FLAGS = int(PutFlag.PERSISTENT | PutFlag.GROUPED)
 _KEYS = (Key.CORRELATION, Key.MESSAGE_ID, Key.CURSOR, Key.GROUP)
 _PUT_AT = tuple(map(FRAME.names.index, (
     "queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument", "parts",
@@ -63,7 +65,7 @@ class RequestServer(Turns):
             Operation.NEXT: self._next, Operation.SETTLE: self._settle,
             Operation.MOVE: self._move, Operation.PING: self._ping,
             Operation.RELOCATE: self._relocated, Operation.TOUCH: self._touch,
-            Operation.GET: self._next, Operation.LOOK: self._look}
+            Operation.GET: self._next, Operation.LOOK: self._look, Operation.ASK: self._ask}
         self.units = UnitPlane(self, units, lambda *answer: self._ok.append(answer))
         self.cancelling = Cancelling(self, lambda *answer: self._ok.append(answer))
         handlers[Operation.CANCEL] = self.cancelling.cancel
@@ -178,19 +180,43 @@ class RequestServer(Turns):
         self.engine.wanted.arrivals.begin(session.party.client, session.queue)
         self._wait(session, r, int(Key.ARRIVAL), 0)
 
-    def _wait(self, session: Session, r: Request, by: int, key: int) -> None:
+    def _ask(self, session: Session, r: Request) -> None:
+        """A request, and the wait for its reply, which has its id as correlation id."""
+        rows = r.count * SETTLE.size
+        if not session.queue:
+            raise session.no_reader()
+        if (session.queue == IDEL or not r.want or r.parts or r.flags & ~_ASK_FLAGS
+                or r.count >= self.batch_max or rows + r.length > len(session.request)):
+            raise BadRequest(reason="a request without a container or id of its own, by a reader "
+                             "of replies")
+        payload = taken(session.party, session.request[rows : rows + r.length], 0,
+                        (r.flags, r.size, r.crc, r.correlation, r.expiry), 0)
+        self.may_put(session, r.queue)
+        new = NewMessage(r.queue, r.priority, r.flags, r.size, r.crc, r.correlation, 0, r.expiry, 0,
+                         payload)
+        verdicts = self.looks.without(session, [
+            Verdict(kind, entry, qpool, lease, argument) for kind, _, _, entry, qpool, lease,
+            argument, _, _ in SETTLE.iter_unpack(session.request[:rows])])
+        qpool, key, session.lost = ask(self.engine, session.party, verdicts, new, r.sequence)
+        self.begun.append((session, r.sequence, qpool))
+        self._wait(session, r, int(Key.CORRELATION), key, qpool)
+
+    def _wait(self, session: Session, r: Request, by: int, key: int, put: int = 0) -> None:
         want = min(r.want, self.batch_max, (len(session.reply) - REPLY.size) // GIVEN.size)
         if session.waiter is not None and session.waiter.waiting:  # given up: one at a time
             self.engine.drop(session.waiter)
         session.waiter = self.engine.wait(session.party, session.queue, want, r.sequence,
                                           session.timeout_ns(r), auxiliary=session.auxiliary,
                                           by=by, key=key)
+        session.waiter.put = put
 
     def _move(self, session: Session, r: Request) -> None:
         area = session.request
         head = SETTLE.size + r.parts * PART.size
         if (frames := head + r.count * FRAME.size) + r.length > len(area):
             raise BadRequest(reason="the disposition does not fit the request")
+        if r.want and not session.queue:
+            raise session.no_reader()
         kind, _, _, entry, qpool, lease, argument, _, _ = SETTLE.unpack_from(area, 0)
         queues = read_parts(area, SETTLE.size, r.parts)
         for part in queues:
@@ -205,7 +231,11 @@ class RequestServer(Turns):
         except OmqError:
             session.containers = known
             raise
-        self._ok.append((session, r.sequence, r.count, first))
+        if not r.want:
+            self._ok.append((session, r.sequence, r.count, first))
+            return
+        self.begun.append((session, r.sequence, first))
+        self._wait(session, r, 0, 0, first)
 
     def new_message(self, session: Session, area: memoryview, at: int, payloads: memoryview
                     ) -> NewMessage:

@@ -34,6 +34,8 @@ class Turns(ABC):
         self._ok: list[tuple[Session, int, int, int]] = []
         self._refused: list[tuple[Session, int, OmqError]] = []
         self.refused = self._refused  # others may add to it, and look
+        # Carried out, and what they wait for is answered later: session, request, QPoolId.
+        self.begun: list[tuple[Session, int, int]] = []
         self._given: list[tuple[Waiter, list[int]]] = []
         self.stopping = False
 
@@ -75,6 +77,7 @@ class Turns(ABC):
         engine, lsn = self.engine, self.engine.last_lsn
         answered: list[Session] = []
         point("engine.before_reply")
+        self.remember(lsn)
         for session, sequence, count, qpool in self._ok:
             if not session.gone:
                 engine.clients.answered(session.party)
@@ -90,7 +93,7 @@ class Turns(ABC):
                 session_of.waiter = None
                 self.looks.after(session_of)
                 engine.clients.answered(waiter.party)
-                write_given(engine.index, session_of, waiter.sequence, entries, self.bodies, lsn)
+                write_given(engine.index, session_of, waiter, entries, self.bodies, lsn)
                 answered.append(session_of)
         for session in answered:
             session.announce()
@@ -100,9 +103,17 @@ class Turns(ABC):
         self._given.clear()
         self.sessions.close_gone()
 
+    def remember(self, lsn: int) -> None:
+        """After the commit: a client that loses its manager while it waits is told that what it
+        asked for was put, and under which number, and does not put it again."""
+        for session, sequence, qpool in self.begun:
+            session.last = (sequence, 1, qpool, lsn)
+        self.begun.clear()
+
     def carry_out(self, session: Session) -> None:
         """A client is gone and may ask at once what became of its request of this group."""
-        for asked, sequence, count, qpool in self._ok:
+        begun = ((asked, sequence, 1, qpool) for asked, sequence, qpool in self.begun)
+        for asked, sequence, count, qpool in (*self._ok, *begun):
             if asked is session:
                 self.engine.sync()
                 session.last = (sequence, count, qpool, 0)

@@ -8,7 +8,7 @@ the submitter sent CRLF). Everything else travels in properties, named here and 
     mail.smtputf8    "1" or absent
     mail.id          of the mail: that of the   mail.arrival   when that one came, wall clock,
                      first message made for it                 ns since 1970
-    mail.about       of a report: mail.id of what it reports
+    mail.about       of a report: mail.id of what it is about; mail.held: why a filter set it aside
     mail.to.QUEUE    recipients for the reader of QUEUE    mail.orig.QUEUE        same order: the
                      (on LOCAL: mailbox names)                                    address submitted
     error.to, error.status, error.reason    failed recipients, same order, one a line; a single
@@ -44,12 +44,12 @@ HELO = "mail.helo"
 ID = "mail.id"
 ARRIVAL = "mail.arrival"
 ABOUT = "mail.about"
+HELD = "mail.held"
 ERROR_TO = "error.to"
 ERROR_STATUS = "error.status"
 ERROR_REASON = "error.reason"
 ERROR_MTA = "error.mta"
 ERROR_ACTION = "error.action"
-
 ADDRESS_BYTES_MAX = 320  # RFC 5321 4.5.3.1: 64 for the local part, "@", 255 for the domain
 REASON_CHARS_MAX = 500  # a reply of RFC 5321 has lines of 512 bytes; more tells a sender nothing
 

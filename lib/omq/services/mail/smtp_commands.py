@@ -21,8 +21,8 @@ from omq.base import clock, events
 from omq.base.event_log import REPORT, WARNING
 from omq.services.mail.sasl import MECHANISMS, Credentials, Exchange, SaslError, decoded, exchange
 from omq.services.mail.smtp_clients import Act
-from omq.services.mail.smtp_filtering import FilteringCommands
 from omq.services.mail.smtp_handler import Answer, Listener
+from omq.services.mail.smtp_milters import MilterCommands
 from omq.services.mail.smtp_trace import fit
 from omq.services.network.tls import Secured
 
@@ -30,7 +30,7 @@ _NO_SERVICE: Final = frozenset(("CONNECT", "GET", "HEAD", "POST", "PUT"))
 """Who says this is no mail client, but something that was led here (a browser, a proxy)."""
 
 
-class SmtpCommands(FilteringCommands):
+class SmtpCommands(MilterCommands):
     """One session's."""
 
     _began = False

@@ -198,7 +198,7 @@ class EnvelopeCommands:
         """Where the text of the transaction goes."""
         given, settings = self._mail, self.settings
         assert given is not None
-        given.mail_id = uuid.uuid4().hex + f"{clock.wall_ns():016x}"
+        given.mail_id = given.mail_id or uuid.uuid4().hex + f"{clock.wall_ns():016x}"
         how = protocol(extended=self._extended, utf8=given.utf8, known=bool(self._user),
                        secured=self._secured is not None)
         trace = received_field(self._handler.policy.hostname, self._helo, self._peer, how,

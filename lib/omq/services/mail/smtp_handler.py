@@ -120,6 +120,7 @@ class Transaction:
     recipients: list[str] = field(default_factory=list)
     recipients_bytes: int = 0
     mail_id: str = ""
+    held: str = ""  # why a filter has it set aside
     head_bytes: int = 0  # of our Received field
     parameters: dict[str, str] = field(default_factory=dict)  # of MAIL
     wishes: dict[str, Wish] = field(default_factory=dict)  # by recipient

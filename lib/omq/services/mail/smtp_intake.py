@@ -1,7 +1,7 @@
 """From an accepted text to a durable message: workers of smtp.server, and its replies.
 
-With `routes` (setting smtp_straight) a mail that comes out as one message goes straight to the
-queue of who delivers it; all else, and what that queue refuses, goes to ROUTER (mail.routing).
+With `routes` (smtp_straight) a mail that comes out as one message goes straight to who delivers it;
+all else, and what that queue refuses, goes to ROUTER (mail.routing), or to the `queue` it names.
 
 A connection to the queue manager belongs to one thread, so a small pool of threads has one each.
 What one turn of the loop brings goes together, and so does what arrives while puts are under way:
@@ -54,13 +54,14 @@ class Submission:
     """One message for the router, and how it is to be looked at."""
 
     body: bytes  # the Received field and the text
-    mail_id: str  # 48 hex digits
+    mail_id: str  # hex
     properties: Mapping[str, str]
     ranked: bool = True  # its own fields say how urgent it is
     scan_bytes: int = limits.MIB
     bare_newlines: bool = True  # are allowed
     routes: Routes | None = None  # None: by ROUTER
     resolved: Mapping[str, Resolved] = field(default_factory=dict)  # every recipient by `routes`
+    queue: str = names.ROUTER  # where it goes without them
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +265,7 @@ def _outgoing(submission: Submission) -> Stored:
         return Stored(LONG_HEADER)
     fields = list(mail.header_fields(body, scan_bytes))
     priority = mail.priority_of(body, fields) if submission.ranked else limits.PRIORITY_NORMAL
-    found = mail.field_values(body, _MESSAGE_ID, fields)
-    message_id = found[0][1] if found else ""
+    message_id = next((text for _, text in mail.field_values(body, _MESSAGE_ID, fields)), "")
     by_router = partial(_for_router, submission, priority)
     recipients = mail.lines(submission.properties.get(mail.TO, ""))
     if submission.routes is not None and 0 < len(recipients) <= STRAIGHT_RECIPIENTS_MAX:
@@ -279,7 +279,7 @@ def _outgoing(submission: Submission) -> Stored:
 
 
 def _for_router(submission: Submission, priority: int) -> Outgoing:
-    return Outgoing(submission.body, queues=(names.ROUTER,), priority=priority,
+    return Outgoing(submission.body, queues=(submission.queue,), priority=priority,
                     properties=submission.properties, persistent=True,
                     message_id=bytes.fromhex(submission.mail_id))
 

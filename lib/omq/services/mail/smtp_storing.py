@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from omq.base import clock, events
+from omq.base import clock, events, names
 from omq.base.errors import OmqError
 from omq.base.event_log import ERROR, WARNING
 from omq.services.mail import mail_message as mail
@@ -59,8 +59,9 @@ class StoringCommands(EnvelopeCommands):
             ranked=self._ranked,
             scan_bytes=self.settings.mail_header_scan_bytes,
             bare_newlines=self.settings.smtp_bare_newline == "accept",
-            routes=handler.policy.routes if self.settings.smtp_straight else None,
-            resolved=given.resolved)
+            routes=(handler.policy.routes if self.settings.smtp_straight and not given.held
+                    else None),
+            resolved=given.resolved, queue=names.DEFER if given.held else names.ROUTER)
         try:
             stored = await handler.intake.put(submission)
         except OmqError as error:

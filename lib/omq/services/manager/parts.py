@@ -143,7 +143,7 @@ def build(context: DaemonContext) -> Parts:
     pool_lock = _wait_for_pool(context)
     progress.step("reading the message pool")
     pool = PoolFiles(paths, info.uuid)
-    recovered = recover(paths, settings, info.uuid, pool, progress)
+    recovered = recover(paths, settings, info.uuid, pool, progress, term=info.instance.term)
     progress.step("loading the index")
     memory, core = _index(context, recovered, info.uuid, listed, groups)
     loaded = _load(context, core, pool, progress, recovered.aside)
@@ -212,7 +212,7 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: Ob
         uuid, clock.boot_id(), recovered.epoch, pid, clock.process_start_ticks(pid) or 0, now,
         layout.messages, layout.entries, layout.queues, layout.readers, layout.size,
         flags=IndexFlag.POOL_NOT_READ if settings.qm_dont_read_messages_at_start else 0),
-        recovered.lsn)
+        recovered.first_lsn - 1)
     core = Core(tables, SlotAllocator(), VolatileBodies(paths, settings, uuid), uuid)
     core.now_ns, core.mono_ns = now, clock.monotonic_ns()
     core.next_qpool, core.failures.known_max = recovered.next_qpool, settings.failures_known_max
@@ -223,7 +223,7 @@ def _epoch(core: Core, context: DaemonContext, recovered: Recovered, uuid: bytes
     settings = context.settings
     writer = JournalWriter.open_epoch(
         context.paths, settings, uuid, recovered.epoch, recovered.first_lsn, recovered.lsn,
-        recovered.journal, recovered.next_qpool, core.now_ns)
+        recovered.journal, recovered.next_qpool, core.now_ns, recovered.term)
     core.block = Block(writer, recovered.first_lsn, settings.block_frames_max,
                        settings.block_bytes_max, UNSYNCED_FRAMES_MAX)
     core.block.time_ns = core.now_ns

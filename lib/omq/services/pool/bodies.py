@@ -52,7 +52,7 @@ from omq.format.wire import MOVED
 from omq.services.pool.history import HistoryKeeper
 from omq.services.pool.live_index import LiveIndex, Look
 from omq.services.pool.whole_bodies import WholeBodies
-from omq.storage import durable, room
+from omq.storage import durable, room, standby_holds
 from omq.storage.journal import file_name as journal_name
 from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.retire import retirable, retire
@@ -133,8 +133,7 @@ class BodyKeeper:
     def _journal(self, look: Look, checkpoint_lsn: int, journal: int) -> Iterator[int]:
         """Retire what is empty; the words of the files that are not, oldest first."""
         blocked = False  # by an older file: what stays of the journal has no gaps
-        kept = 0 if self.short else self.settings.journal_files_kept
-        for number in retirable(self.paths, journal - kept):
+        for number in retirable(self.paths, self._wanted_from(journal)):
             word = location(LocationKind.JOURNAL, number)
             live = look.bodies.get(word, 0)
             lame = live > 0 and self._only_damaged(word)
@@ -147,6 +146,13 @@ class BodyKeeper:
                 self.empty[word] = self._before[word]
             else:
                 self._retire(number, keep=lame or self._keeps)
+
+    def _wanted_from(self, journal: int) -> int:
+        """The first file that stays: for reading, or for a standby that lacks it."""
+        if self.short:
+            return journal
+        wanted = standby_holds.needed(self.paths, journal, self.settings.standby_files_kept)
+        return min(journal - self.settings.journal_files_kept, wanted)
 
     @property
     def _keeps(self) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Final
 
 from omq.base import clock, event_log, events
-from omq.base.errors import ManagerUnavailable, OmqError, SpoolFull, TimedOut
+from omq.base.errors import ManagerUnavailable, OmqError, SpoolFull, SpoolLocked, TimedOut
 from omq.base.limits import MIB
 from omq.core.judge.presence import pool_findings
 from omq.core.redo.checkpoint import Checkpointer, CheckpointResult
@@ -36,7 +36,7 @@ from omq.services.pool.live_index import LiveIndex
 from omq.services.pool.next_file import NextFile
 from omq.services.pool.seams import Connect, Connection, Waiting
 from omq.services.pool.shortage import Shortage
-from omq.storage import durable, poolctrl
+from omq.storage import durable, poolctrl, spool
 from omq.storage.files import File
 from omq.storage.journal import numbers_in
 from omq.storage.journal_follower import JournalFollower
@@ -127,7 +127,7 @@ class Following:
 
     def status(self) -> str:
         """One line for the supervisor."""
-        lag = max(0, self._index.counter(Counter.DURABLE_LSN) - self._checkpoint_lsn)
+        lag = max(0, self._index.counter(Counter.DURABLE_LSN) - self._saved(self._checkpoint_lsn))
         files = len(numbers_in(self._paths.journal))
         return (f"checkpoint at LSN {self._checkpoint_lsn}, {lag} frames behind, "
                 f"{files} journal files")
@@ -166,10 +166,14 @@ class Following:
     def _journal_bytes(self) -> int:
         """Journal since the last checkpoint, at least."""
         index = self._index
-        frames = index.counter(Counter.DURABLE_LSN) - self._follower.last_lsn
+        frames = index.counter(Counter.DURABLE_LSN) - self._saved(self._follower.last_lsn)
         files = index.counter(Counter.JOURNAL_FILE) - self._follower.number - 1
         return max(frames * FRAME.size, files * self._settings.journal_file_bytes,
                    index.counter(Counter.JOURNAL_BYTES) - self._bytes_then)
+
+    def _saved(self, lsn: int) -> int:
+        """`lsn`, or the end of what is void before this manager's first one."""
+        return max(lsn, self._index.counter(Counter.CHECKPOINT_LSN))
 
     def _ended_in_order(self) -> bool:
         """Does the journal of the manager that is gone end in order? Else the next one recovers,
@@ -189,6 +193,10 @@ class Following:
             return
         follower = self._follower
         try:
+            held = spool.lock(self._paths.checkpoint_lock, "pool.writer")
+        except SpoolLocked:  # the pool is being copied for a standby: later
+            return
+        try:
             result = self._checkpointer.take(self._index.epoch, follower.number, follower.offset,
                                              clock.wall_ns())
         except SpoolFull as error:
@@ -196,6 +204,8 @@ class Following:
                 self._context.log.event(events.CHECKPOINT_LATE, event_log.ERROR, reason=str(error))
             self._late = True
             return
+        finally:
+            held.close()
         self._late = False
         self._report_differences()
         self._checkpoint_lsn, self._journal = result.lsn, follower.number

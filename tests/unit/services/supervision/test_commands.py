@@ -60,8 +60,9 @@ def test_makes_the_spool_starts_shows_and_stops(
     assert omstat.main(["-a", "--spool", spool]) == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].split("  ")[0] == "Queue Manager"
-    table = table[:12]  # these daemons are not real: below it stands that there is no index
-    off = [row for row in table if row.startswith(("Trigger", "AMQP", "Channel", "Sendmail"))]
+    table = table[:13]  # these daemons are not real: below it stands that there is no index
+    off = [row for row in table if row.startswith(
+            ("Trigger", "AMQP", "Channel", "Schedule", "Sendmail"))]
     assert {row[25:33].strip() for row in off} == {"Disabled"}
     assert all(row[25:32] == "Started" for row in table if row not in off)
     assert [row[43:51] for row in table[:3]] == ["NON-STOP"] * 3

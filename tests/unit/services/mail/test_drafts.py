@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from dataclasses import replace
 from email import message_from_bytes
 from email.policy import SMTP
@@ -13,13 +14,14 @@ from hypothesis import strategies as st
 
 from omq.base.errors import BadRequest
 from omq.base.settings import Settings
-from omq.cli.queue.mail_submission import Submission, submission
+from omq.services.mail.drafts import Author, Submission, submission
 
 SETTINGS = Settings(hostname="mx.test")
+AUTHOR = Author("omsend", os.getuid())
 
 
 def _submit(draft: bytes, *addresses: str, sender: str | None = "me@mx.test") -> Submission:
-    return submission(draft, addresses, sender, SETTINGS)
+    return submission(draft, addresses, sender, SETTINGS, AUTHOR)
 
 
 def _fields(mail: Submission) -> list[str]:
@@ -106,11 +108,11 @@ def test_refused(draft: bytes, addresses: tuple[str, ...]) -> None:
 def test_limits() -> None:
     few = replace(SETTINGS, smtp_recipients_max=2)
     with pytest.raises(BadRequest, match="3 recipients"):
-        submission(b"To: a, b, c\n\n", (), None, few)
+        submission(b"To: a, b, c\n\n", (), None, few, AUTHOR)
     short = replace(SETTINGS, mail_header_scan_bytes=64)
     with pytest.raises(BadRequest, match="header has more than 64"):
-        submission(b"To: a\n" + b"X: y\n" * 20 + b"Bcc: b\n\n", (), None, short)
-    assert submission(b"To: a\n\n" + b"x\n" * 100, (), None, short).body.endswith(b"x\r\nx\r\n")
+        submission(b"To: a\n" + b"X: y\n" * 20 + b"Bcc: b\n\n", (), None, short, AUTHOR)
+    assert submission(b"To: a\n\n" + b"x\n" * 100, (), None, short, AUTHOR).body.endswith(b"x\r\nx\r\n")
 
 
 @given(st.binary(max_size=200))

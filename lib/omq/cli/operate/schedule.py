@@ -1,0 +1,139 @@
+"""omq schedule: messages that are put at planned times.
+
+    omq schedule define NIGHTLY REPORTS '0 3 * * *' --zone Europe/Berlin --body '{}'
+    omq schedule list
+    omq schedule show NIGHTLY
+    omq schedule pause NIGHTLY          resume, run and delete likewise
+
+schedule.server puts them ('omon schedule'). Those of schedules.conf are defined there; the words
+above do the rest, for them too, but define and delete.
+
+Errors: BadSchedule, UnknownSchedule, NoAuthority, NotOperator, ManagerUnavailable. `list --check`
+has exit code 1 when one is overdue by more than a minute: nobody puts it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+from omq.base import clock
+from omq.base.amounts import duration
+from omq.base.errors import Exit
+from omq.base.names import escape
+from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.operate.change import connect
+from omq.tasks.schedule import Schedule
+from omq.tasks.schedule_step import LATE_NS
+from omq.tasks.schedule_times import shown
+from omq.tasks.schedules import Schedules
+
+NAME: Final = "omq schedule"
+_ONE: Final = ("show", "pause", "resume", "run", "delete")
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    with connect(existing(options), "omq") as connection:
+        schedules = Schedules(connection)
+        do = options.do
+        if do == "list":
+            return _list(schedules.list(), options)
+        if do == "define":
+            found = schedules.define(
+                options.name, options.queue, options.when, zone=options.zone, body=options.body,
+                properties=dict(options.property), priority=options.priority,
+                expiry_s=options.expiry, jitter_s=options.jitter, catch_up=options.catch_up,
+                overlap=options.overlap)
+            _show(found, options)
+        elif do == "run":
+            made = schedules.run(options.name)
+            _say({"schedule": options.name, "message": made}, made, options)
+        elif do == "delete":
+            schedules.delete(options.name)
+        else:
+            _show(getattr(schedules, do)(options.name), options)
+    return Exit.OK
+
+
+def _list(found: list[Schedule], options: argparse.Namespace) -> int:
+    now, late = clock.wall_ns(), False
+    for each in found:
+        late |= _overdue(each, now)
+        _show(each, options, short=True)
+    return Exit.NO if options.check and late else Exit.OK
+
+
+def _overdue(schedule: Schedule, now_ns: int) -> bool:
+    return not schedule.paused and schedule.due_ns + LATE_NS < now_ns
+
+
+def _show(each: Schedule, options: argparse.Namespace, *, short: bool = False) -> None:
+    last = shown(each.last_ns, each.zone) if each.last_ns else None
+    following = None if each.paused else shown(each.next_ns, each.zone)
+    record = {**each.definition, "paused": each.paused, "next": following, "last": last,
+              "puts": each.puts, "missed": each.missed, "skipped": each.skipped,
+              "overdue": _overdue(each, clock.wall_ns())}
+    state = "paused" if each.paused else f"next {following}"
+    if record["overdue"]:
+        state += ", which is over: does schedule.server run?"
+    text = f"{each.name:<16} {escape(each.when)} ({each.zone}) -> {each.queue}: {state}"
+    if not short:
+        text += (f"\n  last {last or 'never'}, {each.puts} put, {each.missed} missed, "
+                 f"{each.skipped} skipped; catch-up {each.catch_up}, overlap {each.overlap}, "
+                 f"jitter {duration(each.jitter_s)}, by {each.by}\n  body {escape(each.body)}")
+    _say(record, text, options)
+
+
+def _say(record: dict[str, object], text: str, options: argparse.Namespace) -> None:
+    if options.json:
+        print_json(record)
+    else:
+        sys.stdout.write(text + "\n")
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError("NAME=VALUE")
+    return name, value
+
+
+def _parser() -> argparse.ArgumentParser:
+    found = tool_parser(NAME, "Messages that are put at planned times.", f"""
+        {NAME} define NIGHTLY REPORTS '0 3 * * *' --zone Europe/Berlin
+        {NAME} define PING CHECKS 'every 15 min' --overlap skip --catch-up skip
+        {NAME} list --json
+        {NAME} pause NIGHTLY
+        """)
+    found.add_argument("do", choices=("list", "define", *_ONE), metavar="DO",
+                       help="list, define, show, pause, resume, run (now, beside the planned "
+                       "times) or delete")
+    found.add_argument("name", nargs="?", default="", metavar="NAME", help="of the schedule")
+    found.add_argument("queue", nargs="?", default="", metavar="QUEUE",
+                       help="of define: where the message is put")
+    found.add_argument("when", nargs="?", default="", metavar="WHEN",
+                       help="of define: minute hour day month weekday, as for cron, or 'every 15 "
+                       "min' (s, min, h, days)")
+    group = found.add_argument_group("define")
+    group.add_argument("--zone", default="UTC", metavar="ZONE",
+                       help="of the IANA database, such as Europe/Berlin (default: UTC)")
+    group.add_argument("--body", default="", metavar="TEXT",
+                       help="{planned} in it is the planned time")
+    group.add_argument("--property", action="append", type=_property, default=[],
+                       metavar="NAME=VALUE", help="may be given several times")
+    group.add_argument("--priority", type=int, metavar="P", help="0 to 9 (first)")
+    group.add_argument("--expiry", type=float, metavar="S", help="nobody gets it after this time")
+    group.add_argument("--jitter", type=int, default=0, metavar="S",
+                       help="put up to so much later, each planned time by its own amount")
+    group.add_argument("--catch-up", default="once", metavar="HOW", dest="catch_up",
+                       help="planned times that were missed: skip, once (the last one; default) "
+                       "or 'all N'")
+    group.add_argument("--overlap", default="allow", metavar="HOW",
+                       help="allow (default), or skip while the last message is still there")
+    found.add_argument("--check", action="store_true",
+                       help="of list: exit code 1 when one is overdue by a minute")
+    add_json(found)
+    return found

@@ -1,0 +1,271 @@
+"""omq standby: a second copy of an instance on another host, which follows it and can take over.
+
+    on the standby's host:
+    omq standby init --member b -- ssh east omq standby send     an empty spool becomes a standby
+    omq standby follow                                           it follows, until a signal
+    omq standby status                                           how far it is behind
+    omq standby promote                                          it becomes the primary
+
+    on the primary's host:
+    omq standby send        serves one standby on standard input and output; run by the command
+    omq standby demote      this spool is no primary any more: no queue manager starts on it
+
+The primary waits for nothing: what it acknowledged less than the lag ago is lost with it. Who may
+run `omq standby send` as the spool's user may read every message of it, and so may a standby.
+
+`promote` first asks the primary, by the command that `init` was given, and refuses while it
+answers. A primary that nobody can reach may still run: see to it that it does not.
+
+In the middle of a crash: `init` leaves a directory without instance.json, which is no spool;
+`promote` is done again, or is done (core.standby.promotion).
+
+Errors: those of services.standby; NotPrimary, SpoolLocked, PrimaryAnswers, BadRequest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from omq.base import clock, side_files
+from omq.base.config import load_settings
+from omq.base.errors import (
+    BadArgument,
+    BadRequest,
+    Exit,
+    ManagerNotExpected,
+    PrimaryAnswers,
+    StreamBroken,
+)
+from omq.base.paths import SpoolPaths
+from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.format.standby import Synced
+from omq.services.daemon.options import Location, locate
+from omq.services.daemon.signals import Signals
+from omq.storage import durable, instance_file, journal_synced, spool
+from omq.storage.instance_file import Instance, Role, is_member_name
+
+NAME: Final = "omq standby"
+PROBE_S: Final = 10.0  # for a primary to answer, before a promotion
+PROGRESS_S: Final = 2.0
+FORMER: Final = "former"  # the name of an old primary that never had one
+Do = Callable[[argparse.Namespace], int]
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit code."""
+    own = argv.index("--") if "--" in argv else len(argv)
+    options = _parser().parse_args(argv[:own])
+    options.words = argv[own + 1 :]
+    return _COMMANDS[options.command][0](options)
+
+
+# the primary
+
+
+def _send(options: argparse.Namespace) -> int:
+    from omq.services.standby.line import Line
+    from omq.services.standby.primary import Primary
+
+    location = existing(options)
+    info = spool.open_spool(location.paths.root, writer=True)
+    settings = load_settings(location.conf_dir)
+    line = Line(sys.stdin.fileno(), sys.stdout.fileno(), "the standby", options.silence)
+    try:
+        Primary(location.paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
+    except StreamBroken as error:
+        say(NAME, str(error))  # it hangs up, or is none: this is how each ends
+    return Exit.OK
+
+
+def _demote(options: argparse.Namespace) -> int:
+    location = existing(options)
+    info = spool.open_spool(location.paths.root, writer=True, any_role=True)
+    if info.instance.role is Role.STANDBY:
+        raise BadRequest(reason=f"{info.paths.root} is a standby already")
+    held = spool.lock(info.paths.manager_lock, NAME)
+    try:
+        name = info.instance.member or options.member or FORMER
+        instance_file.write(info.paths, replace(info.instance, role=Role.FORMER, member=name))
+    finally:
+        held.close()
+    print(f"{info.paths.root} is a former primary: no queue manager starts on it")
+    return Exit.OK
+
+
+# the standby
+
+
+def _init(options: argparse.Namespace) -> int:
+    from omq.services.standby.follower import make
+
+    location = locate(options)
+    paths = location.paths
+    if not options.words:
+        raise BadRequest(reason="say the command that reaches the primary behind --, like "
+                         "'omq standby init --member b -- ssh east omq standby send'")
+    if not is_member_name(options.member):
+        raise BadArgument(argument="--member", value=options.member,
+                          rule="a name of letters, digits, _ . -, 32 at most")
+    if durable.status(paths.root) is not None and _holds_something(paths):
+        raise BadRequest(reason=f"{paths.root} is not empty, and a standby begins in an empty "
+                         "directory")
+    primary = shlex.join(options.words)
+    told = 0.0
+
+    def tell(copied: int, lsn: int) -> None:
+        nonlocal told
+        if time.monotonic() >= told:
+            told = time.monotonic() + PROGRESS_S
+            say(NAME, f"{copied >> 20} MiB copied, journal up to LSN {lsn}")
+
+    made = make(paths, Instance(bytes(16), 0, Role.STANDBY, options.member, primary),
+                load_settings(location.conf_dir), options.words, tell)
+    print(f"{paths.root} is a standby of the instance {made.uuid.hex()}, member {made.member}; "
+          "go on with: omq standby follow")
+    return Exit.OK
+
+
+def _holds_something(paths: SpoolPaths) -> bool:
+    """Anything but a configuration."""
+    return any(name != paths.conf.name for name in durable.list_directory(paths.root))
+
+
+def _follow(options: argparse.Namespace) -> int:
+    from omq.services.standby.follower import Follower
+
+    location = existing(options)
+    info = _standby(location)
+    instance = info.instance
+    words = options.words or shlex.split(instance.primary)
+    if options.words and shlex.join(words) != instance.primary:
+        instance = replace(instance, primary=shlex.join(words))
+    if not words:
+        raise BadRequest(reason="say the command that reaches the primary, behind --")
+    signals = Signals()
+    signals.install()
+    follower = Follower(info.paths, instance, load_settings(location.conf_dir), signals, words,
+                        partial(say, NAME))
+    if instance != info.instance:
+        instance_file.write(info.paths, instance)
+    try:
+        follower.run()
+    finally:
+        follower.close()
+    return Exit.OK
+
+
+def _standby(location: Location) -> spool.SpoolInfo:
+    info = spool.open_spool(location.paths.root, writer=True, any_role=True)
+    if info.instance.role is not Role.STANDBY:
+        raise BadRequest(reason=f"{info.paths.root} is no standby, but a "
+                         f"{info.instance.role.value}")
+    return info
+
+
+def _promote(options: argparse.Namespace) -> int:
+    from omq.core.standby.promotion import promote
+
+    location = existing(options)
+    info = _standby(location)
+    with ExitStack() as held:
+        for path in (info.paths.manager_lock, info.paths.pool_lock):
+            held.callback(spool.lock(path, NAME).close)
+        if info.instance.primary and _answers(info.instance):
+            raise PrimaryAnswers(primary=info.instance.primary)
+        made = promote(info.paths, info.instance, load_settings(location.conf_dir),
+                       clock.wall_ns())
+    print(f"{info.paths.root} is the primary of term {made.term}: start it with omrc. "
+          "On the old primary's host, before anything starts there: omq standby demote")
+    return Exit.OK
+
+
+def _answers(instance: Instance) -> bool:
+    """Does anything come back from the primary?"""
+    from omq.format.standby import Piece, PieceKind
+    from omq.services.standby.line import Command
+
+    try:
+        command = Command(shlex.split(instance.primary), PROBE_S)
+    except StreamBroken:
+        return False
+    try:
+        command.line.send(Piece(PieceKind.DURABLE, instance.term))
+        deadline = time.monotonic() + PROBE_S
+        while time.monotonic() < deadline:
+            for _ in command.line.receive(0.5):
+                return True
+    except StreamBroken:
+        return False
+    finally:
+        command.close()
+    return False
+
+
+def _status(options: argparse.Namespace) -> int:
+    location = existing(options)
+    found = status(location.paths)
+    if options.json:
+        print_json(found)
+    else:
+        for key, value in found.items():
+            if value not in (None, ""):
+                sys.stdout.write(f"{key:<16}{value}\n")
+    return Exit.OK if found["role"] != Role.STANDBY.value or found["following"] else Exit.NO
+
+
+def status(paths: SpoolPaths) -> dict[str, Any]:
+    """What this member is, and of a standby how it is; `following` is None where nothing runs."""
+    info = spool.open_spool(paths.root)
+    instance = info.instance
+    found: dict[str, Any] = {"role": instance.role.value, "member": instance.member,
+                             "term": instance.term, "primary": instance.primary,
+                             "following": None}
+    if instance.role is not Role.STANDBY:
+        return found
+    try:
+        found |= json.loads(side_files.read(paths.standby, 1 << 16) or b"{}")
+    except (ValueError, RecursionError):
+        raise ManagerNotExpected(spool=paths.root) from None
+    mark = journal_synced.load(paths)
+    if found["following"] is None and isinstance(mark, Synced):
+        found["synced_lsn"] = mark.lsn
+    return found
+
+
+_COMMANDS: Final[dict[str, tuple[Do, str]]] = {
+    "init": (_init, "make an empty directory a standby"),
+    "follow": (_follow, "follow the primary until a signal"),
+    "status": (_status, "what this member is, and how far behind"),
+    "promote": (_promote, "this standby becomes the primary"),
+    "send": (_send, "on the primary: serve a standby on standard input and output"),
+    "demote": (_demote, "on an old primary: no queue manager starts here any more"),
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(NAME, "A copy of an instance on another host, which can take "
+                         "over. Behind -- stands the command that reaches 'omq standby send' of "
+                         "the primary.", """
+        omq standby init --member b -- ssh east omq standby send
+        omq standby follow
+        omq standby status --json
+        omq standby promote
+        omq standby demote
+        """)
+    words = ", ".join(f"{name} ({text})" for name, (_do, text) in _COMMANDS.items())
+    parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
+    parser.add_argument("--member", default="", metavar="NAME",
+                        help="of init: the name of this standby")
+    parser.add_argument("--silence", type=float, default=60.0, metavar="SECONDS",
+                        help="of send: a standby that takes nothing for so long is given up (60)")
+    add_json(parser)
+    return parser

@@ -1,0 +1,1 @@
+"""The pool of a standby: redo that never ends, and the promotion."""

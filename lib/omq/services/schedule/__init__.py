@@ -1,0 +1,1 @@
+"""The schedule server: puts messages when schedules are due."""

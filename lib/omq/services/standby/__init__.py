@@ -1,0 +1,1 @@
+"""The standby of an instance: what its primary sends, and what it makes of it."""

@@ -1,0 +1,195 @@
+"""`omq standby follow` and `init`: the standby's process. It holds the manager's and the pool's
+lock, takes what its primary sends, and keeps its pool up to it.
+
+    what came together is written, synced once, noted, acknowledged
+    then redone, up to what is on the primary's disk as well; a checkpoint as often as pool.writer
+    a line that breaks is made anew, after a pause that grows; what was not noted is sent again
+
+run/standby.json says how it is (`omq standby status`). A standby that cannot follow (another
+history, damage, a full disk) says so and ends; nothing of it is thrown away.
+
+Errors: StandbyDiverged, BodyUnavailable, BodyDamaged, SpoolFull, DiskError; StreamBroken from
+`make`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, Final
+
+from omq.base import clock, modes, side_files
+from omq.base.amounts import duration
+from omq.base.errors import StandbyDiverged, StreamBroken
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.core.standby.replica import Replica
+from omq.format.standby import Piece, PieceKind
+from omq.services.daemon.signals import Signals
+from omq.services.standby.base_receiving import BaseReceiving
+from omq.services.standby.line import Command, Line
+from omq.services.standby.receiving import Receiving
+from omq.storage import spool
+from omq.storage.instance_file import LEAP, Instance
+from omq.storage.journal import prepare_next
+
+SILENCE_S: Final = 30.0  # a primary says something each second
+PAUSE_S: Final = (0.1, 10.0)  # before the line is made anew: the first one, the longest
+LOOK_S: Final = 0.5
+Told = Callable[[str], None]
+
+
+class Follower:
+    """See the module."""
+
+    def __init__(self, paths: SpoolPaths, instance: Instance, settings: Settings,
+                 signals: Signals, command: Sequence[str], say: Told) -> None:
+        self._paths, self._settings, self._signals = paths, settings, signals
+        self._command, self._say = command, say
+        self._held = ExitStack()
+        for path in (paths.manager_lock, paths.pool_lock):
+            lock = spool.lock(path, "omq standby follow")
+            self._held.callback(lock.close)
+        self.replica = Replica(paths, instance.uuid, settings)
+        self.replica.start()
+        self.session = Receiving(paths, instance, self.replica)
+        self._heard = 0.0
+        self._due = self._told = 0.0
+        self._bytes = 0
+        self._error = ""
+
+    def run(self) -> None:
+        """Until a signal. The errors of the module, but StreamBroken."""
+        pause = PAUSE_S[0]
+        while not self._signals.stopping:
+            try:
+                command = Command(self._command, SILENCE_S)
+                try:
+                    self._follow(command.line)
+                finally:
+                    command.close()
+            except StreamBroken as error:
+                if str(error) != self._error:
+                    self._say(str(error))
+                self._error = str(error)
+                pause = PAUSE_S[0] if self.session.following else min(2 * pause, PAUSE_S[1])
+                self.session.following = False
+                self._tell(force=True)
+                self._signals.wait(pause)
+
+    def _follow(self, line: Line) -> None:
+        line.send(self.session.hello())
+        self._heard = time.monotonic()
+        while not self._signals.stopping:
+            came = False
+            for piece in line.receive(LOOK_S):
+                came = True
+                self._bytes += len(piece.payload)
+                answer = self.session.take(piece)
+                if answer is not None:
+                    line.send(answer)
+            now = time.monotonic()
+            if came:
+                self._heard, self._error = now, ""
+                line.send(self.session.settle())
+            elif now - self._heard > SILENCE_S:
+                raise _silent(line)
+            self._apply(now)
+            self._tell()
+
+    def _apply(self, now: float) -> None:
+        while self.session.apply():
+            if self._bytes >= self._settings.checkpoint_journal_bytes_max:
+                break
+        if self.replica.findings:
+            found = self.replica.findings[0]
+            raise StandbyDiverged(path=self._paths.root / found.file, reason=found.reason)
+        late = self._bytes >= self._settings.checkpoint_journal_bytes_max
+        if late or now >= self._due:
+            self._due, self._bytes = now + self._settings.checkpoint_interval_s, 0
+            if self.replica.checkpoint(clock.wall_ns()) is not None:
+                self.replica.retire()
+            prepare_next(self._paths, self._settings)
+
+    def state(self) -> dict[str, Any]:
+        """As run/standby.json has it."""
+        mirror = self.session.mirror
+        behind = max(0, mirror.durable - mirror.mark.lsn)
+        return {"member": self.session.instance.member, "term": self.session.instance.term,
+                "following": self.session.following, "synced_lsn": mirror.mark.lsn,
+                "primary_lsn": mirror.durable, "redone_lsn": self.replica.lsn,
+                "checkpoint_lsn": self.replica.checkpoint_lsn,
+                "lag_frames": behind if behind < LEAP else None,  # a new term has just begun
+                "heard_s": round(time.monotonic() - self._heard, 1) if self._heard else None,
+                "error": self._error, "time_ns": clock.wall_ns(),
+                "primary": " ".join(self._command)}
+
+    def _tell(self, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now >= self._told:
+            self._told = now + 1.0
+            side_files.replace(self._paths.standby,
+                               (json.dumps(self.state(), sort_keys=True) + "\n").encode(),
+                               modes.PUBLIC)
+
+    def close(self) -> None:
+        """A last checkpoint, and everything is let go."""
+        try:
+            self.session.close()
+            self.replica.checkpoint(clock.wall_ns())
+        finally:
+            self.replica.close()
+            side_files.remove(self._paths.standby)
+            self._held.close()
+
+
+def _silent(line: Line) -> StreamBroken:
+    return StreamBroken(peer=line.peer, reason=f"it says nothing for {duration(SILENCE_S)}")
+
+
+def make(paths: SpoolPaths, member: Instance, settings: Settings, command: Sequence[str],
+         told: Callable[[int, int], None]) -> Instance:
+    """A new standby in an empty spool directory: see base_receiving. `told`: bytes copied, LSN of
+    the journal so far."""
+    spool.make_directories(paths)
+    runs = Command(command, SILENCE_S)
+    copy = BaseReceiving(paths)
+    session: Receiving | None = None
+    try:
+        line = runs.line
+        line.send(Piece(PieceKind.BASE, 0, payload=json.dumps({"member": member.member}).encode()))
+        heard = time.monotonic()
+        while session is None or session.mirror.mark.lsn < copy.lsn:
+            if time.monotonic() - heard > SILENCE_S:
+                raise _silent(line)
+            for piece in line.receive(LOOK_S):
+                heard = time.monotonic()
+                if session is not None:
+                    answer = session.take(piece)
+                    if answer is not None:
+                        line.send(answer)
+                    continue
+                copy.take(piece)
+                if copy.complete:
+                    session = _session(paths, member, copy.uuid, settings)
+                    line.send(session.hello())
+            told(copy.bytes, session.mirror.lsn if session is not None else 0)
+            if session is not None and session.following:
+                line.send(session.settle())
+        made = Instance(copy.uuid, session.instance.term, member.role, member.member,
+                        member.primary)
+        copy.finish(made)
+        return made
+    finally:
+        copy.close()
+        if session is not None:
+            session.close()
+        runs.close()
+
+
+def _session(paths: SpoolPaths, member: Instance, uuid: bytes, settings: Settings) -> Receiving:
+    """It follows, and redoes nothing: the pool is that of a later place of the journal."""
+    instance = Instance(uuid, 0, member.role, member.member, member.primary)
+    return Receiving(paths, instance, Replica(paths, uuid, settings), begun=False)

@@ -1,0 +1,125 @@
+"""`omq standby send`: serves one standby on standard input and output, until it hangs up.
+
+It looks at the index of the running manager for how far the journal is durable, as pool.writer
+does, and sends what is new; the manager knows nothing of it and waits for nothing. Without a
+manager nothing new is sent, and the standby is told that this side is there.
+
+A standby that knows a later term makes this a former primary: instance.json says so, its manager is
+told to stop, and none starts again.
+
+Errors: StreamBroken; StandbyDiverged, told to the standby, too; NotPrimary; DiskError.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from dataclasses import replace
+from typing import Final
+
+from omq.base.errors import ManagerUnavailable, OmqError, StreamBroken
+from omq.base.paths import SpoolPaths
+from omq.format.index import Counter
+from omq.format.standby import Piece, PieceKind
+from omq.services.pool.live_index import LiveIndex
+from omq.services.standby.base_sending import base
+from omq.services.standby.line import Line
+from omq.services.standby.sending import Sending
+from omq.storage import instance_file
+from omq.storage.instance_file import Instance, Role, is_member_name
+
+BYTES_MAX: Final = 1 << 20  # of blocks between two looks at what the standby says
+BEAT_S: Final = 1.0
+"""At least so often something is said, so that a standby sees a dead line."""
+
+
+class Primary:
+    """See the module."""
+
+    def __init__(self, paths: SpoolPaths, instance: Instance, line: Line, poll_s: float) -> None:
+        self._paths, self._instance, self._line, self._poll_s = paths, instance, line, poll_s
+        self._sending = Sending(paths, instance)
+        self._index: LiveIndex | None = None
+        self._durable = 0
+        self._beat = 0.0
+
+    def serve(self) -> None:
+        """Until the standby hangs up (StreamBroken). A signal may end it at any place: nothing here
+        is left half done."""
+        try:
+            while True:
+                self._turn()
+        except StreamBroken as error:
+            if self._sending.superseded:
+                self._step_down()
+            self._refuse(error)
+            raise
+        except OmqError as error:
+            self._refuse(error)
+            raise
+        finally:
+            self._sending.close()
+            if self._index is not None:
+                self._index.close()
+
+    def _turn(self) -> None:
+        durable = self._look()
+        pieces = self._sending.turn(durable, BYTES_MAX)
+        for piece in pieces:
+            self._line.send(piece)
+        for piece in self._line.receive(0 if pieces else self._poll_s):
+            if piece.kind is PieceKind.BASE and not self._sending.following:
+                self._base(piece)
+                continue
+            for answer in self._sending.take(piece, durable):
+                self._line.send(answer)
+        now = time.monotonic()
+        if pieces:
+            self._beat = now + BEAT_S
+        elif self._sending.following and now >= self._beat:
+            self._beat = now + BEAT_S
+            self._line.send(Piece(PieceKind.DURABLE, self._instance.term, durable=durable))
+
+    def _look(self) -> int:
+        """The last LSN that is durable here, as far as a manager has said."""
+        if self._index is not None and not self._index.running:
+            self._index.close()
+            self._index = None
+        if self._index is None:
+            try:
+                self._index = LiveIndex(self._paths)
+            except ManagerUnavailable:
+                return self._durable
+        self._durable = max(self._durable, self._index.counter(Counter.DURABLE_LSN))
+        return self._durable
+
+    def _base(self, piece: Piece) -> None:
+        """A copy of the pool; then the standby says HELLO."""
+        try:
+            member = str(json.loads(bytes(piece.payload))["member"])
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise StreamBroken(peer=self._line.peer, reason="it does not say who it is") from error
+        if not is_member_name(member) or member == self._instance.member:
+            raise StreamBroken(peer=self._line.peer, reason="its name is not one of another member")
+        index = self._index
+        if index is None or not index.running:
+            raise ManagerUnavailable(spool=self._paths.root, reason="a copy for a standby is made "
+                                     "of a spool that is served")
+        for each in base(self._paths, self._instance, member, lambda: index.running):
+            self._line.send(each)
+
+    def _step_down(self) -> None:
+        term = self._sending.superseded
+        instance_file.write(self._paths, replace(
+            self._instance, role=Role.FORMER, member=self._instance.member or "former",
+            primary=f"the member of term {term}"))
+        if self._index is not None and self._index.running:
+            signal.pidfd_send_signal(self._index.pidfd, signal.SIGTERM)
+
+    def _refuse(self, error: OmqError) -> None:
+        try:
+            self._line.send(Piece(PieceKind.REFUSE, self._instance.term,
+                                  payload=str(error)[:500].encode()))
+        except StreamBroken:
+            return  # nobody is there to be told

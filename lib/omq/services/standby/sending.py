@@ -1,0 +1,128 @@
+"""The primary's side of one standby: it says where their histories agree, then sends what is on the
+disk here.
+
+    HELLO    is the standby's position in our history? FOLLOW, or BACK as far as it is
+    ACK      what the standby has; the journal file in which it goes on is kept (standby_holds)
+
+A container is sent before the block that names it. One that is gone has no message any more: its
+end is in a block that follows.
+
+Invariants: 1. nothing is sent before FOLLOW; 2. every piece says the term of this primary and how
+far its disk is; 3. a standby that knows a later term is told nothing: this is a former primary
+(`superseded`).
+
+Errors: StreamBroken: the peer is no standby of this instance, or says what it must not; those of
+JournalSource.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from omq.base.errors import StreamBroken
+from omq.base.paths import SpoolPaths
+from omq.format.findings import Finding
+from omq.format.journal import BLOCK, FRAME, FrameFlag
+from omq.format.standby import SYNCED, Piece, PieceKind, Synced, decode_synced
+from omq.storage import standby_holds
+from omq.storage.containers import REF_BYTES, open_item
+from omq.storage.instance_file import Instance, is_member_name
+from omq.storage.journal_source import JournalSource
+
+CHUNK_BYTES: Final = 1 << 20  # of a container in one piece
+_CONTAINER: Final = int(FrameFlag.CONTAINER)
+
+
+class Sending:
+    """See the module. `acked`, `synced`: LSNs that the standby has, and has on its disk."""
+
+    def __init__(self, paths: SpoolPaths, instance: Instance) -> None:
+        self.member = ""
+        self.acked = self.synced = 0
+        self.superseded = 0  # the later term that the standby knows
+        self.following = False
+        self._paths, self._instance = paths, instance
+        self._source = JournalSource(paths, instance.uuid, instance.term)
+
+    def take(self, piece: Piece, durable: int) -> list[Piece]:
+        """What the standby says; the answer. `durable`: the last LSN on the disk here."""
+        if piece.term > self._instance.term:
+            self.superseded = piece.term
+            raise self._broken(f"it knows term {piece.term}, this is the primary of term "
+                               f"{self._instance.term}: another member was promoted since")
+        if piece.kind is PieceKind.HELLO:
+            said = self._source.agree(self._position(piece))
+            self.following = said.kind is PieceKind.FOLLOW
+            return [replace(said, durable=durable)]
+        if piece.kind is PieceKind.ACK and self.following:
+            self.acked, self.synced = piece.lsn, piece.durable
+            standby_holds.note(self._paths, self.member, piece.number)
+            return []
+        raise self._broken(f"a standby does not say {piece.kind.name} here")
+
+    def _position(self, piece: Piece) -> Synced:
+        """Who it is, and where it goes on."""
+        raw = bytes(piece.payload)
+        mark = decode_synced(raw[: SYNCED.size])
+        try:
+            found = json.loads(raw[SYNCED.size :])
+            uuid, member = str(found["uuid"]), str(found["member"])
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise self._broken("it does not say who it is") from error
+        if isinstance(mark, Finding):
+            raise self._broken(mark.reason)
+        if uuid != self._instance.uuid.hex() or mark.uuid != self._instance.uuid:
+            raise self._broken(f"it is of the instance {uuid[:32]}")
+        if not is_member_name(member) or member == self._instance.member:
+            raise self._broken("its name is not one of another member")
+        self.member = member
+        standby_holds.note(self._paths, member, mark.number)
+        return mark
+
+    def turn(self, durable: int, bytes_max: int) -> list[Piece]:
+        """What is new up to there, about so many bytes."""
+        if not self.following:
+            return []
+        out: list[Piece] = []
+        for piece in self._source.read(durable, bytes_max):
+            if piece.kind is PieceKind.BLOCK:
+                out += self._containers(piece)
+            out.append(piece)
+        return out
+
+    def _containers(self, block: Piece) -> Iterator[Piece]:
+        """Those that the block's messages name."""
+        data = memoryview(block.payload)
+        count = BLOCK.as_dict(data)["count"]
+        frames = FRAME.array(data, count, BLOCK.size)
+        rows = np.flatnonzero(frames["flags"] & _CONTAINER)  # births alone have the flag
+        behind = BLOCK.size + FRAME.size * count
+        for row in rows.tolist():
+            end = behind + int(frames["offset"][row]) + int(frames["length"][row])
+            yield from self._pieces_of(bytes(data[end - REF_BYTES : end]), block)
+
+    def _pieces_of(self, ref: bytes, block: Piece) -> Iterator[Piece]:
+        try:
+            file = open_item(self._paths, ref.decode("ascii", "replace"))
+        except FileNotFoundError:
+            return
+        try:
+            size = file.size()
+            for at in range(0, max(1, size), CHUNK_BYTES):
+                part = file.read(min(CHUNK_BYTES, size - at), at)
+                yield Piece(PieceKind.CONTAINER, block.term, block.number, at, size,
+                            block.durable, ref + part)
+        finally:
+            file.close()
+
+    def _broken(self, reason: str) -> StreamBroken:
+        return StreamBroken(peer=self.member or "a standby", reason=reason)
+
+    def close(self) -> None:
+        """Close the files; the journal is kept for the standby."""
+        self._source.close()

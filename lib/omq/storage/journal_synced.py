@@ -1,0 +1,58 @@
+"""`journal/synced`: how far the journal of a standby is on its own disk. Where there is one, the
+spool is a standby's.
+
+Invariants: 1. it is noted when all that it says is synced, and before anybody is told so; 2. the
+slot of the mark before is not touched, so one slot is whole at any instant; 3. what lies above it
+was promised to nobody.
+
+In the middle of a crash: the slot that is being written fails its CRC, and the mark before counts;
+what was synced behind it is taken away by the next start (storage.journal_mirror) and sent again.
+
+Errors: DiskError (latched); SpoolFull from `open_synced` where it must be made; FileNotFoundError.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from omq.base.paths import SpoolPaths
+from omq.format.findings import Finding
+from omq.format.journal import NEWEST_AT
+from omq.format.standby import Synced, decode_synced
+from omq.storage import durable
+from omq.storage.files import File, create_filled, open_file, read_salvaged
+
+NAME: Final = "synced"
+
+
+def open_synced(paths: SpoolPaths) -> File:
+    """The file, made when it is not there. SpoolFull."""
+    path = paths.journal / NAME
+    try:
+        return open_file(path, write=True)
+    except FileNotFoundError:
+        return create_filled(path, 2 * NEWEST_AT)
+
+
+def note(file: File, synced: Synced) -> None:
+    """Make it durable."""
+    file.write([synced.encode()], synced.generation % 2 * NEWEST_AT)
+    file.sync()
+
+
+def load(paths: SpoolPaths, *, settle: bool = False) -> Synced | Finding:
+    """What is noted, or why it cannot be told. FileNotFoundError: no standby's journal.
+
+    `settle`: at a start, sync and drop the page cache first."""
+    file = open_file(paths.journal / NAME, write=settle)
+    try:
+        if settle:
+            file.settle()
+        return decode_synced(read_salvaged(file, 2 * NEWEST_AT, 0, NEWEST_AT))
+    finally:
+        file.close()
+
+
+def remove(paths: SpoolPaths) -> None:
+    """The spool is no standby's any more."""
+    durable.unlink(paths.journal / NAME)

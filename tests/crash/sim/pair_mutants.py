@@ -1,0 +1,121 @@
+"""Bugs that a standby could have, made by replacing one function: the explorers must find each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+from omq.core.standby.replica import Replica
+from omq.format.standby import Piece, PieceKind, Synced
+from omq.services.standby.sending import Sending
+from omq.storage import mirror_start
+from omq.storage.container_copy import ContainerCopy
+from omq.storage.journal_mirror import JournalMirror
+from tests.crash.sim.pair_explore import MOVING, How, StandbyCuts, primary_cut
+
+Patch = Callable[[], Any]
+LATE = How(delay=0.6, breaks=0.05)
+
+
+def _acknowledges_first(self: JournalMirror) -> Synced:
+    return replace(self.mark, lsn=self.lsn)
+
+
+def _notes_first(self: JournalMirror) -> Synced:
+    if self.lsn > self.mark.lsn:
+        self._note(replace(self.mark, offset=self.offset, lsn=self.lsn, durable=self.durable,
+                           last_crc=self._crc))
+        assert self._file is not None
+        self._file.sync()
+    return self.mark
+
+
+_retire = Replica.retire
+
+
+def _retires_early(self: Replica) -> int:
+    before, self.checkpoint_lsn = self.checkpoint_lsn, self.redo.lsn
+    try:
+        return _retire(self)
+    finally:
+        self.checkpoint_lsn = before
+
+
+_turn = Sending.turn
+
+
+def _containers_last(self: Sending, durable: int, bytes_max: int) -> list[Piece]:
+    return sorted(_turn(self, durable, bytes_max),
+                  key=lambda piece: piece.kind is PieceKind.CONTAINER)
+
+
+@dataclass(frozen=True, slots=True)
+class PairMutant:
+    """`found`: what is wrong, by the explorer that is to find it; empty: it was not."""
+
+    patch: Patch
+    found: Callable[[], list[str]]
+
+
+def _by_standby_cuts(*names: str, how: How = LATE) -> Callable[[], list[str]]:
+    def look() -> list[str]:
+        for name in names:
+            for seed in (1, 2, 3):
+                count = StandbyCuts(name, seed, how, thin=2, goes_on=0.1, nested=0).run()
+                if count.violations:
+                    return list(count.violations[0].wrong)
+        return []
+    return look
+
+
+def _by_primary_cuts(*names: str) -> Callable[[], list[str]]:
+    def look() -> list[str]:
+        for name in names:
+            for call in range(1, 80):
+                there, wrong = primary_cut(name, 1, call, restart=False)
+                if wrong:
+                    return wrong
+                if not there:
+                    break
+        return []
+    return look
+
+
+MUTANTS = {
+    "acknowledges before its sync": PairMutant(
+        lambda: mock.patch.object(JournalMirror, "sync", _acknowledges_first),
+        _by_standby_cuts("plain")),
+    "notes its position before its sync": PairMutant(
+        lambda: mock.patch.object(JournalMirror, "sync", _notes_first),
+        _by_standby_cuts("plain")),
+    "a start believes what is above its mark": PairMutant(
+        lambda: mock.patch.object(mirror_start, "_clear_above", lambda file, offset: None),
+        _by_standby_cuts("plain", "groups")),
+    "redo goes beyond what the primary has": PairMutant(
+        lambda: mock.patch.object(JournalMirror, "redo_limit", property(
+            lambda self: self.mark.lsn)),
+        _by_primary_cuts("plain", "checkpoints", "rotation")),
+    "bodies are not copied": PairMutant(
+        lambda: mock.patch.object(Replica, "_carry_out", lambda self, block: None),
+        _by_standby_cuts("rotation", "behind_store", how=MOVING)),
+    "a container comes after its block": PairMutant(
+        lambda: mock.patch.object(Sending, "turn", _containers_last),
+        _by_standby_cuts("large")),
+    "names of containers are not synced": PairMutant(
+        lambda: mock.patch.object(ContainerCopy, "sync", lambda self: None),
+        _by_standby_cuts("large")),
+    "a journal file goes before its checkpoint": PairMutant(
+        lambda: mock.patch.object(Replica, "retire", _retires_early),
+        _by_standby_cuts("generations", "rotation", how=MOVING)),
+}
+
+
+def found(name: str) -> list[str]:
+    """What the explorer says of this mutant."""
+    mutant = MUTANTS[name]
+    with ExitStack() as stack:
+        stack.enter_context(mutant.patch())
+        return mutant.found()
