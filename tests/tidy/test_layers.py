@@ -7,8 +7,8 @@ import re
 
 from tests.tidy.tree import ROOT, dotted, imports, nodes, product
 
-LAYERS = ("base", "format", "storage", "core", "fast", "ipc", "aio", "tasks", "services",
-          "cli", "testing")
+LAYERS = ("base", "format", "storage", "core", "fast", "amqp", "ipc", "aio", "tasks",
+          "services", "cli", "testing")
 
 ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
     "core": {

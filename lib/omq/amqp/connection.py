@@ -20,8 +20,9 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, Final
 
+from omq.amqp.attaching import attached, detached
 from omq.amqp.happenings import Event, Kind
-from omq.amqp.links import Link, Receiver, Sender
+from omq.amqp.links import field
 from omq.amqp.session import Session
 from omq.amqp.states import Condition, condition_of, error
 from omq.fast import amqp_sending
@@ -228,13 +229,13 @@ class Connection:
 
     def _came(self, fields: list[Any]) -> None:
         self.began = True
-        self.remote_container = str(_field(fields, 0, str, ""))
-        size = int(_field(fields, 2, Uint, _NO_LIMIT))
+        self.remote_container = str(field(fields, 0, str, ""))
+        size = int(field(fields, 2, Uint, _NO_LIMIT))
         if size < FRAME_BYTES_MIN:
             raise Malformed("frames have 512 bytes at least", "amqp:invalid-field")
         self.remote_max_frame_size = min(size, 1 << 20)
-        self.remote_idle_s = int(_field(fields, 4, Uint, 0)) / 1000
-        self.remote_properties = _field(fields, 9, dict, {})
+        self.remote_idle_s = int(field(fields, 4, Uint, 0)) / 1000
+        self.remote_properties = field(fields, 9, dict, {})
         self._ready.append(Event(Kind.OPENED))
 
     def _begun(self, channel: int, fields: list[Any]) -> None:
@@ -242,7 +243,7 @@ class Connection:
             raise Malformed("a channel over channel-max", _FRAMING)
         if channel in self._remote:
             raise Malformed("a channel has a session", "amqp:not-allowed")
-        ours = _field(fields, 0, Ushort, None)
+        ours = field(fields, 0, Ushort, None)
         if ours is None:
             session = self.session()
         else:
@@ -251,8 +252,8 @@ class Connection:
                 raise Malformed("an answer to no session of ours", "amqp:not-allowed")
             session = known
         session.began, session.remote_channel = True, channel
-        session.next_incoming = int(_field(fields, 1, Uint, 0))
-        session.remote_window = int(_field(fields, 2, Uint, 0))
+        session.next_incoming = int(field(fields, 1, Uint, 0))
+        session.remote_window = int(field(fields, 2, Uint, 0))
         self._remote[channel] = session
         self._ready.append(Event(Kind.BEGUN, session))
 
@@ -278,43 +279,9 @@ class Connection:
             if link is not None:
                 self._ready.append(Event(Kind.FLOWED, session, link))
         elif code == ATTACH:
-            self._attached(session, frame.fields or [])
+            link = attached(session, frame.fields or [])
+            self._ready.append(Event(Kind.ATTACHED, session, link))
         elif code == DETACH:
-            self._detached(session, frame.fields or [])
-
-    def _attached(self, session: Session, fields: list[Any]) -> None:
-        name, handle = _field(fields, 0, str, None), _field(fields, 1, Uint, None)
-        role = _field(fields, 2, bool, None)
-        if name is None or handle is None or role is None:
-            raise Malformed("an attach has no name, handle or role")
-        if int(handle) in session.remote_handles:
-            raise Malformed("a handle has a link", "amqp:session:handle-in-use")
-        link: Any = session.named.pop((name, not role), None)
-        if link is None:
-            link = (Sender if role else Receiver)(session, name)
-        link.came(fields)
-        session.remote_handles[int(handle)] = link
-        self._ready.append(Event(Kind.ATTACHED, session, link))
-
-    def _detached(self, session: Session, fields: list[Any]) -> None:
-        handle = _field(fields, 0, Uint, None)
-        link: Link | None = session.remote_handles.pop(int(handle), None) \
-            if handle is not None else None
-        if not isinstance(link, Receiver | Sender):
-            raise Malformed("a detach of no link", "amqp:session:unattached-handle")
-        link.detached = True
-        link.remote_condition = condition_of(_field(fields, 2, object, None))
-        session.gone(link)
-        self._ready.append(Event(Kind.DETACHED, session, link,
-                                 closed=_field(fields, 1, bool, None) is True,
-                                 condition=link.remote_condition))
-
-
-def _field(fields: list[Any], place: int, kind: Any, default: Any) -> Any:
-    """Malformed: it is of another type."""
-    found = fields[place] if place < len(fields) else None
-    if found is None:
-        return default
-    if not isinstance(found, kind):
-        raise Malformed("a field is of another type")
-    return found
+            link, closed = detached(session, frame.fields or [])
+            self._ready.append(Event(Kind.DETACHED, session, link, closed=closed,
+                                     condition=link.remote_condition))

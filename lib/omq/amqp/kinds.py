@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from omq.amqp.decimals import decimal_bytes, decimal_text
-from omq.fast.amqp_decoding import decoded
+from omq.amqp.whole import decoded
 from omq.fast.amqp_encoding import encoded
 from omq.format import property_values
 from omq.format.amqp_types import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from omq.amqp.delivery import Incoming, Outgoing
 from omq.amqp.states import Condition, error
 from omq.amqp.terminus import Terminus, terminus
-from omq.fast.amqp_decoding import decoded
+from omq.amqp.whole import decoded
 from omq.fast.amqp_sending import flow
 from omq.format.amqp_performatives import ATTACH, DETACH, SOURCE, TARGET
 from omq.format.amqp_types import Malformed, Ubyte, Uint, Ulong
@@ -63,19 +63,14 @@ class Link:
 
     def came(self, fields: list[Any]) -> None:
         """The attach of the peer. Malformed."""
-        def field(place: int, kind: Any, default: Any) -> Any:
-            found = fields[place] if place < len(fields) else None
-            if found is not None and not isinstance(found, kind):
-                raise Malformed("a field of an attach is of another type")
-            return default if found is None else found
-
         self.attached = True
-        self.remote_handle = int(field(1, Uint, -1))
-        self.remote_snd_settle_mode = int(field(3, Ubyte, MIXED))
-        self._raw = field(5, bytes, b""), field(6, bytes, b""), field(13, bytes, b"")
+        self.remote_handle = int(field(fields, 1, Uint, -1))
+        self.remote_snd_settle_mode = int(field(fields, 3, Ubyte, MIXED))
+        self._raw = (field(fields, 5, bytes, b""), field(fields, 6, bytes, b""),
+                     field(fields, 13, bytes, b""))
         if self.receives:
-            self.delivery_count = int(field(9, Uint, 0))
-        self.remote_max_message_size = int(field(10, Ulong, 0))
+            self.delivery_count = int(field(fields, 9, Uint, 0))
+        self.remote_max_message_size = int(field(fields, 10, Ulong, 0))
 
     def open(self) -> None:
         """Say what was set."""
@@ -236,6 +231,14 @@ class Sender(Link):
         self.delivery_count = self.delivery_count + self.link_credit & MASK
         self.link_credit = 0
         self.session.flow_of(self, 0, drain=True)
+
+
+def field(fields: list[Any], place: int, kind: Any, default: Any) -> Any:
+    """Of a performative that came. Malformed: it is of another type."""
+    found = fields[place] if place < len(fields) else None
+    if found is not None and not isinstance(found, kind):
+        raise Malformed("a field is of another type")
+    return default if found is None else found
 
 
 def flow_frame(out: bytearray, session: Session, handle: int, count: int, credit: int, *,

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 VIOLATION: Final = "amqp:session:window-violation"
 _WINDOW_MIN: Final = 2
-_ALL_HANDLES: Final = MASK
 
 
 class Session:
@@ -57,7 +56,7 @@ class Session:
 
     # from who uses it
 
-    def open(self, capacity: int, handle_max: int = _ALL_HANDLES) -> None:
+    def open(self, capacity: int, handle_max: int = MASK) -> None:
         """`capacity`: bytes that may wait to be taken."""
         if self.opened:
             return
@@ -87,8 +86,9 @@ class Session:
 
     def take_handle(self, link: Link) -> int:
         """The lowest that is free."""
-        handle = next(each for each in count() if each not in self.handles) if (
-            len(self.handles) in self.handles) else len(self.handles)
+        handle = len(self.handles)
+        if handle in self.handles:  # one before it is free
+            handle = next(each for each in count() if each not in self.handles)
         self.handles[handle] = link
         return handle
 
@@ -189,16 +189,13 @@ class Session:
             return
         self._flush_said()
         links, self.to_say = self.to_say, []
-        if self.window * 2 <= self._window_max and self._room > self.window:
-            self.window = self._room
+        room = max(0, self._window_max - self._unread)
+        if self.window * 2 <= self._window_max and room > self.window:
+            self.window = room
             if not links:
                 flow_frame(self.connection.out, self, -1, -1, 0, drain=False)
         for link in links:
             link.say_flow()
-
-    @property
-    def _room(self) -> int:
-        return max(0, self._window_max - self._unread)
 
     # from the peer
 

@@ -23,6 +23,12 @@ and for clients, who import no engine:
     asking    a request down to the kernel       batch     bodies as a PUT_MANY carries them
     handed    messages in a reader's hands       note      what it has in work, for its manager
 
+and AMQP 1.0 (omq.amqp, amqp.server), which imports neither:
+
+    amqp_decoding  values out of bytes             amqp_frames   frames that came
+    amqp_encoding  and into them                   amqp_sending  frames to go
+    amqp_message   the sections of a message
+
 The modules are written in Cython's pure Python mode (omq.base.shim): one source, which runs
 interpreted or compiled; `*.pxd` beside them say what C types their classes have. What one module of
 the room imports from another must be declared there.

@@ -27,5 +27,3 @@ cdef class Decoder:
     cdef object _array(self, unsigned int code, Py_ssize_t depth)
 
 cdef object _symbol(bytes raw)
-cpdef list values_in(bytes data)
-cpdef object decoded(bytes data)

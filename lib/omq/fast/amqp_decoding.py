@@ -16,7 +16,7 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.format import amqp_types
-from omq.format.amqp_types import WIDEST, Array, Described, Malformed, Symbol, Ulong
+from omq.format.amqp_types import WIDEST, Array, Described, Malformed, Symbol
 
 _DEPTH_MAX = amqp_types.DEPTH_MAX
 _NO_BYTES_MAX = 64
@@ -88,10 +88,10 @@ class Decoder:
         if code == 0x80:
             wide: cython.ulonglong = self.number(8)
             return cython.cast(cython.longlong, wide) if wide < 0x7FFFFFFFFFFFFFFF else -1
-        if code == 0:
-            raise Malformed("a descriptor is described")
+        if code != 0xA3 and code != 0xB3:
+            raise Malformed("a descriptor is a number or a symbol")
         self.named = self.of(code, 0)
-        return 0 if type(self.named) is Ulong and self.named == 0 else -1
+        return -1
 
     def fields(self) -> cython.Py_ssize_t:
         """A list begins: how many fields it has; `stop` is where it ends."""
@@ -295,26 +295,4 @@ def _symbol(raw: bytes) -> Any:
             if len(_symbols) >= _SYMBOLS_MAX:
                 _symbols.clear()
             _symbols[raw] = found
-    return found
-
-
-def values_in(data: bytes) -> list[bytes]:
-    """The bytes of each of the values that follow each other there."""
-    decoder = Decoder()
-    decoder.over(data, 0, len(data))
-    found: list[bytes] = []
-    while decoder.at < decoder.end:
-        begins: cython.Py_ssize_t = decoder.at
-        decoder.skip()
-        found.append(data[begins : decoder.at])
-    return found
-
-
-def decoded(data: bytes) -> Any:
-    """The value that these bytes are, all of them."""
-    decoder = Decoder()
-    decoder.over(data, 0, len(data))
-    found = decoder.value()
-    if decoder.at != decoder.end:
-        raise Malformed("more than one value")
     return found

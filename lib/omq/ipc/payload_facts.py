@@ -8,7 +8,7 @@ Errors: BodyUnavailable, BodyDamaged.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from omq.base import names
 from omq.base.errors import BodyDamaged
@@ -28,6 +28,16 @@ _CONTAINER: Final = int(GivenFlag.CONTAINER)
 _KEPT_BYTES_MAX: Final = 4096
 """Properties up to this size are decoded once; larger ones whenever they are wanted, so that those
 who hold many messages hold little of each."""
+
+
+class Ids(NamedTuple):
+    """As the properties of the same names have them; `replies`: there is a `reply_to`."""
+
+    message_id: str
+    correlation: str
+    group_id: str
+    expiry_ns: int
+    replies: bool
 
 
 class PayloadFacts(Facts):
@@ -124,13 +134,27 @@ class PayloadFacts(Facts):
         return found
 
     @property
+    def ids(self) -> Ids:
+        """All that its descriptor says of ids, and when it ends, read once: who wants several of
+        them asks for these."""
+        said = self._descriptor()
+        if not (named := getattr(self, "_named", "")):
+            named = self._named = self._id_text(said.message_id)
+        correlation, group = said.correlation_id, said.group_id
+        return Ids(named, names.message_id_text(correlation) if any(correlation) else "",
+                   names.message_id_text(group) if any(group) else "", said.expiry,
+                   replies=bool(said.reply_to))
+
+    def _id_text(self, given: bytes) -> str:
+        return (names.message_id_text(given) if any(given) else
+                self._wire.link.id_prefix + f"{self.qpool_id:016x}")
+
+    @property
     def message_id(self) -> str:
         """As `put` returned it: 48 hexadecimal digits, or the text that the submitter gave."""
         named: str = getattr(self, "_named", "")
         if not named:
-            given = self._descriptor().message_id
-            named = self._named = (names.message_id_text(given) if any(given) else
-                                   self._wire.link.id_prefix + f"{self.qpool_id:016x}")
+            named = self._named = self._id_text(self._descriptor().message_id)
         return named
 
     @property

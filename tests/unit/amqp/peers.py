@@ -9,6 +9,8 @@ import proton
 from omq.amqp.connection import Connection
 from omq.amqp.happenings import Event, Kind
 from omq.amqp.links import Receiver, Sender
+from omq.amqp.states import Condition
+from omq.format.amqp_types import Malformed
 
 FRAME_BYTES = 4096
 
@@ -84,7 +86,11 @@ class Ours:
         elif event.kind is Kind.BEGUN and event.session is not None:
             event.session.open(self.window_bytes)
         elif event.kind is Kind.ATTACHED and link is not None and not link.opened:
-            link.read()
+            try:
+                link.read()
+            except Malformed as wrong:
+                link.close(Condition("amqp:invalid-field", str(wrong)))
+                return
             link.source, link.target = link.remote_source, link.remote_target
             link.open()
             if isinstance(link, Receiver):

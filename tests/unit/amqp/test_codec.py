@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("proton", reason="the extra `amqp`: python-qpid-proton")
 
-from omq.fast.amqp_decoding import Decoder, decoded
+from omq.amqp.whole import decoded
+from omq.fast.amqp_decoding import Decoder
 from omq.fast.amqp_encoding import encoded
 from omq.format.amqp_types import (
     DEPTH_MAX,
@@ -96,7 +97,8 @@ def check(raw: bytes) -> None:
     b"\xc0\x03\x01\x40\x40", b"\xd0\xff\xff\xff\xff\xff\xff\xff\xff", b"\xd0\x00\x00\x00\x04\x7f",
     b"\xc1\x02\x01\x40", b"\xc1\x03\x02\x45\x40", b"\xc2\x01\x00", b"\xe0\x02\x01\x70",
     b"\xe0\x02\xff\x41", b"\xf0\x00\x00\x00\x05\xff\xff\xff\xff\x40", b"\xe1\x02\x00\x70",
-    b"\xe0\x03\x01\x00\x40", b"\x90" + bytes(16), b"\x40\x40", b"\x01", b"\x30\x00"])
+    b"\xe0\x03\x01\x00\x40", b"\xc0\x06\x02\xc0\x03\x01\x40\x40",
+    b"\x90" + bytes(16), b"\x40\x40", b"\x01", b"\x30\x00"])
 def test_what_is_none_is_malformed(raw: bytes) -> None:
     with pytest.raises(Malformed):
         decoded(raw)

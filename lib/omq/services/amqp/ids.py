@@ -13,8 +13,8 @@ import hashlib
 from typing import Any, Final
 from uuid import UUID
 
+from omq.amqp.whole import decoded
 from omq.base.limits import MESSAGE_ID_BYTES
-from omq.fast.amqp_decoding import decoded
 from omq.fast.amqp_encoding import encoded
 
 PREFIX: Final = "amqp."

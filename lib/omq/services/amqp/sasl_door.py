@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from omq.fast.amqp_decoding import decoded
+from omq.amqp.whole import decoded
 from omq.format.amqp_performatives import SASL_INIT, number
 from omq.format.amqp_types import Described, Malformed, Symbol
 

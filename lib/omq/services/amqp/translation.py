@@ -15,14 +15,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from omq.amqp.kinds import texts_in, values_out
+from omq.amqp.whole import decoded as value_of
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.limits import AMQP_TTL_MAX_S
 from omq.base.names import check_queue_name
-from omq.fast.amqp_decoding import decoded as value_of
-from omq.fast.amqp_decoding import values_in
 from omq.fast.amqp_encoding import encoded as encoded_value
-from omq.fast.amqp_message import Sections, data_section, head
+from omq.fast.amqp_message import Sections, head
 from omq.format.amqp_types import Malformed, Symbol, Timestamp, Uint
 from omq.ipc.arguments import SECONDS_MAX
 from omq.ipc.browsed import Browsed
@@ -30,7 +29,7 @@ from omq.ipc.message import Message as Native
 from omq.ipc.outgoing import Outgoing
 from omq.ipc.remote.failure_annotations import PREFIX as PREFIX_OF_FAILURE
 from omq.ipc.remote.failure_annotations import annotations_of
-from omq.services.amqp import ids, sections
+from omq.services.amqp import bodies, ids, sections
 from omq.services.amqp.ids import PREFIX
 from omq.services.amqp.untranslatable import UNREADABLE, Untranslatable
 
@@ -50,11 +49,6 @@ _TEXTS: Final = {
     _CONTENT_ENCODING: PREFIX + "content-encoding",
     _REPLY_GROUP: PREFIX + "reply-to-group-id"}
 _SYMBOLS: Final = (_CONTENT_TYPE, _CONTENT_ENCODING)
-_VALUE: Final = b"\x00\x53\x77"
-_SEQUENCE_SECTION: Final = b"\x00\x53\x76"
-_NULL: Final = 0x40
-_STRINGS: Final = (0xA1, 0xB1)
-_BINARIES: Final = (0xA0, 0xB0)
 _NS_PER_MS: Final = 1_000_000
 _TIME_MAX_S: Final = 100 * 366 * 86400
 
@@ -83,7 +77,7 @@ def decoded(data: bytes, terms: Terms, kind: str = "", foot: bytes = b"") -> Out
 
 def _outgoing(message: Sections, terms: Terms, kind: str, foot: bytes) -> Outgoing:
     properties = _application_properties(message.application) if message.application else {}
-    body = b"" if kind else _body(message, properties)
+    body = b"" if kind else bodies.body(message, properties)
     if kind not in ("", "data"):
         properties[PREFIX + "body"] = kind
     said = _said(message.properties, terms, properties) if message.properties else {}
@@ -142,29 +136,6 @@ def _application_properties(given: dict[Any, Any]) -> dict[str, str]:
     return texts_in(given)
 
 
-def _body(message: Sections, properties: dict[str, str]) -> bytes:
-    kind, raw = message.kind or "null", message.body
-    if kind == "data":
-        return raw
-    if kind == "value":
-        kind, raw = _value(raw)
-    properties[PREFIX + "body"] = kind
-    return raw
-
-
-def _value(raw: bytes) -> tuple[str, bytes]:
-    """The body that a value is: its kind, and its bytes; of what is no text and no bytes, those of
-    its encoding."""
-    code = raw[0]
-    if code == _NULL:
-        return "null", b""
-    if code in _STRINGS:
-        return "string", value_of(raw).encode("utf-8")
-    if code in _BINARIES:
-        return "binary", value_of(raw)
-    return "value", raw
-
-
 def _expiry_s(ttl_ms: int, expires_ms: int | None) -> float:
     left: list[float] = []
     if ttl_ms:
@@ -202,7 +173,7 @@ def encoded(message: Native | Browsed) -> bytes:
     """A message of a queue as bytes of AMQP. BodyUnavailable, BodyDamaged; Untranslatable: who put
     it named properties as we do, and they make no sense."""
     try:
-        return _encoded(message) + footer(message)
+        return _encoded(message)
     except UNREADABLE as error:
         raise Untranslatable("amqp:decode-error", f"no message for AMQP: {error}") from error
 
@@ -229,28 +200,31 @@ def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
     texts = message.texts
     attempts = message.attempts
     fields: list[Any] = [None] * _FIELDS
-    kind, notes = "data", ""
+    kind, notes, foot = "data", "", ""
     if any(name.startswith(PREFIX) for name in texts):
         kind = texts.pop(PREFIX + "body", "data")
         notes = texts.pop(ANNOTATIONS, "")
-        texts.pop(FOOTER, None)
+        foot = texts.pop(FOOTER, "")
         _fields(fields, texts)
-    fields[_ID] = ids.given(message.message_id, "message-id", texts)
-    fields[_CORRELATION] = ids.given(message.correlation, "correlation-id", texts)
-    fields[_GROUP] = ids.given(message.group_id, "group-id", texts)
+    known = message.ids
+    fields[_ID] = ids.given(known.message_id, "message-id", texts)
+    fields[_CORRELATION] = ids.given(known.correlation, "correlation-id", texts)
+    fields[_GROUP] = ids.given(known.group_id, "group-id", texts)
     if fields[_CREATED] is None:
         fields[_CREATED] = Timestamp(message.put_time_ns // _NS_PER_MS)
-    if fields[_REPLY_TO] is None:
+    if known.replies and fields[_REPLY_TO] is None:
         fields[_REPLY_TO] = _reply_queue(message) or None
     ttl = 0
-    if expiry := message.expiry_ns:
-        left_s = min(max(0.001, (expiry - time.time_ns()) / NS_PER_S), AMQP_TTL_MAX_S)
+    if known.expiry_ns:
+        left_s = min(max(0.001, (known.expiry_ns - time.time_ns()) / NS_PER_S), AMQP_TTL_MAX_S)
         ttl = int(left_s * 1000)
     made: bytes = head(
         message.persistent, min(message.priority, PRIORITY_MAX), ttl, attempts == 0, attempts,
         _annotations(message, notes) if notes or message.noted else {}, fields,
         values_out(texts) if texts else {})
-    return made if bodiless else made + _body_section(message.body, kind)
+    if bodiless:
+        return made
+    return made + bodies.section(message.body, kind) + sections.footer_section(bytes.fromhex(foot))
 
 
 def _fields(fields: list[Any], texts: dict[str, str]) -> None:
@@ -283,18 +257,3 @@ def _reply_queue(message: Native | Browsed) -> str:
         return str(message.reply_to)
     except OmqError:  # it is gone: nobody waits for the reply any more
         return ""
-
-
-def _body_section(body: bytes, kind: str) -> bytes:
-    if kind == "data":
-        return data_section(body)
-    if kind == "null":
-        return _VALUE + b"\x40"
-    if kind == "string":
-        return _VALUE + encoded_value(body.decode("utf-8"))
-    if kind == "binary":
-        return _VALUE + encoded_value(body)
-    if kind == "sequence":
-        return b"".join(_SEQUENCE_SECTION + each for each in values_in(body))
-    value_of(body)  # who put it may be a native program: it must be one
-    return _VALUE + body

@@ -1,0 +1,404 @@
+"""Connections, sessions and links of ours with Proton as the peer, in memory: both roles, windows,
+credit, deliveries in many frames, states, drains, idle time, ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("proton", reason="the extra `amqp`: python-qpid-proton")
+
+from proton import Condition, Delivery, Event, Link
+
+from omq.amqp.connection import HEADER, Connection
+from omq.amqp.happenings import Kind
+from omq.amqp.links import Receiver, Sender
+from omq.amqp.states import ACCEPTED_STATE, FAILED_STATE, condition_of, fields_of, rejected
+from omq.amqp.states import Condition as OurCondition
+from omq.format.amqp_types import Malformed
+from tests.unit.amqp.peers import FRAME_BYTES, Ours, Proton, talk
+
+
+class Clients:
+    """Proton as a client with a session, a link that puts and one that takes; ours serves."""
+
+    def __init__(self, *, piece: int = 1 << 16, **settings: Any) -> None:
+        self.theirs, self.ours, self.piece = Proton(), Ours(**settings), piece
+        self.theirs.connection.open()
+        self.session = self.theirs.connection.session()
+        self.session.open()
+        self.puts = self.session.sender("puts")
+        self.puts.target.address = "Q"
+        self.puts.open()
+        self.takes = self.session.receiver("takes")
+        self.takes.source.address = "Q"
+        self.takes.open()
+        self.talk()
+
+    def talk(self) -> None:
+        talk(self.theirs, self.ours, piece=self.piece)
+
+    def put(self, data: bytes, *, settled: bool = False) -> Any:
+        made = self.puts.delivery(f"t{len(self.theirs.told)}")
+        self.puts.stream(data)
+        self.puts.advance()
+        if settled:
+            made.settle()
+        return made
+
+    def came(self) -> list[tuple[bytes, Any]]:
+        """Take what is whole: its bytes and its delivery."""
+        link, found = self.receiver, []
+        while (delivery := link.current) is not None and not delivery.partial:
+            data = b""
+            while chunk := link.recv():
+                data += chunk
+            link.advance()
+            found.append((data, delivery))
+        return found
+
+    @property
+    def receiver(self) -> Receiver:
+        return next(each.link for each in self.ours.told if isinstance(each.link, Receiver))
+
+    @property
+    def sender(self) -> Sender:
+        return self.ours.sender()
+
+    def taken(self) -> list[tuple[bytes, Any]]:
+        """What Proton has, whole."""
+        found = []
+        while (delivery := self.takes.current) is not None and not delivery.partial:
+            data = b"" if delivery.aborted else self.takes.recv(1 << 20)
+            found.append((data or b"", delivery))
+            self.takes.advance()
+        return found
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 16])
+def test_a_client_puts_and_takes(piece: int) -> None:
+    pair = Clients(piece=piece)
+    assert (pair.puts.credit, pair.puts.remote_target.address) == (10, "Q")
+    sent = [pair.put(bytes([n]) * size) for n, size in enumerate((1, 100, 3 * FRAME_BYTES))]
+    pair.talk()
+    got = pair.came()
+    assert [data for data, _ in got] == [b"\0", b"\1" * 100, b"\2" * 3 * FRAME_BYTES]
+    for _, delivery in got:
+        delivery.update(ACCEPTED_STATE)
+        delivery.settle()
+    pair.takes.flow(3)
+    pair.talk()
+    assert [(each.remote_state, each.settled) for each in sent] == [(Delivery.ACCEPTED, True)] * 3
+    assert pair.sender.credit == 3
+    for n in range(2):
+        pair.sender.write(pair.sender.delivery(b"%d" % n), b"x" * (1 + n * 3 * FRAME_BYTES))
+    pair.talk()
+    taken = pair.taken()
+    assert [len(data) for data, _ in taken] == [1, 1 + 3 * FRAME_BYTES]
+    assert [each.tag for _, each in taken] == ["0", "1"]
+    assert pair.sender.credit == 1
+
+
+def test_neighbours_of_one_state_are_one_frame() -> None:
+    pair = Clients()
+    for n in range(6):
+        pair.put(b"%d" % n)
+    pair.talk()
+    for n, (_, delivery) in enumerate(pair.came()):
+        delivery.update(FAILED_STATE if n == 3 else ACCEPTED_STATE)
+        delivery.settle()
+    out = pair.ours.take()
+    assert out.count(b"\x00\x53\x15") == 3
+    pair.theirs.give(out)
+    states = [each.remote_state for each in pair.theirs.heard(Event.DELIVERY)[-6:]]
+    assert states == [Delivery.ACCEPTED] * 3 + [Delivery.MODIFIED] + [Delivery.ACCEPTED] * 2
+
+
+def test_why_it_was_rejected_is_said() -> None:
+    pair = Clients()
+    sent = pair.put(b"x")
+    pair.talk()
+    ((_, delivery),) = pair.came()
+    delivery.update(rejected("omq:no", "because ü"))
+    delivery.settle()
+    pair.talk()
+    condition = sent.remote.condition
+    assert (condition.name, condition.description) == ("omq:no", "because ü")
+
+
+@pytest.mark.parametrize(("state", "outcome"), [
+    (Delivery.ACCEPTED, 0x24), (Delivery.RELEASED, 0x26), (Delivery.REJECTED, 0x25),
+    (Delivery.MODIFIED, 0x27)])
+def test_what_a_receiver_says_is_heard(state: Any, outcome: int) -> None:
+    pair = Clients()
+    pair.takes.flow(5)
+    pair.talk()
+    for n in range(4):
+        pair.sender.write(pair.sender.delivery(b"%d" % n), b"x")
+    pair.talk()
+    for n, (_, delivery) in enumerate(pair.taken()):
+        delivery.local.condition = Condition("a:b", "c")
+        delivery.update(state)
+        if n != 3:
+            delivery.settle()
+    pair.talk()
+    said = [each.delivery for each in pair.ours.heard(Kind.SAID)]
+    assert [each.outcome for each in said if each is not None] == [outcome] * 4
+    assert [each.settled for each in said if each is not None] == [True] * 3 + [False]
+    last = said[3]
+    assert last is not None
+    if state == Delivery.REJECTED:
+        assert condition_of(fields_of(last.fields)[0]) == OurCondition("a:b", "c")
+    last.update(ACCEPTED_STATE)
+    last.settle()  # the receiver settles second
+    pair.talk()
+    assert pair.theirs.heard(Event.DELIVERY)[-1].settled
+    session = last.link.session
+    assert session.outgoing == {} and session.incoming == {}
+
+
+def test_settled_deliveries_are_in_no_table() -> None:
+    pair = Clients()
+    pair.put(b"x", settled=True)
+    pair.takes.flow(1)
+    pair.talk()
+    ((_, delivery),) = pair.came()
+    assert delivery.settled
+    delivery.settle()
+    pair.sender.write(pair.sender.delivery(b"1", settled=True), b"y")
+    out = pair.ours.take()
+    assert b"\x00\x53\x15" not in out, "a settled one was settled again"
+    pair.theirs.give(out)
+    assert pair.taken()[0][1].settled
+    assert pair.sender.session.outgoing == {} and pair.sender.session.incoming == {}
+
+
+def test_an_aborted_delivery_is_none() -> None:
+    pair = Clients()
+    made = pair.puts.delivery("a")
+    pair.puts.stream(b"x" * 2 * FRAME_BYTES)
+    pair.talk()
+    made.abort()
+    pair.put(b"whole")
+    pair.talk()
+    aborted = [each.delivery for each in pair.ours.heard(Kind.ARRIVED)
+               if each.delivery is not None and each.delivery.aborted]
+    assert aborted
+    aborted[0].settle()
+    assert [data for data, _ in pair.came()] == [b"whole"]
+    assert pair.receiver.session._unread == 0
+    pair.takes.flow(2)
+    pair.talk()
+    ours = pair.sender.delivery(b"1")
+    pair.sender.write(ours, b"x" * 2 * FRAME_BYTES, more=True)
+    pair.talk()
+    pair.sender.abort(ours)
+    pair.sender.write(pair.sender.delivery(b"2"), b"whole")
+    pair.talk()
+    got = [each for each in pair.taken() if not each[1].aborted]
+    assert [(data, each.tag) for data, each in got] == [(b"whole", "2")]
+    assert set(pair.sender.session.outgoing) == {1}
+
+
+def test_without_credit_nothing_goes() -> None:
+    pair = Clients()
+    sender = pair.sender
+    first, then = sender.delivery(b"1"), sender.delivery(b"2")
+    sender.write(first, b"x", more=True)
+    sender.write(first, b"y")
+    sender.write(then, b"z")
+    assert pair.ours.take() == b""
+    pair.takes.flow(1)
+    pair.talk()
+    assert [data for data, _ in pair.taken()] == [b"xy"] and sender.credit == 0
+    sender.abort(then)
+    last = sender.delivery(b"3")
+    sender.write(last, b"last")
+    pair.takes.flow(1)
+    pair.talk()
+    assert [data for data, _ in pair.taken()] == [b"last"]
+
+
+def test_a_drain_is_answered() -> None:
+    pair = Clients()
+    pair.takes.drain(5)
+    pair.talk()
+    assert pair.sender.drain and pair.sender.credit == 5
+    pair.sender.write(pair.sender.delivery(b"1"), b"x")
+    pair.sender.drained()
+    pair.talk()
+    assert [data for data, _ in pair.taken()] == [b"x"]
+    assert pair.takes.credit == 0 and pair.sender.credit == 0
+
+
+def test_bytes_that_nobody_takes_close_the_window() -> None:
+    pair = Clients(window_bytes=4 * FRAME_BYTES)
+    pair.put(b"x" * 20 * FRAME_BYTES)
+    pair.talk()
+    held = pair.receiver.current
+    assert held is not None and len(held.chunks) == 4
+    data = b""
+    for _ in range(50):
+        while chunk := pair.receiver.recv():
+            data += chunk
+        pair.talk()
+    assert data == b"x" * 20 * FRAME_BYTES and not held.partial
+
+
+def test_what_finds_no_window_of_the_peer_waits_in_order() -> None:
+    pair = Clients()
+    pair.session.incoming_capacity = 2 * FRAME_BYTES
+    pair.takes.flow(10)
+    pair.talk()
+    session = pair.sender.session
+    bodies = [bytes([n]) * 3 * FRAME_BYTES for n in range(3)]
+    for n, body in enumerate(bodies):
+        pair.sender.write(pair.sender.delivery(b"%d" % n), body)
+    pair.theirs.give(pair.ours.take())
+    assert [session.remote_window, pair.ours.connection.pending] == [0, session.waiting_bytes]
+    assert session.waiting_bytes > 0
+    got = b""
+    for _ in range(50):
+        pair.talk()
+        while pair.takes.current is not None:
+            got += pair.takes.recv(1 << 20) or b""
+            if pair.takes.current.partial:
+                break
+            pair.takes.advance()
+    assert got == b"".join(bodies) and not session.waiting and not session.waiting_bytes
+
+
+def test_credit_counts_from_where_the_receiver_was() -> None:
+    """It gave it before it knew of what is on its way."""
+    pair = Clients()
+    sender = pair.sender
+    for seen, credit, ahead, left in ((0, 5, 3, 2), (0, 2, 3, 0), (3, 2, 3, 2), (-1, 4, 3, 4),
+                                      (0xFFFFFFFF, 3, 1, 1), (0, 0xFFFFFFFF, 0, 0xFFFFFFFF)):
+        sender.delivery_count = ahead
+        sender.flowed(seen, credit, drain=False)
+        assert sender.credit == left
+
+
+def test_a_link_that_is_ended_forgets_what_is_under_way() -> None:
+    pair = Clients(window_bytes=4 * FRAME_BYTES)
+    pair.put(b"x" * 3 * FRAME_BYTES)
+    pair.takes.flow(2)
+    pair.talk()
+    pair.sender.write(pair.sender.delivery(b"1"), b"x")
+    session = pair.sender.session
+    pair.receiver.close(OurCondition("omq:away", "gone"))
+    pair.sender.close()
+    pair.talk()
+    assert pair.puts.remote_condition.name == "omq:away"
+    assert [len(session.incoming), len(session.outgoing), session._unread] == [0, 0, 0]
+    pair.puts.close()
+    pair.takes.close()
+    pair.talk()
+    assert session.handles == {} and session.remote_handles == {}
+    again = pair.session.sender("again")
+    again.target.address = "Q"
+    again.open()
+    pair.talk()
+    assert again.credit == 10
+
+
+def test_sessions_and_connections_end() -> None:
+    pair = Clients()
+    pair.session.close()
+    pair.talk()
+    assert pair.ours.connection.sessions == {}
+    pair.theirs.connection.condition = Condition("a:b", "c")
+    pair.theirs.connection.close()
+    pair.talk()
+    closed = pair.ours.heard(Kind.CLOSED)
+    assert [each.condition for each in closed] == [OurCondition("a:b", "c")]
+    assert pair.ours.connection.finished and pair.ours.take() == b""
+
+
+def test_our_end_says_why() -> None:
+    pair = Clients()
+    pair.ours.connection.close(OurCondition("amqp:connection:forced", "come again"))
+    pair.put(b"on its way")
+    pair.talk()
+    assert pair.theirs.connection.remote_condition.name == "amqp:connection:forced"
+    assert pair.ours.heard(Kind.ARRIVED) == [] and not pair.ours.connection.finished
+    pair.theirs.connection.close()
+    pair.talk()
+    assert pair.ours.connection.finished
+
+
+def test_ours_is_a_client_too() -> None:
+    ours, theirs = Ours(), Proton(server=True)
+    ours.connection.open()
+    session = ours.connection.session()
+    session.open(1 << 20)
+    sender, receiver = session.sender("s"), session.receiver("r")
+    for link in (sender, receiver):
+        link.open()
+    receiver.flow(5)
+    talk(ours, theirs)
+    links: list[Link] = theirs.heard(Event.LINK_REMOTE_OPEN)
+    for each in links:
+        each.open()
+        if each.is_receiver:
+            each.flow(5)
+    talk(ours, theirs)
+    assert [each.link for each in ours.heard(Kind.ATTACHED)] in (
+        [sender, receiver], [receiver, sender])
+    assert sender.credit == 5
+    sender.write(sender.delivery(b"t"), b"hello")
+    back = next(each for each in links if each.is_sender)
+    assert back.credit == 5
+    back.delivery("u")
+    back.send(b"there")
+    back.advance()
+    talk(ours, theirs)
+    found = theirs.heard(Event.DELIVERY)[-1]
+    assert found.link.recv(100) == b"hello"
+    found.update(Delivery.ACCEPTED)
+    found.settle()
+    assert receiver.recv() == b"there"
+    talk(ours, theirs)
+    assert ours.heard(Kind.SAID)[-1].delivery.settled  # type: ignore[union-attr]
+    ours.connection.close()
+    talk(ours, theirs)
+    theirs.connection.close()
+    talk(ours, theirs)
+    assert ours.connection.finished
+
+
+def test_signs_of_life_go_in_time_and_silence_ends_it() -> None:
+    pair = Clients(idle_s=10.0)
+    connection = pair.ours.connection
+    assert pair.theirs.engine.remote_idle_timeout == 5.0
+    connection.remote_idle_s = 4.0
+    connection.tick(100.0)
+    connection.tick(101.0)
+    assert connection.take() == b""
+    connection.tick(102.0)
+    assert connection.take() == b"\0\0\0\x08\x02\0\0\0"
+    connection.tick(103.0)
+    connection.tick(109.0)
+    assert b"\x00\x53\x18" not in connection.take()
+    connection.tick(111.0)
+    assert b"local-idle-timeout" in connection.take()
+    assert [each.kind for each in iter(connection.event, None)] == [Kind.FAILED]
+
+
+def test_a_header_is_answered_at_once() -> None:
+    connection = Connection(max_frame_size=FRAME_BYTES)
+    connection.receive(HEADER[:3])
+    assert connection.take() == b""
+    connection.receive(HEADER[3:])
+    assert connection.take() == HEADER
+
+
+def test_what_a_link_says_may_make_no_sense() -> None:
+    pair = Clients()
+    link = pair.receiver
+    for raw in ((b"\x41", b"", b""), (b"", b"\x00\x53\x28\x45", b""), (b"", b"", b"\x41"),
+                (b"", b"", b"\xc1\x05\x02\xa1\x02\xb2\xb2")):
+        link._raw = raw
+        with pytest.raises(Malformed):
+            link.read()
