@@ -319,7 +319,7 @@ def test_nobody_answers(omq_instance: Instance, monkeypatch: pytest.MonkeyPatch)
             c.put("A", b"x", reply_to="B", expiry_s=1000)
             (message,) = reader.next(1, WAIT_S)
             later = time.time_ns() + 1001 * 10**9
-            monkeypatch.setattr(message_module, "time", SimpleNamespace(time_ns=lambda: later))
+            monkeypatch.setattr(message_module, "clock", SimpleNamespace(wall_ns=lambda: later))
             assert message.reply(b"too late") is False
             with pytest.raises(omq.LeaseLost):
                 message.done()

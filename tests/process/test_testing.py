@@ -95,6 +95,7 @@ def test_a_power_cut_loses_what_was_not_sent_and_the_connections(live: LiveInsta
     live.lose_unsynced()
     with pytest.raises(ConnectionClosed):
         connection.put("A", b"by the dead")
+    live.pass_time(2)  # longer than its reader may take to come back (reconnect_grace_s)
     live.pass_time(5)
     assert [each.message_id for each in live.drain("A")] == [number]
 

@@ -25,7 +25,7 @@ STEPS = pytest.mark.parametrize("step", [-DAY, -HOUR, HOUR, DAY])
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = make_world(tmp_path / "spool")
-    monkeypatch.setattr(outgoing, "time", SimpleNamespace(time_ns=lambda: made.wall))
+    monkeypatch.setattr(outgoing, "clock", SimpleNamespace(wall_ns=lambda: made.wall))
     yield made
     assert check(made.engine) == []
     made.writer.close()
