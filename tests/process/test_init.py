@@ -18,7 +18,9 @@ from tests.tidy.tree import ROOT
 from tests.waiting import until
 
 ELSEWHERE = """\
-import ctypes, datetime, email, json, logging, os, select, signal, socket, subprocess, sys, time
+import ctypes, datetime, email, json, logging, os, select, signal, socket, subprocess, sys
+import sysconfig, time
+sysconfig.get_config_vars()  # of this interpreter, not of another platform's
 for name in ("fcntl", "pwd", "grp", "resource", "termios", "sysv_ipc"):
     sys.modules[name] = None
 for module, names in ((os, ("O_NOFOLLOW", "O_CLOEXEC", "O_PATH", "eventfd", "fork", "memfd_create",
