@@ -207,6 +207,7 @@ ELSEWHERE: dict[str, str] = {
     "lib/omq/services/channels/published.py": "for tools; guarded",
     "lib/omq/services/daemon/last_words.py": "guarded: a stack that cannot be had is not told",
     "lib/omq/services/daemon/process.py": "/proc",
+    "lib/omq/services/mail/drop_server.py": "the spool, at its start",
     "lib/omq/services/mail/mailbox_owner.py": "mailboxes: an error is a deferral",
     "lib/omq/services/mail/mailbox_quota.py": "the same, and guarded",
     "lib/omq/services/mail/routes_file.py": "configuration, and ~/.forward of a user",
