@@ -331,6 +331,8 @@ def test_so_many_links_work(world: AmqpWorld) -> None:
     senders = [connection.create_sender("A", name=f"s{n}") for n in range(100)]
     senders[99].send(Message(body=b"x", durable=True))
     connection.close()
+    with world.connect() as native:
+        assert [row.body for row in native.browse("A")] == [b"x"]
 
 
 def test_a_link_says_how_large_a_message_may_be(world: AmqpWorld) -> None:
