@@ -41,6 +41,7 @@ SECTION_TITLES: Final = {
     "trigger": "Programs that queues have started",
     "qmgr": "The scheduler of outgoing work: channels, their processes, peers",
     "mail": "The mail services",
+    "ship": "The journal and copies of the pool in an object store (omq ship)",
     "drop": "Mail that programs of this host hand in (omq-sendmail, mail.drop)",
     "tls": "Encryption of mail on its way in and out",
     "milter": "Milters, and policy services of Postfix's protocol",
