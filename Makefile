@@ -29,6 +29,7 @@
 #                           where make setup could
 #   make dictionary         lib/omq/docs/DATA-DICTIONARY.md anew: the columns of the analytics
 #   make manual             manual pages and completions in share/, anew from the parsers
+#   make pictures           the pictures of the README anew: the console and omtop (chromium)
 #   make clean              takes away what these made
 
 PYTHON ?= python3
@@ -45,7 +46,7 @@ TOOLS := build/typed/omqtools
 TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb clean
+.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb pictures clean
 
 # What nobody needs is built quietly, and the end of make says in one line what could not be.
 OPTIONAL := tools/optional $(VENV)
@@ -150,6 +151,10 @@ endif
 
 manual: setup
 	$(BIN)/python -m omq.cli.manual .
+
+# The console and omtop as the README shows them; apt-get install chromium-headless-shell.
+pictures: setup-dev
+	$(BIN)/python -m tests.process.pictures lib/omq/docs/pictures
 
 # Every column of the tables, its type and meaning, of the tables of a small run.
 dictionary: setup-spark
