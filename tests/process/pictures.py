@@ -32,8 +32,11 @@ QUEUES: Final = ("[*]\n\n[ORDERS]\n\n[INVOICES]\n\n[SHIPPED]\n\n[LABELS]\nget = 
                  "[PACKED]\n")
 WAITING: Final = {"ORDERS": 240, "INVOICES": 85, "LABELS": 12}
 CAUSES: Final = 4
-"""Lines of what does not move: POISON and the three queues that wait. On a slow machine a moment has
-more."""
+"""Lines of what does not move: POISON and the three queues that wait. A slow machine may have
+more for a moment."""
+_AS_WANTED: Final = (
+    "!/seen yet/.test(document.querySelector('.cards').innerText) && "
+    f"document.querySelectorAll('[data-list=\"n:causes\"] li').length === {CAUSES}")
 WIDTH, HEIGHT = 1280, 900
 SCHEMES: Final = ("light", "dark")
 GRID: Final = (60, 38)
@@ -135,16 +138,17 @@ async def _screen(instance: Instance, folder: Path, scheme: str) -> Path:
 
 def _photograph(page: Page, address: str, folder: Path, scheme: str) -> Path:
     page.size(WIDTH, HEIGHT, dark=scheme == "dark")
-    page.go(address)
-    while page.script("/seen yet/.test(document.querySelector('.cards').innerText)") or page.script(
-            "document.querySelectorAll('[data-list=\"n:causes\"] li').length") != CAUSES:
-        pause()
-        page.go(address)
-    page.until("document.getElementById('following').textContent === 'live'")
-    found = page.call("Page.captureScreenshot", captureBeyondViewport=False)
+    page.call("Emulation.setScrollbarsHidden", hidden=True)
     file = folder / f"console-{scheme}.png"
-    file.write_bytes(base64.b64decode(found["data"]))
-    return file
+    while True:
+        page.go(address)
+        page.until("document.getElementById('following').textContent === 'live'")
+        as_wanted = page.script(_AS_WANTED)
+        found = page.call("Page.captureScreenshot", captureBeyondViewport=False)
+        if as_wanted and page.script(_AS_WANTED):  # it is live: before and behind the picture
+            file.write_bytes(base64.b64decode(found["data"]))
+            return file
+        pause()
 
 
 def text_of(drawn: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The lines of START.md and TASKS.md run on the examples: in an instance a worker, then a client."""
+"""The lines of START and TASKS run on the examples: in an instance a worker, then a client."""
 
 from __future__ import annotations
 
