@@ -29,6 +29,9 @@
 #                           where make setup could
 #   make dictionary         lib/omq/docs/DATA-DICTIONARY.md anew: the columns of the analytics
 #   make manual             manual pages and completions in share/, anew from the parsers
+#   make release            all of these into dist, with checksums, and a check of them; as root also
+#                           in a bare Debian 12
+#   make docs               the site: build/docs/index.html, its links checked (groff)
 #   make pictures           the pictures of the README anew: the console and omtop (chromium)
 #   make clean              takes away what these made
 
@@ -46,7 +49,7 @@ TOOLS := build/typed/omqtools
 TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb pictures clean
+.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb release pictures docs clean
 
 # What nobody needs is built quietly, and the end of make says in one line what could not be.
 OPTIONAL := tools/optional $(VENV)
@@ -152,6 +155,12 @@ endif
 manual: setup
 	$(BIN)/python -m omq.cli.manual .
 
+# The documents, the API and the manual pages as a site that needs no network.
+docs: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--no-build-isolation --editable '.[suite,docs]'
+	$(BIN)/python tools/docs/build_site.py build/docs
+
 # The console and omtop as the README shows them; apt-get install chromium-headless-shell.
 pictures: setup-dev
 	$(BIN)/python -m tests.process.pictures lib/omq/docs/pictures
@@ -224,6 +233,16 @@ hashes: release-tools
 
 deb: wheel
 	tools/debian/build $(BIN)/pip requirements.txt dist dist/omq_*.whl
+
+# In this order: sbom and deb take the wheels. What is older in dist would be published with it.
+release: setup-dev release-tools
+	rm -rf dist
+	$(MAKE) --no-print-directory sdist
+	$(MAKE) --no-print-directory sbom
+	$(MAKE) --no-print-directory deb
+	tools/release sums dist
+	tools/release check dist
+	tools/release bare dist || test $$? -eq 75
 
 clean:
 	rm -rf $(VENV) lib/omq/compiled build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/*.egg-info *.egg-info tools/suite/*.egg-info tools/suite/build
