@@ -6,7 +6,10 @@
 #   make run                real mail through an instance of its own; N=2000 CRASH=1, and
 #                           OMQ_DEMO_MAIL=path (MAIL is the login shell's)
 #   make test               the tests that a person waits for, in parts side by side, at most ten
-#                           minutes on two free processors; ARGS="tests/unit -k names" to choose
+#                           minutes on two free processors; ARGS="tests/unit -k names" to choose,
+#                           ARGS=--collect-only to see what it would run
+#   make quick              after an edit, at most 20 s of processor: ruff and the tests nearest to what
+#                           changed, with and without the compiled fast path; SINCE=main
 #   make test-all           all tests: Spark (JRE 17), whole machines and power cuts (root), too
 #   make lint               ruff, mypy strict
 #   make check              the same, and the tidy tests
@@ -49,7 +52,7 @@ TOOLS := build/typed/omqtools
 TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb release pictures docs clean
+.PHONY: quick setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb release pictures docs clean
 
 # What nobody needs is built quietly, and the end of make says in one line what could not be.
 OPTIONAL := tools/optional $(VENV)
@@ -107,11 +110,19 @@ run: $(STAMP) $(FAST_STAMP)
 
 # Tests that are named run by themselves, whatever they take; tests/long.py has the rule for the rest.
 test: $(DEV_STAMP) $(FAST_STAMP)
-ifdef ARGS
+ifeq ($(ARGS),--collect-only)
+	@OMQ_SHARE=$$($(BIN)/python -c 'from tests.long import SHARE; print(SHARE)') \
+		$(BIN)/python -m pytest -p tests.parts --only quick --collect-only -q; $(TOLD)
+else ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS); $(TOLD)
 else
 	@$(BIN)/python -m tests.parts --only quick; $(TOLD)
 endif
+
+SINCE ?= HEAD
+
+quick: $(DEV_STAMP) $(FAST_STAMP)
+	@$(BIN)/python -m tests.quick --since $(SINCE)
 
 test-all: setup-spark
 	@$(BIN)/python -m tests.parts $(ARGS); $(TOLD)
