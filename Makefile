@@ -11,7 +11,7 @@
 #   make quick              after an edit, at most 20 s of processor: ruff and the tests nearest to what
 #                           changed, with and without the compiled fast path; SINCE=main
 #   make test-all           all tests: Spark (JRE 17), whole machines and power cuts (root), too
-#   make lint               ruff, mypy strict
+#   make lint               ruff, mypy strict, the words (spelling, and the project's own list)
 #   make check              the same, and the tidy tests
 #   make analytics          a generated archive on Spark: tables, audit, report (needs a JRE 17)
 #   make crash              the power-cut simulator with fresh seeds for HOURS=1, then storms, fuzzing
@@ -132,6 +132,7 @@ lint: setup-spark
 	rm -rf $(TOOLS) && mkdir -p $(TOOLS)
 	ln -s $(abspath lib/omqtools/__init__.py $(wildcard tools/omq* recovery/omq* spark/omq*)) $(TOOLS)
 	$(BIN)/mypy $(TYPED)
+	$(BIN)/python -m tests.words
 
 check: lint
 	$(BIN)/python -m pytest --quiet tests/tidy

@@ -1,5 +1,5 @@
-"""What make release makes is checked (tools/release): each of these is found. That the whole is right
-takes minutes: make release itself, and tests/system/test_distributions.py."""
+"""What make release makes is checked (tools/release): each of these is found. That the whole is
+right takes minutes: make release itself, and tests/system/test_distributions.py."""
 
 from __future__ import annotations
 

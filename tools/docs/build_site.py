@@ -33,6 +33,8 @@ REPORTING: Final = "REPORTING.md"
 FIRST: Final = "Start"
 SECTIONS_OF_MANUAL: Final = {"1": "Commands", "5": "Configuration files", "7": "Miscellaneous",
                              "8": "Daemons"}
+_ALONE: Final = "---\norphan: true\n---\n\n"
+"""Of pages that one page lists: each page would carry a hundred of them in its margin."""
 API: Final = ("omq", "omq.aio", "omq.codec", "omq.tasks", "omq.tasks.schedules", "omq.testing")
 
 
@@ -97,7 +99,8 @@ def prepare(source: Path) -> None:
     for path in sorted(DOCS.glob("*.md")):
         _write(source / path.name, turned(path.read_text("utf-8"), root=False))
     for path in sorted(DOCS.glob("adr/*.md")):
-        _write(source / "adr" / path.name, turned(path.read_text("utf-8"), root=False, folder="adr"))
+        _write(source / "adr" / path.name,
+               _ALONE + turned(path.read_text("utf-8"), root=False, folder="adr"))
     shutil.copytree(DOCS / "pictures", source / "extra/pictures")
     _manual(source)
     _api(source)
@@ -109,8 +112,6 @@ def prepare(source: Path) -> None:
         for title, pages in found.items():
             file.write(_toctree([page for page in pages if page != "index"], title))
         file.write(_toctree(["INDEX", REPORTING.removesuffix(".md")]))
-    with (source / "DECISIONS.md").open("a", encoding="utf-8") as file:
-        file.write(_toctree([f"adr/{path.stem}" for path in sorted(DOCS.glob("adr/*.md"))]))
     shutil.copy(Path(__file__).with_name("conf.py"), source)
 
 
@@ -122,7 +123,6 @@ def _write(path: Path, text: str) -> None:
 def _manual(source: Path) -> None:
     """A page for each manual page, as groff sets it."""
     lines = ["# Manual pages\n"]
-    pages = []
     for number, title in SECTIONS_OF_MANUAL.items():
         lines.append(f"\n## {title}\n\n")
         for path in sorted(ROOT.glob(f"share/man/man{number}/*.{number}")):
@@ -130,12 +130,11 @@ def _manual(source: Path) -> None:
                                   check=True, capture_output=True, text=True)
             name = f"{path.stem}({number})"
             _write(source / "man" / f"{path.name}.md",
-                   f"# {name}\n\n```text\n{done.stdout.strip()}\n```\n")
-            about = re.search(r"^NAME\n\s+\S+ [-‐−–—]+ (.+?)\n\n", done.stdout, re.M | re.S)
+                   f"{_ALONE}# {name}\n\n```text\n{done.stdout.strip()}\n```\n")
+            about = re.search(r"^NAME\n\s+\S+ \S+ (.+?)\n\n", done.stdout, re.M | re.S)
             lines.append(f"* [{name}]({path.name}.md)"
                          + (f": {' '.join(about[1].split())}\n" if about else "\n"))
-            pages.append(path.name)
-    _write(source / "man/index.md", "".join(lines) + _toctree(pages))
+    _write(source / "man/index.md", "".join(lines))
 
 
 def _api(source: Path) -> None:
@@ -152,20 +151,19 @@ def _api(source: Path) -> None:
         groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Errors": []}
         for each, what in objects.items():
             if inspect.isclass(what) and issubclass(what, Exception):
-                groups["Errors"].append(f".. autoexception:: {what.__module__}.{what.__qualname__}\n"
-                                        "   :no-members:\n")
+                groups["Errors"].append(
+                    f".. autoexception:: {name}.{each}\n   :no-members:\n")
             elif inspect.isclass(what):
-                groups["Classes"].append(f".. autoclass:: {what.__module__}.{what.__qualname__}\n")
+                groups["Classes"].append(f".. autoclass:: {name}.{each}\n")
             elif callable(what):
-                groups["Functions"].append(
-                    f".. autofunction:: {what.__module__}.{what.__qualname__}\n")
-        text = f"# {name}\n\n" + "```{eval-rst}\n" + f".. automodule:: {name}\n   :no-members:\n" + "```\n"
+                groups["Functions"].append(f".. autofunction:: {name}.{each}\n")
+        text = (f"# {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :no-members:\n```\n")
         for title, entries in groups.items():
             if entries:
                 text += f"\n## {title}\n\n```{{eval-rst}}\n" + "\n".join(entries) + "```\n"
         _write(source / "api" / f"{name}.md", text)
-    _write(source / "api/index.md", "# API reference\n\nFrom the docstrings; [PYTHON](../PYTHON.md) is the"
-           " guide, with examples.\n" + _toctree(list(API), hidden=False))
+    _write(source / "api/index.md", "# API reference\n\nFrom the docstrings; [PYTHON](../PYTHON.md)"
+           " is the guide, with examples.\n" + _toctree(list(API), hidden=False))
 
 
 class _Page(html.parser.HTMLParser):

@@ -33,6 +33,7 @@ html_theme = "furo"
 html_title = f"omq {release}"
 html_copy_source = False
 html_show_sphinx = False
+html_show_search_summary = False  # a browser fetches nothing for a page that is a file
 html_static_path: list[str] = []
 html_extra_path = ["extra"]  # pictures, which documents have as HTML
 # Whoever reads without a network gets all of it: no fonts, scripts or pictures from elsewhere.
@@ -42,17 +43,19 @@ html_theme_options = {"source_repository": "", "top_of_page_buttons": []}
 def _plain(_app: Any, _what: str, _name: str, _object: object, _options: object,
            lines: list[str]) -> None:
     """Characters that mean something to reStructuredText and nothing in a docstring of ours."""
-    code = False
-    for at, line in enumerate(lines):
-        code = line.startswith("    ") or (code and not line)
-        if not code:
-            parts = re.split(r"(`[^`]*`)", line)
-            lines[at] = "".join(part if part.startswith("`") else re.sub(r"([*|_\\])", r"\\\1", part)
-                                for part in parts)
-    for at in range(len(lines) - 1, 0, -1):  # an example begins behind a colon
-        if lines[at].startswith("    ") and lines[at - 1].endswith(":") and lines[at - 1].strip():
-            lines[at - 1] += ":"
-            lines.insert(at, "")
+    made: list[str] = []
+    before = ""
+    for line in lines:
+        if line.startswith("    "):
+            if before and not before.startswith("    "):
+                made += ["", "::", ""]  # an example
+            made.append(line)
+        else:
+            made.append("".join(part if part.startswith("`") else
+                                re.sub(r"([*|_\\])", r"\\\1", part)
+                                for part in re.split(r"(`[^`]*`)", line)))
+        before = line or before
+    lines[:] = made
 
 
 def setup(app: Any) -> None:
