@@ -25,7 +25,7 @@ def test_the_command_looks_for_no_sources(
     """With few events it asks for no session at all (test_engines.py)."""
     asked: dict[str, Any] = {}
 
-    def nowhere(**how: Any) -> None:
+    def nowhere(*_extra: Any, **how: Any) -> None:
         asked.update(how)
         raise SparkMissing(what="java", reason="not in this test")
 
