@@ -1,4 +1,5 @@
-"""`omq standby send`: serves one standby on standard input and output, until it hangs up.
+"""The primary of one standby: serves it on a line until it hangs up, or says nothing for too long
+(`omq standby send` on standard input and output, `omq standby listen` over TLS).
 
 It looks at the index of the running manager for how far the journal is durable, as pool.writer
 does, and sends what is new; the manager knows nothing of it and waits for nothing. Without a
@@ -18,6 +19,7 @@ import time
 from dataclasses import replace
 from typing import Final
 
+from omq.base.amounts import duration
 from omq.base.errors import ManagerUnavailable, OmqError, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.format.index import Counter
@@ -43,6 +45,7 @@ class Primary:
         self._index: LiveIndex | None = None
         self._durable = 0
         self._beat = 0.0
+        self._heard = time.monotonic()
 
     def serve(self) -> None:
         """Until the standby hangs up (StreamBroken). A signal may end it at any place: nothing here
@@ -69,12 +72,16 @@ class Primary:
         for piece in pieces:
             self._line.send(piece)
         for piece in self._line.receive(0 if pieces else self._poll_s):
+            self._heard = time.monotonic()
             if piece.kind is PieceKind.BASE and not self._sending.following:
                 self._base(piece)
                 continue
             for answer in self._sending.take(piece, durable):
                 self._line.send(answer)
         now = time.monotonic()
+        if now - self._heard > self._line.silence_s:  # it answers whatever it is sent
+            raise StreamBroken(peer=self._line.peer,
+                               reason=f"it says nothing for {duration(self._line.silence_s)}")
         if pieces:
             self._beat = now + BEAT_S
         elif self._sending.following and now >= self._beat:
@@ -108,6 +115,7 @@ class Primary:
                                      "of a spool that is served")
         for each in base(self._paths, self._instance, member, lambda: index.running):
             self._line.send(each)
+        self._heard = time.monotonic()
 
     def _step_down(self) -> None:
         term = self._sending.superseded
