@@ -10,6 +10,8 @@
     on the primary's host:
     omq standby listen      serves standbys over TLS (omq-standby-listen.service)
     omq standby send        serves one standby on standard input and output; run by the command
+    omq standby status      its standbys, how far each is behind, which are away
+    omq standby forget --member b       that one is none any more
     omq standby demote      this spool is no primary any more: no queue manager starts on it
 
 The primary waits for nothing: what it acknowledged less than the lag ago is lost with it. Who may
@@ -34,7 +36,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from omq.base import clock, side_files
 from omq.base.config import load_settings
@@ -47,13 +49,11 @@ from omq.base.errors import (
 )
 from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
-from omq.cli import role
-from omq.cli.common import add_json, existing, print_json, say, tool_parser
-from omq.format.standby import Synced
+from omq.cli.common import add_json, existing, say, tool_parser
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location, locate
 from omq.services.daemon.signals import Signals
-from omq.storage import durable, instance_file, journal_synced, spool
+from omq.storage import durable, instance_file, spool
 from omq.storage.instance_file import Instance, Role, is_member_name
 
 NAME: Final = "omq standby"
@@ -218,40 +218,32 @@ def _promote(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_status import show
+
+    return show(existing(options, tell_role=False).paths, as_json=options.json)
+
+
+def _forget(options: argparse.Namespace) -> int:
+    from omq.services.standby.lag import forget
+
     location = existing(options, tell_role=False)
-    found = status(location.paths)
-    if options.json:
-        print_json(found)
-    else:
-        for key, value in found.items():
-            if value not in (None, ""):
-                sys.stdout.write(f"{key:<16}{value}\n")
-    return Exit.OK if found["role"] != Role.STANDBY.value or found["following"] else Exit.NO
-
-
-def status(paths: SpoolPaths) -> dict[str, Any]:
-    """What this member is, and of a standby how it is; `following` is None where nothing runs."""
-    info = spool.open_spool(paths.root)
-    instance = info.instance
-    found: dict[str, Any] = {"role": instance.role.value, "member": instance.member,
-                             "term": instance.term, "primary": instance.primary,
-                             "following": None}
-    if instance.role is not Role.STANDBY:
-        return found
-    found |= role.published(paths)
-    mark = journal_synced.load(paths)
-    if found["following"] is None and isinstance(mark, Synced):
-        found["synced_lsn"] = mark.lsn
-    return found
+    info = spool.open_spool(location.paths.root, writer=True)
+    if not is_member_name(options.member) or not forget(info.paths, options.member):
+        raise BadArgument(argument="--member", value=options.member,
+                          rule="a standby that 'omq standby status' names")
+    print(f"{options.member} is no standby any more: no journal file is kept for it. It needs a "
+          "new 'omq standby init' to be one again")
+    return Exit.OK
 
 
 _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "init": (_init, "make an empty directory a standby"),
     "follow": (_follow, "follow the primary until a signal"),
-    "status": (_status, "what this member is, and how far behind"),
+    "status": (_status, "what this member is, how far behind, and of a primary its standbys"),
     "promote": (_promote, "this standby becomes the primary"),
     "send": (_send, "on the primary: serve a standby on standard input and output"),
     "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
+    "forget": (_forget, "on the primary: a standby is none any more, and nothing is kept for it"),
     "demote": (_demote, "on an old primary: no queue manager starts here any more"),
 }
 
@@ -270,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     words = ", ".join(f"{name} ({text})" for name, (_do, text) in _COMMANDS.items())
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
     parser.add_argument("--member", default="", metavar="NAME",
-                        help="of init: the name of this standby")
+                        help="of init: the name of this standby; of forget: of which")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
                         help="of send: instead of standby_silence_s")
     add_json(parser)

@@ -26,6 +26,7 @@ from omq.format.index import Counter
 from omq.format.standby import Piece, PieceKind
 from omq.services.pool.live_index import LiveIndex
 from omq.services.standby.base_sending import base
+from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
 from omq.services.standby.sending import Sending
 from omq.storage import instance_file
@@ -46,6 +47,7 @@ class Primary:
         self._durable = 0
         self._beat = 0.0
         self._heard = time.monotonic()
+        self._telling = Telling(paths)
 
     def serve(self) -> None:
         """Until the standby hangs up (StreamBroken). A signal may end it at any place: nothing here
@@ -62,6 +64,7 @@ class Primary:
             self._refuse(error)
             raise
         finally:
+            self._tell(following=False)
             self._sending.close()
             if self._index is not None:
                 self._index.close()
@@ -87,6 +90,13 @@ class Primary:
         elif self._sending.following and now >= self._beat:
             self._beat = now + BEAT_S
             self._line.send(Piece(PieceKind.DURABLE, self._instance.term, durable=durable))
+
+        self._tell(following=self._sending.following)
+
+    def _tell(self, *, following: bool) -> None:
+        sending = self._sending
+        self._telling.note(sending.member, self._durable, sending.synced, following=following,
+                           force=not following)
 
     def _look(self) -> int:
         """The last LSN that is durable here, as far as a manager has said."""
