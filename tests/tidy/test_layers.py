@@ -33,7 +33,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "network": ("daemon",),
         "mail": ("daemon", "readers", "channels", "network"),
         "channel": ("daemon", "network"),
-        "standby": ("daemon", "pool"),
+        "standby": ("daemon", "pool", "network", "channel"),
         "ship": ("daemon", "pool", "standby"),
         "amqp": ("daemon", "network", "channel"),
         "supervise": ("daemon",),

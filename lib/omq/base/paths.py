@@ -131,6 +131,11 @@ class SpoolPaths:
         return self.run / "ship.lock"
 
     @property
+    def standby_port(self) -> Path:
+        """Address and port on which standbys are served."""
+        return self.run / "standby.port"
+
+    @property
     def ids(self) -> Path:
         """The System V ids of the index segment and the request queue."""
         return self.run / "ids.json"

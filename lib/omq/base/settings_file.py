@@ -48,6 +48,7 @@ SECTION_TITLES: Final = {
     "dns": "Looking up the hosts that take mail for a domain",
     "amqp": "Clients of AMQP 1.0 (NETWORK.md)",
     "channel": "Channels: messages of transmission queues go to other instances (NETWORK.md)",
+    "standby": "Standbys of this instance on other hosts (STANDBY.md)",
     "web": "omq-web: the console, and its API (CONSOLE.md)",
     "submission": "Who may send mail from elsewhere, and as whom we send to a smarthost",
 }
