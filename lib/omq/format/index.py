@@ -113,6 +113,9 @@ class Counter(IntEnum):
     LAG_BYTES = 70  # of the journal behind the checkpoint, when it was last looked at
     SYNC_US = 59  # that the syncs took which j_syncs counts: one in 16
     FRAMES = 60  # in the blocks of j_groups
+    KEYED_READY = 90  # READY entries that stand by their keys: they are in no chain and no lane
+    LIMIT_KEYS = 91  # keys of limited queues that are in memory
+    LIMIT_KEYS_FORGOTTEN = 92  # whose rate was not yet idle: limit_keys_max was reached
 
 
 class EntryState(IntEnum):
@@ -139,6 +142,9 @@ class QueueFlag(IntFlag):
     SPECIAL = 64  # IDEL, POISON
     LIMITS_TIME = 128  # what is put there has a time
     DRAINS = 256  # it was rolled over: takes no more, and goes when it is empty
+    LIMITED = 512  # it has limits of work (core.engine.limits)
+    KEYED = 1024  # its READY messages stand by their keys, in no chain and no lane
+    AT_LIMIT = 2048  # readers wait, messages are READY, and a limit is between them
 
 
 class ReaderFlag(IntFlag):

@@ -219,7 +219,9 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_parts[slot] = len(parts)
     t.m_first[slot] = 0
     t.m_origin[slot] = 0
+    core.limits.arriving = new.payload
     for part in parts:
         core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns, prepared,
                        moment=part.is_moment)
+    core.limits.arriving = None
     return qpool

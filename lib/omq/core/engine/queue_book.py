@@ -87,6 +87,7 @@ class QueueBook:
         for rules in self._all_rules():
             self._core.define_queue(rules)
             self._note_going(rules)
+        self._core.limits.starting = False
         return changes
 
     def _unknown_name(self, number: int) -> str:

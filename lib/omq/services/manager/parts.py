@@ -215,6 +215,7 @@ def _index(context: DaemonContext, recovered: Recovered, uuid: bytes, listed: Ob
         recovered.first_lsn - 1)
     core = Core(tables, SlotAllocator(), VolatileBodies(paths, settings, uuid), uuid)
     core.now_ns, core.mono_ns = now, clock.monotonic_ns()
+    core.limits.read = PayloadReader(paths).read
     core.next_qpool, core.failures.known_max = recovered.next_qpool, settings.failures_known_max
     return memory, core
 
