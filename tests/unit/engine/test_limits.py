@@ -62,7 +62,7 @@ def second() -> Party:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_so_many_are_in_work_over_all_readers(world: World, keyed: bool) -> None:
+def test_so_many_are_in_work_over_all_readers(world: World, *, keyed: bool) -> None:
     define(world, replace(BY_TENANT, in_work_max=3) if keyed else LimitRules(in_work_max=3))
     ids = [put(world, f"t{number}") for number in range(2 * MANY)]
     first = give(world, MANY)
@@ -77,7 +77,7 @@ def test_so_many_are_in_work_over_all_readers(world: World, keyed: bool) -> None
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_a_reader_that_waits_is_woken_by_a_place(world: World, keyed: bool) -> None:
+def test_a_reader_that_waits_is_woken_by_a_place(world: World, *, keyed: bool) -> None:
     define(world, replace(BY_TENANT, in_work_max=1) if keyed else LimitRules(in_work_max=1))
     first, following = put(world, "a"), put(world, "b")
     (one,) = give(world, 5)
@@ -164,7 +164,7 @@ def test_a_wall_clock_that_steps_gives_and_takes_no_tokens(world: World) -> None
 
 
 @pytest.mark.parametrize("fair", [False, True])
-def test_so_many_of_a_key(world: World, fair: bool) -> None:
+def test_so_many_of_a_key(world: World, *, fair: bool) -> None:
     define(world, replace(BY_TENANT, key_in_work_max=2, fair=fair))
     a = [put(world, "a") for _ in range(5)]
     b = [put(world, "b") for _ in range(3)]

@@ -36,6 +36,7 @@ _READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
 Read = Callable[[int, int, int, int], bytes]
 """Location word, offset, length, QPoolId: the payload (storage.payloads)."""
 MANY: Final = 1 << 30
+NOTHING: Final = (-1, b"")
 
 
 def _unread(word: int, offset: int, length: int, qpool: int) -> bytes:
@@ -83,17 +84,17 @@ class QueueLimits:
 
 
 class Limits:
-    """See the module: those of the queues of `t`. `arriving`: the payload of the message that is
-    being put."""
+    """See the module: those of the queues of `t`. `arriving`: slot and payload of the
+    message that is being put."""
 
     def __init__(self, t: Tables, groups: Groups) -> None:
         self._t, self._groups = t, groups
         self.queues: dict[int, QueueLimits] = {}
         self.keys: Any = memoryview(b"")  # by entry; core.format.property_key
         self.read: Read = _unread
-        self.arriving: Any = None
+        self.arriving: tuple[int, Any] = NOTHING
         self.starting = True  # the first queues come from the configuration, over a restart
-        self.paused: dict[int, set[int]] = {}  # keys by queue
+        self.paused: dict[int, list[str]] = {}  # keys by queue, as people say them
 
     # what the configuration says
 
@@ -151,7 +152,7 @@ class Limits:
                                & (t.v["e_state"][:high] != 0))
         for entry in there.tolist():
             self.keys[entry] = self._key(limits, entry)
-        turns.pause(self.paused.get(limits.number, set()), now)
+        turns.pause(self._paused(limits), now)
         for entry in there[t.v["e_state"][there] == _ACTIVE].tolist():
             turns.of(self.keys[entry]).in_work += 1
         for entry in self._standing(limits.number):
@@ -161,8 +162,8 @@ class Limits:
         t, slot = self._t, self._t.e_message[entry]
         if limits.rules.by_group:
             return self._groups.keys[slot] if t.m_flags[slot] & GROUPED else 0
-        payload = self.arriving
-        if payload is None:
+        arriving, payload = self.arriving
+        if arriving != slot:
             try:
                 payload = self.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot],
                                     t.m_qpool[slot])
@@ -181,9 +182,16 @@ class Limits:
         self.keys[entry] = self._key(limits, entry)
         return True
 
-    def key_of(self, number: int, text: str) -> int:
-        """The key that a person says: a group id or a value."""
-        return key_of_text(text, group=self.queues[number].rules.by_group)
+    def pause(self, number: int, texts: list[str], now: int) -> None:
+        """Exactly these keys of a queue are paused."""
+        self.paused[number] = texts
+        limits = self.queues.get(number)
+        if limits is not None and limits.turns is not None:
+            limits.turns.pause(self._paused(limits), now)
+
+    def _paused(self, limits: QueueLimits) -> set[int]:
+        by_group = limits.rules.by_group
+        return {key_of_text(text, group=by_group) for text in self.paused.get(limits.number, ())}
 
     # time
 
