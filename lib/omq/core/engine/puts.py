@@ -193,10 +193,8 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         unit=unit, reason=prepared, payload=payload)
     t.m_qpool[slot] = qpool
     t.m_lsn[slot], t.m_time[slot] = lsn, core.now_ns
-    key = new.key or qpool
-    if new.key:
-        t.given += 1
-    t.m_key[slot] = key
+    key = t.m_key[slot] = new.key or qpool
+    t.given += bool(new.key)
     t.index_id(slot, key)
     t.m_corr[slot] = new.correlation
     if new.correlation:
