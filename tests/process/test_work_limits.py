@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import omq
+from omq.cli.operate import omq_queue
 from omq.ipc.client import Client
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, start
@@ -128,3 +129,25 @@ def test_what_is_no_limit_is_refused_with_its_key(
     with omq_instance.connect() as c, pytest.raises(omq.BadDefinition) as caught:
         c.queues.define("WORK", **keys)
     assert caught.value.fields["key"] == named
+
+
+def test_the_tool_pauses_and_says_why(
+        omq_instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
+    omq_instance.start()
+    spool = ["--spool", str(omq_instance.paths.root)]
+    with omq_instance.connect() as c:
+        assert omq_queue.main(["define", "WORK", "limit_by=group", "in_work_max=1", *spool]) == 0
+        first, second = (int(c.put("WORK", b"x", group_id=each)[32:], 16) for each in "ab")
+        assert omq_queue.main(["pause", "WORK", "--key", "b", "--reason", "why not", *spool]) == 0
+        for message, said in ((first, "no limit of work"), (second, "its key is paused")):
+            assert omq_queue.main(["why", "WORK", "--message", str(message), *spool]) == 0
+            assert said in capsys.readouterr().out
+        with c.reader("WORK") as reader:
+            assert [each.qpool_id for each in taken(reader)] == [first]
+            assert omq_queue.main(["resume", "WORK", "--key", "b", *spool]) == 0
+            assert omq_queue.main(["why", "WORK", "--message", str(second), *spool]) == 0
+            assert "in_work_max: 1 of 1" in capsys.readouterr().out
+        with pytest.raises(SystemExit):
+            omq_queue.main(["pause", "WORK", *spool])
+        with pytest.raises(omq.OmqError):
+            omq_queue.main(["pause", "A", "--key", "b", *spool])

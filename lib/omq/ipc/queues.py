@@ -88,6 +88,10 @@ class QueueCommands:
         """Hand out messages of this key again; one that is not paused stays so."""
         self._do("resume", name, reason, key=arguments.text(key, "key"))
 
+    def waits_for(self, name: str, qpool_id: int) -> str:
+        """Which limit of work holds a ready message of a queue; "": none does."""
+        return str(self._do("why", name, "", qpool=qpool_id)["text"])
+
     def truncate(self, name: str, *, reason: str = "") -> None:
         """An empty queue forgets what was on it. By a reader of it, when nobody has it open to put,
         it is drained, and no open unit of work puts there: else NoTruncate says which."""

@@ -58,6 +58,8 @@ def main(argv: list[str]) -> int:
         parser.error(f"{options.command}: --to QUEUE, for rename and roll-over alone")
     if (options.do in (_pause, _resume)) != (options.key is not None):
         parser.error(f"{options.command}: --key KEY, for pause and resume alone")
+    if (options.do is _why) != (options.message is not None):
+        parser.error(f"{options.command}: --message ID, for why alone")
     location = existing(options)
     try:
         connection = connect(location, "omq")
@@ -110,6 +112,11 @@ def _pause(connection: Client, location: Location, options: argparse.Namespace) 
 
 def _resume(connection: Client, location: Location, options: argparse.Namespace) -> None:
     connection.queues.resume(options.queue, options.key, reason=options.reason)
+
+
+def _why(connection: Client, location: Location, options: argparse.Namespace) -> None:
+    said = connection.queues.waits_for(options.queue, options.message)
+    sys.stdout.write(f"{said or 'no limit of work holds it: omqwhy'}\n")
 
 
 def _clear(connection: Client, location: Location, options: argparse.Namespace) -> None:
@@ -197,6 +204,7 @@ _COMMANDS: Final[dict[str, tuple[Callable[[Client, Location, argparse.Namespace]
     "truncate": (_truncate, "an empty queue forgets what was on it"),
     "pause": (_pause, "hand out nothing of --key any more"),
     "resume": (_resume, "hand it out again"),
+    "why": (_why, "which limit holds --message"),
     "rename": (_rename, "give it another name"),
     "roll-over": (_roll_over, "a new one under its name, the old one drains and goes"),
     "delete": (_delete, "remove an empty queue"),
@@ -222,6 +230,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--to", default="", metavar="QUEUE", help="of rename and roll-over")
     parser.add_argument("--key", metavar="KEY", help="of pause and resume: a group id or a "
                         "property's value, as limit_by says; '' of messages without one")
+    parser.add_argument("--message", type=int, metavar="ID", help="of why: a QPoolId")
     parser.add_argument("--force", action="store_true",
                         help="of delete: readers that hold nothing lose it")
     parser.add_argument("--yes", action="store_true", help="of clear: do not ask")

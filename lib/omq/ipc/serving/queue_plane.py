@@ -7,6 +7,7 @@
               "left", "until"}
       truncate                   (its four conditions: NoTruncate)
       pause   {"key"}: nothing of it is handed out          resume {"key"}
+      why     {"qpool"} -> {"text"}: which limit of work holds this message
       show    -> definition and facts          list -> {"queues": [...]}
     temporary {"model", "note"} -> {"queue"}: a queue of this client, made of a model
 
@@ -79,6 +80,11 @@ class QueuePlane:
                 raise UnknownQueue(queue=name)
             return self._answer(session, {**defined(self._engine, name),
                                           "facts": facts(self._engine, name)})
+        if do == "why":
+            if not self._sees(session, name):
+                raise UnknownQueue(queue=name)
+            return self._answer(session, {"text": self._engine.queues.message_told(
+                self._engine.queues.number(name), int(question["qpool"]))})
         if do not in self._doings:
             raise BadRequest(reason=f"unknown command {names.escape(do, 32)}")
         self._may(session, "admin", name)
