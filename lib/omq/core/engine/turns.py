@@ -174,7 +174,9 @@ class Turns:
                     self._heap = [item for item in self._heap if item[2].at == item[:2]]
                     heapify(self._heap)
         elif self.rules.key_rate is not None and not key.paused:
-            self._wake_at(key, buckets.next_at(self.rules.key_rate, key.full))
+            at = buckets.next_at(self.rules.key_rate, key.full)
+            if at > now:  # else it is a place that it waits for
+                self._wake_at(key, at)
 
     def _lowest(self, now: int) -> int:
         heap = self._heap
