@@ -116,11 +116,9 @@ def order_of(found: Any) -> Order:
     reason, to, content = text(found, "reason"), text(found, "to"), _content(found)
     said, late = properties(found, "properties"), "seconds" in found
     carried: dict[str, Callable[[Message], Any]] = {
-        "done": lambda message: message.done(),
+        "done": Message.done, "release": Message.release, "touch": Message.touch,
         "fail": lambda message: message.fail(reason, seconds if late else None),
-        "release": lambda message: message.release(),
         "defer": lambda message: message.defer(seconds, reason),
-        "touch": lambda message: message.touch(),
         "move": lambda message: message.move(to),
         "reply": lambda message: message.reply(content, properties=said)}
     return Order(delivery, carried[end], touches=end == "touch", to=to if end == "move" else "")

@@ -52,10 +52,10 @@ def tcp_bounds(settings: Settings) -> Bounds:
 
 
 def local_bounds(settings: Settings) -> Bounds:
-    """Of the Unix socket."""
-    return Bounds(settings.web_socket_connections_max, settings.web_strangers_max,
-                  settings.web_user_socket_connections_max,
-                  ("web_socket_connections_max", "web_strangers_max",
+    """Of the Unix socket: a stranger is an account that has no right here."""
+    most = settings.web_socket_connections_max
+    return Bounds(most, most, settings.web_user_socket_connections_max,
+                  ("web_socket_connections_max", "web_socket_connections_max",
                    "web_user_socket_connections_max"))
 
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from omq.base.amounts import duration
 from omq.base.errors import ConsoleBusy, DeliveryUnknown, LeaseLost, OmqError, ReaderClosed
 from omq.base.settings import Settings
 from omq.cli.web.budget import Budget
@@ -274,7 +275,7 @@ async def _fail(desk: Desk, some: Sequence[Taken], hold_s: float) -> None:
     def say(_reader: Reader) -> None:
         for each in some:
             with suppress(LeaseLost):
-                each.message.fail(f"not settled within {hold_s:g} s (web_hold_s)")
+                each.message.fail(f"not settled within {duration(hold_s)} (web_hold_s)")
 
     with suppress(OmqError):  # the desk has ended: the queue manager has them back
         await desk.say(say)

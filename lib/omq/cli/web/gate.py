@@ -160,8 +160,10 @@ def guarded(route: Route) -> Handler:
             return await route.handler(request)
         await identify(request, console)
         session, caller = request.get(SESSION), request.get(CALLER)
-        if caller is not None and (known := getattr(request.protocol, "known", None)) is not None:
-            known()
+        if caller is not None and (not local or caller.known):
+            known = getattr(request.protocol, "known", None)
+            if known is not None:  # a test client of aiohttp has its own
+                known()
         if session is not None and request.method not in SAFE:
             await check_form(request, console, session)
         if caller is None:
