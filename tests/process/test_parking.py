@@ -5,14 +5,12 @@ from __future__ import annotations
 import select
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import cast
 
 import pytest
 
 import omq
 from omq.base.errors import ConnectionBusy, LeaseLost, ManagerUnavailable
 from omq.ipc import parking
-from omq.ipc.client import Client
 from omq.ipc.reader import Reader
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S
@@ -27,7 +25,7 @@ def world(omq_instance: Instance) -> Iterator[Instance]:
 
 
 def parked(world: Instance, opened: ExitStack, queue: str = "A") -> Reader:
-    connection = cast(Client, opened.enter_context(world.connect("parks")))
+    connection = opened.enter_context(world.connect("parks"))
     assert parking.wanted(connection)
     return opened.enter_context(connection.reader(queue))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from tests.process.processes import start  # noqa: E402
 from tests.waiting import until  # noqa: E402
 
 MANY, WAIT_S = 40, 60
+
+
+def told(loop: asyncio.AbstractEventLoop, heard: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(heard.set)
 
 
 class Ear:
@@ -115,7 +120,7 @@ def test_what_is_said_while_it_waits(world: Instance) -> None:
         for _ in range(200):
             heard = asyncio.Event()
             loop = asyncio.get_running_loop()
-            taker.say(lambda loop=loop, heard=heard: loop.call_soon_threadsafe(heard.set))
+            taker.say(partial(told, loop, heard))
             async with asyncio.timeout(WAIT_S):
                 await heard.wait()
         taker.want(1, 1 << 20, draining=True)
