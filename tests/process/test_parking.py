@@ -129,11 +129,15 @@ def test_the_manager_comes_again(world: Instance, ends: str) -> None:
         world.ready()
         puts.put("A", b"3")
         found = finished(reader, parking.descriptor(reader))
+        again = [message.body for message in found] == [b"2"]
+        if again:  # it was back before the reader was: at least once
+            found = finished(reader, parking.begin(reader, 1))
         (third,) = found
         assert third.body == b"3"
-        second.done()
         third.done()
-    assert world.drain("A") == []
+        if not again:
+            second.done()
+    assert {message.body for message in world.drain("A")} <= {b"2"}
 
 
 def test_a_manager_without_bells(world: Instance) -> None:
