@@ -165,7 +165,11 @@ class SmtpSession(asyncio.Protocol):
             self._close()
 
     def _command(self, line: bytes) -> None:
-        answer = self._commands.answer(line) if line else self._commands.too_long(_LONG_COMMAND)
+        commands = self._commands
+        try:
+            answer = commands.answer(line) if line else commands.too_long(_LONG_COMMAND)
+        except Exception as error:
+            answer = commands.failed(error)
         self._text, self._chunk = answer.text, answer.chunk
         if answer.chunk is not None:
             self._patience.expect()
@@ -218,6 +222,8 @@ class SmtpSession(asyncio.Protocol):
     async def _finish(self, work: Awaitable[Answer]) -> None:
         try:
             answer = await work
+        except Exception as error:  # the client has a reply all the same
+            answer = self._commands.failed(error)
         finally:
             self._task = None
             if self._closing:
