@@ -91,8 +91,13 @@ def test_recipients_are_those_of_the_queue(live: Instance) -> None:
     qpool = put(live, ("LOCAL", "UNIX"), "s@x", "a@here.test", "b@far.test", also={
         "mail.to.LOCAL": "a", "mail.orig.LOCAL": "a@here.test", "mail.to.UNIX": "b@far.test",
         "mail.orig.UNIX": "b@far.test"})
+    other = put(live, "UNIX", "s@x", "a@here.test", "c@far.test",
+                also={"mail.to.UNIX": "c@far.test"})
+    said = order(live, "delete", "--recipient", "a@here.test", "--dry-run", "--json")
+    found, = map(json.loads, said.out.splitlines())
+    assert (found["qpool_id"], found["queue"]) == (qpool, "LOCAL")
     order(live, "delete", "--recipient", "b@far.test")
-    assert live.on("UNIX") == []
+    assert live.on("UNIX") == [other]
     assert live.on("LOCAL") == [qpool]
 
 
