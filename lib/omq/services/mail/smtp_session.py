@@ -258,7 +258,7 @@ class SmtpSession(asyncio.Protocol):
 
     def _reply(self, reply: str) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(reply.encode("utf-8", "replace") + b"\r\n")
+            self._transport.write(self._commands.said(reply).encode("utf-8", "replace") + b"\r\n")
 
     def _flow(self) -> None:
         """Read on only while what comes can be worked on. While nothing has come that waits, a
