@@ -31,13 +31,12 @@ from omq.base.clock import NS_PER_S, wall_ns
 from omq.base.config import client_settings
 from omq.base.errors import BadRequest, Exit, MessagesRefused, NothingMeant
 from omq.base.names import DEFER, POISON_NAME, ROUTER, escape
-from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.cli.common import add_json, existing, print_json, say, shown, tool_parser
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, Target, counted, target
 from omq.cli.operate.mail_chosen import Chosen, Mail, Wanted
 from omq.cli.operate.noting import add_reason
 from omq.cli.progress import looking
-from omq.cli.queue.message_print import shown
 from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState
 from omq.services.daemon.options import Location
@@ -151,7 +150,7 @@ def _record(row: Mail) -> dict[str, Any]:
     entry = row.entry
     return {"mail_id": row.mail_id, "qpool_id": entry.message.qpool, "queue": entry.queue,
             "state": entry.state.name.lower(), "size": entry.message.size,
-            "age_s": (wall_ns() - entry.submitted_ns) // NS_PER_S, "sender": row.sender,
+            "age_s": max(0, wall_ns() - entry.submitted_ns) // NS_PER_S, "sender": row.sender,
             "recipients": list(row.recipients)}
 
 
