@@ -34,6 +34,7 @@
 #   make manual             manual pages and completions in share/, anew from the parsers
 #   make release            all of these into dist, with checksums, and a check of them; as root also
 #                           in a bare Debian 12
+#   make claims             every number of README, PERFORMANCE, SECURITY, NETWORK and its command
 #   make docs               the site: build/docs/index.html, its links checked (groff)
 #   make pictures           the pictures of the README anew: the console and omtop (chromium)
 #   make clean              takes away what these made
@@ -52,7 +53,7 @@ TOOLS := build/typed/omqtools
 TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: quick setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb release pictures docs clean
+.PHONY: claims quick setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb release pictures docs clean
 
 # What nobody needs is built quietly, and the end of make says in one line what could not be.
 OPTIONAL := tools/optional $(VENV)
@@ -118,6 +119,10 @@ else ifdef ARGS
 else
 	@$(BIN)/python -m tests.parts --only quick; $(TOLD)
 endif
+
+# ARGS=network: only those with this word.
+claims: $(STAMP)
+	@$(BIN)/python -m tests.claims $(ARGS)
 
 SINCE ?= HEAD
 
