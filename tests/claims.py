@@ -4,9 +4,9 @@
 
 A claim is a line of prose or a row of a table with a number in it. Its command is, in this order: a
 command or a test that the line itself names, or its paragraph (there `make run` is no measurement);
-the last benchmark that its section named before it, or command in a block of code; that of SECTIONS,
-for the section or the document. What is not measured but a limit or a fact of a protocol says so
-(FACT). Numbers in code, links, dates, versions and names of standards are no claims.
+the last benchmark that its section named before it, or command in a block of code; what SECTIONS
+has for the section or the document. What is not measured but a limit or a fact of a protocol says
+so (FACT). Numbers in code, links, dates, versions and names of standards are no claims.
 
 A test says that each claim has a command, and that each command exists.
 """

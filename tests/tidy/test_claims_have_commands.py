@@ -29,7 +29,7 @@ def missing(command: str) -> str:
             return file
         for name in re.findall(r"-k (test_\w+)", command):
             if f"def {name}(" not in (ROOT / file).read_text("utf-8"):
-                return name
+                return str(name)
     return "" if files else "a file of tests"
 
 
