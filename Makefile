@@ -34,6 +34,7 @@
 #   make manual             manual pages and completions in share/, anew from the parsers
 #   make release            all of these into dist, with checksums, and a check of them; as root also
 #                           in a bare Debian 12
+#   make claims             every number of README, PERFORMANCE, SECURITY, NETWORK and its command
 #   make docs               the site: build/docs/index.html, its links checked (groff)
 #   make pictures           the pictures of the README anew: the console and omtop (chromium)
 #   make clean              takes away what these made
@@ -52,7 +53,7 @@ TOOLS := build/typed/omqtools
 TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: quick setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb release pictures docs clean
+.PHONY: claims quick setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb release pictures docs clean
 
 # What nobody needs is built quietly, and the end of make says in one line what could not be.
 OPTIONAL := tools/optional $(VENV)
@@ -119,6 +120,10 @@ else
 	@$(BIN)/python -m tests.parts --only quick; $(TOLD)
 endif
 
+# ARGS=network: only those with this word.
+claims: $(STAMP)
+	@$(BIN)/python -m tests.claims $(ARGS)
+
 SINCE ?= HEAD
 
 quick: $(DEV_STAMP) $(FAST_STAMP)
@@ -168,9 +173,11 @@ manual: setup
 	$(BIN)/python -m omq.cli.manual .
 
 # The documents, the API and the manual pages as a site that needs no network.
-docs: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--no-build-isolation --editable '.[suite,docs]'
+# Only the packages of the extra: omq itself is not installed anew below tests that run.
+EXTRA := -c 'import sys, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]])'
+
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $$($(BIN)/python $(EXTRA) docs | sed 's/[<>][^ ]*//g')
 	$(BIN)/python tools/docs/build_site.py build/docs
 
 # The console and omtop as the README shows them; apt-get install chromium-headless-shell.
