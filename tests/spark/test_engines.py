@@ -111,6 +111,8 @@ def test_what_the_engines_have_otherwise(rows: Any) -> None:
                F.array_sort(F.collect_list("v")).alias("e"),
                F.array_sort(F.collect_list(F.when(F.col("yes"), F.col("v")))).alias("f")) == [
         None, 0, 12, -(1 << 63) + (1 << 62) + (1 << 61), [5, 7], []]
+    wide = rows.groupBy("k").agg(F.sum("v").alias("v"), F.count_if("yes").alias("yes")).schema
+    assert {field.dataType.simpleString() for field in wide} == {"bigint"}
     first = F.lag("n").over(Window.partitionBy("k").orderBy("v"))
     found = rows.select("n", first.alias("before")).toArrow().to_pylist()
     assert {row["n"]: row["before"] for row in found} == {3: None, 1: 3, 2: 1}, "nulls are first"
