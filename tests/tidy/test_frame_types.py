@@ -20,6 +20,7 @@ WRITERS = {
     "lib/omq/core/engine/gives.py": {"GIVE"},
     "lib/omq/core/engine/in_doubt.py": {"PREPARE", "OPERATOR"},
     "lib/omq/core/engine/operate.py": {"OPERATOR", "HOLD", "RELEASE", "DELETE", "MOVE"},
+    "lib/omq/core/engine/pauses.py": {"DEFINE", "UNDEFINE"},
     "lib/omq/core/engine/puts.py": {"PUT"},
     "lib/omq/core/engine/queue_book.py": {"DEFINE", "UNDEFINE"},
     "lib/omq/core/engine/recall.py": {"RELEASE"},
@@ -31,7 +32,8 @@ WRITERS = {
     "lib/omq/fast/attempts.py": {"GIVE"},
     "lib/omq/fast/batch.py": {"PUT"},
     "lib/omq/fast/births.py": {"PUT"},
-    "lib/omq/fast/done.py": {"DONE"},
+    "lib/omq/fast/done.py": {"DONE", "PREPARE"},
+    "lib/omq/fast/doubt.py": {"COMMIT"},
     "lib/omq/ipc/outgoing.py": {"PUT"},  # the head that a submitter fills in
     # It makes archives of its own for the analytics' tests.
     "spark/omqspark/generate.py": {"DONE", "PUT", "CHECKPOINT"},
