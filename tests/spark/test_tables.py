@@ -223,7 +223,8 @@ def test_the_command_lists_them(lake: Lake, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_what_goes_up_is_written_as_differences(spark: Any, tmp_path: Path, few: bool) -> None:
+def test_what_goes_up_is_written_as_differences(spark: Any, tmp_path: Path, *, few: bool
+                                                ) -> None:
     """Half of the bytes, by Arrow and by Spark, and everybody reads the same rows."""
     duckdb = pytest.importorskip("duckdb", reason="make setup-dev installs it")
     rows = pa.table({
