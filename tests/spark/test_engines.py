@@ -68,7 +68,8 @@ def test_each_batch_may_be_told_by_either(spark: Any, made: Made, lake: Lake, se
     the_same(Lake(spark, out), lake)
 
 
-def test_how_many_rows_are_few(spark: Any, tmp_path: Path) -> None:
+def test_how_many_rows_are_few(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                               ) -> None:
     made: list[Any] = []
 
     def make() -> Any:
@@ -82,6 +83,9 @@ def test_how_many_rows_are_few(spark: Any, tmp_path: Path) -> None:
     assert not made and not is_columnar()
     with lake.told_by(10):
         assert not is_columnar() and lake.spark is spark
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with lake.told_by(9):
+        assert not is_columnar(), "under spark-submit"
     assert made == [spark], "once, when somebody needs it"
 
 

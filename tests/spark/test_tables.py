@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from omq.base.errors import BadRequest, Exit, OutBusy
 from omqtools.omqspark import main, older, options, parquet, tables
@@ -232,7 +233,7 @@ def test_what_goes_up_is_written_as_differences(spark: Any, tmp_path: Path, *, f
         "born_ns": pa.array([1_767_225_600_000_000_000 + n * 1_000_003 for n in range(20_000)]),
         "born": pa.array([1_767_225_600_000_000 + n * 1000 for n in range(20_000)],
                          pa.timestamp("us", tz="UTC"))})
-    parquet.save(parquet.local(spark, rows, parquet.from_arrow_schema(rows.schema)),
+    parquet.save(parquet.local(spark, rows, from_arrow_schema(rows.schema)),
                  str(tmp_path / "new"), few=few)
     (path,) = (tmp_path / "new").glob("*.parquet")
     pq.write_table(rows, tmp_path / "plain.parquet", compression="zstd")
