@@ -20,10 +20,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN, Argument
-from omqtools.omqspark import parquet
 from omqtools.omqspark.engine import F, Window
 from omqtools.omqspark.lifecycle import is_type
 from omqtools.omqspark.pool import Beside
@@ -81,8 +81,8 @@ def out_of_order(lines: DataFrame, turns: DataFrame | None = None) -> DataFrame:
 
 def lost(messages: DataFrame, found: Beside) -> DataFrame:
     """Persistent, put, no end, not in the pool, and not ended behind the archive."""
-    ids = np.array(sorted(found.there | found.ended), dtype="<i8").tolist()
-    there = parquet.rows(messages.sparkSession, [(qpool,) for qpool in ids], "qpool bigint")
+    ids = np.unique(np.concatenate([found.there, *found.ended]))
+    there = messages.sparkSession.createDataFrame(pa.table({"qpool": pa.array(ids, pa.int64())}))
     judged = messages if found.checkpoint is None else messages.where(
         F.col("born_lsn") <= found.checkpoint)
     return (judged.where("puts > 0 AND ends = 0 AND persistent").join(there, "qpool", "left_anti")

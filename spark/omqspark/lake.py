@@ -40,7 +40,7 @@ class Lake(Out):
     @contextmanager
     def told_by(self, frames: int) -> Iterator[None]:
         """So many frames are looked at meanwhile: the engine and its plans are of that size."""
-        if not isinstance(self.engine, Later) or frames >= self.engine.few_frames:
+        if not isinstance(self.engine, Later) or not self.engine.is_few(frames):
             self.few = sized(self.spark, frames)
             yield
             return

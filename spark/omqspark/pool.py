@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
+from omq.base.arrays import Vector
 from omq.base.errors import MixedArchives, NoArchive
 from omq.base.paths import SpoolPaths
 from omq.format.journal import FileHeader as JournalHeader
@@ -28,24 +30,26 @@ from omq.storage.journal_reader import load_file
 from omq.storage.journal_scan import FileScan
 from omq.storage.pool import PoolFiles
 
+NONE: Final = np.zeros(0, "<i8")
+
 
 @dataclass(slots=True)
 class Beside:
-    """`there`: QPoolIds in the pool, `ended`: of messages that ended behind the archive,
-    `checkpoint`: the LSN up to which the pool knows everything (None: it does not say), `unknown`:
-    why it cannot be said who is lost."""
+    """`there`: QPoolIds in the pool, `ended`: of messages that ended behind the archive; eight
+    bytes each, in no order. `checkpoint`: the LSN up to which the pool knows everything (None: it
+    does not say), `unknown`: why it cannot be said who is lost."""
 
-    there: set[int]
-    ended: set[int] = field(default_factory=set)
+    there: Vector
+    ended: list[Vector] = field(default_factory=list)
     checkpoint: int | None = None
     unknown: str = ""
 
 
-def pool_messages(spool: Path, uuid: bytes) -> set[int]:
+def pool_messages(spool: Path, uuid: bytes) -> Vector:
     """QPoolIds of the messages in a pool."""
     paths = SpoolPaths(spool)
     pool = PoolFiles(paths, uuid, write=False)
-    found: set[int] = set()
+    found: list[Vector] = [NONE]
     if not paths.msgpool.is_dir():
         raise NoArchive(path=paths.msgpool)
     try:
@@ -58,10 +62,10 @@ def pool_messages(spool: Path, uuid: bytes) -> set[int]:
             if head["uuid"] != uuid:
                 raise MixedArchives(file=file.path, uuid=head["uuid"].hex(), expected=uuid.hex())
             for chunk in pool.scan(number):
-                found |= set(chunk.records["qpool"][chunk.live].tolist())
+                found.append(chunk.records["qpool"][chunk.live].astype("<i8"))
     finally:
         pool.close()
-    return found
+    return np.concatenate(found)
 
 
 def beside(spool: Path, uuid: bytes, last_file: int, last_lsn: int) -> Beside:
@@ -81,7 +85,8 @@ def beside(spool: Path, uuid: bytes, last_file: int, last_lsn: int) -> Beside:
     return found
 
 
-def _behind(paths: SpoolPaths, uuid: bytes, last_file: int, last_lsn: int, ended: set[int]) -> int:
+def _behind(paths: SpoolPaths, uuid: bytes, last_file: int, last_lsn: int, ended: list[Vector]
+            ) -> int:
     """Adds to `ended` who ended in the journal files behind an archive file; the LSN up to which
     they are there without a gap."""
     folders = {number: folder for folder in (paths.archive, paths.journal) if folder.is_dir()
@@ -106,6 +111,6 @@ def _behind(paths: SpoolPaths, uuid: bytes, last_file: int, last_lsn: int, ended
             if block.header.first_lsn > reached + 1:
                 return reached
             ends = block.frames["flags"] & FrameFlag.LAST_PART != 0
-            ended.update(np.unique(block.frames["qpool"][ends]).tolist())
+            ended.append(block.frames["qpool"][ends].astype("<i8"))
             reached = max(reached, block.header.last_lsn)
     return reached

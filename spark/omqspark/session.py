@@ -81,7 +81,7 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
     were kept, if they were; `keep_classes`: else it keeps them; `source`: the data source is known
     in it, for which Spark starts Python processes that look for others. SparkMissing without
     pyspark or Java."""
-    under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    under_submit = _under_submit()
     if not under_submit and not os.environ.get("JAVA_HOME") and not shutil.which("java"):
         raise SparkMissing(what="java", reason="no java in PATH and no JAVA_HOME")
     try:
@@ -115,17 +115,26 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
 @dataclass
 class Later:
     """A session that is made when somebody needs it. Below `few_frames` frames a batch needs none:
-    DuckDB tells it, within `memory` ("512m", "1g")."""
+    DuckDB tells it, within `memory` ("512m", "1g"). Who comes by spark-submit wants Spark, and YARN
+    calls a driver without a session failed."""
 
     make: Callable[[], SparkSession]
     few_frames: int = FEW_FRAMES
     memory: str = "1g"
     made: bool = False
 
+    def is_few(self, frames: int) -> bool:
+        """Whether so many need no Spark."""
+        return frames < self.few_frames and not _under_submit()
+
     @cached_property
     def spark(self) -> SparkSession:
         self.made = True
         return self.make()
+
+
+def _under_submit() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def end(spark: SparkSession) -> None:

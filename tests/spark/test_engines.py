@@ -68,7 +68,8 @@ def test_each_batch_may_be_told_by_either(spark: Any, made: Made, lake: Lake, se
     the_same(Lake(spark, out), lake)
 
 
-def test_how_many_rows_are_few(spark: Any, tmp_path: Path) -> None:
+def test_how_many_rows_are_few(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                               ) -> None:
     made: list[Any] = []
 
     def make() -> Any:
@@ -82,6 +83,9 @@ def test_how_many_rows_are_few(spark: Any, tmp_path: Path) -> None:
     assert not made and not is_columnar()
     with lake.told_by(10):
         assert not is_columnar() and lake.spark is spark
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with lake.told_by(9):
+        assert not is_columnar(), "under spark-submit"
     assert made == [spark], "once, when somebody needs it"
 
 
@@ -111,6 +115,8 @@ def test_what_the_engines_have_otherwise(rows: Any) -> None:
                F.array_sort(F.collect_list("v")).alias("e"),
                F.array_sort(F.collect_list(F.when(F.col("yes"), F.col("v")))).alias("f")) == [
         None, 0, 12, -(1 << 63) + (1 << 62) + (1 << 61), [5, 7], []]
+    wide = rows.groupBy("k").agg(F.sum("v").alias("v"), F.count_if("yes").alias("yes")).schema
+    assert {field.dataType.simpleString() for field in wide} == {"bigint"}
     first = F.lag("n").over(Window.partitionBy("k").orderBy("v"))
     found = rows.select("n", first.alias("before")).toArrow().to_pylist()
     assert {row["n"]: row["before"] for row in found} == {3: None, 1: 3, 2: 1}, "nulls are first"

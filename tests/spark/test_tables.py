@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from omq.base.errors import BadRequest, Exit, OutBusy
 from omqtools.omqspark import main, older, options, parquet, tables
@@ -222,15 +223,18 @@ def test_the_command_lists_them(lake: Lake, capsys: pytest.CaptureFixture[str]) 
         tables.table(lake, "../secrets")
 
 
-def test_what_goes_up_is_written_as_differences(spark: Any, tmp_path: Path) -> None:
-    """Half of the bytes, and everybody reads the same rows."""
+@pytest.mark.parametrize("few", [True, False])
+def test_what_goes_up_is_written_as_differences(spark: Any, tmp_path: Path, *, few: bool
+                                                ) -> None:
+    """Half of the bytes, by Arrow and by Spark, and everybody reads the same rows."""
     duckdb = pytest.importorskip("duckdb", reason="make setup-dev installs it")
     rows = pa.table({
         "qpool": pa.array(range(20_000)), "queue": pa.array([n % 7 for n in range(20_000)]),
         "born_ns": pa.array([1_767_225_600_000_000_000 + n * 1_000_003 for n in range(20_000)]),
         "born": pa.array([1_767_225_600_000_000 + n * 1000 for n in range(20_000)],
                          pa.timestamp("us", tz="UTC"))})
-    parquet._write(rows, str(tmp_path / "new"), (), append=False)
+    parquet.save(parquet.local(spark, rows, from_arrow_schema(rows.schema)),
+                 str(tmp_path / "new"), few=few)
     (path,) = (tmp_path / "new").glob("*.parquet")
     pq.write_table(rows, tmp_path / "plain.parquet", compression="zstd")
     assert path.stat().st_size < 0.5 * (tmp_path / "plain.parquet").stat().st_size
