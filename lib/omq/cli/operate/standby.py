@@ -13,6 +13,7 @@
     omq standby status      its standbys, how far each is behind, which are away
     omq standby forget --member b       that one is none any more
     omq standby demote      this spool is no primary any more: no queue manager starts on it
+    omq standby aside --since LSN       what it has that the new primary does not, by message
 
 The primary waits for nothing: what it acknowledged less than the lag ago is lost with it. Who may
 run `omq standby send` as the spool's user may read every message of it, and so may a standby.
@@ -223,6 +224,12 @@ def _status(options: argparse.Namespace) -> int:
     return show(existing(options, tell_role=False).paths, as_json=options.json)
 
 
+def _aside(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_aside import show
+
+    return show(existing(options, tell_role=False).paths, options.since, as_json=options.json)
+
+
 def _forget(options: argparse.Namespace) -> int:
     from omq.services.standby.lag import forget
 
@@ -243,6 +250,7 @@ _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "promote": (_promote, "this standby becomes the primary"),
     "send": (_send, "on the primary: serve a standby on standard input and output"),
     "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
+    "aside": (_aside, "on a former primary: what it has that the new one does not, by message"),
     "forget": (_forget, "on the primary: a standby is none any more, and nothing is kept for it"),
     "demote": (_demote, "on an old primary: no queue manager starts here any more"),
 }
@@ -265,5 +273,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="of init: the name of this standby; of forget: of which")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
                         help="of send: instead of standby_silence_s")
+    parser.add_argument("--since", type=int, metavar="LSN",
+                        help="of aside: up to where the new primary has the same, as 'omq standby "
+                        "status' there says")
     add_json(parser)
     return parser
