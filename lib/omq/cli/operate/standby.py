@@ -5,6 +5,7 @@
     omq standby init --member b -- ssh east omq standby send     the same, reached by a command
     omq standby follow                                           it follows, until a signal
     omq standby status                                           how far it is behind
+    omq standby pause|resume                                     its pool stays as it is; goes on
     omq standby promote                                          it becomes the primary
 
     on the primary's host:
@@ -55,6 +56,7 @@ from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location, locate
 from omq.services.daemon.signals import Signals
 from omq.storage import durable, instance_file, spool
+from omq.storage.files import write_new_file
 from omq.storage.instance_file import Instance, Role, is_member_name
 
 NAME: Final = "omq standby"
@@ -200,6 +202,22 @@ def _standby(location: Location) -> spool.SpoolInfo:
     return info
 
 
+def _pause(options: argparse.Namespace) -> int:
+    paths = _standby(existing(options, tell_role=False)).paths
+    write_new_file(paths.standby_pause, [b"omq standby pause\n"]).close()
+    print(f"{paths.root} redoes nothing from now on, and its journal grows, until: "
+          "omq standby resume")
+    return Exit.OK
+
+
+def _resume(options: argparse.Namespace) -> int:
+    paths = _standby(existing(options, tell_role=False)).paths
+    if not durable.unlink(paths.standby_pause):
+        raise BadRequest(reason=f"{paths.root} is not paused")
+    print(f"{paths.root} redoes what came meanwhile")
+    return Exit.OK
+
+
 def _promote(options: argparse.Namespace) -> int:
     from omq.core.standby.promotion import promote
     from omq.services.standby.dialling import answers
@@ -247,6 +265,8 @@ _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "init": (_init, "make an empty directory a standby"),
     "follow": (_follow, "follow the primary until a signal"),
     "status": (_status, "what this member is, how far behind, and of a primary its standbys"),
+    "pause": (_pause, "on a standby: receive and redo nothing, until resume"),
+    "resume": (_resume, "on a standby: redo what came meanwhile"),
     "promote": (_promote, "this standby becomes the primary"),
     "send": (_send, "on the primary: serve a standby on standard input and output"),
     "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
