@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from omq.base import clock, modes, side_files
 from omq.base.amounts import duration
-from omq.base.errors import StandbyDiverged, StreamBroken
+from omq.base.errors import ConfigError, StandbyDiverged, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.standby.replica import WINDOW_BYTES, Replica
@@ -79,7 +79,9 @@ class Follower:
                     self._follow(way.line)
                 finally:
                     way.close()
-            except StreamBroken as error:
+            except (StreamBroken, ConfigError) as error:
+                if isinstance(error, ConfigError) and not self._heard:
+                    raise  # else a certificate that is being renewed: the next time it is there
                 if str(error) != self._error:
                     self._say(str(error))
                 self._error = str(error)
