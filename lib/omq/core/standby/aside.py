@@ -26,8 +26,8 @@ import numpy as np
 from omq.base.arrays import Vector
 from omq.base.paths import SpoolPaths
 from omq.core.history.frames import Happening, History
-from omq.format.frame_rules import About, mask
-from omq.format.journal import FrameFlag, FrameType
+from omq.format.frame_rules import About, Hand, mask
+from omq.format.journal import FrameFlag
 
 LOST, FINISHED, AGAIN, CHANGED = "lost", "finished", "again", "changed"
 _MAKES: Final = mask(lambda rule: rule.makes)
@@ -101,7 +101,7 @@ def _note(lines: dict[int, Line], found: Happening) -> None:
                                          found.time_ns, born, found.size)
         if born:
             return
-    if found.kind is FrameType.GIVE:
+    if found.rule.hand is Hand.GIVEN:
         return  # it was in somebody's hands: no change that anybody asked for
     line.how.append(found.kind.name.lower())
     line.ended |= bool(found.flags & _LAST) and found.rule.leaves
