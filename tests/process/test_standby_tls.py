@@ -190,6 +190,38 @@ def test_a_right_that_is_taken_away_counts_at_the_reload(pair: TlsPair) -> None:
     pair.lets()
 
 
+def test_a_certificate_that_is_away_for_a_while_ends_nobody(pair: TlsPair) -> None:
+    pair.make()
+    follower = pair.follow()
+    pair.caught_up()
+    shown = pair.folder / "standby.pem"
+    shown.rename(pair.folder / "away.pem")
+    assert pair.listener is not None
+    pair.lets()
+    pair.listener.send_signal(signal.SIGHUP)
+    until(lambda: "channel_tls_certificate" in pair.log.read_text(), pair.log.read_text)
+    (pair.folder / "away.pem").rename(shown)
+    pair.lets(ACCOUNT)
+    pair.listener.send_signal(signal.SIGHUP)
+    with client(pair) as c:
+        c.put("A", b"goes on")
+    pair.caught_up()
+    assert follower.poll() is None
+
+
+def test_a_disk_that_refuses_ends_the_listener(pair: TlsPair) -> None:
+    """A process that met that writes nothing any more: the next one may."""
+    pair.make()
+    noted = pair.primary.root / "standbys.json"
+    noted.unlink()
+    noted.mkdir()
+    pair.follow()
+    assert pair.listener is not None
+    assert pair.listener.wait(WAIT_S) == Exit.IO, pair.listened()
+    noted.rmdir()
+    pair.primary.paths.standby_port.unlink(missing_ok=True)
+
+
 def test_strangers_of_one_host_do_not_keep_a_standby_out(pair: TlsPair) -> None:
     """They wait for nothing in the handshake; those above the bound are closed."""
     pair.make()

@@ -20,7 +20,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "load": ("index", "engine", "redo", "judge"),
         "look": ("index", "engine", "load", "select"),
         "history": ("index", "engine", "redo"),
-        "standby": ("engine", "redo", "judge"),
+        "standby": ("engine", "redo", "judge", "history"),
         "check": ("index", "engine", "redo", "judge", "load", "history"),
     },
     "ipc": {"remote": (), "serving": ()},

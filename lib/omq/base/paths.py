@@ -136,6 +136,11 @@ class SpoolPaths:
         return self.run / "ship.lock"
 
     @property
+    def standby_pause(self) -> Path:
+        """There is such a file: a standby redoes nothing."""
+        return self.run / "standby.pause"
+
+    @property
     def standby_port(self) -> Path:
         """Address and port on which standbys are served."""
         return self.run / "standby.port"

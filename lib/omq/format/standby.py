@@ -47,7 +47,8 @@ class PieceKind(IntEnum):
     """What a piece is."""
 
     HELLO = 1  # standby: who it is, and its position; payload JSON
-    FOLLOW = 2  # primary: the position is in its history, and blocks follow from there
+    FOLLOW = 2  # primary: the position is in its history, and blocks follow from there; payload
+    # JSON: promotions.json
     BACK = 3  # primary: its history goes up to `lsn` in file `number`: cut there, and say HELLO
     FILE = 4  # primary: a journal file begins; payload = its header page
     BLOCK = 5  # primary: a block of file `number` at `offset`; `lsn` is its last one

@@ -5,6 +5,7 @@
     omq standby init --member b -- ssh east omq standby send     the same, reached by a command
     omq standby follow                                           it follows, until a signal
     omq standby status                                           how far it is behind
+    omq standby pause|resume                                     its pool stays as it is; goes on
     omq standby promote                                          it becomes the primary
 
     on the primary's host:
@@ -13,6 +14,7 @@
     omq standby status      its standbys, how far each is behind, which are away
     omq standby forget --member b       that one is none any more
     omq standby demote      this spool is no primary any more: no queue manager starts on it
+    omq standby aside --since LSN       what it has that the new primary does not, by message
 
 The primary waits for nothing: what it acknowledged less than the lag ago is lost with it. Who may
 run `omq standby send` as the spool's user may read every message of it, and so may a standby.
@@ -54,6 +56,7 @@ from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location, locate
 from omq.services.daemon.signals import Signals
 from omq.storage import durable, instance_file, spool
+from omq.storage.files import write_new_file
 from omq.storage.instance_file import Instance, Role, is_member_name
 
 NAME: Final = "omq standby"
@@ -199,6 +202,22 @@ def _standby(location: Location) -> spool.SpoolInfo:
     return info
 
 
+def _pause(options: argparse.Namespace) -> int:
+    paths = _standby(existing(options, tell_role=False)).paths
+    write_new_file(paths.standby_pause, [b"omq standby pause\n"]).close()
+    print(f"{paths.root} redoes nothing from now on, and its journal grows, until: "
+          "omq standby resume")
+    return Exit.OK
+
+
+def _resume(options: argparse.Namespace) -> int:
+    paths = _standby(existing(options, tell_role=False)).paths
+    if not durable.unlink(paths.standby_pause):
+        raise BadRequest(reason=f"{paths.root} is not paused")
+    print(f"{paths.root} redoes what came meanwhile")
+    return Exit.OK
+
+
 def _promote(options: argparse.Namespace) -> int:
     from omq.core.standby.promotion import promote
     from omq.services.standby.dialling import answers
@@ -223,6 +242,12 @@ def _status(options: argparse.Namespace) -> int:
     return show(existing(options, tell_role=False).paths, as_json=options.json)
 
 
+def _aside(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_aside import show
+
+    return show(existing(options, tell_role=False).paths, options.since, as_json=options.json)
+
+
 def _forget(options: argparse.Namespace) -> int:
     from omq.services.standby.lag import forget
 
@@ -240,9 +265,12 @@ _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "init": (_init, "make an empty directory a standby"),
     "follow": (_follow, "follow the primary until a signal"),
     "status": (_status, "what this member is, how far behind, and of a primary its standbys"),
+    "pause": (_pause, "on a standby: receive and redo nothing, until resume"),
+    "resume": (_resume, "on a standby: redo what came meanwhile"),
     "promote": (_promote, "this standby becomes the primary"),
     "send": (_send, "on the primary: serve a standby on standard input and output"),
     "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
+    "aside": (_aside, "on a former primary: what it has that the new one does not, by message"),
     "forget": (_forget, "on the primary: a standby is none any more, and nothing is kept for it"),
     "demote": (_demote, "on an old primary: no queue manager starts here any more"),
 }
@@ -265,5 +293,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="of init: the name of this standby; of forget: of which")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
                         help="of send: instead of standby_silence_s")
+    parser.add_argument("--since", type=int, metavar="LSN",
+                        help="of aside: up to where the new primary has the same, as 'omq standby "
+                        "status' there says")
     add_json(parser)
     return parser

@@ -6,16 +6,18 @@ Errors: those of open_spool.
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from omq.base.amounts import duration
+from omq.base.clock import iso_time
 from omq.base.errors import Exit
 from omq.base.paths import SpoolPaths
 from omq.cli import role
 from omq.cli.common import print_json
 from omq.format.standby import Synced
 from omq.services.standby.lag import standbys
-from omq.storage import journal_synced, spool
+from omq.storage import journal_synced, promotions, spool
 from omq.storage.instance_file import Role
 
 
@@ -27,8 +29,11 @@ def show(paths: SpoolPaths, *, as_json: bool) -> int:
         print_json(found)
     else:
         for key, value in found.items():
-            if value not in (None, "") and key != "standbys":
+            if value not in (None, "") and key not in ("standbys", "promotions"):
                 sys.stdout.write(f"{key:<16}{value}\n")
+        for made in found["promotions"]:
+            sys.stdout.write(f"{'promotion':<16}term {made['term']}: member {made['member']}, "
+                             f"behind LSN {made['lsn']}, {iso_time(made['time_ns'])}\n")
         for each in members:
             sys.stdout.write(f"{'standby':<16}{standby_line(each)}\n")
     follows = found["following"] if found["role"] == Role.STANDBY.value else all(
@@ -42,7 +47,9 @@ def status(paths: SpoolPaths) -> dict[str, Any]:
     instance = info.instance
     found: dict[str, Any] = {"role": instance.role.value, "member": instance.member,
                              "term": instance.term, "primary": instance.primary,
-                             "following": None}
+                             "following": None,
+                             "promotions": [asdict(each) for each in
+                                            promotions.load(paths, instance.term)]}
     if instance.role is Role.PRIMARY:
         return found | {"standbys": [each.record() for each in standbys(paths)]}
     if instance.role is not Role.STANDBY:

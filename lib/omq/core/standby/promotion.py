@@ -4,8 +4,8 @@
 known to have been on the primary's disk: the primary may have acknowledged it. From here on this
 standby has a history of its own; the mark says so first, so that it does not follow a primary
 again that lacks it. 3. A checkpoint: every body that a RELOCATE has moved is copied.
-4. instance.json says primary, with the next term, in one write: that is the promotion. 5. The mark
-goes.
+4. promotions.json says since which LSN the next term is; then instance.json says primary, with that
+term, in one write: that is the promotion. 5. The mark goes.
 
 The queue manager that starts then finds nothing to redo, and leaves numbers free for what the old
 primary may still give (storage.instance_file.LEAP).
@@ -26,10 +26,11 @@ from omq.base.errors import StandbyDiverged
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.standby.replica import Replica
-from omq.storage import instance_file, journal_synced
+from omq.storage import instance_file, journal_synced, promotions
 from omq.storage.instance_file import Instance, Role
 from omq.storage.journal import file_name
 from omq.storage.mirror_start import adopt, settle
+from omq.storage.promotions import Promotion
 
 
 def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: int,
@@ -52,6 +53,8 @@ def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: 
         replica.close()
     term = max(instance.term, mark.term) + (role is Role.PRIMARY)
     made = replace(instance, term=term, role=role, primary=primary)
+    if role is Role.PRIMARY:
+        promotions.note(paths, Promotion(made.term, mark.lsn, made.member, time_ns))
     instance_file.write(paths, made)
     journal_synced.remove(paths)
     return made

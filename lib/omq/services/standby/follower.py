@@ -5,6 +5,9 @@ lock, takes what its primary sends, and keeps its pool up to it.
     then redone, up to what is on the primary's disk as well; a checkpoint as often as pool.writer
     a line that breaks is made anew, after a pause that grows; what was not noted is sent again
 
+While `omq standby pause` holds, what comes is written, synced and acknowledged, and nothing is
+redone: the pool stays as it is, the journal grows.
+
 run/standby.json says how it is (`omq standby status`). A standby that cannot follow (another
 history, damage, a full disk) says so and ends; nothing of it is thrown away.
 
@@ -22,10 +25,10 @@ from typing import Any, Final
 
 from omq.base import clock, modes, side_files
 from omq.base.amounts import duration
-from omq.base.errors import StandbyDiverged, StreamBroken
+from omq.base.errors import ConfigError, StandbyDiverged, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.standby.replica import Replica
+from omq.core.standby.replica import WINDOW_BYTES, Replica
 from omq.format.standby import Piece, PieceKind
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
@@ -34,7 +37,7 @@ from omq.services.standby.base_receiving import BaseReceiving
 from omq.services.standby.dialling import dial
 from omq.services.standby.line import Line
 from omq.services.standby.receiving import Receiving
-from omq.storage import spool
+from omq.storage import durable, spool
 from omq.storage.instance_file import LEAP, Instance
 from omq.storage.journal import prepare_next
 
@@ -76,7 +79,9 @@ class Follower:
                     self._follow(way.line)
                 finally:
                     way.close()
-            except StreamBroken as error:
+            except (StreamBroken, ConfigError) as error:
+                if isinstance(error, ConfigError) and not self._heard:
+                    raise  # else a certificate that is being renewed: the next time it is there
                 if str(error) != self._error:
                     self._say(str(error))
                 self._error = str(error)
@@ -107,25 +112,37 @@ class Follower:
             self._tell()
 
     def _apply(self, now: float) -> None:
-        while self.session.apply():
-            if self._bytes >= self._settings.checkpoint_journal_bytes_max:
-                break
+        full = not self.paused and self._redo()
         if self.replica.findings:
             found = self.replica.findings[0]
             raise StandbyDiverged(path=self._paths.root / found.file, reason=found.reason)
-        late = self._bytes >= self._settings.checkpoint_journal_bytes_max
+        late = full or self._bytes >= self._settings.checkpoint_journal_bytes_max
         if late or now >= self._due:
             self._due, self._bytes = now + self._settings.checkpoint_interval_s, 0
             if self.replica.checkpoint(clock.wall_ns()) is not None:
                 self.replica.retire()
             prepare_next(self._paths, self._settings)
 
+    @property
+    def paused(self) -> bool:
+        """People want the pool to stay as it is (`omq standby pause`)."""
+        return durable.status(self._paths.standby_pause) is not None
+
+    def _redo(self) -> bool:
+        """Up to where both disks are, but no more than one checkpoint should hold; is there more?
+        Behind a pause there may be hours of it."""
+        for _ in range(max(1, self._settings.checkpoint_journal_bytes_max // WINDOW_BYTES)):
+            if not self.session.apply():
+                return False
+        return True
+
     def state(self) -> dict[str, Any]:
         """As run/standby.json has it."""
         mirror = self.session.mirror
         behind = max(0, mirror.durable - mirror.mark.lsn)
         return {"member": self.session.instance.member, "term": self.session.instance.term,
-                "following": self.session.following, "synced_lsn": mirror.mark.lsn,
+                "following": self.session.following, "paused": self.paused,
+                "synced_lsn": mirror.mark.lsn,
                 "primary_lsn": mirror.durable, "redone_lsn": self.replica.lsn,
                 "checkpoint_lsn": self.replica.checkpoint_lsn,
                 "lag_frames": behind if behind < LEAP else None,  # a new term has just begun

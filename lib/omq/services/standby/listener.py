@@ -8,7 +8,7 @@ Invariants: 1. who may not follow is sent no piece; 2. strangers are bounded by 
 one host keep nobody else out; 3. the right is asked again at a reload: whose is gone is cut off;
 4. a former primary serves nobody: its role is looked at for each connection.
 
-Errors: ConfigError; PortInUse; of one standby: an event, and its line ends.
+Errors: ConfigError; PortInUse; DiskError; of one standby: an event, and its line ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final
 from omq.base import clock, events, side_files
 from omq.base.authority import Authority, load_authority
 from omq.base.config import load_settings
-from omq.base.errors import ConfigError, OmqError, PortInUse
+from omq.base.errors import ConfigError, DiskError, OmqError, PortInUse
 from omq.base.event_log import ERROR, WARNING, EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.rated_log import NEVER, RatedLog
@@ -103,19 +103,22 @@ class Listener:
         self._told = RatedLog(log, BURST, settings.smtp_client_period_s)
         self._lock = threading.Lock()
         self._guests: set[_Guest] = set()
+        self._fault: DiskError | None = None
         self._socket = _listen(settings)
         host, port = self._socket.getsockname()[:2]
         side_files.replace(paths.standby_port, f"{host} {port}\n".encode())
         self.address = f"{host} port {port}"
 
     def run(self, notifier: Notifier) -> None:
-        """Until a signal."""
+        """Until a signal. DiskError: one that a line met; whoever starts next may write again."""
         self._log.event(events.STANDBY_LISTENS, address=self.address)
         notifier.ready(self._status())
         while not self._signals.stopping:
             if self._signals.take_reload():
                 self._reload()
-            self._signals.wait(notifier.watchdog_interval_s or LOOK_S, self._socket.fileno())
+            self._signals.wait(LOOK_S, self._socket.fileno())
+            if self._fault is not None:
+                raise self._fault
             notifier.watchdog()
             notifier.status(self._status())
             self._told.flush(clock.monotonic_ns())
@@ -158,19 +161,32 @@ class Listener:
             own = guest.line = secure_server(guest.line, policy.tls,
                                              policy.settings.amqp_handshake_timeout_s)
             account = common_name(own.getpeercert())
-            with self._lock:
-                if self.policy.may_follow(account):
-                    guest.account = account
-            if guest.account:
-                self._primary(own, guest, policy.settings)
+            reason = self._let_in(guest, account)
+            if reason:
+                self._refused(guest, reason)
             else:
-                self._refused(guest, f"account {account[:64]!r} may not follow")
+                self._primary(own, guest, policy.settings)
         except OSError as error:
             self._refused(guest, f"TLS: {error}")
         finally:
             guest.line.close()
             with self._lock:
                 self._guests.discard(guest)
+
+    def _let_in(self, guest: _Guest, account: str) -> str:
+        """Why not; empty: it is a standby now. A directory may be asked, so not under the lock."""
+        while True:
+            policy = self.policy
+            allowed = policy.may_follow(account)
+            with self._lock:
+                if policy is not self.policy:
+                    continue  # it was reloaded meanwhile
+                if not allowed:
+                    return f"account {account[:64]!r} may not follow"
+                if sum(bool(each.account) for each in self._guests) >= STANDBYS_MAX:
+                    return "too many standbys"
+                guest.account = account
+                return ""
 
     def _primary(self, own: ssl.SSLSocket, guest: _Guest, settings: Settings) -> None:
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -184,6 +200,8 @@ class Listener:
                 raise
             Primary(self._paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
         except OmqError as error:
+            if isinstance(error, DiskError):
+                self._fault = error  # this process writes nothing any more
             self._told.event(events.STANDBY_GONE, WARNING, guest.account, account=guest.account,
                              source=guest.source, reason=str(error))
 
@@ -199,11 +217,11 @@ class Listener:
             return
         with self._lock:
             self.policy = policy
-            gone = [each for each in self._guests
-                    if each.account and not policy.may_follow(each.account)]
-        for each in gone:
-            self._refused(each, f"account {each.account} may not follow any more")
-            each.cut()
+            standbys = [each for each in self._guests if each.account]
+        for each in standbys:
+            if not policy.may_follow(each.account):
+                self._refused(each, f"account {each.account} may not follow any more")
+                each.cut()
         self._log.event(events.SERVICE_RELOADED)
 
     def close(self) -> None:

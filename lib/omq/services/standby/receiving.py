@@ -1,6 +1,6 @@
 """The standby's side: it says where it is, takes what follows, and says what it has.
 
-    FOLLOW              blocks come from here on
+    FOLLOW              blocks come from here on; which promotions there were
     BACK                what the primary's history lacks is taken away, and HELLO said again
     FILE BLOCK HOLE     storage.journal_mirror
     CONTAINER           storage.container_copy
@@ -26,7 +26,7 @@ from omq.base.errors import StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.core.standby.replica import Replica
 from omq.format.standby import Piece, PieceKind
-from omq.storage import instance_file
+from omq.storage import instance_file, promotions
 from omq.storage.container_copy import ContainerCopy
 from omq.storage.containers import REF_BYTES
 from omq.storage.instance_file import Instance
@@ -63,6 +63,7 @@ class Receiving:
         self._check_term(piece)
         answer = None
         if piece.kind is PieceKind.FOLLOW and not self.following:
+            self._hear(piece)
             self.following = True
         elif piece.kind is PieceKind.BACK and not self.following:
             self._go_back(piece)
@@ -83,6 +84,15 @@ class Receiving:
             self.instance = replace(self.instance, term=piece.term)
             if self._begun:
                 instance_file.write(self._paths, self.instance)
+
+    def _hear(self, piece: Piece) -> None:
+        """Of the promotions before; an earlier omq tells none."""
+        if not len(piece.payload):
+            return
+        told = promotions.decode(bytes(piece.payload[: promotions.BYTES_MAX]))
+        if told is None:
+            raise self._broken("it does not say which promotions there were")
+        promotions.take(self._paths, told, self.instance.term)
 
     def _go_back(self, piece: Piece) -> None:
         if piece.number == self.mirror.number:

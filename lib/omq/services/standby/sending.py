@@ -29,7 +29,7 @@ from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
 from omq.format.journal import BLOCK, FRAME, FrameFlag
 from omq.format.standby import SYNCED, Piece, PieceKind, Synced, decode_synced
-from omq.storage import standby_holds
+from omq.storage import promotions, standby_holds
 from omq.storage.containers import REF_BYTES, open_item
 from omq.storage.instance_file import Instance, is_member_name
 from omq.storage.journal_source import JournalSource
@@ -58,7 +58,10 @@ class Sending:
         if piece.kind is PieceKind.HELLO:
             said = self._source.agree(self._position(piece))
             self.following = said.kind is PieceKind.FOLLOW
-            return [replace(said, durable=durable)]
+            if not self.following:
+                return [replace(said, durable=durable)]
+            told = promotions.encode(promotions.load(self._paths, self._instance.term))
+            return [replace(said, durable=durable, payload=told)]
         if piece.kind is PieceKind.ACK and self.following:
             self.acked, self.synced = piece.lsn, piece.durable
             standby_holds.note(self._paths, self.member, piece.number)
