@@ -144,8 +144,6 @@ MUTANTS: Final = (
             "            out.append(entry)\n        party.active -= count\n"
             "        core.active -= count\n",
             "            out.append(entry)\n        party.active -= count\n"),
-    _mutant("the time of what is prepared is forgotten", "done",
-            "                core.times.seen(c.e_message[entry])\n", "                pass\n"),
     _mutant("the end of a prepared one is the end of a hand-out", "done",
             "active: cython.bint = self._c.e_state[self._picked[0]] == _ACTIVE",
             "active: cython.bint = True"),
@@ -162,8 +160,6 @@ MUTANTS: Final = (
             "        self._frames.unit = 0\n", ""),
     _mutant("what a unit in doubt put is not counted", "doubt",
             "        self._c.counters[_PUTS] += count - taken\n", ""),
-    _mutant("a member comes out of doubt before its turn", "doubt",
-            "\n                    or c.m_flags[c.e_message[entry]] & _IN_GROUP", ""),
     _mutant("what comes out of doubt is ready twice", "doubt",
             "        c.q_ready[queue] += 1\n", "        c.q_ready[queue] += 2\n"),
     _mutant("what comes out of doubt is in it still", "doubt",
