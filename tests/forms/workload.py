@@ -148,7 +148,7 @@ class Workload:
         client.sequence, client.held = 0, {}
         self.instance.register(client)
         session, party = client.live, client.live.party
-        session._release = cast(Any, session.channel).wake = _Bell()
+        session.release = cast(Any, session.channel).wake = _Bell()
         assert self.instance.recovered is not None
         session.epoch = self.instance.recovered.epoch
         if client.number in (MEMBER, STRANGER):
