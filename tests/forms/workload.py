@@ -426,7 +426,7 @@ class Workload:
         name = name if prepares else b""
         area = b"".join([*rows, *heads, *(each.payload for each in said), name])
         return self._packed(client, operation, area, parts=len(rows), count=len(said), length=at,
-                            queue=len(name), argument=len(rows),
+                            queue=len(name), argument=len(rows) + (r.random() < self.odd / 9),
                             want=len(said) + (r.random() < self.odd / 9))
 
     def _commit(self, client: Client) -> bytes:
