@@ -74,8 +74,7 @@ class Run:
 
     def __init__(self, path: Path, rules: LimitRules, seed: int) -> None:
         self.world, self.random = make_world(path), random.Random(seed)
-        self.payloads = PayloadReader(self.world.info.paths)
-        self.world.core.limits.read = self.payloads.read
+        self.world.core.limits.payloads = PayloadReader(self.world.info.paths)
         self.world.core.limits.starting = False
         self.model, self.keys = Model(rules, self.world.mono), dict[int, str]()
         self.hands: dict[int, tuple[Party, Verdict]] = {}
@@ -184,7 +183,6 @@ def run(path: Path, rules: LimitRules, seed: int) -> None:
         made.finish()
     finally:
         made.world.writer.close()
-        made.payloads.close()
 
 
 @pytest.mark.parametrize("rules", RULES, ids=lambda rules: f"{RULES.index(rules)}")
