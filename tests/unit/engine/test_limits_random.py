@@ -26,7 +26,7 @@ from omq.storage.payloads import PayloadReader
 from tests.unit.engine.world import NS, A, make_world
 
 DONE, DEFER, FAIL, RELEASE = (int(kind) for kind in Settlement)
-STEPS = 120
+STEPS = 60
 RULES = tuple(
     LimitRules(in_work_max=most, rate=rate, by=by, key_in_work_max=key_most if by else 0,
                key_rate=key_rate if by else None, fair=fair and bool(by), keys_max=3 if by else 0)
