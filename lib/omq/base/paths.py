@@ -75,6 +75,11 @@ class SpoolPaths:
         return self.run / "drop.sock"
 
     @property
+    def web_socket(self) -> Path:
+        """Where programs of this host ask omq-web."""
+        return self.run / "web.sock"
+
+    @property
     def run(self) -> Path:
         """Sockets, ids, locks, pid files."""
         return self.root / "run"
@@ -119,6 +124,21 @@ class SpoolPaths:
     def standby(self) -> Path:
         """What the process that follows a primary says of itself."""
         return self.run / "standby.json"
+
+    @property
+    def ship(self) -> Path:
+        """What the process that ships the journal says of itself."""
+        return self.run / "ship.json"
+
+    @property
+    def ship_lock(self) -> Path:
+        """Held by that process."""
+        return self.run / "ship.lock"
+
+    @property
+    def standby_port(self) -> Path:
+        """Address and port on which standbys are served."""
+        return self.run / "standby.port"
 
     @property
     def ids(self) -> Path:

@@ -83,6 +83,10 @@ class TransportSettings(WebSettings):
     smtp_policy_timeout_s: int = number("milter", 30, 1, 600,
         "time to reach a policy service and for its answer")
 
+    soft_bounce: bool = flag("mail",
+        "nothing is refused or given up for good: clients are told 4yz in place of 5yz, and mail "
+        "that would be returned stays where it is and is tried again; for the days of a change",
+        default=False)
     delay_warning_s: int = number("mail", 4 * 3600, 0, 30 * 86400,
         "a sender is told once that mail for another host waits this long; 0: never")
     pipe_timeout_s: int = number("mail", 300, 1, 86400,

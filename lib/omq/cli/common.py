@@ -17,6 +17,7 @@ import omq
 from omq.base import access, side_files
 from omq.base.config import load_settings
 from omq.base.errors import ConfigError, SpoolMissing
+from omq.base.names import escape
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf, load_services
 from omq.base.settings import YEAR_S, Settings
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from omq.ipc.client import Client
 
 __all__ = ["Location", "add_json", "add_url", "existing", "locate", "print_json", "remote", "say",
-           "seconds", "services_or_shipped", "settings_or_defaults", "tool_parser"]
+           "seconds", "services_or_shipped", "settings_or_defaults", "shown", "tool_parser"]
 
 
 REMOTE_S: Final = 60.0
@@ -128,3 +129,10 @@ def services_or_shipped(conf_dir: Path, name: str) -> list[ServiceConf]:
     except ConfigError as error:
         say(name, f"{error}: stopping the shipped services in order, others as systemd does")
         return list(load_services(None).values())
+
+
+def shown(body: bytes) -> bytes:
+    """A body for a terminal: nothing in it can move the cursor or hide text."""
+    lines = body.removesuffix(b"\n").split(b"\n")
+    safe = (escape(line.removesuffix(b"\r"), len(body)) for line in lines)
+    return "".join(f"{line}\n" for line in safe).encode()

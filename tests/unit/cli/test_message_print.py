@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from omq.base.event_log import EventLog
-from omq.cli.queue.message_print import MessagePrinter, shown
+from omq.cli.common import shown
+from omq.cli.queue.message_print import MessagePrinter
 from tests.unit.cli.fakes import MESSAGE_ID, FakeMessage
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from omq.base import clock, event_log, events
 from omq.base.errors import BodyDamaged, BodyUnavailable
 from omq.base.event_log import EventLog
-from omq.base.names import escape
+from omq.cli.common import shown
 from omq.services.readers.runner import HeldMessage
 from omq.services.readers.service import Message
 
@@ -87,10 +87,3 @@ def record(message: Message) -> dict[str, Any]:
     except UnicodeDecodeError:
         found["body_base64"] = base64.b64encode(message.body).decode("ascii")
     return found
-
-
-def shown(body: bytes) -> bytes:
-    """A body for a terminal: nothing in it can move the cursor or hide text."""
-    lines = body.removesuffix(b"\n").split(b"\n")
-    safe = (escape(line.removesuffix(b"\r"), len(body)) for line in lines)
-    return "".join(f"{line}\n" for line in safe).encode()

@@ -4,10 +4,12 @@
     omq conf      reads the configuration and says what is wrong with it
     omq flush     tries now what waits for its next try
     omq peers     the channels and peers of the mail gateways
+    omq mail      holds, releases, requeues, deletes and prints mails, by id, sender, recipient, age
     omq queue     makes, changes, shows and removes queues
     omq health    what is wrong, by alarms.conf
     omq channel   channels to other instances
     omq standby   a second copy of the instance on another host, and its promotion
+    omq ship      the journal and copies of the pool in an object store
     omq units     the units of work in doubt, and their end by hand
     omq cancel    takes messages that wait off their queues
     omq init      makes a project to begin with
@@ -36,9 +38,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "conf": ("setup.omq_conf", "check the configuration"),
     "flush": ("operate.flush", "try now what waits: of a queue, a domain or a peer"),
     "peers": ("operate.peers", "show the peers of the mail gateways; retry, hold, release"),
+    "mail": ("operate.mail", "mails on the queues: hold, release, requeue, delete, print"),
     "queue": ("operate.omq_queue", "make, change, show and remove queues"),
     "channel": ("operate.channel", "channels to other instances: define, start, look, set right"),
     "standby": ("operate.standby", "a copy of the instance on another host: make, follow, promote"),
+    "ship": ("operate.ship", "ship the journal to an object store; how far that is"),
     "health": ("watch.health", "tell what is wrong, by alarms.conf; --watch raises alarms"),
     "units": ("operate.units", "show the units of work in doubt; commit or back them out"),
     "cancel": ("operate.cancel", "take messages that wait off their queues, by their ids"),

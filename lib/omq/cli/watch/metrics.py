@@ -29,7 +29,7 @@ import omq
 from omq.base.limits import QUEUES_MAX
 from omq.base.services_conf import ServiceKind
 from omq.cli.look.service_status import Word, should_run
-from omq.cli.watch import histograms
+from omq.cli.watch import histograms, standby_metrics
 from omq.cli.watch.facts import STATES, Facts, QueueFacts, gather
 from omq.cli.watch.metric_table import ROWS, UNTOLD, Row
 from omq.core.engine.queue_rules import UNLIMITED
@@ -87,6 +87,7 @@ def families(facts: Facts, instance: str) -> Iterator[Metric]:
     yield from _queues(facts, instance)
     yield from _services(facts, instance)
     yield from _gateways(facts, instance)
+    yield from standby_metrics.families(facts.standbys, INSTANCE, instance)
 
 
 def _gauge(name: str, text: str, instance: str, value: float | None) -> Iterator[Metric]:

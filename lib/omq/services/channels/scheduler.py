@@ -11,7 +11,7 @@ Rules (source: the second seed, "Queue Manager in depth"; settings: omq.services
    unless more Mlists wait than it has processes, and, when all of its processes have stopped, none
    within `chan_time1_s`. An urgent Mlist waits for `chan_time2_s` alone;
 4. where a channel wants a process and there may be no more, the channel with the most gives one up:
-   an idle one at once, another after its message;
+   an idle one at once, another after its message; a channel that has none is given one;
 5. at most `peer_concurrency` processes work for one peer, the last `peer_reserve_urgent` for urgent
    mail only; one that was down is tried by one process;
 6. what waits for a fast peer is given several at a time, as many as it takes in `run_s`.
@@ -23,6 +23,7 @@ number of processes that have Mlists of it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -165,11 +166,10 @@ class Scheduler:
         """What to do now, in order; each must be done before the next is asked for. Sets `wake`."""
         self.wake = NEVER
         yield from self._stop_those(lambda each: each.given_up)
-        least_busy_first = sorted(self.channels.values(), key=self._busy_of)
-        for channel in least_busy_first:
+        for channel in sorted(self.channels.values(), key=self._busy_of):
             yield from self._assign(channel, now)
         yield from self._stop_those(lambda each: now >= each.since + self.rules.chan_idle_s)
-        for channel in least_busy_first:
+        for channel in sorted(self.channels.values(), key=self._busy_of):
             top = channel.first()
             if top is not None:
                 yield from self._grow(channel, top, now)
@@ -240,14 +240,12 @@ class Scheduler:
             self._wake_at(now + rules.chan_time2_s)
 
     def _make_room(self, channel: Channel, mine: int, now: float) -> Iterator[Stop]:
-        counts: dict[str, int] = {}
-        for each in self.processes.values():
-            if each.given_up:
-                return  # one is on its way out already
-            counts[each.channel] = counts.get(each.channel, 0) + 1
+        if any(each.given_up for each in self.processes.values()):
+            return  # one is on its way out already
+        counts = Counter(each.channel for each in self.processes.values())
         others = [each for each in self.processes.values() if each.channel != channel.name]
         idle = [each for each in others if not each.busy]
-        rich = [each for each in others if counts[each.channel] > mine + 1]
+        rich = [each for each in others if not mine or counts[each.channel] > mine + 1]
         if idle:
             self._wake_at(now)  # its place is free at once
         if idle or rich:
@@ -280,8 +278,9 @@ class Scheduler:
     def _busy(self) -> int:
         return sum(each.busy for each in self.processes.values())
 
-    def _busy_of(self, channel: Channel) -> int:
-        return sum(each.busy for each in self.processes.values() if each.channel == channel.name)
+    def _busy_of(self, channel: Channel) -> tuple[int, float]:
+        return sum(each.busy for each in self.processes.values() if each.channel == channel.name
+                   ), channel.started_at
 
     def _rests(self, process: Process, peer: Peer, now: float) -> None:
         peer.active -= 1

@@ -97,6 +97,9 @@ class LocalDeliveryService(Service):
             works.append([self._prepared(message, properties, sender, user, original)
                           for user, original in recipients_of(properties, self.queue)])
         self._publish([each for some in works for each in some])
+        if self.context.settings.soft_bounce:
+            for each in (each for some in works for each in some):
+                each.soften()
         self._tell(messages, known, works)
         return [self._disposition(message, properties, some)
                 for message, properties, some in zip(messages, known, works, strict=True)]
@@ -237,6 +240,11 @@ class _Work:
     def end(self, kind: str, status: str, text: str) -> None:
         """This became of it."""
         self.kind, self.status, self.text = kind, status, text
+
+    def soften(self) -> None:
+        """What is for good is for now."""
+        if self.kind == "bounced":
+            self.end("deferred", f"4{self.status[1:]}", self.text)
 
 
 def _wanted(properties: Mapping[str, str], fates: Sequence[_Work]) -> list[mail.Failure]:

@@ -93,6 +93,13 @@ def given_up(result: Result) -> Result:
                    text=f"{result.text} (given up: not delivered in time)")
 
 
+def softened(result: Result) -> Result:
+    """With `soft_bounce`: what was refused for good is, for now."""
+    if result.verdict is not Verdict.PERMANENT:
+        return result
+    return replace(result, verdict=Verdict.TEMPORARY, status=f"4{result.status[1:]}")
+
+
 def report_of(message: Message, failures: Iterable[mail.Failure]) -> Outgoing:
     """What ERRMGR tells the sender."""
     return copy_of(message, names.ERRMGR, _kept(message) | mail.error_properties(failures))

@@ -29,7 +29,7 @@ from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.routes_file import load_routes
 from omq.services.mail.routing import Source, messages_of, route
 from omq.services.readers.parent import run_service
-from omq.services.readers.service import Disposition, Message, Move, Service
+from omq.services.readers.service import Defer, Disposition, Message, Move, Service
 
 
 class RouterService(Service):
@@ -59,14 +59,25 @@ class RouterService(Service):
         with self.context.log.together():
             for message in messages:
                 new = tuple(route(message, self.routes, scan_bytes))
-                self._report(message, new)
-                moves.append(Move((), new))
+                kept = self._kept(message, new)
+                if kept is None:
+                    self._report(message, new)
+                moves.append(kept or Move((), new))
         fault.point("router.before_move")
         return moves
 
+    def _kept(self, message: Message, new: Sequence[Outgoing]) -> Defer | None:
+        """With `soft_bounce` a mail of which a report would tell waits here, whole."""
+        settings = self.context.settings
+        failures = _failures(new) if settings.soft_bounce else []
+        if not failures:
+            return None
+        self._told(message, failures, "deferred")
+        return Defer(float(settings.local_retry_s), failures[0].reason)
+
     def refused(self, message: Message, error: OmqError) -> Disposition | None:
         """A queue is full or closed: later. The message is too long for it: its sender is told."""
-        if not isinstance(error, MessageTooLong):
+        if not isinstance(error, MessageTooLong) or self.context.settings.soft_bounce:
             return None
         recipients = mail.Envelope.of(message.properties).recipients
         failures = [mail.Failure(each, "5.3.4", "the message is too long for its way")
@@ -79,11 +90,10 @@ class RouterService(Service):
         queues = sorted({queue for each in new for queue in each.queues})
         self.context.log.event(events.ROUTED, REPORT, message_id=message.message_id,
                                messages=len(new), to=" ".join(queues))
-        self._told(message, [
-            failure for each in new if names.ERRMGR in each.queues
-            for failure in mail.failures_of(each.properties)])
+        self._told(message, _failures(new))
 
-    def _told(self, message: Message, failures: Sequence[mail.Failure]) -> None:
+    def _told(self, message: Message, failures: Sequence[mail.Failure], kind: str = "bounced"
+              ) -> None:
         """An event and a line for each recipient that cannot be reached."""
         for failure in failures:
             self.context.log.event(events.ROUTER_NO_ROUTE, WARNING, recipient=failure.recipient,
@@ -94,8 +104,15 @@ class RouterService(Service):
             first = mail_id(properties, message.message_id)
             since = delay_s(properties, message.put_time_ns)
             self.mail_log.write(
-                ("error", delivery(first, each.recipient, "none", since, each.status, "bounced",
+                ("error", delivery(first, each.recipient, "none", since, each.status if
+                                   kind == "bounced" else f"4{each.status[1:]}", kind,
                                    each.reason)) for each in failures)
+
+
+def _failures(new: Sequence[Outgoing]) -> list[mail.Failure]:
+    """Of the recipients that cannot be reached."""
+    return [failure for each in new if names.ERRMGR in each.queues
+            for failure in mail.failures_of(each.properties)]
 
 
 def _headers(body: bytes, scan_bytes: int) -> tuple[bytes, ...]:

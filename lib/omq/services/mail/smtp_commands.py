@@ -8,7 +8,9 @@ Rules:
 1. After a handshake nothing that was said before counts (RFC 3207 section 4.2).
 2. A password is taken over TLS alone (538), checked in a thread, and not at all for a client that
    has had `smtp_client_logins_max` wrong ones (454). What is wrong, name or password, is not told.
-3. An answer to 334 is no command, whatever it looks like; its length is that of any line.
+3. Where a password cannot be looked at (no memory, no thread) its client is told 454; where any
+   other command fails in a way that nobody foresaw, 421. It is event 7206, and nobody waits.
+4. An answer to 334 is no command, whatever it looks like; its length is that of any line.
 """
 
 from __future__ import annotations
@@ -105,6 +107,16 @@ class SmtpCommands(MilterCommands):
         self._exchange = None
         return self.refused(reply)
 
+    def failed(self, error: Exception) -> Answer:
+        """What is said where a command could not be carried out: what the session had done is not
+        known, so it ends, and with it the transaction. Its client comes again (421)."""
+        self._tell_failed("a command", error)
+        return Answer("421 4.3.0 an error of this server, try again later", close=True)
+
+    def _tell_failed(self, what: str, error: Exception) -> None:
+        self._handler.rated.event(events.SMTP_SESSION_FAILED, WARNING, self._key, peer=self._peer,
+                                  reason=f"{what}: {type(error).__name__}: {error}")
+
     def _has(self, command: str) -> bool:
         if command == "STARTTLS":
             return self._handler.policy.tls is not None
@@ -181,8 +193,12 @@ class SmtpCommands(MilterCommands):
         if users is None or not handler.clients.may_log_in(
                 self._key, self.settings, clock.monotonic_ns()):
             return Answer("454 4.7.0 no password is checked now, try again later")
-        known = await asyncio.get_running_loop().run_in_executor(
-            handler.checking, users.check, given.name, given.password)
+        try:
+            known = await asyncio.get_running_loop().run_in_executor(
+                handler.checking, users.check, given.name, given.password)
+        except Exception as error:  # no guess of the client's: it is not counted as one
+            self._tell_failed("AUTH", error)
+            return Answer("454 4.7.0 no password can be checked now, try again later")
         if not known:
             return self.refused(self._no_login("535 5.7.8 wrong name or password", given.name))
         self._user = given.name

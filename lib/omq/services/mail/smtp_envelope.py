@@ -39,6 +39,7 @@ from omq.services.mail.smtp_handler import (
     parameter_problem,
 )
 from omq.services.mail.smtp_policy import Policy
+from omq.services.mail.smtp_refusals import softened
 from omq.services.mail.smtp_text import COPIES, NO_MEMORY, Text
 from omq.services.mail.smtp_trace import fit, protocol, received_field
 from omq.services.network.tls import Secured
@@ -86,6 +87,10 @@ class EnvelopeCommands:
         if self._errors < self.settings.smtp_session_errors_max:
             return Answer(reply)
         return Answer(f"{reply}\r\n421 4.7.0 too many errors", close=True)
+
+    def said(self, reply: str) -> str:
+        """The reply as the client hears it: with `soft_bounce` none is for good."""
+        return softened(reply) if self.settings.soft_bounce else reply
 
     def not_taken(self, reply: str) -> Answer:
         """The text of this transaction, which is over then, was refused while it came."""
@@ -245,10 +250,11 @@ class EnvelopeCommands:
 
     def _no(self, command: str, reply: str, address: str) -> str:
         """Tell the logs of a refusal, and give it back."""
-        event = events.SMTP_REJECTED if reply.startswith("5") else events.SMTP_REFUSED
-        self._handler.rated.event(event, WARNING, self._key, peer=self._peer, reason=reply,
+        said = self.said(reply)
+        event = events.SMTP_REJECTED if said.startswith("5") else events.SMTP_REFUSED
+        self._handler.rated.event(event, WARNING, self._key, peer=self._peer, reason=said,
                                   address=address)
-        self._handler.mail_log.refused(command, self._client(), reply,
+        self._handler.mail_log.refused(command, self._client(), said,
                                        self._mail.sender if self._mail else "", address)
         return reply
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from omq.base import errors
 from omq.base.errors import OmqError
 
@@ -20,6 +22,14 @@ _REPLIES: tuple[tuple[tuple[type[OmqError], ...], str], ...] = (
      "451 4.3.5 the system is not configured to accept messages, try again later"),
 )
 _UNKNOWN = "451 4.3.0 the message could not be stored, try again later"
+
+
+_FOR_GOOD = re.compile(r"^5(\d\d[ -])(?:5(?=\.\d))?", re.MULTILINE)
+
+
+def softened(reply: str) -> str:
+    """The same refusal, for now: code and enhanced status of each line (RFC 3463)."""
+    return _FOR_GOOD.sub(lambda found: f"4{found[1]}{'4' * (len(found[0]) > 4)}", reply)
 
 
 def reply_to(error: BaseException) -> str:

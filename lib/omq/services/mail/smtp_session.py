@@ -165,7 +165,11 @@ class SmtpSession(asyncio.Protocol):
             self._close()
 
     def _command(self, line: bytes) -> None:
-        answer = self._commands.answer(line) if line else self._commands.too_long(_LONG_COMMAND)
+        commands = self._commands
+        try:
+            answer = commands.answer(line) if line else commands.too_long(_LONG_COMMAND)
+        except Exception as error:
+            answer = commands.failed(error)
         self._text, self._chunk = answer.text, answer.chunk
         if answer.chunk is not None:
             self._patience.expect()
@@ -218,6 +222,8 @@ class SmtpSession(asyncio.Protocol):
     async def _finish(self, work: Awaitable[Answer]) -> None:
         try:
             answer = await work
+        except Exception as error:  # the client has a reply all the same
+            answer = self._commands.failed(error)
         finally:
             self._task = None
             if self._closing:
@@ -252,7 +258,7 @@ class SmtpSession(asyncio.Protocol):
 
     def _reply(self, reply: str) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(reply.encode("utf-8", "replace") + b"\r\n")
+            self._transport.write(self._commands.said(reply).encode("utf-8", "replace") + b"\r\n")
 
     def _flow(self) -> None:
         """Read on only while what comes can be worked on. While nothing has come that waits, a

@@ -60,6 +60,7 @@ from omq.services.mail.remote_ends import (
     refused,
     report_later,
     rest_of,
+    softened,
     told_of,
     warned,
 )
@@ -197,7 +198,10 @@ class UnixOutService(ChannelService):
         if wait is not None and not wait.down and all(
                 each.verdict is Verdict.TEMPORARY and not each.mta for each in found):
             return Defer(wait.seconds, wait.reason)
-        expired = retry.expired(settings.unix_retry_expiry_s) and (wait is None or wait.down)
+        if settings.soft_bounce:
+            found = [softened(each) for each in found]
+        expired = not settings.soft_bounce and retry.expired(settings.unix_retry_expiry_s) and (
+            wait is None or wait.down)
         if expired:
             found = [given_up(each) for each in found]
         self._log(message, found, expired=expired)

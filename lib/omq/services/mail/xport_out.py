@@ -49,6 +49,7 @@ from omq.services.mail.remote_ends import (
     given_up,
     refused,
     report_later,
+    softened,
     warned,
 )
 from omq.services.mail.smtp_reply import STATUS_WORDS, Result, Verdict
@@ -152,7 +153,9 @@ class XportOutService(Service):
         """What becomes of the message."""
         message, settings = job.message, self.context.settings
         retry = Retry.of(message, clock.wall_ns())
-        expired = retry.expired(settings.unix_retry_expiry_s)
+        expired = not settings.soft_bounce and retry.expired(settings.unix_retry_expiry_s)
+        if settings.soft_bounce:
+            results = [softened(each) for each in results]
         if expired:
             results = [given_up(each) for each in results]
         self._tell(job, results, expired=expired)

@@ -39,6 +39,9 @@ class Commands:
     def greeting(self) -> Answer:
         return Answer("220 here")
 
+    def said(self, reply: str) -> str:
+        return reply
+
     def answer(self, line: bytes) -> Answer:
         assert line == b"HELP\r\n"
         self.heard += 1

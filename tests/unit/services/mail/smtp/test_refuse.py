@@ -128,3 +128,19 @@ def test_broken_commands_leave_the_session_alive(server: Callable[..., Any]) -> 
 def test_paths(path: str, address: str | None) -> None:
     found = path_of(path)
     assert (found[0] if found else None) == address
+
+
+def test_with_soft_bounce_nothing_is_refused_for_good(server: Callable[..., Any]) -> None:
+    running = server(smtp_relay_networks="192.0.2.0/24", soft_bounce=True,
+                     smtp_session_errors_max=3)
+    with running.client() as client:
+        client.ehlo()
+        assert client.docmd("NONSENSE") == (402, b"4.5.1 the command is not known here")
+        client.mail("s@x")
+        code, words = client.rcpt("b@far.test")
+        assert (code // 100, words[:6]) == (4, b"4.7.1 ")
+        assert client.docmd("RCPT", "TO:<")[0] in range(400, 500)
+        assert client.noop()[0] == 421, "they are counted all the same"
+    log = (running.context.paths.logs / "mail.log").read_text()
+    assert "reject: RCPT" in log
+    assert " 5.7" not in log
