@@ -1,7 +1,7 @@
 """Random requests of all kinds on one instance, and a line of digests after every group: what the
 index says, what was written, what was answered, and what the engine keeps in memory.
 
-    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet]
+    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet | limited]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
@@ -22,7 +22,9 @@ from typing import Any, cast
 
 from omq.base import clock
 from omq.base.checksum import crc32c
+from omq.base.rates import Rate
 from omq.core.engine import expiry
+from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES
@@ -101,13 +103,22 @@ def rules(*, quiet: bool) -> list[QueueRules]:
                        dedupe_keys_max=5, absorbs=False)]
 
 
+LIMITS = {A: LimitRules(in_work_max=9, rate=Rate(NS // 20, 40)),
+          C: LimitRules(by="group", key_in_work_max=5, fair=True, keys_max=5),
+          D: LimitRules(in_work_max=4, by="property:colour", key_rate=Rate(NS, 3), keys_max=5)}
+"""Of `limited`; B has none."""
+
+
 class Workload:
     """See the module."""
 
-    def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool) -> None:
+    def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool, limited: bool = False
+                 ) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
-        self.instance = Instance(root, rules(quiet=quiet))
+        made = [replace(each, limits=LIMITS.get(each.queue) if limited else None)
+                for each in rules(quiet=quiet)]
+        self.instance = Instance(root, made)
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
         self.fuzz, self.quiet = fuzz, quiet
@@ -717,7 +728,8 @@ def main(arguments: list[str]) -> int:
     expiry.PER_GROUP = 2  # type: ignore[misc]
     most = 30 + int(int(groups) * GROUP_CPU_S)
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-    work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest)
+    work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
+                    limited="limited" in rest)
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()

@@ -118,17 +118,18 @@ def test_a_pause_of_a_key_outlives_everything(omq_instance: Instance) -> None:
         assert c.queues.show("WORK").facts["paused"] == ""
 
 
-@pytest.mark.parametrize(("keys", "named"), [
-    ({"rate": "0/min"}, "rate"), ({"rate": "5/week"}, "rate"), ({"key_rate": "5/s"}, "key_rate"),
-    ({"limit_by": "tenant"}, "limit_by"), ({"limit_by": "property:a b"}, "limit_by"),
-    ({"fair_turns": "yes"}, "fair_turns"), ({"in_work_max": "-1"}, "in_work_max"),
-    ({"limit_by": "group", "limit_keys_max": "0"}, "limit_keys_max")])
-def test_what_is_no_limit_is_refused_with_its_key(
-        omq_instance: Instance, keys: dict[str, str], named: str) -> None:
+def test_what_is_no_limit_is_refused_with_its_key(omq_instance: Instance) -> None:
     omq_instance.start()
-    with omq_instance.connect() as c, pytest.raises(omq.BadDefinition) as caught:
-        c.queues.define("WORK", **keys)
-    assert caught.value.fields["key"] == named
+    with omq_instance.connect() as c:
+        for named, keys in (
+                ("rate", {"rate": "0/min"}), ("rate", {"rate": "5/week"}),
+                ("key_rate", {"key_rate": "5/s"}), ("limit_by", {"limit_by": "tenant"}),
+                ("limit_by", {"limit_by": "property:a b"}), ("fair_turns", {"fair_turns": "yes"}),
+                ("in_work_max", {"in_work_max": "-1"}),
+                ("limit_keys_max", {"limit_by": "group", "limit_keys_max": "0"})):
+            with pytest.raises(omq.BadDefinition) as caught:
+                c.queues.define("WORK", **keys)
+            assert caught.value.fields["key"] == named
 
 
 def test_the_tool_pauses_and_says_why(

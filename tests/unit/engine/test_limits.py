@@ -27,12 +27,11 @@ BY_TENANT = LimitRules(by="property:tenant", keys_max=100)
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = make_world(tmp_path / "spool")
-    payloads = PayloadReader(made.info.paths)
-    made.core.limits.read, made.core.limits.starting = payloads.read, False
+    made.core.limits.payloads = PayloadReader(made.info.paths)
+    made.core.limits.starting = False
     yield made
     assert check(made.engine) == []
     made.writer.close()
-    payloads.close()
 
 
 def define(world: World, limits: LimitRules | None, queue: int = A) -> None:

@@ -26,7 +26,7 @@ from omq.storage.payloads import PayloadReader
 from tests.unit.engine.world import NS, A, make_world
 
 DONE, DEFER, FAIL, RELEASE = (int(kind) for kind in Settlement)
-STEPS = 120
+STEPS = 60
 RULES = tuple(
     LimitRules(in_work_max=most, rate=rate, by=by, key_in_work_max=key_most if by else 0,
                key_rate=key_rate if by else None, fair=fair and bool(by), keys_max=3 if by else 0)
@@ -74,8 +74,7 @@ class Run:
 
     def __init__(self, path: Path, rules: LimitRules, seed: int) -> None:
         self.world, self.random = make_world(path), random.Random(seed)
-        self.payloads = PayloadReader(self.world.info.paths)
-        self.world.core.limits.read = self.payloads.read
+        self.world.core.limits.payloads = PayloadReader(self.world.info.paths)
         self.world.core.limits.starting = False
         self.model, self.keys = Model(rules, self.world.mono), dict[int, str]()
         self.hands: dict[int, tuple[Party, Verdict]] = {}
@@ -184,7 +183,6 @@ def run(path: Path, rules: LimitRules, seed: int) -> None:
         made.finish()
     finally:
         made.world.writer.close()
-        made.payloads.close()
 
 
 @pytest.mark.parametrize("rules", RULES, ids=lambda rules: f"{RULES.index(rules)}")

@@ -215,7 +215,7 @@ def _queues(facts: Facts, instance: str) -> Iterator[Metric]:
             limit.add_metric(of, row.max_depth if row.max_depth < UNLIMITED else inf)
             put_off.add_metric(of, float(bool(row.flags & QueueFlag.PUT_INHIBITED)))
             get_off.add_metric(of, float(bool(row.flags & QueueFlag.SUSPENDED)))
-            at_limit.add_metric(of, float(bool(row.flags & QueueFlag.AT_LIMIT)))
+            at_limit.add_metric(of, float(bool(row.ready and row.flags & QueueFlag.AT_LIMIT)))
             put.add_metric(of, row.ever)
             done.add_metric(of, row.processed)
             expired.add_metric(of, row.expired)

@@ -14,7 +14,7 @@ import numpy as np
 from omq.base import limits
 from omq.base.arrays import Vector, distinct
 from omq.base.errors import BadPriority, BadRequest, MessageTooLong, SpoolFull
-from omq.core.engine import puts
+from omq.core.engine import limited, puts
 from omq.core.engine.duplicates import watching
 from omq.core.engine.durations import worked_many
 from omq.core.engine.engine import Engine
@@ -205,11 +205,13 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
              & (v["m_flags"][slots] & (CONTAINER | GROUPED | NOTED) == 0)
              & (v["m_flags"][slots] & PERSISTENT != 0) & (v["e_queue"][entries] == queue))
     if (queue == IDEL or not plain.all() or len(distinct(entries)) != count or core.runs
-            or queue in core.limited):
+            or (core.limited and core.keyed(queue))):
         return False
     core.block.reserve(count, 0)
     _done_frames(core, party, entries, slots, queue, sequence)
     _drop(core, entries, slots, queue)
+    if core.limited and queue in core.limited:
+        limited.opened(core, core.limited[queue])
     core.settled(party, count)
     return True
 

@@ -17,7 +17,6 @@ costs one look into an empty dictionary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -31,17 +30,11 @@ from omq.core.engine.turns import NEVER, Turns
 from omq.core.index.tables import Tables
 from omq.format.index import EntryState
 from omq.format.property_key import key_of_text, key_of_value, property_in
+from omq.storage.payloads import PayloadReader
 
 _READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
-Read = Callable[[int, int, int, int], bytes]
-"""Location word, offset, length, QPoolId: the payload (storage.payloads)."""
 MANY: Final = 1 << 30
 NOTHING: Final = (-1, b"")
-
-
-def _unread(word: int, offset: int, length: int, qpool: int) -> bytes:
-    """Of tables without a spool."""
-    return b""
 
 
 class QueueLimits:
@@ -91,7 +84,7 @@ class Limits:
         self._t, self._groups = t, groups
         self.queues: dict[int, QueueLimits] = {}
         self.keys: Any = memoryview(b"")  # by entry; core.format.property_key
-        self.read: Read = _unread
+        self.payloads: PayloadReader | None = None  # None: tables without a spool
         self.arriving: tuple[int, Any] = NOTHING
         self.starting = True  # the first queues come from the configuration, over a restart
         self.paused: dict[int, list[str]] = {}  # keys by queue, as people say them
@@ -152,6 +145,7 @@ class Limits:
                                & (t.v["e_state"][:high] != 0))
         for entry in there.tolist():
             self.keys[entry] = self._key(limits, entry)
+        self._close()
         turns.pause(self._paused(limits), now)
         for entry in there[t.v["e_state"][there] == _ACTIVE].tolist():
             turns.of(self.keys[entry]).in_work += 1
@@ -164,14 +158,23 @@ class Limits:
             return self._groups.keys[slot] if t.m_flags[slot] & GROUPED else 0
         arriving, payload = self.arriving
         if arriving != slot:
-            try:
-                payload = self.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot],
-                                    t.m_qpool[slot])
-            except OmqError:  # the reader will say of it what is wrong with it
-                return 0
-            if crc32c(payload) != t.m_crc[slot]:  # damaged, or of this very group
-                return 0
+            payload = self._read(slot)
         return key_of_value(property_in(payload, limits.rules.property_name.encode()))
+
+    def _read(self, slot: int) -> bytes:
+        """Its payload where it lies; nothing, if it cannot be read: its reader will say why."""
+        t = self._t
+        try:
+            payload = self.payloads.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot],
+                                         t.m_qpool[slot]) if self.payloads is not None else b""
+        except OmqError:
+            return b""
+        return payload if crc32c(payload) == t.m_crc[slot] else b""  # or it is of this very group
+
+    def _close(self) -> None:
+        """A file that is kept open takes space when it is long gone."""
+        if self.payloads is not None:
+            self.payloads.close()
 
     # entries of limited queues
 
@@ -180,6 +183,7 @@ class Limits:
         if (limits := self.queues[number]).turns is None:
             return False
         self.keys[entry] = self._key(limits, entry)
+        self._close()
         return True
 
     def pause(self, number: int, texts: list[str], now: int) -> None:

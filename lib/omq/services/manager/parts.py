@@ -234,7 +234,7 @@ def _epoch(core: Core, context: DaemonContext, recovered: Recovered, uuid: bytes
 def _define(context: DaemonContext, engine: Engine, core: Core, queues: dict[str, QueueConf],
             recovered: Recovered) -> None:
     """The queues; the epoch's first block names them all, so that its file reads alone."""
-    core.limits.read = PayloadReader(context.paths).read
+    core.limits.payloads = PayloadReader(context.paths)
     changes = engine.queues.start(queues, load_common(context.conf_dir), context.settings,
                                   recovered.queues, recovered.definitions)
     engine.begin(core.now_ns, core.mono_ns)
