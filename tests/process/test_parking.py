@@ -170,3 +170,30 @@ def test_a_message_that_was_taken_back(world: Instance) -> None:
             message.done()
         (again,) = finished(reader, parking.begin(reader, 1))
         again.done()
+
+
+def test_the_bell_of_another_request_is_no_bell(world: Instance) -> None:
+    with ExitStack() as opened:
+        reader = parked(world, opened)
+        assert reader.next(1, timeout_s=0) == []
+        link = reader._link
+        assert rung(link.descriptor), "its bell"
+        sequence = link._sequence
+        parking.begin(reader, 1)
+        line = link._line
+        assert line is not None and not line.rang(link._sequence) and line.rang(sequence)
+        assert parking.finish(reader) is None
+        assert parking.finish(reader, now=True) == []
+
+
+def test_who_does_not_hear_its_bells(world: Instance) -> None:
+    """It loses bells, or its connection to the manager, which it makes anew; nobody else notices."""
+    with ExitStack() as opened, world.connect() as puts:
+        reader = parked(world, opened)
+        for _ in range(2000):
+            assert reader.next(1, timeout_s=0) == []
+        puts.put("A", b"x")
+        descriptor = parking.begin(reader, 1)
+        (message,) = parking.finish(reader, now=True) or finished(reader, descriptor)
+        assert message.body == b"x"
+        message.done()

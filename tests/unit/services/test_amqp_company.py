@@ -14,7 +14,7 @@ from omq.services.amqp import company as module
 from omq.services.amqp.company import Company
 from omq.services.amqp.putter import Fate, Told
 
-FULL = QueueFull(queue="A", depth=1)
+FULL = QueueFull(queue="A", limit=1)
 
 
 def batch(*bodies: bytes, file: Any = None) -> list[Any]:
