@@ -95,12 +95,14 @@ def serves(c: Client, note: Note) -> None:
 
 
 def spied(client: Client) -> list[int]:
-    """The operations that this client asks for from now on."""
+    """The operations that this client asks for from now on, but for settlements by themselves: what
+    nothing takes along in time goes so."""
     link, told = client._link, list[int]()
     request = link.request
 
     def seen(operation: int, *rest: Any, **named: Any) -> Any:
-        told.append(int(operation))
+        if operation != Operation.SETTLE:
+            told.append(int(operation))
         return request(operation, *rest, **named)
 
     link.request = seen  # type: ignore[method-assign]

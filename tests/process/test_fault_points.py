@@ -51,9 +51,10 @@ ELSEWHERE = {
     "channel.before_resync", "channel.after_take", "channel.after_prepare", "channel.in_batch",
     "channel.half_batch", "channel.after_batch", "channel.before_commit", "channel.after_commit",
     "channel.before_put", "channel.after_put", "channel.before_accept", "channel.after_accept",
+    "drop.after_file", "drop.after_put",
 }
-"""Points of clients and services: test_clients, test_readers, test_service_points, test_channels
-and test_channel."""
+"""Points of clients and services: test_clients, test_readers, test_service_points, test_channels,
+test_channel and test_maildrop."""
 REPAIRING = {"recover.before_step", "recover.before_swap", "recover.before_control"}
 """Points of omqrecover: tests/recovery kills it at every durable call, these included."""
 

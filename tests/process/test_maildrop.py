@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -207,6 +208,38 @@ def test_silent_sessions_are_few_and_end(world: TrustInstance) -> None:
     world.as_user(OTHER, lambda: give(world))
     world.join(child)
     world.as_user(MEMBER, lambda: give(world))
+
+
+def test_drafts_of_one_user_leave_memory_to_the_others(world: TrustInstance) -> None:
+    """His sessions stop in the middle of their mails; others and the owner send theirs."""
+    begin(world, smtp_message_bytes_max="1 MiB", smtp_memory_bytes_max="6 MiB",
+          drop_sessions_max=32)
+    text = b"Subject: x\n\n" + b"x" * 900_000
+    (told, tell), (held, hold) = os.pipe(), os.pipe()
+
+    def half_mails() -> None:
+        os.close(hold)
+        sessions = [socket.socket(socket.AF_UNIX) for _ in range(6)]
+        for one in sessions:
+            one.settimeout(60)
+            one.connect(str(world.root / "run/drop.sock"))
+            with suppress(OSError):  # it is refused, and closed
+                one.sendall(Request(len(text), to=("a@here.test",)).encode() + text[:-1])
+        os.write(tell, b".")
+        assert os.read(held, 1) == b""
+
+    child = world.begin(MEMBER, half_mails)
+    assert os.read(told, 1) == b"."
+    until(lambda: "drafts of one user hold half of the memory" in
+          world.paths.event_log.read_text(), world.said)
+    world.as_user(OTHER, lambda: give(world, text))
+    give(world, text)
+    os.close(hold)
+    world.join(child)
+    for each in (told, tell, held):
+        os.close(each)
+    world.as_user(MEMBER, lambda: give(world, text))
+    assert len(names(world)) == 3
 
 
 def test_who_may(world: TrustInstance) -> None:

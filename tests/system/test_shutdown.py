@@ -98,12 +98,12 @@ def test_an_upgrade_keeps_what_is_in_flight(installed: Box) -> None:
 
 def test_a_newer_spool_is_refused_by_older_code(installed: Box) -> None:
     installed.run("systemctl", "stop", "omq.target")
-    installed.sh("sed -i 's/\"format\": 1/\"format\": 2/' /var/lib/omq/instance.json")
+    installed.sh("sed -i 's/\"format\": 1/\"format\": 99/' /var/lib/omq/instance.json")
     assert "failed" in installed.run("omrc", code=69)
     assert installed.show("omq-queue-manager.service", "ExecMainStatus") == "78"
     assert "use the newer omq" in " ".join(
         installed.messages("-u", "omq-queue-manager.service", "-n", "10"))
-    installed.sh("sed -i 's/\"format\": 2/\"format\": 1/' /var/lib/omq/instance.json")
+    installed.sh("sed -i 's/\"format\": 99/\"format\": 1/' /var/lib/omq/instance.json")
     installed.run("systemctl", "reset-failed", "omq-queue-manager.service")
     installed.run("systemctl", "start", "omq-queue-manager.service")
     assert depths(installed)["POISON"] == 0

@@ -76,11 +76,12 @@ class ToolCalls:
         """Finish what this reader holds and put what is new, all or nothing; see the module."""
         return end_together(self._wire, reader, messages, new, name)
 
-    def recall(self, queue: str, qpools: Sequence[int]) -> int:
-        """A service has room again for these, which it had put off: they are ready. How many were;
-        at most limits.RECALL_MAX a call."""
+    def recall(self, queue: str, qpools: Sequence[int]) -> list[int]:
+        """A service has room again for these, which it had put off: they are ready. At most
+        limits.RECALL_MAX a call. Those that were not put off any more (gone, due, held by an
+        operator); a manager that is older does not say them."""
         answer = self._wire.control({"op": "recall", "queue": queue, "qpools": list(qpools)})
-        return int(answer["recalled"])
+        return [int(each) for each in answer.get("passed", ())]
 
     def recall_due(self, queue: str, within_s: float, before: int) -> tuple[int, int]:
         """The same for what is due within this time and was put off before this LSN (0: until now).

@@ -41,24 +41,25 @@ def put_off(world: World, seconds: float, count: int = 1) -> list[int]:
     return made
 
 
-def called(world: World, *qpools: int, queue: int = A) -> int:
+def called(world: World, *qpools: int, queue: int = A) -> list[int]:
+    """Those that were passed over."""
     world.begin()
-    count = world.engine.recall.these(world.reader, queue, qpools)
+    passed = world.engine.recall.these(world.reader, queue, qpools)
     world.engine.commit()
-    return count
+    return passed
 
 
 def test_what_was_put_off_is_ready_and_comes_in_its_old_place(world: World) -> None:
     first, second, third = put_off(world, 300.0, 3)
     late = world.put(A)
-    assert called(world, third, first) == 2
+    assert called(world, third, first) == []
     assert [each.qpool for each in world.give(9)] == [first, third, late]
     assert state(world, second) is EntryState.DEFERRED
 
 
 def test_its_old_time_means_nothing_to_it(world: World) -> None:
     (qpool,) = put_off(world, 5.0)
-    assert called(world, qpool) == 1
+    assert called(world, qpool) == []
     (given,) = world.give()
     world.begin(10.0)
     world.engine.tick()
@@ -75,9 +76,10 @@ def test_whatever_is_no_deferred_message_of_the_queue_is_passed_over(world: Worl
             world.engine.forget_reader)
     world.engine.commit()
     ready, other = world.put(A), world.put(B)
-    assert called(world, waits, waits, held, ready, other, 0, -1, 1 << 60) == 1
+    assert called(world, waits, waits, held, ready, other, 0, -1, 1 << 60) == [
+        held, ready, other, 0, -1, 1 << 60]
     assert state(world, held) is EntryState.HELD
-    assert called(world, waits) == 0
+    assert called(world, waits) == [waits]
     with pytest.raises(BadRequest):
         world.engine.recall.these(world.reader, A, range(1, RECALL_MAX + 2))
 

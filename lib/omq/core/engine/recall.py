@@ -37,18 +37,23 @@ class Recall:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def these(self, party: Party, queue: int, qpools: Iterable[int]) -> int:
-        """Make these ready; how many were put off."""
+    def these(self, party: Party, queue: int, qpools: Iterable[int]) -> list[int]:
+        """Make these ready; those that were passed over."""
         core, wanted = self._core, tuple(dict.fromkeys(qpools))
         if len(wanted) > RECALL_MAX:
             raise BadRequest(reason=f"{len(wanted)} messages, a recall takes {RECALL_MAX}")
         t = core.t
         core.block.flush()  # as an order of an operator does
-        slots = [t.slot_of(qpool) for qpool in wanted if qpool > 0]
-        entries = [t.entry_on(slot, queue) for slot in slots
-                   if slot >= 0 and not t.m_flags[slot] & REMEMBERS]
-        return _ready(core, party, [each for each in entries
-                                    if each >= 0 and t.e_state[each] == _DEFERRED])
+        entries, passed = list[int](), list[int]()
+        for qpool in wanted:
+            slot = t.slot_of(qpool) if qpool > 0 else -1
+            entry = -1 if slot < 0 or t.m_flags[slot] & REMEMBERS else t.entry_on(slot, queue)
+            if entry >= 0 and t.e_state[entry] == _DEFERRED:
+                entries.append(entry)
+            else:
+                passed.append(qpool)
+        _ready(core, party, entries)
+        return passed
 
     def due(self, party: Party, queue: int, within_ns: int, before: int) -> int:
         """Make up to RECALL_MAX ready that are due within this time and have not changed since the

@@ -9,7 +9,8 @@
     free     {"queue", "pid", "command", "reason"}: let go of a reader  -> {"freed": clients}
     recall   {"queue", "qpools": [qpool, ...]}: what its reader had put off is ready; or
              {"queue", "within_ns", "before"}: all that is due by then, if it was put off before
-             that LSN (0: now)  -> {"recalled": messages, "before": LSN}. Not an order: not logged
+             that LSN (0: now)  -> {"recalled": messages, "before": LSN, "passed": those of qpools
+             that were not put off any more}. Not an order: not logged
 
 The answers wait for the commit of their group, as every acknowledgement does: `release`.
 
@@ -118,12 +119,16 @@ class OperatorPlane:
         self._may(session, "admin", queue)
         recall, party = self._engine.recall, session.party
         before = int(question.get("before", 0)) or self._engine.last_lsn + 1
+        passed = list[int]()
         if qpools is None:
             within_ns = min(max(0, int(question["within_ns"])), WITHIN_S_MAX * _S)
             count = recall.due(party, queue, within_ns, before)
         else:
-            count = recall.these(party, queue, [int(each) for each in qpools])
-        self._answers.append((session.door, {"recalled": count, "before": before}))
+            wanted = {int(each) for each in qpools}
+            passed = recall.these(party, queue, wanted)
+            count = len(wanted) - len(passed)
+        self._answers.append((session.door, {"recalled": count, "before": before,
+                                             "passed": passed}))
 
     def resolve(self, session: Session, question: Question) -> None:
         """End a unit of work in doubt in the place of its program: `admin` on all of its queues, on

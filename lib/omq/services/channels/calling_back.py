@@ -1,7 +1,8 @@
 """Calling back what the scheduler has put off, when its peer has room again.
 
 A turn looks at the peers that something was reported of; once a second at all of them, since what
-an operator releases and which peers are down is in files that others write.
+an operator releases and which peers are down is in files that others write. What the manager passes
+over (an operator has deleted or holds it) takes nobody's place: the next ones are called at once.
 
 The first turns call back what an earlier run of this service has put off: all that is due within
 the longest time for which one does so. It is planned anew, and known from then on; a message that
@@ -16,7 +17,7 @@ of the reader do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from omq.services.readers.service import ServiceContext
 
 LOOK_S: Final = 1.0
+_ROUNDS_MAX: Final = 64
+"""Of calls in a turn of messages that are gone: a million deleted ones hold up nobody."""
 
 
 class Recalls(Protocol):
     """What is asked of the queue manager: omq.ipc.tool_calls."""
 
-    def recall(self, queue: str, qpools: list[int]) -> int: ...
+    def recall(self, queue: str, qpools: list[int]) -> list[int]: ...
     def recall_due(self, queue: str, within_s: float, before: int) -> tuple[int, int]: ...
 
 
@@ -61,6 +64,11 @@ class CallingBack:
     def waits(self) -> bool:
         """Something may be called back in a while, though nothing is in hand."""
         return self._earlier or len(self._aside) > 0
+
+    @property
+    def goes_on(self) -> bool:
+        """The next turn has something to call at once."""
+        return bool(self._moved)
 
     def configure(self, context: ServiceContext) -> None:
         """A reload."""
@@ -96,26 +104,37 @@ class CallingBack:
 
     def _call(self, connection: Recalls, flush: Callable[[], None], peers: list[Where], free: int,
               now: float) -> None:
-        called: dict[int, tuple[Where, int]] = {}
         away = self._book.left_alone() if peers else frozenset()
-        for where in peers:
-            if where[1] in away or self._holds.of(*where) is not None:
-                continue
-            left = free - len(called)
-            called |= {qpool: (where, due_ns) for qpool, due_ns in self._aside.call(
-                where, self._book.waits_here(where), self._book.share(left), left, now)}
-        if not called:
-            return
+        peers = [each for each in peers
+                 if each[1] not in away and self._holds.of(*each) is None]
+        for _ in range(_ROUNDS_MAX):
+            called: dict[int, tuple[Where, int]] = {}
+            for where in peers:
+                left = free - len(called)
+                called |= {qpool: (where, due_ns) for qpool, due_ns in self._aside.call(
+                    where, self._book.waits_here(where), self._book.share(left), left, now)}
+            passed = self._recalled(connection, flush, called) if called else ()
+            for qpool in passed:  # an operator took it: its place is the next one's
+                self._aside.came(qpool)
+            peers = list(dict.fromkeys(called[qpool][0] for qpool in passed))
+            if not peers:
+                return
+        self._moved.update(peers)
+
+    def _recalled(self, connection: Recalls, flush: Callable[[], None],
+                  called: Mapping[int, tuple[Where, int]]) -> list[int]:
+        """Make these ready: by QPoolId whose it is, when it was due. Which were passed over."""
         flush()
-        each, done = iter(called), 0
+        each, done, passed = iter(called), 0, list[int]()
         try:
             while some := list(islice(each, RECALL_MAX)):
-                connection.recall(self._context.conf.queue, some)
+                passed += connection.recall(self._context.conf.queue, some)
                 done += len(some)
         except REFUSALS:
             for qpool, (where, due_ns) in islice(called.items(), done, None):
                 self._aside.again(qpool, where, due_ns)
             raise
+        return passed
 
     def _call_earlier(self, connection: Recalls, free: int) -> None:
         if not self._earlier or free <= 0:

@@ -138,6 +138,8 @@ class Dispatcher:
         longest = float(self._service.context.settings.reader_wait_s)
         if self._ends.in_hand or self._calling.waits:  # what tools change in files is seen in time
             longest = min(longest, LOOK_S)
+        if self._calling.goes_on:
+            return 0.0
         longest = min(longest, max(0.0, min(self._scheduler.wake, self._ends.due) - now))
         return max(0.0, min(longest, self._publisher.due_s(now)))
 

@@ -3,8 +3,8 @@
 Rules:
 1. Who it is says the kernel (SO_PEERCRED); what it may says mail.drop_users.
 2. A draft is held in memory while it comes, counted as it comes, of `smtp_memory_bytes_max` for all
-   sessions; it becomes a mail (mail.drafts) and a durable file (mail.maildrop) in a thread, and
-   only then is its author told the id.
+   sessions (one user: half of it); it becomes a mail (mail.drafts) and a durable file
+   (mail.maildrop) in a thread, and only then is its author told the id.
 3. `drop_timeout_s` without a byte ends a session; what came of a draft until then is thrown away.
 4. A refusal is an error of omq.base.errors, whose exit code tells "later" from "never".
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from omq.base import clock, events, fault
-from omq.base.errors import BadRequest, DiskError, MessageTooLong, OmqError, TooManyMails
+from omq.base.errors import BadRequest, DiskError, MessageTooLong, OmqError
 from omq.base.event_log import WARNING
 from omq.base.names import ROUTER
 from omq.base.rated_log import RatedLog
@@ -109,10 +109,9 @@ async def _mail(desk: Desk, uid: int, reader: asyncio.StreamReader, writer: asyn
                 piece = await reader.read(min(_PIECE_BYTES, request.size - len(draft)))
             if not piece:
                 return False  # its author died; half a mail is no mail
-            if not desk.memory.take(2 * len(piece)):  # the draft, and the mail made of it
-                raise TooManyMails(what="drafts of all programs hold all memory for them", uid=uid,
-                                   key="smtp_memory_bytes_max", limit=desk.memory.limit)
-            held += 2 * len(piece)
+            room = 2 * len(piece)  # the draft, and the mail made of it
+            desk.users.take(uid, room, desk.memory, settings)
+            held += room
             draft += piece
         try:
             mail_id = await asyncio.get_running_loop().run_in_executor(
@@ -121,7 +120,7 @@ async def _mail(desk: Desk, uid: int, reader: asyncio.StreamReader, writer: asyn
             await _refuse(desk, uid, writer, error)
             return True
     finally:
-        desk.memory.give(held)
+        desk.users.give(uid, held, desk.memory)
     desk.kept()
     writer.write(taken(mail_id))
     await writer.drain()

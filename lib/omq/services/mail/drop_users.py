@@ -1,8 +1,9 @@
 """Who may hand in mail at the maildrop's socket, and how much: by the uid that the kernel tells.
 
 Rules: 1. the owner of the spool and root always may, and have places of their own; 2. others as
-`drop_users` says; 3. one user has a quarter of the sessions, and `drop_messages_max` mails in
-`smtp_client_period_s`. Counts are kept for users who have a session or whose period is not over.
+`drop_users` says; 3. one user has a quarter of the sessions, half of the memory for drafts, and
+`drop_messages_max` mails in `smtp_client_period_s`. Counts are kept for users who have a session or
+whose period is not over.
 
 Errors: NotSubmitter, TooManyMails.
 """
@@ -19,6 +20,7 @@ from omq.base.amounts import duration
 from omq.base.clock import NS_PER_S
 from omq.base.errors import NotSubmitter, TooManyMails
 from omq.base.settings import Settings
+from omq.services.mail.smtp_text import Memory
 
 ANYBODY: Final = "*"
 _SHARE: Final = 4
@@ -32,6 +34,7 @@ class Users:
     def __init__(self, owner: int) -> None:
         self._own = frozenset((0, owner))
         self.sessions = Counter[int]()
+        self._held = Counter[int]()  # bytes of drafts
         self._mails: dict[int, tuple[int, int]] = {}  # uid: (when its period began, mails in it)
 
     def is_own(self, uid: int) -> bool:
@@ -56,6 +59,25 @@ class Users:
         self.sessions[uid] -= 1
         if not self.sessions[uid]:
             del self.sessions[uid]
+
+    def take(self, uid: int, size: int, memory: Memory, settings: Settings) -> None:
+        """So many bytes more of drafts are held; until `give`. TooManyMails, and they are not."""
+        one_mail, own = 2 * settings.smtp_message_bytes_max, self.is_own(uid)
+        key, limit = "smtp_memory_bytes_max", memory.limit
+        if not own and self._held[uid] + size > max(one_mail, limit // 2):
+            raise TooManyMails(what="drafts of one user hold half of the memory for them", uid=uid,
+                               key=key, limit=limit)
+        if not memory.take(size, beyond=one_mail if own else 0):
+            raise TooManyMails(what="drafts of all programs hold all memory for them", uid=uid,
+                               key=key, limit=limit)
+        self._held[uid] += size
+
+    def give(self, uid: int, size: int, memory: Memory) -> None:
+        """These are held no longer."""
+        memory.give(size)
+        self._held[uid] -= size
+        if not self._held[uid]:
+            del self._held[uid]
 
     def count(self, uid: int, settings: Settings, now_ns: int) -> None:
         """A mail of this user. TooManyMails: one too many, and it is not counted."""

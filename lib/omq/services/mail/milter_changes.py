@@ -4,7 +4,8 @@ Counting is libmilter's: `change` means the n-th field of that name (from 1; bey
 added, an empty value removes it), `insert` a place among all fields (0: before the first).
 
 Invariants: 1. a mail is changed by a filter's whole answer or not at all: `Changed` is a new value;
-2. what is not named stays byte for byte; 3. it is bounded: CHANGES_MAX, the size of a message.
+2. what is not named stays byte for byte; 3. it is bounded: milter_packets.CHANGES_MAX, the size of
+a message.
 
 Errors: MilterWrong.
 """
@@ -21,8 +22,6 @@ from omq.services.mail.milter_packets import Change, MilterWrong, Steps
 from omq.services.mail.smtp_address import path_of
 from omq.services.mail.smtp_handler import address_problem
 
-CHANGES_MAX: Final = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class Changed:
@@ -38,8 +37,6 @@ class Changed:
 def apply(given: Changed, changes: Sequence[Change], steps: Steps, *, scan_bytes: int, utf8: bool
           ) -> Changed:
     """The mail after these changes, in their order. MilterWrong."""
-    if len(changes) > CHANGES_MAX:
-        raise MilterWrong(f"it wants more than {CHANGES_MAX} changes")
     found = given
     if any(each.command in _HEADER for each in changes):
         found = replace(found, text=_with_header(found.text, changes, steps, scan_bytes))

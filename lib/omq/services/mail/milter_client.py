@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -132,17 +132,22 @@ class Milter:
     async def _end(self, macros: dict[str, str]) -> Verdict:
         command, data = await self._ask(packets.macros(packets.END_OF_BODY, macros)
                                         + packets.packet(packets.END_OF_BODY))
-        size = 0
+        size, body = 0, bytearray()  # which comes in pieces
         while command not in packets.VERDICTS:
-            try:
-                self.changes.append(packets.change(command, data) if command in _CHANGES else
-                                    _unknown(command))
-            except MilterWrong as error:
-                raise MilterFailed(str(error)) from error
+            if command == packets.REPLACE_BODY:
+                if not any(each.command == command for each in self.changes):
+                    self.changes.append(Change(command, b""))
+                body += data
+            elif len(self.changes) >= packets.CHANGES_MAX:
+                raise MilterFailed(f"it wants more than {packets.CHANGES_MAX} changes")
+            else:
+                self.changes.append(_change(command, data))
             size += len(data)
             if size > self.bytes_max:
                 raise MilterFailed("its changes are larger than a message may be")
             command, data = await self._answer()
+        self.changes = [replace(each, value=bytes(body)) if each.command == packets.REPLACE_BODY
+                        else each for each in self.changes]
         found = self._verdict(command, data)
         keeps = found.kind in (Kind.CONTINUE, Kind.ACCEPT)
         return Verdict(found.kind, found.reply, tuple(self.changes) if keeps else ())
@@ -206,13 +211,17 @@ class Milter:
 
 
 _CHANGES: Final = frozenset((
-    packets.ADD_HEADER, packets.INSERT_HEADER, packets.CHANGE_HEADER, packets.REPLACE_BODY,
-    packets.CHANGE_FROM, packets.ADD_RCPT, packets.ADD_RCPT_ARGS, packets.DELETE_RCPT,
-    packets.QUARANTINE))
+    packets.ADD_HEADER, packets.INSERT_HEADER, packets.CHANGE_HEADER, packets.CHANGE_FROM,
+    packets.ADD_RCPT, packets.ADD_RCPT_ARGS, packets.DELETE_RCPT, packets.QUARANTINE))
 
 
-def _unknown(command: int) -> Change:
-    raise MilterWrong(f"command {chr(command)!r} is none that is known here")
+def _change(command: int, data: bytes) -> Change:
+    if command not in _CHANGES:
+        raise MilterFailed(f"command {chr(command)!r} is none that is known here")
+    try:
+        return packets.change(command, data)
+    except MilterWrong as error:
+        raise MilterFailed(str(error)) from error
 
 
 def _checked(data: bytes) -> Negotiated:

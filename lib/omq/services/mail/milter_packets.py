@@ -27,6 +27,8 @@ VERSION_MIN: Final = 2
 PACKET_BYTES_MAX: Final = MIB
 """Of a filter; libmilter sends 64 KiB of a body at once."""
 CHUNK_BYTES: Final = 65535
+CHANGES_MAX: Final = 1000
+"""Of a mail by a filter; all pieces of a new body are one."""
 REPLY_CHARACTERS_MAX: Final = 1000
 
 CONNECT, HELO, MAIL, RCPT, DATA, HEADER, END_OF_HEADER, BODY, END_OF_BODY = b"CHMRTLNBE"
@@ -168,9 +170,7 @@ def header(field: bytes, steps: Steps) -> bytes:
 
 
 def change(command: int, data: bytes) -> Change:
-    """What a filter wants changed. MilterWrong."""
-    if command == REPLACE_BODY:
-        return Change(command, data)
+    """What a filter wants changed, but for pieces of a body. MilterWrong."""
     if command in (ADD_RCPT, ADD_RCPT_ARGS, DELETE_RCPT, CHANGE_FROM, QUARANTINE):
         value, zero, _ = data.partition(b"\0")
         if not zero:

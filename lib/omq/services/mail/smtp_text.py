@@ -39,9 +39,10 @@ class Memory:
     limit: int
     used: int = 0
 
-    def take(self, size: int) -> bool:
-        """Whether `size` more bytes may be held; they are counted then."""
-        if self.used + size > self.limit:
+    def take(self, size: int, beyond: int = 0) -> bool:
+        """Whether `size` more bytes may be held; they are counted then. `beyond`: for whom room is
+        kept that others do not have."""
+        if self.used + size > self.limit + beyond:
             return False
         self.used += size
         return True

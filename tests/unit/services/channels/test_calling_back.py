@@ -32,16 +32,17 @@ class Manager:
         self.after = 0
         self.called: list[list[int]] = []
         self.flushed = 0
+        self.gone: range = range(0)
 
     def flush(self) -> None:
         self.flushed += 1
 
-    def recall(self, queue: str, qpools: list[int]) -> int:
+    def recall(self, queue: str, qpools: list[int]) -> list[int]:
         assert queue == "UNIX"
         if self.error is not None and len(self.called) >= self.after:
             raise self.error
         self.called.append(qpools)
-        return len(qpools)
+        return [each for each in qpools if each in self.gone]
 
     def recall_due(self, _queue: str, _within_s: float, before: int) -> tuple[int, int]:
         return 0, before
@@ -49,6 +50,7 @@ class Manager:
 
 class World:
     def __init__(self, root: Path) -> None:
+        self.free = FREE
         paths = SpoolPaths(root)
         paths.run.mkdir()
         context = cast("Any", SimpleNamespace(
@@ -59,8 +61,11 @@ class World:
         self.holds = Holds(paths.held("unix"))
         self.calling = CallingBack(context, self.aside, book, self.holds)
 
+    def goes_on(self) -> bool:
+        return self.calling.goes_on
+
     def turn(self, now: float) -> None:
-        self.calling.turn(self.manager, self.manager.flush, FREE, now)
+        self.calling.turn(self.manager, self.manager.flush, self.free, now)
 
 
 @pytest.fixture
@@ -102,3 +107,19 @@ def test_nothing_is_sent_when_nobody_is_called(world: World) -> None:
     assert (world.manager.called, world.manager.flushed) == ([], 0)
     world.turn(1.0)
     assert len(world.manager.called) == 2
+
+
+def test_who_is_gone_takes_nobodys_place(world: World) -> None:
+    """In the same turn; of very many the rest in the next ones, which nothing has to wake."""
+    world.free, world.manager.gone = 10, range(1, 16)
+    world.turn(0.0)
+    assert [each for some in world.manager.called for each in some] == list(range(1, 26))
+    assert not world.goes_on()
+    world.free, world.manager.gone = 1, range(26, 150)
+    turns = [1.0]
+    world.turn(turns[-1])
+    while world.goes_on():
+        turns.append(1.0)
+        world.turn(turns[-1])
+    assert world.manager.called[-1] == [150]
+    assert len(turns) == 2

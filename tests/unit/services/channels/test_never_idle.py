@@ -162,17 +162,18 @@ class World:
     def flush(self) -> None:
         """What was settled is settled."""
 
-    def recall(self, queue: str, qpools: list[int]) -> int:
+    def recall(self, queue: str, qpools: list[int]) -> list[int]:
         assert queue == "UNIX"
-        found = [self.mails[each] for each in qpools if self.mails[each].state == "deferred"]
-        for mail in found:
-            mail.state = "ready"
-        return len(found)
+        passed = [each for each in qpools if self.mails[each].state != "deferred"]
+        for each in set(qpools) - set(passed):
+            self.mails[each].state = "ready"
+        return passed
 
     def recall_due(self, queue: str, within_s: float, before: int) -> tuple[int, int]:
-        return self.recall(queue, [
-            mail.qpool_id for mail in self.mails.values()
-            if mail.state == "deferred" and mail.due <= self.now + within_s]), 1
+        due = [mail.qpool_id for mail in self.mails.values()
+               if mail.state == "deferred" and mail.due <= self.now + within_s]
+        assert self.recall(queue, due) == []
+        return len(due), 1
 
     # time
 
@@ -317,6 +318,9 @@ BACKLOG = (happens(0.0, "put", amount=300), happens(0.0, "pace", amount=10))
 @example([*BACKLOG, happens(2.0, "hold"), happens(3.0, "kill"), happens(20.0, "release")])
 @example([*BACKLOG, happens(2.0, "sick", amount=50), happens(5.0, "put", "b:25", 200),
           happens(6.0, "kill")])
+@example([happens(0.0, "hold"), happens(0.0, "put", "c:25", 37), happens(0.0, "put", amount=121),
+          happens(0.0, "release"), happens(0.0, "put", "c:25", 37),
+          happens(0.65, "delete", "c:25")])  # those that were called next are gone
 @given(st.lists(EVENTS, max_size=14))
 def test_a_peer_with_mail_and_a_free_place_is_not_idle(plan: list[tuple[float, Any]]) -> None:
     with world_of([*plan, happens(700.0, "over")]) as world:

@@ -192,7 +192,8 @@ WRONG_AT_THE_END = {
     "name with a line": header(b"h", "X\r\nY", "z"), "no index": packet(b"m\0\0"),
     "no address": packet(b"+<a b>\0"), "an injection": packet(b"e<a@b>\r\nRCPT TO:<x@y>\0"),
     "no end": packet(b"qwhy"), "endless changes": header(b"h", "X", "y") * 1001 + packet(b"c"),
-    "a body without end": packet(b"b" + b"x" * 900_000) * 40}
+    "a body without end": packet(b"b" + b"x" * 900_000) * 40,
+    "endless reasons": packet(b"q\0") * 1001 + packet(b"c")}
 
 
 @pytest.mark.parametrize(("default", "said"), [
@@ -213,6 +214,14 @@ def test_what_cannot_be_is_the_default_action(asked: Ask, wrong: str, default: s
         assert not running.manager.puts
     log = running.context.paths.event_log.read_text()
     assert "1519" in log and milter.place in log
+
+
+def test_a_body_in_very_many_pieces_is_one_change(asked: Ask) -> None:
+    pieces = packet(b"b" + b"xyz\r\n") * 3000 + packet(b"b") * 3000
+    milter = TestMilter(says={b"E": pieces + header(b"h", "X-Last", "y") + packet(b"c")})
+    running, _ = asked(milter)
+    assert send(running).startswith("250")
+    assert body(running).endswith(b"X-Last: y\r\n\r\n" + b"xyz\r\n" * 3000)
 
 
 @pytest.mark.parametrize("version", [1, 7])
