@@ -6,9 +6,12 @@
 #   make run                real mail through an instance of its own; N=2000 CRASH=1, and
 #                           OMQ_DEMO_MAIL=path (MAIL is the login shell's)
 #   make test               the tests that a person waits for, in parts side by side, at most ten
-#                           minutes on two free processors; ARGS="tests/unit -k names" to choose
+#                           minutes on two free processors; ARGS="tests/unit -k names" to choose,
+#                           ARGS=--collect-only to see what it would run
+#   make quick              after an edit, at most 20 s of processor: ruff and the tests nearest to what
+#                           changed, with and without the compiled fast path; SINCE=main
 #   make test-all           all tests: Spark (JRE 17), whole machines and power cuts (root), too
-#   make lint               ruff, mypy strict
+#   make lint               ruff, mypy strict, the words (spelling, and the project's own list)
 #   make check              the same, and the tidy tests
 #   make analytics          a generated archive on Spark: tables, audit, report (needs a JRE 17)
 #   make crash              the power-cut simulator with fresh seeds for HOURS=1, then storms, fuzzing
@@ -29,6 +32,10 @@
 #                           where make setup could
 #   make dictionary         lib/omq/docs/DATA-DICTIONARY.md anew: the columns of the analytics
 #   make manual             manual pages and completions in share/, anew from the parsers
+#   make release            all of these into dist, with checksums, and a check of them; as root also
+#                           in a bare Debian 12
+#   make docs               the site: build/docs/index.html, its links checked (groff)
+#   make pictures           the pictures of the README anew: the console and omtop (chromium)
 #   make clean              takes away what these made
 
 PYTHON ?= python3
@@ -45,7 +52,7 @@ TOOLS := build/typed/omqtools
 TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb clean
+.PHONY: quick setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb release pictures docs clean
 
 # What nobody needs is built quietly, and the end of make says in one line what could not be.
 OPTIONAL := tools/optional $(VENV)
@@ -103,11 +110,19 @@ run: $(STAMP) $(FAST_STAMP)
 
 # Tests that are named run by themselves, whatever they take; tests/long.py has the rule for the rest.
 test: $(DEV_STAMP) $(FAST_STAMP)
-ifdef ARGS
+ifeq ($(ARGS),--collect-only)
+	@OMQ_SHARE=$$($(BIN)/python -c 'from tests.long import SHARE; print(SHARE)') \
+		$(BIN)/python -m pytest -p tests.parts --only quick --collect-only -q; $(TOLD)
+else ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS); $(TOLD)
 else
 	@$(BIN)/python -m tests.parts --only quick; $(TOLD)
 endif
+
+SINCE ?= HEAD
+
+quick: $(DEV_STAMP) $(FAST_STAMP)
+	@$(BIN)/python -m tests.quick --since $(SINCE)
 
 test-all: setup-spark
 	@$(BIN)/python -m tests.parts $(ARGS); $(TOLD)
@@ -117,6 +132,7 @@ lint: setup-spark
 	rm -rf $(TOOLS) && mkdir -p $(TOOLS)
 	ln -s $(abspath lib/omqtools/__init__.py $(wildcard tools/omq* recovery/omq* spark/omq*)) $(TOOLS)
 	$(BIN)/mypy $(TYPED)
+	$(BIN)/python -m tests.words
 
 check: lint
 	$(BIN)/python -m pytest --quiet tests/tidy
@@ -150,6 +166,16 @@ endif
 
 manual: setup
 	$(BIN)/python -m omq.cli.manual .
+
+# The documents, the API and the manual pages as a site that needs no network.
+docs: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--no-build-isolation --editable '.[suite,docs]'
+	$(BIN)/python tools/docs/build_site.py build/docs
+
+# The console and omtop as the README shows them; apt-get install chromium-headless-shell.
+pictures: setup-dev
+	$(BIN)/python -m tests.process.pictures lib/omq/docs/pictures
 
 # Every column of the tables, its type and meaning, of the tables of a small run.
 dictionary: setup-spark
@@ -219,6 +245,16 @@ hashes: release-tools
 
 deb: wheel
 	tools/debian/build $(BIN)/pip requirements.txt dist dist/omq_*.whl
+
+# In this order: sbom and deb take the wheels. What is older in dist would be published with it.
+release: setup-dev release-tools
+	rm -rf dist
+	$(MAKE) --no-print-directory sdist
+	$(MAKE) --no-print-directory sbom
+	$(MAKE) --no-print-directory deb
+	tools/release sums dist
+	tools/release check dist
+	tools/release bare dist || test $$? -eq 75
 
 clean:
 	rm -rf $(VENV) lib/omq/compiled build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis lib/*.egg-info *.egg-info tools/suite/*.egg-info tools/suite/build

@@ -3,6 +3,7 @@
     scan     what is there, what is damaged        plan     what would be done about it
     apply    do it                                 rebuild  a new pool from the archived journal
     extract  bodies out of a dead spool           identity  a new instance.json, from the files
+    restore  a spool from an object store (omq ship), as it was at a point of time
 
 scan, plan and extract write nothing in the spool and share its locks; the others take them.
 Exit code of scan, plan: 0 clean, 1 repairable, 65 loss.
@@ -19,17 +20,15 @@ from pathlib import Path
 
 from omq.base import clock
 from omq.base.amounts import duration
-from omq.base.config import load_settings
-from omq.base.errors import ConfigError, Exit, FileNotWritten, OmqError
-from omq.base.paths import SpoolPaths, conf_dir, existing_spool
-from omq.base.settings import Settings
+from omq.base.errors import Exit, FileNotWritten, OmqError
+from omq.base.paths import SpoolPaths, existing_spool
 from omq.cli.common import add_json, print_json, say, tool_parser
 from omq.core.judge.found import worst
 from omq.storage import durable, spool
 from omq.storage.files import write_new_file
 from omq.storage.instance_file import Role
 from omq.storage.spool import SpoolInfo, create_spool, open_spool, refuse_others
-from omqtools.omqrecover import identity
+from omqtools.omqrecover import identity, restore
 from omqtools.omqrecover.apply import apply
 from omqtools.omqrecover.archive import list_archived
 from omqtools.omqrecover.extract import extract
@@ -132,7 +131,7 @@ def _rebuild(options: argparse.Namespace) -> int:
     info = _spool_or_new(options.spool.absolute(), wanted)
     began, worked = time.monotonic(), time.process_time()
     with _exclusive(info.paths):
-        mark = rebuild(info.paths, info.uuid, _settings(info.paths), wanted, Progress(),
+        mark = rebuild(info.paths, info.uuid, restore.settings_of(info.paths), wanted, Progress(),
                        accept_loss=options.accept_loss)
     seconds, cpu = time.monotonic() - began, time.process_time() - worked
     print(f"rebuilt {mark.messages} messages from {mark.frames} frames, LSN {mark.from_lsn} to "
@@ -164,14 +163,6 @@ def _spool_or_new(root: Path, wanted: Wanted) -> SpoolInfo:
         return open_spool(root, writer=True)  # says that there is none
     say(NAME, f"{root} is a new spool for the instance {next(iter(found)).hex()}")
     return create_spool(root, next(iter(found)))
-
-
-def _settings(paths: SpoolPaths) -> Settings:
-    try:
-        return load_settings(conf_dir(paths.root))
-    except ConfigError as error:
-        say(NAME, f"{error}; default settings are used")
-        return Settings()
 
 
 def _extract(options: argparse.Namespace) -> int:
@@ -220,6 +211,8 @@ def _parser() -> argparse.ArgumentParser:
         omqrecover rebuild /var/lib/omq --until-time 2026-11-21T08:00
         omqrecover identity /var/lib/omq
         omqrecover extract /var/lib/omq --where queue=ORDERS --to /tmp/out
+        omqrecover restore /tmp/then --from s3://bucket/omq --at 2026-11-21T08:00
+        omqrecover restore /var/lib/omq --from s3://bucket/omq --take-place
         """, location=False)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _looking(commands.add_parser("scan", help="what is there, what is damaged; changes nothing"),
@@ -247,6 +240,7 @@ def _parser() -> argparse.ArgumentParser:
                        help="what this spool is, where the instance had standbys; two that serve "
                        "would give the same message ids")
     named.set_defaults(run=_identity)
+    restore.add_parser(commands, _time, Progress)
     take = commands.add_parser("extract", help="write bodies and properties to a directory")
     take.add_argument("spool", type=Path, metavar="SPOOL")
     take.add_argument("--where", action="append", default=[], metavar="CONDITION",

@@ -22,8 +22,8 @@ from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
+from omqtools.omqspark.engine import F
 from omqtools.omqspark.words import Names, at
 
 ALWAYS: Final = "1970-01-01"  # the day of all rows of a table that is not apart by day
@@ -71,7 +71,7 @@ class Answer:
 
     def merged(self, parts: list[DataFrame]) -> DataFrame:
         """Parts as one."""
-        together = reduce(DataFrame.unionByName, parts)
+        together = reduce(lambda one, other: one.unionByName(other), parts)
         return together.groupBy("day", *self.keys).agg(
             *(_rule(rule, column) for column, rule in self.rules.items()))
 

@@ -22,18 +22,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
 from omq.format.archive import ArchiveHeader
 from omqtools.omqspark import parquet, plan
 from omqtools.omqspark.audited import Audited, Basis, earlier
+from omqtools.omqspark.engine import F
 from omqtools.omqspark.findings import lost, message_findings, out_of_order
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Manifest, missing
 from omqtools.omqspark.options import FAIL_ON
 from omqtools.omqspark.pool import beside
-from omqtools.omqspark.session import sized
 
 KINDS: Final = FAIL_ON
 EXAMPLES_MAX: Final = 100
@@ -86,16 +85,23 @@ def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = AT
     """The verdict: counts by kind, examples, what was judged, and what not."""
     known = lake.known()
     before = earlier(lake, known, attempts_max)
-    basis = _basis(lake, known, before)
-    if basis.comes_back:
-        before = Audited(attempts_max)
-        basis = _basis(lake, known, before)
+    with lake.told_by(_frames(lake, known, before)):
+        basis = Basis(lake, known, before)
+        if not basis.comes_back:
+            return _judged(lake, archive, known, before, basis, pool)
+    before = Audited(attempts_max)
+    with lake.told_by(_frames(lake, known, before)):
+        return _judged(lake, archive, known, before, Basis(lake, known, before), pool)
+
+
+def _judged(lake: Lake, archive: str, known: Manifest, before: Audited, basis: Basis,
+            pool: Path | None) -> dict[str, Any]:
     over, waiting = passed_over(known, archive)
     found, counted = file_findings(known, over)
     not_judged = _before(known)
     if waiting:
         not_judged["files"] = f"not in the tables yet: {_some(waiting)}; run --incremental"
-    rows = message_findings(basis.messages, attempts_max).unionByName(
+    rows = message_findings(basis.messages, before.attempts_max).unionByName(
         out_of_order(basis.lines, basis.turns))
     if pool is None:
         not_judged["lost"] = "no --pool was given"
@@ -123,12 +129,11 @@ def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = AT
             "not_judged": not_judged, **_span(known)}
 
 
-def _basis(lake: Lake, known: Manifest, before: Audited) -> Basis:
-    """What is looked at, by plans of its size."""
+def _frames(lake: Lake, known: Manifest, before: Audited) -> int:
+    """How many are looked at."""
     new = {number for batch in known.batches[len(before.batches):] for number in batch.files}
-    lake.few = sized(lake.spark, sum(known.files[number].frames for number in new)
-                     + parquet.rows_in(lake.path("open", known.current)))
-    return Basis(lake, known, before)
+    return sum(known.files[number].frames for number in new) + parquet.rows_in(
+        lake.path("open", known.current))
 
 
 def _told(rows: DataFrame, *, few: bool) -> tuple[tuple[dict[str, int], list[Finding]], ...]:

@@ -24,9 +24,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import functions as F
-
 from omqtools.omqspark import columns, parquet
+from omqtools.omqspark.engine import F
 from omqtools.omqspark.findings import LINE, chosen, lines
 from omqtools.omqspark.lake import Lake, lives
 from omqtools.omqspark.manifest import Manifest

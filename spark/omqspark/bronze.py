@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from omqtools.omqspark import columns, decode, parquet, plan
+from omqtools.omqspark.engine import is_columnar
 from omqtools.omqspark.work import Task, Work
 
 GROUP_ROWS: Final = 256 * 1024
@@ -166,8 +167,9 @@ def write(spark: SparkSession, work: Work, tasks: Sequence[Task], bronze: str, n
         fs.create_dir(path)
         fs.delete_dir_contents(path)
 
-    if len(tasks) == 1:  # a worker takes longer to start than this takes
-        done = [write_task(work, tasks[0], 0, bronze, names)[1]]
+    if len(tasks) == 1 or is_columnar():  # a worker takes longer to start than this takes
+        done = [write_task(work, task, number, bronze, names)[1]
+                for number, task in enumerate(tasks)]
     else:
         done = _on_workers(spark, work, tasks, bronze, names)
     for where in (bronze, names):

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
+from omqtools.omqspark.engine import F, is_columnar
 from omqtools.omqspark.lifecycle import NS_PER_S
 
 BITS: Final = 6
@@ -66,9 +66,20 @@ def gathered(name: str) -> list[Column]:
 def percentiles(frame: DataFrame, name: str) -> DataFrame:
     """With NAME_p50_s and so on, seconds; null of nothing."""
     for percent in PERCENTS:
-        value = F.expr(
-            f"aggregate({name}_buckets, struct(({name}s * {percent} + 99) div 100 AS wanted, "
-            "CAST(NULL AS BIGINT) AS found), (had, one) -> IF(had.wanted <= 0, had, "
-            f"struct(had.wanted - one.{COUNT} AS wanted, one.{VALUE} AS found)), had -> had.found)")
-        frame = frame.withColumn(f"{name}_p{percent}_s", value / NS_PER_S)
+        frame = frame.withColumn(f"{name}_p{percent}_s", _reached(name, percent) / NS_PER_S)
     return frame
+
+
+def _reached(name: str, percent: int) -> Column:
+    """The first value of NAME_buckets up to which so many of 100 are, in the words of each engine:
+    DuckDB's lists know no state of another kind than their elements."""
+    wanted = f"({name}s * {percent} + 99) div 100"
+    if is_columnar():
+        return F.expr(
+            f"(list_reduce({name}_buckets, lambda had, one: IF(had.{COUNT} >= {wanted}, had, "
+            f"struct_pack({VALUE} := one.{VALUE}, {COUNT} := had.{COUNT} + one.{COUNT})), "
+            f"struct_pack({VALUE} := CAST(NULL AS BIGINT), {COUNT} := 0L))).{VALUE}")
+    return F.expr(
+        f"aggregate({name}_buckets, struct({wanted} AS wanted, CAST(NULL AS BIGINT) AS found), "
+        f"(had, one) -> IF(had.wanted <= 0, had, struct(had.wanted - one.{COUNT} AS wanted, "
+        f"one.{VALUE} AS found)), had -> had.found)")

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from omqtools.omqspark.engine import F
 
 CLIENTS: Final = StructType([
     StructField("epoch", LongType()), StructField("client", LongType()),

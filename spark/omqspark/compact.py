@@ -19,19 +19,18 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from pyspark.sql import functions as F
+import pyarrow as pa
 
-from omqtools.omqspark import tables
-from omqtools.omqspark.lake import Lake
+from omqtools.omqspark import parquet, tables
 from omqtools.omqspark.manifest import Batch
-from omqtools.omqspark.out import AUDITED, LIVES, SNAPSHOTS_KEPT
+from omqtools.omqspark.out import AUDITED, LIVES, SNAPSHOTS_KEPT, Out
 from omqtools.omqspark.pipeline import EXAMPLES_MAX
 
 ROWS_MAX: Final = 10_000_000
-"""Of one merged batch: 1 to 2 GB, which one task a day writes."""
+"""Of one merged batch: 1 GB, which this process writes alone, without Spark."""
 
 
-def compact(lake: Lake, keep_days: float, *, rows_max: int = ROWS_MAX) -> dict[str, Any]:
+def compact(lake: Out, keep_days: float, *, rows_max: int = ROWS_MAX) -> dict[str, Any]:
     """Merge, and remove what no version of the last `keep_days` names; what was done."""
     known = lake.known()
     tables.commit(lake, known)  # of a run that was killed before it could
@@ -70,11 +69,19 @@ def groups(batches: Sequence[Batch], rows: dict[int, int], rows_max: int) -> lis
     return [group for group in found if len(group) > 1]
 
 
-def _write(lake: Lake, name: str, old: Iterable[int], number: int) -> None:
-    """What ended in these batches, a file a day."""
-    rows = tables.frame(lake, name).where(F.col("batch").isin(list(old))).drop("batch")
-    (rows.repartition("day").write.mode("overwrite").partitionBy("ended", "day")
-     .parquet(lake.path(name, number)))
+def _write(lake: Out, name: str, old: Iterable[int], number: int) -> None:
+    """What ended in these batches, a file a day, file by file: one is in memory."""
+    batches = {str(batch) for batch in old}
+    found = tables.table(lake, name)
+    schema = pa.schema([field.remove_metadata() for field in pa.schema(
+        found.schema().to_arrow()) if field.name not in tables.BY_LIFE])
+    days: dict[str, list[str]] = {}
+    for each in sorted(tables.files(found), key=lambda each: int(each.values["batch"])):
+        if each.values["batch"] in batches:
+            days.setdefault(f"ended={each.values['ended']}/day={each.values['day']}", []).append(
+                f"{lake.path(name)}/{each.path}")
+    for folder, paths in days.items():
+        parquet.joined(paths, f"{lake.path(name, number)}/{folder}", schema)
 
 
 def _one(group: Sequence[Batch], number: int) -> Batch:
@@ -87,7 +94,7 @@ def _one(group: Sequence[Batch], number: int) -> Batch:
                  findings[:EXAMPLES_MAX], counts)
 
 
-def _audited(lake: Lake, merged: dict[int, list[int]]) -> None:
+def _audited(lake: Out, merged: dict[int, list[int]]) -> None:
     """What was judged is judged under the new numbers."""
     told = json.loads(lake.get(AUDITED) or b"{}")
     judged: list[int] = told.get("batches", [])

@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
 from omqtools.omqspark import gold, parquet
 from omqtools.omqspark.answers import ALWAYS, PARTS_MAX, Answer, Basis, Index
+from omqtools.omqspark.engine import F, is_columnar
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.words import at, named
 
@@ -63,8 +63,9 @@ class Telling:
         """Write parts and what is shown; what counts then, which is written last."""
         index = self.before.copy()
         changed = self._changed_days()
-        with ThreadPoolExecutor(ANSWERS_AT_ONCE) as pool:
-            list(pool.map(lambda answer: self._tell(answer, index, changed), gold.ANSWERS))
+        with ThreadPoolExecutor(ANSWERS_AT_ONCE) as pool:  # nobody waits in DuckDB
+            each = map if is_columnar() else pool.map
+            list(each(lambda answer: self._tell(answer, index, changed), gold.ANSWERS))
         self.lake.put_index(self.number, index)
         return index
 
@@ -119,14 +120,15 @@ class Telling:
         told = named(answer.finish(answer.merged(frames), still.stays), self.queues)
         told = told if answer.day else told.drop("day")
         where = self.lake.path(answer.name, self.number)
+        if answer.day and not touched and not minutes:
+            if not is_columnar() or answer.name not in index.schemas:
+                index.schemas[answer.name] = told.schema.json()
+            return
+        parquet.save(told, where, DAYS if answer.day else (), few=self._few(there))
         index.schemas[answer.name] = told.schema.json()
         if not answer.day:
-            parquet.save(told, where, few=self._few(there))
             shown[ALWAYS] = self.number
             return
-        if not touched and not minutes:
-            return
-        parquet.save(told, where, DAYS, few=self._few(there))
         for day in touched:
             shown.pop(day, None)
         shown.update(dict.fromkeys(self.lake.days(where), self.number))

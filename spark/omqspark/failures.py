@@ -6,6 +6,7 @@ import logging
 import re
 import select
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,9 @@ def _known(error: Exception) -> OmqError | None:
     """None: it is not Spark's, nor the file system's."""
     if isinstance(error, ImportError) or (isinstance(error, BrokenPipeError) and _nobody_reads()):
         return None
+    if _of_duckdb(error):
+        more = "; more --memory may help" if type(error).__name__ == "OutOfMemoryException" else ""
+        return SparkFailed(reason=str(error).strip().partition("\n")[0] + more)
     from py4j.protocol import (  # type: ignore[import-untyped]
         Py4JError,
         Py4JJavaError,
@@ -74,6 +78,11 @@ def _known(error: Exception) -> OmqError | None:
     if isinstance(error, (PySparkException, Py4JError)):
         return SparkFailed(reason=cause(str(error)))
     return SparkFailed(reason=str(error)) if isinstance(error, OSError) else None
+
+
+def _of_duckdb(error: Exception) -> bool:
+    base = sys.modules.get("duckdb")
+    return base is not None and isinstance(error, base.Error)
 
 
 def _jvm_has_ended() -> bool:

@@ -20,11 +20,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN, Argument
 from omqtools.omqspark import parquet
+from omqtools.omqspark.engine import F, Window
 from omqtools.omqspark.lifecycle import is_type
 from omqtools.omqspark.pool import Beside
 

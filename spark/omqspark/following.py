@@ -14,29 +14,31 @@ from omqtools.omqspark.follow import UNIT, Following, Pace, ended_by_signal, fol
 
 if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
+    from omqtools.omqspark.session import Later
 
 
 class _Session:
-    """The session, once somebody needs it."""
+    """The tables, once somebody needs them; the JVM, if a batch has many rows."""
 
-    def __init__(self, out: str) -> None:
-        self._out = out
-        self.begun = False
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._later: Later | None = None
 
     @cached_property
     def lake(self) -> Lake:
         from omqtools.omqspark.lake import Lake
-        from omqtools.omqspark.session import session
+        from omqtools.omqspark.session import Later, session
 
-        self.begun = True
-        with told():
-            return Lake(session({"spark.driver.memory": "1g"}, source=False), self._out)
+        memory = self._options.memory or "1g"
+        self._later = Later(lambda: session({"spark.driver.memory": memory}, source=False),
+                            self._options.spark_from, memory)
+        return Lake(self._later, self._options.out)
 
     def end(self) -> None:
-        if self.begun:
+        if self._later is not None and self._later.made:
             from omqtools.omqspark.session import end
 
-            end(self.lake.spark)
+            end(self._later.spark)
 
 
 def command(options: argparse.Namespace, run: Any, audit: Any) -> int:
@@ -46,7 +48,7 @@ def command(options: argparse.Namespace, run: Any, audit: Any) -> int:
         sys.stdout.write(UNIT.format(archive=archive, out=out, spool=Path(archive).parent,
                                      program=Path(sys.argv[0]).absolute()))
         return Exit.OK
-    made = _Session(options.out)
+    made = _Session(options)
     pace = Pace(options.interval_s, options.audit_s, options.idle_s, options.batches_max)
 
     def batch() -> None:

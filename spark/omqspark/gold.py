@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame
 
 from omq.format.frame_rules import About, By
 from omqtools.omqspark.answers import Answer, Basis
 from omqtools.omqspark.buckets import COUNT, OF, VALUE, gathered, once, percentiles, spread
+from omqtools.omqspark.engine import F, Window
 from omqtools.omqspark.lifecycle import NS_PER_S, is_type, poisoned
 from omqtools.omqspark.words import at, how
 
@@ -55,13 +55,13 @@ def _oldest(spans: DataFrame, end_ns: int, from_ns: int) -> DataFrame:
     before it end, and no minute has two rows, however many messages wait and however long."""
     first, end = _floor("arrived_ns", MINUTE_NS), _floor("until", MINUTE_NS)
     few = (spans.select("queue", "arrived_ns", first.alias("first"), end.alias("end"))
-           .where("end > first").groupBy("queue", "first", "end")
+           .where(F.col("end") > F.col("first")).groupBy("queue", "first", "end")
            .agg(F.min("arrived_ns").alias("arrived_ns")))
     before = Window.partitionBy("queue").orderBy("arrived_ns", "end").rowsBetween(
         Window.unboundedPreceding, -1)
     shown = few.withColumn("begin", F.greatest(
         "first", F.lit(from_ns), F.max("end").over(before))).where(
-        "begin < end")
+        F.col("begin") < F.col("end"))
     minutes = F.explode(F.sequence("begin", F.col("end") - MINUTE_NS, F.lit(MINUTE_NS)))
     return shown.select("queue", "arrived_ns", minutes.alias("minute_ns")).select(
         "queue", "minute_ns", F.lit(0), F.lit(0),
@@ -177,8 +177,8 @@ def _program(parts: DataFrame, _stays: DataFrame) -> DataFrame:
 
 def size_class() -> Column:
     """The next power of two: 1024 holds sizes 513 to 1024."""
-    return F.when(F.col("size") > 0, F.pow(F.lit(2.0), F.ceil(F.log2("size"))).cast("bigint")
-                  ).otherwise(0)
+    return (F.when(F.col("size") > 1, F.expr("shiftleft(1L, length(bin(size - 1)))"))
+            .when(F.col("size") == 1, 1).otherwise(0))
 
 
 def _orders(basis: Basis) -> DataFrame:

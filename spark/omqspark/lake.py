@@ -3,26 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
 from omqtools.omqspark import parquet
+from omqtools.omqspark.engine import F, columnar
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import LIVES, Out
+from omqtools.omqspark.session import Later, sized
 
 EVENTS_OF: Final = {"bronze": "events", "names": "dict"}  # which columns they have
 
 
 class Lake(Out):
-    """See the module. `few`: the driver can hold what the batch at hand writes (parquet.py)."""
+    """See the module. `few`: the driver can hold what the batch at hand writes (parquet.py).
+    `engine`: a session, or one that is made when somebody needs it; then few rows are told without
+    (engine.py)."""
 
-    def __init__(self, spark: SparkSession, out: str) -> None:
+    def __init__(self, engine: SparkSession | Later, out: str) -> None:
         super().__init__(out)
-        self.spark, self.few = spark, False
+        self.engine, self.few = engine, False
+        self._own: Any = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """What reads and writes: in `told_by` what that has chosen, else Spark."""
+        if self._own is not None:
+            own: SparkSession = self._own
+            return own
+        return self.engine.spark if isinstance(self.engine, Later) else self.engine
+
+    @contextmanager
+    def told_by(self, frames: int) -> Iterator[None]:
+        """So many frames are looked at meanwhile: the engine and its plans are of that size."""
+        if not isinstance(self.engine, Later) or frames >= self.engine.few_frames:
+            self.few = sized(self.spark, frames)
+            yield
+            return
+        from omqtools.omqspark.duck import Session
+
+        self._own, self.few = Session(self.engine.memory), True
+        try:
+            with columnar():
+                yield
+        finally:
+            self._own.close()
+            self._own = None
 
     def rows(self, table: str, known: Manifest, files: Iterable[int]) -> DataFrame:
         """The rows of some files in `bronze` or `names`, where each was read last."""
@@ -66,8 +96,7 @@ def lives(lake: Lake, table: str, columns: str, batches: Sequence[int], current:
     """`columns` (DDL) of `messages` or `stays`, with `ended`: of those that ended in some batches,
     and of the open ones."""
     paths = [lake.path(table, number) for number in sorted({*batches, current})]
-    schema = StructType.fromDDL(f"{columns}, batch int, ended int")
-    assert isinstance(schema, StructType)
+    schema = parquet.struct(f"{columns}, batch int, ended int")
     found = parquet.load(lake.spark, paths, schema, lake.path(table))
     ended = (F.col("ended") == 1) & F.col("batch").isin(list(batches))
     return found.where(ended | ((F.col("ended") == 0) & (F.col("batch") == current))).drop("batch")

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame
 
 from omq.format.frame_rules import RULES, Argument, Comes, Hand, Reason, Rule, numbers
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.pool import PartState
 from omqtools.omqspark import parquet
+from omqtools.omqspark.engine import F, Window
 
 IDEL_QUEUE = 1
 NS_PER_S = 1_000_000_000

@@ -59,24 +59,26 @@ def _with_spark(options: argparse.Namespace) -> int:
     from omqtools.omqspark.failures import told
     from omqtools.omqspark.kept import while_it_runs
     from omqtools.omqspark.lake import Lake
-    from omqtools.omqspark.session import end, session
+    from omqtools.omqspark.session import Later, end, session
 
     whole = options.command == "run" and not (options.incremental or options.again)
     if options.command == "refresh":  # while the JVM starts, its other half is read
         Thread(target=_read_ahead, daemon=True).start()
-    classes = class_archive()
-    with told():
-        spark = session(quick=not whole, classes=classes,
-                        keep_classes=options.command == "refresh", source=False)
+    classes, memory = class_archive(), getattr(options, "memory", None)
+    later = Later(lambda: session(
+        {"spark.driver.memory": memory} if memory else None, quick=not whole, classes=classes,
+        keep_classes=options.command == "refresh", source=False),
+        getattr(options, "spark_from", 0), memory or "1g")
     try:
         with told(), while_it_runs(getattr(options, "archive", None)):
-            code: int = _COMMANDS[options.command](Lake(spark, options.out), options)
+            code: int = _COMMANDS[options.command](Lake(later, options.out), options)
         sys.stdout.flush()
         return code
     finally:
-        gateway = spark.sparkContext._gateway
-        end(spark)
-        if classes is not None:
+        gateway = later.spark.sparkContext._gateway if later.made else None
+        if later.made:
+            end(later.spark)
+        if classes is not None and gateway is not None:
             classes.end(gateway)
 
 
@@ -96,7 +98,7 @@ def _run(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.pipeline import run
 
     with lake.alone():
-        did = run(lake.spark, options.archive, options.out,
+        did = run(lake.engine, options.archive, options.out,
                   incremental=options.incremental or bool(options.again),
                   files_per_batch=options.files_per_batch, again=options.again, say=say)
         line(did | {"removed_files": tables.vacuum(lake, options.keep_days)
@@ -199,7 +201,7 @@ def _report(lake: Out, options: argparse.Namespace, ready: Drawn | None = None) 
     return Exit.OK
 
 
-def _compact(lake: Lake, options: argparse.Namespace) -> int:
+def _compact(lake: Out, options: argparse.Namespace) -> int:
     from omqtools.omqspark.compact import compact
 
     with lake.alone():
@@ -226,7 +228,7 @@ def _audit_and_report(lake: Lake, options: argparse.Namespace) -> int:
     return code
 
 
-_PLAIN = {"tables": _tables, "report": _report}  # no Spark is needed for them
+_PLAIN = {"tables": _tables, "report": _report, "compact": _compact}  # no Spark is needed for them
 def _whatif(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark import replays
 
@@ -240,7 +242,7 @@ def _advise(lake: Lake, options: argparse.Namespace) -> int:
 
 
 _COMMANDS = {"run": _run, "refresh": _refresh, "audit": _audit, "state": _state,
-             "biography": _biography, "whatif": _whatif, "advise": _advise, "compact": _compact}
+             "biography": _biography, "whatif": _whatif, "advise": _advise}
 
 
 if __name__ == "__main__":  # spark-submit main.py COMMAND ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 import omq
@@ -79,6 +80,8 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
     if name in ("run", "refresh", "follow"):
         one.add_argument("--files-per-batch", type=int, default=200,
                          help="archive files that one batch reads (%(default)s)")
+    if name in ("run", "audit", "refresh", "follow"):
+        _size(one)
     if name in ("audit", "refresh", "follow"):
         one.add_argument("--pool", type=Path, help="spool whose pool holds what is still open")
         one.add_argument("--attempts-max", type=int, default=3,
@@ -110,6 +113,19 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
                          help="what 95 of 100 messages shall wait at most")
     if name in ("whatif", "advise"):
         one.add_argument("--day", help="only messages that arrived on this day, 2026-01-31")
+
+
+def _size(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--spark-from", type=int, default=100_000, metavar="EVENTS",
+                     help="what looks at fewer is done without Spark (%(default)s; 0: never)")
+    one.add_argument("--memory", type=_memory, metavar="SIZE", help="512m or 4g: of the JVM's heap "
+                     "(default: 2g, of follow 1g), and of what is done without it (1g)")
+
+
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]{0,5}[mg]", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size like 512m or 4g")
+    return text
 
 
 def _pace(one: argparse.ArgumentParser) -> None:

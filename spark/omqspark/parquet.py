@@ -23,15 +23,25 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import DataType, DateType, IntegerType, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    StructType,
+)
 
 from omqtools.omqspark import columns, plan
+from omqtools.omqspark.engine import is_columnar
 
 FEW_BYTES: Final = 4 * 1024 * 1024
 """Of files that the driver reads itself: some 300,000 events (at 12 bytes), 100 MB of its memory;
 or the sketches of 100 queues and hours."""
 DELTA: Final = "DELTA_BINARY_PACKED"
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null in a path
+_TYPES: Final[dict[str, DataType]] = {
+    "bigint": LongType(), "int": IntegerType(), "boolean": BooleanType()}
 _KINDS: Final[dict[str, DataType]] = {"day": DateType()}  # else numbers
 
 
@@ -83,20 +93,28 @@ def no_rows(schema: StructType, names: Sequence[str]) -> pa.Table:
 def local(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
     """Rows of the driver, one partition."""
     frame = spark.createDataFrame(table, schema)
-    return frame.coalesce(1) if len(table) else frame
+    return frame if is_columnar() or not len(table) else frame.coalesce(1)
 
 
 def rows(spark: SparkSession, values: Sequence[Sequence[Any]],
          kind: StructType | str) -> DataFrame:
     """A few rows that the driver has made. By Arrow: of a list Spark makes a job, with a Python
     process that hands the rows on. `kind`: their schema, or the DDL of it."""
-    schema = StructType.fromDDL(kind) if isinstance(kind, str) else kind
-    assert isinstance(schema, StructType)
+    schema = struct(kind) if isinstance(kind, str) else kind
     arrow = to_arrow_schema(schema, timezone="UTC")
     columns = zip(*values, strict=True) if values else [()] * len(arrow)
     return spark.createDataFrame(pa.Table.from_arrays(
         [pa.array(list(column), field.type) for column, field in zip(columns, arrow, strict=True)],
         schema=arrow), schema)
+
+
+def struct(ddl: str) -> StructType:
+    """Plain columns, "NAME TYPE, ...", without a JVM, which pyspark asks for it."""
+    found = StructType()
+    for each in ddl.split(","):
+        name, kind = each.split()
+        found = found.add(name, _TYPES[kind])
+    return found
 
 
 def files_of(where: str) -> Iterator[Any]:
@@ -114,6 +132,8 @@ def are_few(paths: Sequence[str]) -> bool:
 
 
 def _few(files: Iterable[Any]) -> bool:
+    if is_columnar():
+        return True
     total: int = sum(info.size for info in files)
     return total <= FEW_BYTES
 
@@ -162,7 +182,8 @@ def save(frame: DataFrame, where: str, apart: Sequence[str] = (), *, few: bool,
         table = frame.toArrow()
         _write(table, where, apart, append=append)
         return table
-    writer = frame.write.mode("append" if append else "overwrite")
+    writer = frame.write.mode("append" if append else "overwrite").options(
+        **_spark_how(frame.schema))
     (writer.partitionBy(*apart) if apart else writer).parquet(where)
     return None
 
@@ -187,10 +208,36 @@ def _write(table: pa.Table, where: str, apart: Sequence[str], *, append: bool) -
         folder = "/".join([path, *(f"{key}={NO_VALUE if value is None else value}"
                                    for key, value in values.items())])
         fs.create_dir(folder)
-        rising = [field.name for field in rows.schema if rises(field)]
-        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, compression="zstd",
-                       use_dictionary=[each for each in rows.schema.names if each not in rising],
-                       column_encoding=dict.fromkeys(rising, DELTA) if rising else None)
+        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, **_how(rows.schema))
+
+
+def joined(paths: Sequence[str], where: str, schema: pa.Schema) -> None:
+    """The rows of some files as one file below a folder, with these columns; `paths` in the order
+    of their rows. No more than one of them is in memory. A folder that is written twice has the
+    file of the second time."""
+    fs, path = plan.filesystem(where)
+    fs.create_dir(path)
+    with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=fs, **_how(schema)
+                          ) as writer:
+        for each in paths:
+            source, name = plan.filesystem(each)
+            writer.write_table(_read(each, source.get_file_info([name])[0], {}, schema))
+
+
+def _how(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are written: what Arrow's writers are told."""
+    rising = [field.name for field in schema if rises(field)]
+    return {"compression": "zstd",
+            "use_dictionary": [each for each in schema.names if each not in rising],
+            "column_encoding": dict.fromkeys(rising, DELTA) if rising else None}
+
+
+def _spark_how(schema: StructType) -> dict[str, str]:
+    """The same for Spark's: in the second version of the format it writes differences where it may
+    not make a dictionary. Without it these columns take twice as much."""
+    return {"parquet.writer.version": "v2"} | {
+        f"parquet.enable.dictionary#{field.name}": "false"
+        for field in to_arrow_schema(schema, timezone="UTC") if rises(field)}
 
 
 def rises(field: pa.Field) -> bool:

@@ -37,7 +37,6 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from omq.base.clock import NS_PER_S
@@ -47,6 +46,7 @@ from omqtools.omqspark import bronze, columns, parquet, plan, tables
 from omqtools.omqspark.answers import Basis, Index
 from omqtools.omqspark.clients import CLIENTS, client_names, needed
 from omqtools.omqspark.daily import DAY, News, Telling
+from omqtools.omqspark.engine import F, is_columnar
 from omqtools.omqspark.job import Job, refuse_another, unknown, what_to_do
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.lifecycle import Ends, given_out, lifecycle, stays, with_work
@@ -54,7 +54,7 @@ from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
 from omqtools.omqspark.older import upgraded
 from omqtools.omqspark.out import LIVES
 from omqtools.omqspark.plan import Listed
-from omqtools.omqspark.session import sized
+from omqtools.omqspark.session import Later
 from omqtools.omqspark.words import lived, names_told, queue_names
 from omqtools.omqspark.work import Task, Work
 
@@ -68,7 +68,7 @@ DONE = StructType([StructField(name, IntegerType() if name == "queue" else LongT
 APART = ("ended", "day")
 
 
-def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
+def run(spark: SparkSession | Later, archive: str, out: str, *, incremental: bool,
         files_per_batch: int = FILES_PER_BATCH, again: str = "",
         say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Everything that is new; what was done. `again`: what to read once more (`chosen`); `say`: is
@@ -92,8 +92,9 @@ def run(spark: SparkSession, archive: str, out: str, *, incremental: bool,
     done: list[int] = []
     for at in range(0, len(job.todo), files_per_batch):
         say(f"{at} of {len(job.todo)} files are told")
-        number = _process(lake, known, job, job.todo[at : at + files_per_batch],
-                          first + len(done), forced, say)
+        files = job.todo[at : at + files_per_batch]
+        with lake.told_by(_frames(lake, known, job, files)):
+            number = _process(lake, known, job, files, first + len(done), forced, say)
         forced = {}
         done.append(number)
         if before <= known.counted():
@@ -109,7 +110,6 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
              forced: dict[str, set[str]], say: Callable[[str], None]) -> int:
     """One batch: see the module. Repeating it gives the same."""
     before, frames = known.current, _frames(lake, known, job, files)
-    lake.few = sized(lake.spark, frames)
     say(f"batch {number}: files {files[0]} to {files[-1]}, {frames:,} events")
     reading = [job.new[file] for file in files if file in job.new]
     findings = _read(lake, job.archive, reading, number)
@@ -209,7 +209,9 @@ def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: E
     are open is said behind that."""
     told = lived(spent, "stays", called.queues, called.clients)
     with ThreadPoolExecutor(1) as beside:
-        rows = beside.submit(told.toArrow) if lake.few else None
+        if is_columnar():
+            told = parquet.local(lake.spark, told.toArrow(), told.schema)
+        rows = beside.submit(told.toArrow) if lake.few and not is_columnar() else None
         messages = parquet.saved(
             lived(lifecycle(events, ends), "messages", called.queues, called.clients).withColumn(
                 "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number),

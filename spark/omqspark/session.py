@@ -13,7 +13,10 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -107,6 +110,22 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
 
         spark.dataSource.register(OmqjSource)
     return spark
+
+
+@dataclass
+class Later:
+    """A session that is made when somebody needs it. Below `few_frames` frames a batch needs none:
+    DuckDB tells it, within `memory` ("512m", "1g")."""
+
+    make: Callable[[], SparkSession]
+    few_frames: int = FEW_FRAMES
+    memory: str = "1g"
+    made: bool = False
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        self.made = True
+        return self.make()
 
 
 def end(spark: SparkSession) -> None:

@@ -90,7 +90,7 @@ def partitions(table: str) -> tuple[str, ...]:
     return BY_LIFE if table in LIVES else BY_DAY if table in APART else BY_BATCH
 
 
-def commit(lake: Lake, known: Manifest, *, same_rows: bool = False) -> dict[str, int]:
+def commit(lake: Out, known: Manifest, *, same_rows: bool = False) -> dict[str, int]:
     """Make the tables say what the manifest says; their versions. `same_rows`: only where they lie
     has changed, so who follows a table has nothing to read."""
     index = lake.index(known.current)
@@ -100,7 +100,7 @@ def commit(lake: Lake, known: Manifest, *, same_rows: bool = False) -> dict[str,
     return versions
 
 
-def _commit(lake: Lake, name: str, known: Manifest, index: Index, same: bool  # noqa: FBT001
+def _commit(lake: Out, name: str, known: Manifest, index: Index, same: bool  # noqa: FBT001
             ) -> int:
     counted = {str(batch.number) for batch in known.batches}
     if name not in LIVES:
@@ -158,7 +158,7 @@ def files(table: DeltaTable) -> list[Written]:
             for row in rows]
 
 
-def _table(lake: Lake, name: str, index: Index) -> DeltaTable:
+def _table(lake: Out, name: str, index: Index) -> DeltaTable:
     """The Delta table, made if it is not there; its columns are those of the last batch."""
     where = lake.path(name)
     if DeltaTable.is_deltatable(where):
@@ -173,7 +173,7 @@ def _table(lake: Lake, name: str, index: Index) -> DeltaTable:
         raise_if_key_not_exists=False)
 
 
-def _written(lake: Lake, name: str, batch: int) -> Iterator[Written]:
+def _written(lake: Out, name: str, batch: int) -> Iterator[Written]:
     """The files of a batch."""
     fs, root = plan.filesystem(lake.path(name))
     _, where = plan.filesystem(lake.path(name, batch))

@@ -13,11 +13,11 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from omq.format.frame_rules import By, Comes, Reason
 from omq.format.journal import FrameType
 from omqtools.omqspark.clients import PRODUCER, READER, with_name
+from omqtools.omqspark.engine import F
 from omqtools.omqspark.lifecycle import DIED, is_type
 
 Names = list[tuple[int, str]]
@@ -91,9 +91,9 @@ def named(frame: DataFrame, names: DataFrame, when: Mapping[str, str] = {}) -> D
     return frame
 
 
-_LAST: Final = "try_element_at(_history, -1).name"
-_THEN: Final = (f"IF({{0}} IS NULL, {_LAST}, coalesce(try_element_at(filter(_history, "
-                "one -> one.lsn <= {0}), -1), try_element_at(_history, 1)).name)")
+_LAST: Final = "(try_element_at(_history, -1)).name"
+_THEN: Final = (f"IF({{0}} IS NULL, {_LAST}, (coalesce(try_element_at(filter(_history, "
+                "one -> one.lsn <= {0}), -1), try_element_at(_history, 1))).name)")
 """The name last, or at an LSN; before the first one that is known: that."""
 
 

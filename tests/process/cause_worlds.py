@@ -83,9 +83,9 @@ def _start(made: Instance, *, local: str = "no", router: str = "no", queues: str
     made.start()
 
 
-def _reader(made: Instance, stack: ExitStack, **chosen: str) -> object:
+def _reader(made: Instance, stack: ExitStack, queue: str = "A", **chosen: str) -> object:
     connection = stack.enter_context(made.connect("worker"))
-    return stack.enter_context(connection.reader("A", **chosen))  # type: ignore[arg-type]
+    return stack.enter_context(connection.reader(queue, **chosen))  # type: ignore[arg-type]
 
 
 def _child(made: Instance, stack: ExitStack) -> int:
@@ -159,6 +159,19 @@ def group(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) -> Said:
     _reader(made, stack)
     return Said("group", f"a group is locked: 2 ready messages wait for message {first}, which "
                 f"reader worker (pid {os.getpid()}) has had", f"omqwhy {first}")
+
+
+def limit(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) -> Said:
+    _start(made)
+    with made.connect("put") as connection:
+        connection.queues.define("WORK", in_work_max=1)
+        for _ in range(3):
+            connection.put("WORK", b"x")
+    reader = _reader(made, stack, "WORK")
+    assert len(reader.next(1, timeout_s=WAIT_S)) == 1  # type: ignore[attr-defined]
+    assert _reader(made, stack, "WORK").next(timeout_s=0) == []  # type: ignore[attr-defined]
+    return Said("limit", "its limits of work let none of 2 ready messages go: 1 is in work",
+                "omq queue show WORK", "WORK")
 
 
 def unit_in_doubt(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) -> Said:
@@ -300,8 +313,8 @@ def wrong_configuration(made: Instance, stack: ExitStack, patch: pytest.MonkeyPa
 
 
 WORLDS: Final[dict[str, World]] = {each.__name__: each for each in (
-    reader_off, stopped, hung, selector, group, unit_in_doubt, lease, authority, inhibited, held,
-    deferred, peer_down, put_off, disk, inodes, manager_stopped, manager_hung, manager_dead,
+    reader_off, stopped, hung, selector, group, limit, unit_in_doubt, lease, authority, inhibited,
+    held, deferred, peer_down, put_off, disk, inodes, manager_stopped, manager_hung, manager_dead,
     queue_missing, wrong_configuration)}
 
 

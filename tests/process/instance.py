@@ -39,7 +39,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "store": {"disk_reserve_bytes": 0, "store_file_bytes": 1 << 20},
     "ipc": {"reconnect_grace_s": 1, "channel_bytes": 1 << 20},
     "daemons": {"drain_timeout_s": 2, "event_level": "TRACE"},
-    "trigger": {},
+    "trigger": {}, "ship": {},
 }
 
 CORE_SERVICES = """
@@ -212,6 +212,8 @@ class Instance:
 
 
 _SECTION_OF = {
+    "ship_interval_ms": "ship", "ship_late_s": "ship", "ship_base_hours": "ship",
+    "ship_bases_kept": "ship",
     "failures_known_max": "index",
     "clients_max": "ipc", "clients_group": "ipc", "operators_group": "ipc",
     "request_queue_bytes": "ipc", "dedupe_clients_max": "ipc",

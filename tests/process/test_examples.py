@@ -1,4 +1,4 @@
-"""The lines of README and TASKS.md run on the examples: in an instance a worker, then a client."""
+"""The lines of START and TASKS run on the examples: in an instance a worker, then a client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.process.processes import WAIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = (ROOT / "lib/omq/docs/TASKS.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = (ROOT / "lib/omq/docs/START.md").read_text(encoding="utf-8")
 
 
 def _lines(text: str) -> list[list[str]]:
@@ -32,8 +32,8 @@ FUNCTION = re.search(r"^```python\n(def .*?)^```$", TASKS, re.MULTILINE | re.DOT
 SPOOL = "/var/tmp/orders"  # what the examples use
 
 
-def test_the_readme_says_the_same() -> None:
-    assert _lines(README) == LINES[:2]
+def test_start_says_the_same() -> None:
+    assert _lines(START) == LINES[:2]
 
 
 def run_lines(instance: Instance, folder: Path, lines: list[str], shown: str) -> None:

@@ -16,6 +16,7 @@ from tests.process.processes import WAIT_S
 from tests.tidy.tree import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = (ROOT / "lib/omq/docs/START.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "lib/omq/docs/PYTHON.md").read_text(encoding="utf-8")
 
 
@@ -42,13 +43,13 @@ def shop(omq_instance: Instance) -> Iterator[Instance]:
     omq_instance.start()
     omq_instance.ready()
     yield omq_instance
-    for queue in ("ORDERS", "AUDIT", "SHIPPED"):
+    for queue in ("ORDERS", "AUDIT", "SHIPPED", "REPLIES"):
         omq_instance.drain(queue)
 
 
 def test_it_has_five_small_packages(base: Path, tmp_path: Path) -> None:
-    """As the README counts them."""
-    assert "five small packages, no numpy" in README
+    """As START.md counts them."""
+    assert "five small packages, no numpy" in START
     said = fresh.run(base, "from importlib.metadata import distributions\n"
                      "for each in distributions(): print(each.metadata['Name'])", tmp_path, WAIT_S)
     assert len(set(said.split()) - {"omq-base"}) == 5, said
@@ -63,8 +64,14 @@ def test_all_names_are_there_and_help_lists_them(base: Path, tmp_path: Path) -> 
 
 
 def test_the_readme(base: Path, shop: Instance) -> None:
+    (block,) = blocks(README)
+    said = fresh.run(base, block, shop.root, WAIT_S)
+    assert "7 b'order 2'\n" in said and "True b'shipped: order 2'\n" in said
+
+
+def test_start(base: Path, shop: Instance) -> None:
     """One behind the other, as they stand there."""
-    said = [fresh.run(base, block, shop.root, WAIT_S) for block in blocks(README)]
+    said = [fresh.run(base, block, shop.root, WAIT_S) for block in blocks(START)]
     assert "order 4" in said[1] and " READY " in said[3]
 
 
@@ -85,7 +92,7 @@ def test_the_guide(base: Path, shop: Instance, order: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "more"), [
-    ("README.md", ()), ("lib/omq/docs/PYTHON.md", ()),
+    ("README.md", ()), ("lib/omq/docs/START.md", ()), ("lib/omq/docs/PYTHON.md", ()),
     ("lib/omq/docs/WITH-POSTGRESQL.md", ("psycopg",))])
 def test_what_a_block_imports_is_what_its_document_installs(
         base: Path, tmp_path: Path, name: str, more: tuple[str, ...]) -> None:

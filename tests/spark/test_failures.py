@@ -65,7 +65,7 @@ def test_a_jvm_that_is_killed_is_told_in_a_line(made: tuple[Path, dict[str, Any]
     """As the kernel does it for want of memory; the next run makes it good."""
     lines = []
     with subprocess.Popen(
-            [*COMMAND, "run", "--archive", str(made[0] / "archive"), "--out",
+            [*COMMAND, "run", "--archive", str(made[0] / "archive"), "--spark-from", "0", "--out",
              str(tmp_path / "tables")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             text=True, env=PLAIN | {"SPARK_LOCAL_DIRS": str(tmp_path)}) as child:
         assert child.stderr is not None

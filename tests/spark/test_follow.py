@@ -4,6 +4,7 @@ Then the command itself, with a JVM of its own."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -130,9 +131,13 @@ def test_the_unit_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert "omq-follow" not in done.stderr, done.stderr
 
 
-def test_the_command_follows_and_ends_when_it_is_told_to(archive: Path, tmp_path: Path) -> None:
-    """Two files one after the other in one session; SIGTERM ends it with 0, and all is there."""
-    need_java()
+@pytest.mark.parametrize("events", [0, 100_000])
+def test_the_command_follows_and_ends_when_it_is_told_to(archive: Path, tmp_path: Path, events: int
+                                                         ) -> None:
+    """Two files one after the other in one session; SIGTERM ends it with 0, and all is there. Few
+    events need no JVM."""
+    if not events:
+        need_java()
     here, out = tmp_path / "archive", tmp_path / "out"
     here.mkdir()
     out.mkdir()
@@ -140,7 +145,8 @@ def test_the_command_follows_and_ends_when_it_is_told_to(archive: Path, tmp_path
     shutil.copy2(files[0], here)
     child = subprocess.Popen(
         [sys.executable, "-m", "omqtools.omqspark.main", "follow", "--archive", str(here), "--out",
-         str(out), "--interval-s", "0.1"], stdout=subprocess.PIPE, text=True)
+         str(out), "--interval-s", "0.1", "--spark-from", str(events)], stdout=subprocess.PIPE,
+        text=True, env=os.environ if not events else {**os.environ, "JAVA_HOME": "/nowhere"})
 
     def told() -> int:
         return len(Out(str(out)).manifest().batches)

@@ -19,16 +19,20 @@ from omqtools.omqspark.report import SECTIONS
 
 
 @pytest.mark.parametrize("command", ["refresh", "run", "audit"])
-def test_the_command_looks_for_no_sources(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_the_command_looks_for_no_sources(
+        monkeypatch: pytest.MonkeyPatch, made: tuple[Path, dict[str, Any]], lake: Lake,
+        tmp_path: Path, command: str) -> None:
+    """With few events it asks for no session at all (test_engines.py)."""
     asked: dict[str, Any] = {}
 
-    def nowhere(**how: Any) -> None:
+    def nowhere(*_extra: Any, **how: Any) -> None:
         asked.update(how)
         raise SparkMissing(what="java", reason="not in this test")
 
     monkeypatch.setattr(session, "session", nowhere)
     with pytest.raises(SparkMissing):
-        main.main([command, "--archive", "/nowhere", "--out", "/nowhere"])
+        main.main([command, "--archive", str(made[0] / "archive"), "--spark-from", "0", "--out",
+                   lake.out if command == "audit" else str(tmp_path / "tables")])
     assert asked["source"] is False
 
 

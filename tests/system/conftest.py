@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system import readme
+from tests.system import operate
 from tests.system.box import PREFIX, Box
 from tests.tidy.tree import ROOT
 
@@ -78,7 +78,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def prefix(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What becomes /opt/omq: made as the README says, without network, by the system's Python."""
+    """What becomes /opt/omq: made as OPERATE.md says, without network, by the system's Python."""
     folder = tmp_path_factory.mktemp("prefix")
     folder.chmod(0o755)
     state = tmp_path_factory.mktemp("box") / "install"
@@ -86,7 +86,7 @@ def prefix(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         box.sh("rm -rf /root/.config/pip /root/.pip")  # what the host's owner set
         box.write("/etc/pip.conf", PIP_CONF)  # in place of the network
-        box.sh(f"cd /srv/omq\n{readme.NEW_PLACE}")
+        box.sh(f"cd /srv/omq\n{operate.NEW_PLACE}")
         box.run(f"{PREFIX}/bin/pip", "install", "--quiet", "omq-suite[web]")  # for its socket
     finally:
         box.stop(in_order=False)

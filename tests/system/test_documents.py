@@ -1,10 +1,10 @@
-"""The README's production section word by word on a fresh machine."""
+"""The production section of OPERATE.md word by word on a fresh machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.system import readme, worker_unit
+from tests.system import operate, worker_unit
 from tests.system.box import PREFIX, Box
 from tests.system.work import CORE, MAIL, states
 
@@ -26,7 +26,7 @@ ELSEWHERE = {
 
 def test_production_section(prefix: Path, wheels: Path, tmp_path: Path) -> None:
     """Its first lines, which make /opt/omq, are what fixture `prefix` runs."""
-    assert readme.NEW_PLACE.splitlines() == [
+    assert operate.NEW_PLACE.splitlines() == [
         "python3 -m venv /opt/omq", "/opt/omq/bin/pip install dist/omq_*.whl"]
     box = Box(tmp_path / "state", {prefix: PREFIX, wheels: "/srv/omq/dist"})
     followed = set()
@@ -36,13 +36,13 @@ def test_production_section(prefix: Path, wheels: Path, tmp_path: Path) -> None:
         return box.sh(command)
 
     try:
-        said = box.sh(f"cd /srv/omq\n{readme.SETUP}{readme.SET_UP}")
+        said = box.sh(f"cd /srv/omq\n{operate.SETUP}{operate.SET_UP}")
         assert "all 8 services are started" in said
         assert said.count(" Started ") == 8  # omstat -a
         assert states(box, (*CORE, *MAIL)) == {"active"}
-        box.sh(readme.OWN)
+        box.sh(operate.OWN)
         box.wait("the order", lambda: "order 1" in box.sh("cat /var/lib/orders/done || true"))
-        said = box.sh(readme.DAILY)
+        said = box.sh(operate.DAILY)
         assert "Local Delivery: Stopped" in said
         assert "Local Delivery: Started" in said
         assert "2 of 2 auxiliary readers run" in said
@@ -67,4 +67,4 @@ def test_production_section(prefix: Path, wheels: Path, tmp_path: Path) -> None:
         box.sh("test -s /var/lib/omq/instance.json; test -s /etc/omq/queues.conf; id omq")
     finally:
         box.stop(in_order=False)
-    assert followed | set(ELSEWHERE) == readme.COMMANDS
+    assert followed | set(ELSEWHERE) == operate.COMMANDS

@@ -1,5 +1,5 @@
-"""Claims of README, NETWORK and TOOLS are held against what is: what they say is not there, and
-each limit and default beside which a key stands."""
+"""Claims of README, START, LIMITS and others are held against what is: what they say is not there,
+and each limit and default beside which a key stands."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from omq.format.index import IndexLayout
 from omq.services.channel.definition import KEYS as CHANNEL_KEYS
 from tests.tidy.tree import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-LIMITS = README.split("\n## Limits, and what is not there\n")[1].split("\n## ")[0]
-DOCUMENTS = [ROOT / "README.md", ROOT / "lib/omq/docs/NETWORK.md", ROOT / "lib/omq/docs/TOOLS.md"]
+DOCS = ROOT / "lib/omq/docs"
+ENTRY = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8")
+                for name in ("START", "LIMITS", "OPERATE", "MAIL", "CONSOLE"))
+LIMITS = (DOCS / "LIMITS.md").read_text(encoding="utf-8").split(
+    "# Limits, and what is not there\n")[1].split("\n## ")[0]
+DOCUMENTS = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in (
+    "START", "OPERATE", "NETWORK", "TOOLS"))]
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1, "ms": 1}
 QUEUE = {each.name: each.default for each in fields(QueueConf)}
 SETTINGS = {each.name for each in fields(DEFAULTS)}
@@ -41,7 +45,7 @@ ABSENT: dict[str, Callable[[], object]] = {
     "DKIM": lambda: code_names("dkim"),
     "spam rules": lambda: code_names("spam"),
 }
-"""What README says is not there -> what would show that it is, by now."""
+"""What LIMITS says is not there -> what would show that it is, by now."""
 
 
 def test_what_is_not_there_is_not() -> None:
@@ -113,23 +117,23 @@ def test_some_numbers_are_found() -> None:
     (r"`body_bytes_max`, ([0-9]+) GiB at most", (limits.BODY_BYTES_MAX + 1) // limits.GIB),
     (r"waiting messages: ([0-9,]+) by default", DEFAULTS.messages_max),
     (r"large body \(over ([0-9]+) KiB\)", DEFAULTS.container_threshold_bytes // limits.KIB),
-    (r"reader dies with it in work comes back after ([0-9]+) s", QUEUE["death_delay_s"]),
+    (r"processing a message, it is redelivered after ([0-9]+) s", QUEUE["death_delay_s"]),
     (r"SMTP on port ([0-9]+) of loopback", DEFAULTS.smtp_listen_port),
     (r"on port ([0-9]+) of loopback\n?\(\[NETWORK", DEFAULTS.amqp_listen_port),
-    (r"http://127\.0\.0\.1:([0-9]+)/", DEFAULTS.web_listen_port),
+    (r"omq-web.socket +# http://127\.0\.0\.1:([0-9]+)/", DEFAULTS.web_listen_port),
 ])
-def test_a_number_of_the_readme(pattern: str, number: object) -> None:
-    said = re.findall(pattern, README)
+def test_a_number_of_the_documents(pattern: str, number: object) -> None:
+    said = re.findall(pattern, ENTRY)
     assert [int(each.replace(",", "")) for each in said] == [number], said
 
 
 def test_the_third_failed_attempt_is_the_last() -> None:
-    assert "the third failed attempt puts it on POISON" in README
+    assert "the third failed attempt puts it on\n  POISON" in ENTRY
     assert QUEUE["attempts_max"] == 3
 
 
 def test_what_a_waiting_message_costs_of_the_index() -> None:
-    (said,) = re.findall(r"about ([0-9]+) bytes each", README)
+    (said,) = re.findall(r"about ([0-9]+) bytes each", ENTRY)
     layout = IndexLayout.of(DEFAULTS.messages_max, DEFAULTS.queue_entries_max, limits.QUEUES_MAX,
                             DEFAULTS.clients_max)
     assert abs(layout.bytes_per_message - int(said)) < 0.1 * int(said), layout.bytes_per_message

@@ -20,6 +20,7 @@ WRITERS = {
     "lib/omq/core/engine/gives.py": {"GIVE"},
     "lib/omq/core/engine/in_doubt.py": {"PREPARE", "OPERATOR"},
     "lib/omq/core/engine/operate.py": {"OPERATOR", "HOLD", "RELEASE", "DELETE", "MOVE"},
+    "lib/omq/core/engine/pauses.py": {"DEFINE", "UNDEFINE"},
     "lib/omq/core/engine/puts.py": {"PUT"},
     "lib/omq/core/engine/queue_book.py": {"DEFINE", "UNDEFINE"},
     "lib/omq/core/engine/recall.py": {"RELEASE"},

@@ -33,7 +33,8 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "network": ("daemon",),
         "mail": ("daemon", "readers", "channels", "network"),
         "channel": ("daemon", "network"),
-        "standby": ("daemon", "pool"),
+        "standby": ("daemon", "pool", "network", "channel"),
+        "ship": ("daemon", "pool", "standby"),
         "amqp": ("daemon", "network", "channel"),
         "supervise": ("daemon",),
         "trigger": ("daemon", "readers", "supervise"),
@@ -62,9 +63,9 @@ STRUCT_USERS = {
 
 OFFLINE = ("recovery/omqrecover/",)
 OFFLINE_MAY_USE = ("omq.base", "omq.format", "omq.storage", "omq.core.redo", "omq.core.load",
-                   "omq.core.judge",
+                   "omq.core.judge", "omq.services.ship.places", "omq.services.ship.restoring",
                    "omq.cli.common")
-"""Repair works without a daemon, on the files alone."""
+"""Repair works without a daemon, on the files alone; a restore reads an object store, too."""
 
 
 def _layer(name: str) -> int | None:

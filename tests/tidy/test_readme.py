@@ -19,9 +19,13 @@ from omq.cli.launch import COMMANDS
 from tests.tidy.tree import ROOT
 
 EXTENDING = (ROOT / "lib/omq/docs/EXTENDING.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = [
-    ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("lib/omq/docs/**/*.md"))]
+DOCS = ROOT / "lib/omq/docs"
+README, START, OPERATE, INDEX, DECISIONS = (
+    path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *(DOCS / f"{name}.md" for name in (
+        "START", "OPERATE", "INDEX", "DECISIONS"))))
+README_LINES_MAX = 150  # its reader decides whether to go on
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("**/*.md"))]
 SPOOL = "/var/tmp/orders"  # what the examples use
 SUPERVISOR = "bin/omrc --embedded -n"
 CONF = "[journal]\njournal_file_bytes = 8 MiB\n[index]\nmessages_max = 1000\n" \
@@ -33,7 +37,7 @@ def _blocks(language: str, text: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-PYTHON, SHELL = _blocks("python", README), _blocks("sh", README)
+ENTRY = README + START + OPERATE
 
 
 def _targets() -> set[str]:
@@ -42,8 +46,42 @@ def _targets() -> set[str]:
 
 
 def test_there_are_examples() -> None:
-    assert len(PYTHON) >= 4
-    assert len(SHELL) >= 2
+    assert len(_blocks("python", README)) >= 1 and len(_blocks("sh", README)) >= 2
+    assert len(_blocks("python", START)) >= 4 and len(_blocks("sh", START)) >= 2
+
+
+def test_the_readme_is_short() -> None:
+    assert README.count("\n") <= README_LINES_MAX
+
+
+def test_the_index_lists_every_document_once() -> None:
+    linked = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)|^\[DECISIONS\]\(([^)]+)\)", INDEX, re.MULTILINE)
+    places = [(DOCS / (row or alone)).resolve() for row, alone in linked]
+    there = {path.resolve() for path in DOCUMENTS if path.parent.name != "adr"}
+    assert len(places) == len(set(places))
+    assert there - set(places) == {DOCS / "INDEX.md", ROOT / "SECURITY.md"}
+    assert set(places) <= there
+
+
+def test_the_decisions_list_every_adr_once() -> None:
+    linked = re.findall(r"^\* \[(\d{4})\]\(adr/([^)]+)\): \S", DECISIONS, re.MULTILINE)
+    assert sorted(name for _, name in linked) == sorted(
+        path.name for path in DOCS.glob("adr/*.md"))
+    assert all(name.startswith(number) for number, name in linked)
+
+
+def test_a_decision_that_replaces_another_is_marked_at_both() -> None:
+    """What the head of an ADR says of another is in the list, at the one and at the other."""
+    rows = {number: " ".join(text.split()) for number, text in re.findall(
+        r"^\* \[(\d{4})\]\S+ (.*(?:\n  .*)*)", DECISIONS, re.MULTILINE)}
+    found = 0
+    for path in sorted(DOCS.glob("adr/*.md")):
+        (status,) = re.findall(r"^Status: (.*(?:\n.+)*)", path.read_text("utf-8"), re.MULTILINE)
+        for other in re.findall(
+                r"(?:[Rr]eplace[sd]|[Cc]hanges) (?:[^.]*?)(?:ADR |\[)(\d{4})", status):
+            found += 1
+            assert other in rows[path.name[:4]] and path.name[:4] in rows[other], path.name
+    assert found >= 4
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -68,14 +106,14 @@ def test_the_places_that_extending_names_exist() -> None:
 
 
 def test_commands_and_targets_exist() -> None:
-    words = " ".join(re.findall(r"`([^`]+)`", README)) + " ".join(SHELL)
+    words = " ".join(re.findall(r"`([^`]+)`", ENTRY)) + " ".join(_blocks("sh", ENTRY))
     named = set(re.findall(r"\bbin/([\w.]+)", words)) | set(re.findall(r"\bom[a-z]+\b", words))
     assert named - {"omq", "pip", "python"} <= set(COMMANDS)  # the two of a venv
-    assert set(re.findall(r"(?:`|^    )make ([a-z]+)", README, re.MULTILINE)) <= _targets()
+    assert set(re.findall(r"(?:`|^    )make ([a-z]+)", ENTRY, re.MULTILINE)) <= _targets()
 
 
 def test_exit_codes_are_those_of_the_table() -> None:
-    rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", OPERATE, re.MULTILINE)
     assert [(int(code), name) for code, name in rows] == [(code, code.name) for code in Exit]
 
 
@@ -136,21 +174,37 @@ def _run(command: list[str], spool: Path) -> str:
     return result.stdout
 
 
-def test_examples_run(tmp_path: Path) -> None:
+def _follow(text: str, spool: Path) -> tuple[str, list[str]]:
+    """What the blocks of a document say: those of the shell, and each of Python."""
     if not (ROOT / ".venv/bin/python").exists():
         pytest.skip("no .venv: run 'make setup'")
-    spool = tmp_path / "spool"
-    shell = [block.replace(SPOOL, str(spool)) for block in SHELL]
+    shell = [block.replace(SPOOL, str(spool)) for block in _blocks("sh", text)]
     prepare = shell[0].replace(f"{SUPERVISOR} &\n", "")
     assert prepare != shell[0]
     _run(["sh", "-euc", prepare], spool)
     with _instance(spool):
         said = "".join(_run(["sh", "-euc", block], spool) for block in shell[1:])
-        assert "customer 42: order 1" in said
-        assert "customer ?: order 2" in said
-        found = re.findall(r"^\{.*\}$", said, re.MULTILINE)
-        assert [json.loads(line)["body"] for line in found] == ["order 2\n"]
-        printed = [_run(["bin/python", "-c", block], spool) for block in PYTHON]
+        return said, [_run(["bin/python", "-c", block], spool)
+                      for block in _blocks("python", text)]
+
+
+def _bodies(said: str) -> list[str]:
+    return [json.loads(line)["body"] for line in re.findall(r"^\{.*\}$", said, re.MULTILINE)]
+
+
+def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
+    said, (printed,) = _follow(README, tmp_path / "spool")
+    assert _bodies(said) == ["customer 42: order 1\n"]
+    _, priority, body = printed.splitlines()[0].split(maxsplit=2)
+    assert (priority, body) == ("7", "b'order 2'")
+    assert printed.splitlines()[1:] == ["True b'shipped: order 2'"]
+
+
+def test_examples_run(tmp_path: Path) -> None:
+    said, printed = _follow(START, tmp_path / "spool")
+    assert "customer 42: order 1" in said
+    assert "customer ?: order 2" in said
+    assert _bodies(said) == ["order 2\n"]
     assert "order 3" in printed[1]
     assert "order 4" in printed[1]
     assert " READY 4 " in printed[3]

@@ -6,6 +6,8 @@
                                 actions: put get browse admin, or all
     [console]                   no queue: roles in omq-web
     group:staff = look          look, operate (it looks too), admin (all on every queue)
+    [standby]                   no queue: who may follow this instance as its standby
+    user:east = follow          it has all messages, and can say that it was promoted
 
 Grants add up. The owner of the spool and root may do everything. IDEL and POISON are never put on
 by a program: the queue manager refuses that whatever is granted here.
@@ -36,7 +38,12 @@ ROLES: Final = ("look", "operate", "admin")
 """Of the console; each has those before it."""
 CONSOLE: Final = "console"
 """No name of a queue: it has small letters."""
+STANDBY: Final = "standby"
+FOLLOW: Final = "follow"
+"""The one right of that section."""
 EVERY_QUEUE: Final = "*"
+_NO_QUEUES: Final = (EVERY_QUEUE, CONSOLE, STANDBY)
+_WORDS: Final[dict[str, tuple[str, ...]]] = {CONSOLE: ROLES, STANDBY: (FOLLOW,)}
 CACHE_ENTRIES_MAX: Final = 4096
 """Above it the cache is emptied: users times queues may be many, and an answer is quickly found."""
 
@@ -45,7 +52,7 @@ CACHE_ENTRIES_MAX: Final = 4096
 class Grant:
     """One line: these actions for this user or group; both None is everybody."""
 
-    actions: frozenset[str]  # or roles
+    actions: frozenset[str]  # or roles, or FOLLOW
     uid: int | None = None
     gid: int | None = None
 
@@ -89,9 +96,14 @@ class Authority:
                    if grant.covers(uid, gids) for role in grant.actions}
         return next((role for role in reversed(ROLES) if role in granted), "")
 
+    def may_follow(self, uid: int, gids: frozenset[int]) -> bool:
+        """Whether it may be a standby of this instance."""
+        return uid in (0, self.owner_uid) or any(
+            grant.covers(uid, gids) for grant in self._grants.get(STANDBY, ()))
+
     def queues(self) -> tuple[str, ...]:
         """The queues that authority.conf names, for a check against queues.conf."""
-        return tuple(name for name in self._grants if name not in (EVERY_QUEUE, CONSOLE))
+        return tuple(name for name in self._grants if name not in _NO_QUEUES)
 
 
 def load_authority(conf_dir: Path | None = None, *, owner_uid: int | None = None) -> Authority:
@@ -100,7 +112,7 @@ def load_authority(conf_dir: Path | None = None, *, owner_uid: int | None = None
     mistakes = Mistakes()
     grants: dict[str, tuple[Grant, ...]] = {}
     for section in sections.values():
-        known, found = ROLES if section.name == CONSOLE else ACTIONS, []
+        known, found = _WORDS.get(section.name, ACTIONS), []
         for entry in section.entries.values():
             with mistakes.noted():
                 found.append(_grant(entry, known))
@@ -111,12 +123,12 @@ def load_authority(conf_dir: Path | None = None, *, owner_uid: int | None = None
 
 
 def _queue(section: Section) -> str:
-    if section.name in (EVERY_QUEUE, CONSOLE):
+    if section.name in _NO_QUEUES:
         return section.name
     try:
         return check_queue_name(section.name)
     except BadName as error:
-        raise section.error("not a queue name", f"{QUEUE_RULE}; or *, or console") from error
+        raise section.error("not a queue name", f"{QUEUE_RULE}; or *, console, standby") from error
 
 
 def _grant(entry: Entry, known: tuple[str, ...]) -> Grant:

@@ -20,6 +20,7 @@ from omq.base import limits
 from omq.base.authority import Authority, load_authority
 from omq.base.config_file import Entry, Section, read_sections
 from omq.base.errors import BadName
+from omq.base.limit_words import LIMIT_KEYS, limits_in
 from omq.base.mistakes import Mistakes
 from omq.base.names import (
     QUEUE_RULE,
@@ -72,6 +73,15 @@ class QueueConf:
     trigger: str = NONE  # when a trigger message is made: one of TRIGGERS (ADR 0051)
     trigger_depth: int = 1  # messages that must be ready, for "depth"
     trigger_program: str = ""  # section of triggers.conf that is started; "": the queue's name
+    in_work_max: int = 0  # messages in readers' hands at once, 0: no limit (base.limit_words)
+    rate: str = ""  # messages handed out in a time, as base.rates; "": no limit
+    rate_burst: int = 1
+    limit_by: str = ""  # what the key of a message is
+    key_in_work_max: int = 0  # the same for each key
+    key_rate: str = ""
+    key_rate_burst: int = 1
+    fair_turns: bool = False  # keys take turns
+    limit_keys_max: int = 100_000  # keys without messages that are remembered for their rates
     description: str = ""
 
     @property
@@ -84,8 +94,10 @@ QUEUE_KEYS: Final = (
     *("max_depth", "max_length", "put", "get", "persistent", "priority", "attempts_max"),
     *("death_delay_s", "lease_s", "expiry_max_s", "expired_to", "retry_delay_ms"),
     *("retry_backoff", "retry_max_s", "retry_jitter", "dead_letter", "dedupe_s", "duplicates"),
-    *("dedupe_keys_max", "trigger", "trigger_depth", "trigger_program", "description"),
+    *("dedupe_keys_max", "trigger", "trigger_depth", "trigger_program", *LIMIT_KEYS, "description"),
 )
+
+
 def load_queues(conf_dir: Path | None = None) -> dict[str, QueueConf]:
     """The queues by name, in the order of the file; IDEL and POISON behind them unless given."""
     sections = read_sections(conf_path(conf_dir, QUEUES_FILE))
@@ -151,6 +163,7 @@ def queue_of(name: str, entries: dict[str, Entry], known: frozenset[str]) -> Que
         trigger_depth=values.integer(entries, "trigger_depth", default.trigger_depth, 1, DEPTH_MAX),
         trigger_program=values.text(entries, "trigger_program", ""),
         description=values.text(entries, "description", ""),
+        **({} if name in SPECIAL_NAMES else limits_in(entries)),
     )
 
 

@@ -81,7 +81,12 @@ def keys_of(conf: QueueConf) -> dict[str, str]:
         "dedupe_s": conf.dedupe_s, "duplicates": conf.duplicates,
         "dedupe_keys_max": conf.dedupe_keys_max,
         "trigger": conf.trigger, "trigger_depth": conf.trigger_depth,
-        "trigger_program": conf.trigger_program, "description": conf.description}
+        "trigger_program": conf.trigger_program, "description": conf.description,
+        "in_work_max": conf.in_work_max, "rate": conf.rate, "rate_burst": conf.rate_burst,
+        "limit_by": conf.limit_by, "key_in_work_max": conf.key_in_work_max,
+        "key_rate": conf.key_rate, "key_rate_burst": conf.key_rate_burst,
+        "fair_turns": "yes" if conf.fair_turns else "no",
+        "limit_keys_max": conf.limit_keys_max}
     if conf.retry_delay_ms >= 0:
         told["retry_delay_ms"] = conf.retry_delay_ms
     return {key: str(value) for key, value in told.items()}

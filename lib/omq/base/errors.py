@@ -961,6 +961,43 @@ class ChannelBroken(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class PlaceUnavailable(OmqError):
+    """{url} cannot be used now: {reason}; it is asked again"""
+
+    status = 300
+    exit_code = Exit.TEMPORARY
+
+
+class PlaceDamaged(OmqError):
+    """{name} at {url} is damaged or missing: {reason}"""
+
+    status = 301
+    exit_code = Exit.DATA
+
+
+class ForeignPlace(OmqError):
+    """{url} belongs to another instance ({found}), this one is {uuid}; give each a place of its \
+own"""
+
+    status = 302
+    exit_code = Exit.CONFIG
+
+
+class Superseded(OmqError):
+    """{name} at {url} is of another member, and this is the primary of term {term}: somebody else \
+ships there as this instance; only one of them may go on, and 'omq standby demote' ends this one"""
+
+    status = 303
+    exit_code = Exit.UNAVAILABLE
+
+
+class NothingToRestore(OmqError):
+    """{url} has nothing to make a spool of: {reason}"""
+
+    status = 304
+    exit_code = Exit.DATA
+
+
 class ExtraMissing(OmqError):
     """the package {package} is not installed, which {command} needs: pip install '{extra}'"""
 

@@ -118,6 +118,13 @@ SCHEDULE_PUT = _event(1641, "A schedule put a message")
 SCHEDULE_MISSED = _event(1642, "Planned times of a schedule were missed")
 SCHEDULE_SKIPPED = _event(1643, "A planned time was skipped: the message before is still in work")
 
+# 1660: standbys
+STANDBY_LISTENS = _event(1660, "Standbys are served")
+STANDBY_LISTENS_NO_MORE = _event(1661, "Standbys are served no more")
+STANDBY_CONNECTED = _event(1662, "A standby is connected")
+STANDBY_GONE = _event(1663, "The line of a standby ended")
+STANDBY_REFUSED = _event(1664, "A standby was refused")
+
 POOL_DIFFERS = _event(1281, "A pool file is not what was written into it")
 SPOOL_UPGRADED = _event(1282, "Files of an earlier version were upgraded")
 NOT_COMPILED = _event(1300, "The compiled fast path cannot be used; it runs interpreted")

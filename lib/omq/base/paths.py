@@ -121,6 +121,21 @@ class SpoolPaths:
         return self.run / "standby.json"
 
     @property
+    def ship(self) -> Path:
+        """What the process that ships the journal says of itself."""
+        return self.run / "ship.json"
+
+    @property
+    def ship_lock(self) -> Path:
+        """Held by that process."""
+        return self.run / "ship.lock"
+
+    @property
+    def standby_port(self) -> Path:
+        """Address and port on which standbys are served."""
+        return self.run / "standby.port"
+
+    @property
     def ids(self) -> Path:
         """The System V ids of the index segment and the request queue."""
         return self.run / "ids.json"

@@ -8,7 +8,7 @@ from typing import Final
 
 from omq.base.limits import MIB
 from omq.base.settings_key import number, part, text
-from omq.base.settings_watch import WatchSettings
+from omq.base.settings_standby import StandbySettings
 
 _PATH: Final = r"(/[^\s]*)?"
 _PATH_RULE: Final = "an absolute path without spaces, or nothing"
@@ -17,7 +17,7 @@ _NAME_RULE: Final = "a name as of a queue, or nothing"
 
 
 @part
-class ChannelSettings(WatchSettings):
+class ChannelSettings(StandbySettings):
     """One field per key of [channel]."""
 
     # fmt: off

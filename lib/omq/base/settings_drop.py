@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from omq.base.limits import GIB, MIB
 from omq.base.settings_key import number, part, text
-from omq.base.settings_transport import TransportSettings
+from omq.base.settings_ship import ShipSettings
 
 
 @part
-class DropSettings(TransportSettings):
+class DropSettings(ShipSettings):
     """One field per key of [drop]."""
 
     # fmt: off

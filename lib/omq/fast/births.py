@@ -21,7 +21,7 @@ from omq.format.pool import NO_RECORD
 _PUT, _READY, _FIRST, _PRIORITIES = (
     int(FrameType.PUT), int(EntryState.READY), FIRST_QUEUE, limits.PRIORITIES)
 _IN_USE, _LOOK_AT = int(QueueFlag.IN_USE), int(
-    QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME)
+    QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME | QueueFlag.KEYED)
 _NO_RECORD, _HAS_ID = NO_RECORD, HAS_ID
 assert PERSISTENT == 1
 

@@ -22,7 +22,7 @@ from omq.fast.frames import Frames
 from omq.fast.records import give_record, give_rows
 from omq.fast.request import Request
 from omq.fast.rings import Rings
-from omq.format.index import Counter, EntryState
+from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.location import number_of
 from omq.format.wire import SETTLE, Settlement
@@ -32,6 +32,7 @@ assert SETTLE.size == 40 and SETTLE.names == _NAMES
 assert tuple(map(SETTLE.offset, _NAMES)) == (0, 1, 2, 4, 8, 16, 24, 32, 36)
 _DONE, _WORD, _ACTIVE = int(FrameType.DONE), int(Settlement.DONE), int(EntryState.ACTIVE)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
+_UNPLAIN = int(QueueFlag.PSEUDO | QueueFlag.LIMITED)
 _SPECIAL, _IDEL, _IN_GROUP = CONTAINER | NOTED, IDEL, GROUPED
 _DONES, _MANY, _COUNT_MAX, _EVIDENCE = int(Counter.DONES), BULK, 1024, EVIDENCE_BYTES
 
@@ -138,7 +139,7 @@ class Dones:
             if (self._s8[40 * i] != _WORD or self._s16[20 * i + 1] or self._s32[10 * i + 8]
                     or entry >= high or self._seen[entry] or c.e_state[entry] != _ACTIVE
                     or c.e_reader[entry] != row or c.e_lease[entry] != self._s64[5 * i + 2]
-                    or c.e_queue[entry] == _IDEL):
+                    or c.q_flags[c.e_queue[entry]] & _UNPLAIN):
                 return i
             slot = c.e_message[entry]
             if (c.m_qpool[slot] != self._s64[5 * i + 1] or c.m_parts[slot] != 1

@@ -17,13 +17,13 @@ from omq.fast.attempts import Attempts
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
-from omq.format.index import Counter, EntryState
+from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.wire import Key
 
 _READY, _PRIORITIES, _IN_GROUP = int(EntryState.READY), limits.PRIORITIES, GROUPED
 _CORRELATION, _MESSAGE_ID = int(Key.CORRELATION), int(Key.MESSAGE_ID)
 _GIVES, _STEPS, _OUT_OF_TURN = int(Counter.GIVES), WALK_MAX, GIVEN_OUT_OF_TURN
-_NONE, _UNPLAIN = -1, -2
+_NONE, _UNPLAIN, _LIMITED = -1, -2, int(QueueFlag.LIMITED)
 
 
 class Finds:
@@ -42,7 +42,8 @@ class Finds:
         by: cython.Py_ssize_t = waiter.by
         entry: cython.Py_ssize_t = _UNPLAIN
         if by in (_CORRELATION, _MESSAGE_ID) and not (
-                core.suspects or core.suspect_given or core.rules[queue].lease_ns):
+                core.suspects or core.suspect_given or core.rules[queue].lease_ns
+                or c.q_flags[queue] & _LIMITED):
             entry = self._find(queue, by == _CORRELATION, waiter.key)
         if entry == _NONE:
             return True

@@ -26,6 +26,7 @@ from omq.format.index import Counter, QueueFlag
 from omq.format.wire import GIVEN, REPLY
 
 _FIRST, _PRIORITIES, _SUSPENDED = FIRST_QUEUE, limits.PRIORITIES, int(QueueFlag.SUSPENDED)
+_LIMITED = int(QueueFlag.LIMITED)
 _GIVES, _MANY = int(Counter.GIVES), BULK
 _GROUPED, _OUT_OF_TURN = GROUPED, GIVEN_OUT_OF_TURN
 _FOREVER, _TIMEOUT_MAX, _HEAD, _ROW = FOREVER, TIMEOUT_MAX_NS, REPLY.size, GIVEN.size
@@ -125,7 +126,8 @@ class Gives:
     def _plain_queue(self, queue: cython.Py_ssize_t) -> cython.bint:
         core = self._core
         return bool(queue >= _FIRST and not core.suspects and not core.suspect_given
-                    and not core.rules[queue].lease_ns and not core.times.behind)
+                    and not core.rules[queue].lease_ns and not core.times.behind
+                    and not self._c.q_flags[queue] & _LIMITED)
 
     def _hand_out(self, queue: cython.Py_ssize_t, line: Waiters, given: list[Any]) -> cython.bint:
         """Its messages to its readers, to each its share; False: the engine must go on."""

@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 VERSION = 4
 """3: histograms; 4: selectors of readers behind their names, m_uid."""
 MAGIC = b"OMQI"
-HEADER_BYTES = 512
-SELECTOR_AT = 1024
-COUNTERS_AT = 2048
-TABLES_AT = 4096
-CRC_FROM = 8
+HEADER_BYTES, SELECTOR_AT, COUNTERS_AT, TABLES_AT, CRC_FROM = 512, 1024, 2048, 4096, 8
 HEADER = Layout(
     "magic:4s crc:I version:H used:H flags:I uuid:16s boot:16s epoch:Q pid:I spare:I started:Q "
     "time:q messages:I entries:I queues:I readers:I buckets:I spare2:I size:Q lsn:Q reserved:32s",
@@ -113,6 +109,8 @@ class Counter(IntEnum):
     LAG_BYTES = 70  # of the journal behind the checkpoint, when it was last looked at
     SYNC_US = 59  # that the syncs took which j_syncs counts: one in 16
     FRAMES = 60  # in the blocks of j_groups
+    KEYED_READY = 90  # READY entries that stand by their keys: they are in no chain and no lane
+    LIMIT_KEYS, LIMIT_KEYS_FORGOTTEN = 91, 92  # in memory; before their time: limit_keys_max
 
 
 class EntryState(IntEnum):
@@ -139,6 +137,9 @@ class QueueFlag(IntFlag):
     SPECIAL = 64  # IDEL, POISON
     LIMITS_TIME = 128  # what is put there has a time
     DRAINS = 256  # it was rolled over: takes no more, and goes when it is empty
+    LIMITED = 512  # it has limits of work (core.engine.limits)
+    KEYED = 1024  # READY messages stand by their keys, in no chain and no lane
+    AT_LIMIT = 2048  # readers wait, messages are READY, and a limit is between them
 
 
 class ReaderFlag(IntFlag):

@@ -78,6 +78,20 @@ class QueueCommands:
             if not answer["left"] or not answer["cleared"]:
                 return cleared
 
+    def pause(self, name: str, key: str, *, reason: str = "") -> None:
+        """Hand out nothing of this key of a queue with `limit_by` any more, over every restart,
+        until `resume`. `key`: a group id or a property's value; "": messages without one. What
+        readers have is theirs."""
+        self._do("pause", name, reason, key=arguments.text(key, "key"))
+
+    def resume(self, name: str, key: str, *, reason: str = "") -> None:
+        """Hand out messages of this key again; one that is not paused stays so."""
+        self._do("resume", name, reason, key=arguments.text(key, "key"))
+
+    def waits_for(self, name: str, qpool_id: int) -> str:
+        """Which limit of work holds a ready message of a queue; "": none does."""
+        return str(self._do("why", name, "", qpool=qpool_id)["text"])
+
     def truncate(self, name: str, *, reason: str = "") -> None:
         """An empty queue forgets what was on it. By a reader of it, when nobody has it open to put,
         it is drained, and no open unit of work puts there: else NoTruncate says which."""

@@ -37,8 +37,8 @@ HIGH_FACTOR: Final = 20  # seed: "more than 20 times the number of readers"
 
 
 _NOT_READERS: Final = frozenset((
-    "group", "selector", "reader_stopped", "waits_for_others", "get_inhibited", "held", "deferred",
-    "put_off", "in_doubt"))
+    "limit", "group", "selector", "reader_stopped", "waits_for_others", "get_inhibited", "held",
+    "deferred", "put_off", "in_doubt"))
 """What holds up a queue however many read it."""
 
 

@@ -35,7 +35,7 @@ from omq.core.index.view import IndexView
 from omq.core.look.group_front import front_of
 from omq.core.look.look import Look, Origin
 from omq.core.look.stored import StoredMessages
-from omq.format.index import EntryState
+from omq.format.index import EntryState, QueueFlag
 from omq.format.pool import RecordFlag
 from omq.services.daemon.options import Location
 from omq.storage.spool import open_spool
@@ -213,8 +213,11 @@ def _ready(location: Location, seen: Look, entry: EntryRow, queue: QueueRow | No
             if cause.code not in _ELSEWHERE:
                 return Answer(entry, cause.code, f"{cause.text}; {behind}", list(cause.hints))
     busy = sum(reader.active > 0 for reader in mine)
+    limited = queue is not None and queue.flags & QueueFlag.LIMITED
     return Answer(entry, "ready", f"it is ready; {behind}; {counted(len(mine), 'reader')}, "
-                  f"{busy} of them busy")
+                  f"{busy} of them busy", [
+                      f"omq queue why {entry.queue} --message {entry.message.qpool} says whether a "
+                      "limit of work holds it"] if limited else [])
 
 
 def lines(answer: Answer) -> Iterator[str]:

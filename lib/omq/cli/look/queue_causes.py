@@ -51,6 +51,13 @@ def of_queue(location: Location, seen: Look, row: QueueRow, readers: list[Reader
         return
     if seen.origin is not Origin.LIVING:
         return  # what its readers do does not matter now
+    if row.flags & QueueFlag.AT_LIMIT and row.ready:
+        work = "is in work" if row.active == 1 else "are in work"
+        yield Cause("limit", "its limits of work let none of "
+                    f"{counted(row.ready, 'ready message')} go: {row.active} {work}; more "
+                    "readers do not help", (f"omq queue show {row.name} says which limit, and "
+                    "what its keys wait for",), Severity.NOTE, row.name)
+        return
     group = locked(location.paths, seen, row, readers, now_ns)
     if group is not None:
         yield group

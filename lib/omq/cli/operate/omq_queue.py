@@ -56,6 +56,10 @@ def main(argv: list[str]) -> int:
         parser.error(f"{options.command}: a QUEUE, except for list")
     if (options.do in (_rename, _roll_over)) != bool(options.to):
         parser.error(f"{options.command}: --to QUEUE, for rename and roll-over alone")
+    if (options.do in (_pause, _resume)) != (options.key is not None):
+        parser.error(f"{options.command}: --key KEY, for pause and resume alone")
+    if (options.do is _why) != (options.message is not None):
+        parser.error(f"{options.command}: --message ID, for why alone")
     location = existing(options)
     try:
         connection = connect(location, "omq")
@@ -102,6 +106,19 @@ def _truncate(connection: Client, location: Location, options: argparse.Namespac
         connection.queues.truncate(options.queue, reason=options.reason)
 
 
+def _pause(connection: Client, location: Location, options: argparse.Namespace) -> None:
+    connection.queues.pause(options.queue, options.key, reason=options.reason)
+
+
+def _resume(connection: Client, location: Location, options: argparse.Namespace) -> None:
+    connection.queues.resume(options.queue, options.key, reason=options.reason)
+
+
+def _why(connection: Client, location: Location, options: argparse.Namespace) -> None:
+    said = connection.queues.waits_for(options.queue, options.message)
+    sys.stdout.write(f"{said or 'no limit of work holds it: omqwhy'}\n")
+
+
 def _clear(connection: Client, location: Location, options: argparse.Namespace) -> None:
     waiting = connection.queues.show(options.queue).messages
     most = client_settings(location.conf_dir).operator_confirm_messages
@@ -127,7 +144,7 @@ def _offline(location: Location, options: argparse.Namespace) -> None:
            for name, conf in load_queues(location.conf_dir).items()}
     for name, line in index.definitions.items():
         found = read_line(line)
-        if name not in out and found is not None:
+        if name not in out and found is not None and found.kind is not Kind.PAUSE:
             number = numbers.get(name, 0) if found.kind in HOLDING else 0
             out[name] = QueueInfo(name, found.kind.value, "run time", number, 0, found.keys)
     for name, number in numbers.items():
@@ -185,6 +202,9 @@ _COMMANDS: Final[dict[str, tuple[Callable[[Client, Location, argparse.Namespace]
     "show": (_show, "what it is, and what is on it"), "list": (_list, "all queues"),
     "clear": (_clear, "delete the messages that nobody has"),
     "truncate": (_truncate, "an empty queue forgets what was on it"),
+    "pause": (_pause, "hand out nothing of --key any more"),
+    "resume": (_resume, "hand it out again"),
+    "why": (_why, "which limit holds --message"),
     "rename": (_rename, "give it another name"),
     "roll-over": (_roll_over, "a new one under its name, the old one drains and goes"),
     "delete": (_delete, "remove an empty queue"),
@@ -198,6 +218,7 @@ def _parser() -> argparse.ArgumentParser:
         omq queue alter ORDERS.EU get=inhibited
         omq queue roll-over ORDERS --to ORDERS.OLD
         omq queue show ORDERS
+        omq queue pause ORDERS --key tenant7
         """)
     words = ", ".join(f"{name} ({text})" for name, (_do, text) in _COMMANDS.items())
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
@@ -207,6 +228,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kind", default=Kind.LOCAL.value, help="of define: local, alias, model, "
                         "remote, transmission")
     parser.add_argument("--to", default="", metavar="QUEUE", help="of rename and roll-over")
+    parser.add_argument("--key", metavar="KEY", help="of pause and resume: a group id or a "
+                        "property's value, as limit_by says; '' of messages without one")
+    parser.add_argument("--message", type=int, metavar="ID", help="of why: a QPoolId")
     parser.add_argument("--force", action="store_true",
                         help="of delete: readers that hold nothing lose it")
     parser.add_argument("--yes", action="store_true", help="of clear: do not ask")

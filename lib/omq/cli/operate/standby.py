@@ -1,13 +1,17 @@
 """omq standby: a second copy of an instance on another host, which follows it and can take over.
 
     on the standby's host:
-    omq standby init --member b -- ssh east omq standby send     an empty spool becomes a standby
+    omq standby init --member b -- tls://east.example.org        an empty spool becomes a standby
+    omq standby init --member b -- ssh east omq standby send     the same, reached by a command
     omq standby follow                                           it follows, until a signal
     omq standby status                                           how far it is behind
     omq standby promote                                          it becomes the primary
 
     on the primary's host:
+    omq standby listen      serves standbys over TLS (omq-standby-listen.service)
     omq standby send        serves one standby on standard input and output; run by the command
+    omq standby status      its standbys, how far each is behind, which are away
+    omq standby forget --member b       that one is none any more
     omq standby demote      this spool is no primary any more: no queue manager starts on it
 
 The primary waits for nothing: what it acknowledged less than the lag ago is lost with it. Who may
@@ -32,9 +36,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from omq.base import clock
+from omq.base import clock, side_files
 from omq.base.config import load_settings
 from omq.base.errors import (
     BadArgument,
@@ -43,17 +47,16 @@ from omq.base.errors import (
     PrimaryAnswers,
     StreamBroken,
 )
+from omq.base.event_log import EventLog, Level
 from omq.base.paths import SpoolPaths
-from omq.cli import role
-from omq.cli.common import add_json, existing, print_json, say, tool_parser
-from omq.format.standby import Synced
+from omq.cli.common import add_json, existing, say, tool_parser
+from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location, locate
 from omq.services.daemon.signals import Signals
-from omq.storage import durable, instance_file, journal_synced, spool
+from omq.storage import durable, instance_file, spool
 from omq.storage.instance_file import Instance, Role, is_member_name
 
 NAME: Final = "omq standby"
-PROBE_S: Final = 10.0  # for a primary to answer, before a promotion
 PROGRESS_S: Final = 2.0
 FORMER: Final = "former"  # the name of an old primary that never had one
 Do = Callable[[argparse.Namespace], int]
@@ -71,17 +74,38 @@ def main(argv: list[str]) -> int:
 
 
 def _send(options: argparse.Namespace) -> int:
-    from omq.services.standby.line import Line
+    from omq.services.standby.line import Line, Pipes
     from omq.services.standby.primary import Primary
 
     location = existing(options, tell_role=False)
     info = spool.open_spool(location.paths.root, writer=True)
     settings = load_settings(location.conf_dir)
-    line = Line(sys.stdin.fileno(), sys.stdout.fileno(), "the standby", options.silence)
+    line = Line(Pipes(sys.stdin.fileno(), sys.stdout.fileno()), "the standby",
+                settings.standby_silence_s if options.silence is None else options.silence)
     try:
         Primary(location.paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
     except StreamBroken as error:
         say(NAME, str(error.fields["reason"]))  # it hangs up, or is none: so each one ends
+    return Exit.OK
+
+
+def _listen(options: argparse.Namespace) -> int:
+    from omq.services.standby.listener import Listener
+
+    location = existing(options, tell_role=False)
+    info = spool.open_spool(location.paths.root, writer=True)
+    settings = load_settings(location.conf_dir)
+    log = EventLog("omq-standby-listen", info.paths.event_log, level=Level[settings.event_level],
+                   stderr=True, bytes_max=settings.event_log_bytes_max)
+    signals = Signals()
+    signals.install()
+    listener = Listener(info.paths, location.conf_dir, log, signals)
+    try:
+        listener.run(Notifier())
+    finally:
+        listener.close()
+        side_files.retry()
+        log.close()
     return Exit.OK
 
 
@@ -104,13 +128,16 @@ def _demote(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
+    from omq.services.standby.dialling import parse
     from omq.services.standby.follower import make
 
     location = locate(options)
     paths = location.paths
     if not options.words:
-        raise BadRequest(reason="say the command that reaches the primary behind --, like "
-                         "'omq standby init --member b -- ssh east omq standby send'")
+        raise BadRequest(reason="say behind -- how the primary is reached, like 'omq standby init "
+                         "--member b -- tls://east.example.org', or '... -- ssh east omq standby "
+                         "send'")
+    parse(options.words)
     if not is_member_name(options.member):
         raise BadArgument(argument="--member", value=options.member,
                           rule="a name of letters, digits, _ . -, 32 at most")
@@ -126,7 +153,7 @@ def _init(options: argparse.Namespace) -> int:
             told = time.monotonic() + PROGRESS_S
             say(NAME, f"{copied >> 20} MiB copied, journal up to LSN {lsn}")
 
-    made = make(paths, Instance(bytes(16), 0, Role.STANDBY, options.member, primary),
+    made = make(location, Instance(bytes(16), 0, Role.STANDBY, options.member, primary),
                 load_settings(location.conf_dir), options.words, tell)
     print(f"{paths.root} is a standby of the instance {made.uuid.hex()}, member {made.member}; "
           "go on with: omq standby follow")
@@ -139,6 +166,7 @@ def _holds_something(paths: SpoolPaths) -> bool:
 
 
 def _follow(options: argparse.Namespace) -> int:
+    from omq.services.standby.dialling import parse
     from omq.services.standby.follower import Follower
 
     location = existing(options, tell_role=False)
@@ -148,10 +176,11 @@ def _follow(options: argparse.Namespace) -> int:
     if options.words and shlex.join(words) != instance.primary:
         instance = replace(instance, primary=shlex.join(words))
     if not words:
-        raise BadRequest(reason="say the command that reaches the primary, behind --")
+        raise BadRequest(reason="say behind -- how the primary is reached")
     signals = Signals()
     signals.install()
-    follower = Follower(info.paths, instance, load_settings(location.conf_dir), signals, words,
+    parse(words)
+    follower = Follower(location, instance, load_settings(location.conf_dir), signals, words,
                         partial(say, NAME))
     if instance != info.instance:
         instance_file.write(info.paths, instance)
@@ -172,13 +201,14 @@ def _standby(location: Location) -> spool.SpoolInfo:
 
 def _promote(options: argparse.Namespace) -> int:
     from omq.core.standby.promotion import promote
+    from omq.services.standby.dialling import answers
 
     location = existing(options, tell_role=False)
     info = _standby(location)
     with ExitStack() as held:
         for path in (info.paths.manager_lock, info.paths.pool_lock):
             held.callback(spool.lock(path, NAME).close)
-        if info.instance.primary and _answers(info.instance):
+        if answers(shlex.split(info.instance.primary), info.instance.term):
             raise PrimaryAnswers(primary=info.instance.primary)
         made = promote(info.paths, info.instance, load_settings(location.conf_dir),
                        clock.wall_ns())
@@ -187,70 +217,42 @@ def _promote(options: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _answers(instance: Instance) -> bool:
-    """Does anything come back from the primary?"""
-    from omq.format.standby import Piece, PieceKind
-    from omq.services.standby.line import Command
-
-    try:
-        command = Command(shlex.split(instance.primary), PROBE_S)
-    except StreamBroken:
-        return False
-    try:
-        command.line.send(Piece(PieceKind.DURABLE, instance.term))
-        deadline = time.monotonic() + PROBE_S
-        while time.monotonic() < deadline:
-            for _ in command.line.receive(0.5):
-                return True
-    except StreamBroken:
-        return False
-    finally:
-        command.close()
-    return False
-
-
 def _status(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_status import show
+
+    return show(existing(options, tell_role=False).paths, as_json=options.json)
+
+
+def _forget(options: argparse.Namespace) -> int:
+    from omq.services.standby.lag import forget
+
     location = existing(options, tell_role=False)
-    found = status(location.paths)
-    if options.json:
-        print_json(found)
-    else:
-        for key, value in found.items():
-            if value not in (None, ""):
-                sys.stdout.write(f"{key:<16}{value}\n")
-    return Exit.OK if found["role"] != Role.STANDBY.value or found["following"] else Exit.NO
-
-
-def status(paths: SpoolPaths) -> dict[str, Any]:
-    """What this member is, and of a standby how it is; `following` is None where nothing runs."""
-    info = spool.open_spool(paths.root)
-    instance = info.instance
-    found: dict[str, Any] = {"role": instance.role.value, "member": instance.member,
-                             "term": instance.term, "primary": instance.primary,
-                             "following": None}
-    if instance.role is not Role.STANDBY:
-        return found
-    found |= role.published(paths)
-    mark = journal_synced.load(paths)
-    if found["following"] is None and isinstance(mark, Synced):
-        found["synced_lsn"] = mark.lsn
-    return found
+    info = spool.open_spool(location.paths.root, writer=True)
+    if not is_member_name(options.member) or not forget(info.paths, options.member):
+        raise BadArgument(argument="--member", value=options.member,
+                          rule="a standby that 'omq standby status' names")
+    print(f"{options.member} is no standby any more: no journal file is kept for it. It needs a "
+          "new 'omq standby init' to be one again")
+    return Exit.OK
 
 
 _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "init": (_init, "make an empty directory a standby"),
     "follow": (_follow, "follow the primary until a signal"),
-    "status": (_status, "what this member is, and how far behind"),
+    "status": (_status, "what this member is, how far behind, and of a primary its standbys"),
     "promote": (_promote, "this standby becomes the primary"),
     "send": (_send, "on the primary: serve a standby on standard input and output"),
+    "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
+    "forget": (_forget, "on the primary: a standby is none any more, and nothing is kept for it"),
     "demote": (_demote, "on an old primary: no queue manager starts here any more"),
 }
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = tool_parser(NAME, "A copy of an instance on another host, which can take "
-                         "over. Behind -- stands the command that reaches 'omq standby send' of "
-                         "the primary.", """
+    parser = tool_parser(NAME, "A copy of an instance on another host, which can take over. "
+                         "Behind -- stands how the primary is reached: tls://HOST[:PORT] of its "
+                         "'omq standby listen', or a command that runs 'omq standby send'.", """
+        omq standby init --member b -- tls://east.example.org
         omq standby init --member b -- ssh east omq standby send
         omq standby follow
         omq standby status --json
@@ -260,8 +262,8 @@ def _parser() -> argparse.ArgumentParser:
     words = ", ".join(f"{name} ({text})" for name, (_do, text) in _COMMANDS.items())
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
     parser.add_argument("--member", default="", metavar="NAME",
-                        help="of init: the name of this standby")
-    parser.add_argument("--silence", type=float, default=60.0, metavar="SECONDS",
-                        help="of send: a standby that takes nothing for so long is given up (60)")
+                        help="of init: the name of this standby; of forget: of which")
+    parser.add_argument("--silence", type=float, metavar="SECONDS",
+                        help="of send: instead of standby_silence_s")
     add_json(parser)
     return parser

@@ -9,6 +9,7 @@
     omq health    what is wrong, by alarms.conf
     omq channel   channels to other instances
     omq standby   a second copy of the instance on another host, and its promotion
+    omq ship      the journal and copies of the pool in an object store
     omq units     the units of work in doubt, and their end by hand
     omq cancel    takes messages that wait off their queues
     omq init      makes a project to begin with
@@ -41,6 +42,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "queue": ("operate.omq_queue", "make, change, show and remove queues"),
     "channel": ("operate.channel", "channels to other instances: define, start, look, set right"),
     "standby": ("operate.standby", "a copy of the instance on another host: make, follow, promote"),
+    "ship": ("operate.ship", "ship the journal to an object store; how far that is"),
     "health": ("watch.health", "tell what is wrong, by alarms.conf; --watch raises alarms"),
     "units": ("operate.units", "show the units of work in doubt; commit or back them out"),
     "cancel": ("operate.cancel", "take messages that wait off their queues, by their ids"),

@@ -30,6 +30,7 @@ from omq.core.look.look import Look, Source, look
 from omq.core.look.space import Space, space
 from omq.format.index import EntryState
 from omq.services.daemon.options import Location
+from omq.services.standby.lag import StandbyState, standbys
 from omq.storage import archiver, room
 from omq.storage.journal import file_name
 from omq.storage.room import NOTHING, Filled
@@ -84,6 +85,17 @@ class Facts:
     filled: Filled = NOTHING  # the parts of the spool, with their bytes
     archive_lag_s: float | None = None  # how long the first of the pending files waits
     causes: Causes = field(default_factory=Causes)
+    standbys: tuple[StandbyState, ...] = ()
+
+    @property
+    def standby_lag_s(self) -> float | None:
+        """Of the standby that is furthest behind; None: there is none, or nobody knows."""
+        return max((each.lag_s for each in self.standbys if each.lag_s is not None), default=None)
+
+    @property
+    def standbys_away(self) -> int:
+        """Those that do not follow."""
+        return sum(not each.following for each in self.standbys)
 
     @property
     def alive(self) -> bool:
@@ -103,6 +115,7 @@ def gather(location: Location) -> Facts:
     services, gates, wrong = _told(location)
     rest = (services, gates, _pending(location.paths), not wrong,
             _disk_bytes(str(location.paths.journal)))
+    members = standbys(location.paths)
     parts, lag = sizes(location.paths), _lag(location.paths, now_ns)
     try:
         with look(location.paths, Source.SEGMENT) as seen:
@@ -111,12 +124,13 @@ def gather(location: Location) -> Facts:
                          seen.view.counters(), _queues(seen, causes), seen.view.message_slots,
                          seen.space, *rest, of_journal(seen.view.copies),
                          frozenset(each.pid for each in seen.view.readers() if each.active),
-                         parts, lag, causes)
+                         parts, lag, causes, members)
     except ManagerUnavailable as error:
         note = "; ".join(filter(None, (str(error), wrong)))
         return Facts(now_ns, ABSENT, note, {}, (), 0, space(location.paths, None), *rest,
                      filled=parts, archive_lag_s=lag,
-                     causes=find(location, None, now_ns, services, gates, wrong, str(error)))
+                     causes=find(location, None, now_ns, services, gates, wrong, str(error)),
+                     standbys=members)
 
 
 def _queues(seen: Look, causes: Causes) -> tuple[QueueFacts, ...]:

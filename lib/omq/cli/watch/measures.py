@@ -71,6 +71,8 @@ OF_INSTANCE: Final[dict[str, OfInstance]] = {
     "archive_pending": lambda facts: (
         None if facts.archive_pending is None else float(facts.archive_pending)),
     "quarantined": _counter("quarantined"),
+    "standbys_away": lambda facts: float(facts.standbys_away),
+    "standby_lag_s": lambda facts: facts.standby_lag_s,
 }
 OF_QUEUE: Final[dict[str, OfQueue]] = {
     "messages": lambda each, _now: float(each.row.messages),

@@ -54,6 +54,11 @@ ROWS: Final[dict[str, Row]] = {
     "clients": Row("clients", "Connected clients"),
     "group_waiting": Row("group_waiting_messages",
                          "Ready messages that wait for their turn in a group"),
+    "keyed_ready": Row("limit_keyed_messages",
+                       "Ready messages on queues with limit_by, by their keys"),
+    "limit_keys": Row("limit_keys", "Keys of queues with limit_by that are in memory"),
+    "limit_keys_forgotten": Row("limit_keys_forgotten", "Keys that were forgotten before their "
+                                "rate was idle: limit_keys_max was reached", total=True),
     "quarantined": Row("quarantined_parts", "Damaged parts that the last start set aside"),
     "space_low": Row("disk_low", "1: too little disk space, 2: too few inodes; new messages are "
                      "refused"),

@@ -29,7 +29,7 @@ import omq
 from omq.base.limits import QUEUES_MAX
 from omq.base.services_conf import ServiceKind
 from omq.cli.look.service_status import Word, should_run
-from omq.cli.watch import histograms
+from omq.cli.watch import histograms, standby_metrics
 from omq.cli.watch.facts import STATES, Facts, QueueFacts, gather
 from omq.cli.watch.metric_table import ROWS, UNTOLD, Row
 from omq.core.engine.queue_rules import UNLIMITED
@@ -87,6 +87,7 @@ def families(facts: Facts, instance: str) -> Iterator[Metric]:
     yield from _queues(facts, instance)
     yield from _services(facts, instance)
     yield from _gateways(facts, instance)
+    yield from standby_metrics.families(facts.standbys, INSTANCE, instance)
 
 
 def _gauge(name: str, text: str, instance: str, value: float | None) -> Iterator[Metric]:
@@ -194,6 +195,8 @@ def _queues(facts: Facts, instance: str) -> Iterator[Metric]:
     limit = gauge("messages_max", "Messages that it takes at most; +Inf: no limit of its own")
     put_off = gauge("put_inhibited", "1: nothing may be put on it")
     get_off = gauge("get_inhibited", "1: nothing is handed out")
+    at_limit = gauge("at_limit", "1: readers wait for ready messages, and a limit of work holds "
+                     "them")
     put = total("messages_put", "Messages put on it since the queue manager started")
     done = total("messages_processed", "Messages processed since the queue manager started")
     expired = total("messages_expired", "Messages whose time was over on it")
@@ -212,6 +215,7 @@ def _queues(facts: Facts, instance: str) -> Iterator[Metric]:
             limit.add_metric(of, row.max_depth if row.max_depth < UNLIMITED else inf)
             put_off.add_metric(of, float(bool(row.flags & QueueFlag.PUT_INHIBITED)))
             get_off.add_metric(of, float(bool(row.flags & QueueFlag.SUSPENDED)))
+            at_limit.add_metric(of, float(bool(row.flags & QueueFlag.AT_LIMIT)))
             put.add_metric(of, row.ever)
             done.add_metric(of, row.processed)
             expired.add_metric(of, row.expired)
@@ -220,8 +224,8 @@ def _queues(facts: Facts, instance: str) -> Iterator[Metric]:
             failed.add_metric(of, row.failed)
             dead.add_metric(of, row.dead)
     if facts.queues:
-        yield from (messages, oldest, readers, limit, put_off, get_off, put, done, expired, handed,
-                    failed, dead)
+        yield from (messages, oldest, readers, limit, put_off, get_off, at_limit, put, done,
+                    expired, handed, failed, dead)
     yield from histograms.of_queues((([instance, name], line.one.spent)
                                      for name, line in lines(facts).items()
                                      if line.one is not None and line.one.spent), labels)

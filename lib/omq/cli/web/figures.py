@@ -62,6 +62,10 @@ def _index(facts: Facts) -> str:
     return percent(100 * facts.counters["messages"] / max(1, facts.messages_max))
 
 
+def _standby(facts: Facts) -> str:
+    return NONE if facts.standby_lag_s is None else age(facts.standby_lag_s)
+
+
 def _free(moment: Moment) -> str:
     return NONE if moment.facts is None else size(moment.facts.space.free_bytes)
 
@@ -92,6 +96,8 @@ FIGURES: Final = (
            lambda m: size(m.rates["journal_bytes"]) + "/s" if m.rates else NONE, ":journal_bytes"),
     Figure("lag", "Behind the pool", "frames of the journal that a restart would replay",
            _of(lambda f: number(f.checkpoint_lag)), ":lag"),
+    Figure("standby", "Standby behind", "age of the oldest that a standby lacks, of the slowest",
+           _of(_standby)),
     Figure("free", "Disk free", "on the file system of the spool", _free, ":free"),
     Figure("filled", "Fills the disk", "the largest part of the spool", _filled),
     Figure("index", "Index used", "of the messages that shared memory has room for", _of(_index)),

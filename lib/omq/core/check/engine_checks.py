@@ -17,6 +17,7 @@ import numpy as np
 
 from omq.base.arrays import Vector
 from omq.core.check.broken import Report, Rule
+from omq.core.check.limit_checks import check_limits
 from omq.core.engine.engine import Engine
 from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
@@ -123,6 +124,7 @@ class EngineChecks:
             if not loose[entry]:
                 self._report.add(Rule.GROUP, self._row(entry), "waits for its turn, in a chain")
             loose[entry] = False
+        loose[check_limits(core, self._report)] = False
         valid: Tally[int] = Tally()
         items, said = sum(map(len, core.lanes.values())), core.t.counters[Counter.RETURNED]
         if items != said:

@@ -91,7 +91,8 @@ class Backlog:
         """The next piece along the chains; None: not all that are READY stand in them, or it
         cannot go on behind the piece `before`."""
         core, t = self._core, self._core.t
-        if core.lane_top(queue) is not None or queue in core.groups.waiting:
+        if core.lane_top(queue) is not None or queue in core.groups.waiting or (
+                queue in core.limited):
             return None
         chain = (queue + 1) * PRIORITIES - 1
         at = t.q_head[chain]

@@ -69,7 +69,8 @@ def _put_many(core: Core, party: Party, asked: Vector, payloads: memoryview, end
     if not core.space_left and bool((flags & PERSISTENT).any()):
         raise SpoolFull(path="the spool", detail=core.room.refusal)
     core.block.reserve(count, int(ends[-1]))
-    if count >= MANY and bool((flags == PERSISTENT).all()) and not asked["lease"].any():
+    if (count >= MANY and bool((flags == PERSISTENT).all()) and not asked["lease"].any()
+            and not (core.limited and core.keyed(queue))):
         return _put_vector(core, party, asked, payloads[: int(ends[-1])],
                            ends - asked["length"], queue, sequence)
     return _put_each(core, party, asked, payloads, ends, queue, sequence)
@@ -203,7 +204,8 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
              & (v["m_parts"][slots] == 1)
              & (v["m_flags"][slots] & (CONTAINER | GROUPED | NOTED) == 0)
              & (v["m_flags"][slots] & PERSISTENT != 0) & (v["e_queue"][entries] == queue))
-    if queue == IDEL or not plain.all() or len(distinct(entries)) != count or core.runs:
+    if (queue == IDEL or not plain.all() or len(distinct(entries)) != count or core.runs
+            or queue in core.limited):
         return False
     core.block.reserve(count, 0)
     _done_frames(core, party, entries, slots, queue, sequence)

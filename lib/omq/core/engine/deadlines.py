@@ -18,6 +18,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from omq.base.errors import LeaseLost
+from omq.core.engine import limited
 from omq.core.engine.settle import Verdict, held
 from omq.core.engine.state import Core, Party
 from omq.core.engine.waiting import FOREVER
@@ -38,6 +39,8 @@ def wake(core: Core) -> None:
             if (t.e_state[entry] == _DEFERRED and t.e_sequence[entry] == sequence
                     and t.e_lease[entry] == lease):
                 core.back(entry)
+    if core.limited:
+        limited.wake(core)
 
 
 def until(core: Core, wall_ns: int) -> int:
@@ -49,6 +52,8 @@ def soonest(core: Core) -> int:
     """Monotonic ns of when `wake` or `ended` may have something to do."""
     best = min(core.due[0][0] if core.due else FOREVER,
                core.leases[0][0] if core.leases else FOREVER)
+    if core.limited:
+        best = min(best, core.limits.due(core.mono_ns))
     return min(best, until(core, core.moments[0][0])) if core.moments else best
 
 

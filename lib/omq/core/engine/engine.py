@@ -237,14 +237,14 @@ class Engine:
 
     def dispatch(self) -> list[tuple[Waiter, list[int]]]:
         """Hand messages to waiting readers: main first, and its share of a backlog to each."""
-        core, t, waiting = self.core, self.core.t, self.core.groups.waiting
+        core, t = self.core, self.core.t
         out = self.wanted.serve() if core.watched else []
         runnable, core.runnable = core.runnable, set(self.wanted.again)
         for queue in sorted(runnable):
             line = self.waiters.get(queue)
             if not line or t.q_flags[queue] & _SUSPENDED:
                 continue
-            while ready := t.q_ready[queue] - (waiting.get(queue, 0) if waiting else 0):
+            while ready := core.ready(queue):
                 if line and (must_wait(core, queue)
                              or (core.times.behind and none_left(core, queue))):
                     core.runnable.add(queue)

@@ -19,6 +19,7 @@ from heapq import heappush
 import numpy as np
 
 from omq.base import limits
+from omq.core.engine import limited
 from omq.core.engine.durations import waited, waited_many
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.rules import QueueRules
@@ -34,6 +35,8 @@ MANY = 12  # from here on numpy is quicker than one by one
 def next_ready(core: Core, queue: int) -> int:
     """The READY entry that goes first, -1 if there is none."""
     t = core.t
+    if core.limited and (turns := core.keyed(queue)) is not None:
+        return turns.next(core.mono_ns)
     head = -1
     base = queue * PRIORITIES
     for priority in range(PRIORITIES - 1, -1, -1):
@@ -56,7 +59,9 @@ def take_ready(core: Core, entry: int) -> None:
     """Out of its chain or lane: it is being handed out."""
     t = core.t
     queue = t.e_queue[entry]
-    if core.in_chain(entry):
+    if core.limited and core.keyed(queue) is not None:
+        core.detach(entry)
+    elif core.in_chain(entry):
         t.unlink(entry, queue * PRIORITIES + t.e_priority[entry])
         t.e_next[entry] = t.e_prev[entry] = 0
     else:
@@ -66,15 +71,14 @@ def take_ready(core: Core, entry: int) -> None:
 
 def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list[int]:
     """Hand up to `want` messages of a queue to a reader; their entries, in order."""
-    t, block = core.t, core.block
-    waiting = core.groups.waiting
-    want = min(want, t.q_ready[queue] - (waiting.get(queue, 0) if waiting else 0))
+    want = min(want, core.ready(queue))
     if want <= 0:
         return []
-    block.reserve(want, 0)
+    core.block.reserve(want, 0)
     rules = core.rules[queue]
     behind = core.times.behind
-    if want >= MANY and queue != IDEL and not core.lanes.get(queue) and not behind:
+    if (want >= MANY and queue != IDEL and not core.lanes.get(queue) and not behind
+            and not (core.limited and core.keyed(queue))):
         return _give_vector(core, party, rules, want, sequence)
     entries = _nexts(core, queue, want, behind=behind)
     return _hand_each(core, party, rules, entries, take_ready, sequence)
@@ -109,6 +113,9 @@ def _hand_each(core: Core, party: Party, rules: QueueRules, entries: Iterable[in
     it stands; `turn` as `_hand` has it."""
     given: list[int] = []
     for entry in entries:
+        if (turn and not whole and core.limited and rules.queue in core.limited
+                and not limited.admits(core, entry, len(given))):
+            continue
         alone = not whole and _alone(core, rules.queue, entry)
         if alone and _waits(core, entry, given):
             break
@@ -156,6 +163,8 @@ def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int
     waited(t, entry, core.now_ns)
     if rules.lease_ns:
         heappush(core.leases, (core.mono_ns + rules.lease_ns, entry, lease))
+    if core.limited and queue in core.limited:
+        limited.taken(core, core.limited[queue], entry)
     if entry in core.suspects:
         core.suspects.remove(entry)
         core.suspect_given = True
@@ -203,5 +212,7 @@ def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequenc
         due = core.mono_ns + rules.lease_ns
         for entry, lease in zip(given, leases.tolist(), strict=True):
             heappush(core.leases, (due, entry, lease))
+    if core.limited and queue in core.limited:
+        core.limited[queue].spent(len(given), core.mono_ns)
     _count(core, party, queue, len(given))
     return given

@@ -10,12 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from omq.base import limits
+from omq.base import limits as base_limits
+from omq.core.engine import limited
 from omq.core.engine.groups import Groups
+from omq.core.engine.limits import Limits, QueueLimits
+from omq.core.engine.turns import Turns
 from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState
 
-PRIORITIES = limits.PRIORITIES
+PRIORITIES = base_limits.PRIORITIES
 _READY, _RETURNED = int(EntryState.READY), int(Counter.RETURNED)
 
 
@@ -26,10 +29,21 @@ class Lanes:
     t: Tables
     lanes: dict[int, list[tuple[int, int, int]]] = field(init=False, default_factory=dict)
     groups: Groups = field(init=False)
+    limits: Limits = field(init=False)
+    limited: dict[int, QueueLimits] = field(init=False)  # those of `limits`
+    mono_ns: int = field(init=False, default=0)  # monotonic clock of this group
+
+    def keyed(self, queue: int) -> Turns | None:
+        """The keys of a queue that has some: its READY entries stand there."""
+        limits = self.limited.get(queue)
+        return limits.turns if limits is not None else None
 
     def into_lane(self, entry: int, queue: int) -> None:
         """A READY entry takes its old place."""
         t = self.t
+        if self.limited and (turns := self.keyed(queue)) is not None:
+            turns.enter(entry, self.limits.keys[entry], self.mono_ns)
+            return
         lane = self.lanes.setdefault(queue, [])
         heappush(lane, (-t.e_priority[entry], t.e_sequence[entry], entry))
         t.counters[_RETURNED] += 1
@@ -63,6 +77,8 @@ class Lanes:
         """Take a READY entry out of its chain or lane (a lane item just becomes stale)."""
         if not self.groups.has_turn(entry):
             self.groups.waits(self.t.e_queue[entry], -1)
+        elif self.limited and (turns := self.keyed(self.t.e_queue[entry])) is not None:
+            turns.detach(entry, self.limits.keys[entry])
         elif self.in_chain(entry):
             t = self.t
             t.unlink(entry, t.e_queue[entry] * PRIORITIES + t.e_priority[entry])
@@ -86,8 +102,13 @@ class Lanes:
         firsts = [t.q_head[chain] - 1 for chain in range(at, at + PRIORITIES) if t.q_head[chain]]
         if (top := self.lane_top(queue)) is not None:
             firsts.append(top[2])
+        if self.limited and self.keyed(queue) is not None:
+            firsts = self.limits.oldest(queue)
         return min((t.e_submitted[entry] for entry in firsts), default=0)
 
     def ready(self, queue: int) -> int:
         """Entries of a queue that can be handed out."""
-        return int(self.t.q_ready[queue]) - self.groups.waiting.get(queue, 0)
+        there = int(self.t.q_ready[queue]) - self.groups.waiting.get(queue, 0)
+        if self.limited and queue in self.limited:
+            return limited.ready(self, self.limited[queue], there)
+        return there

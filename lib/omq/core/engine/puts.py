@@ -25,6 +25,7 @@ from omq.base.errors import (
 )
 from omq.core.engine.duplicates import MEMORY
 from omq.core.engine.groups import GROUPED
+from omq.core.engine.limits import NOTHING
 from omq.core.engine.new_message import NewMessage as NewMessage
 from omq.core.engine.state import CONTAINER, HAS_ID, IDEL, PERSISTENT, REMEMBERS, Core, Party
 from omq.format import message as message_format
@@ -191,12 +192,9 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         token=party.token, sequence=sequence, correlation=new.correlation, argument=expiry,
         unit=unit, reason=prepared, payload=payload)
     t.m_qpool[slot] = qpool
-    t.m_lsn[slot] = lsn
-    t.m_time[slot] = core.now_ns
-    key = new.key or qpool
-    if new.key:
-        t.given += 1
-    t.m_key[slot] = key
+    t.m_lsn[slot], t.m_time[slot] = lsn, core.now_ns
+    key = t.m_key[slot] = new.key or qpool
+    t.given += bool(new.key)
     t.index_id(slot, key)
     t.m_corr[slot] = new.correlation
     if new.correlation:
@@ -207,8 +205,8 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
     t.m_length[slot] = len(new.payload)
     t.m_crc[slot] = new.crc
     t.m_size[slot] = new.size
-    t.m_pid[slot], t.m_uid[slot] = party.pid, party.uid
-    t.m_file[slot], t.m_record[slot] = file, record
+    t.m_pid[slot], t.m_uid[slot], t.m_file[slot], t.m_record[slot] = (
+        party.pid, party.uid, file, record)
     t.m_flags[slot] = persistent | (new.flags & CONTAINER) | (HAS_ID if new.key else 0)
     if new.flags & _GROUPED:
         core.groups.born(slot, *message_format.group_of(new.payload))
@@ -217,9 +215,11 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         core.duplicates.born(core, new.payload, parts[0].until_ns)
         t.m_flags[slot] |= REMEMBERS
     t.m_parts[slot] = len(parts)
-    t.m_first[slot] = 0
-    t.m_origin[slot] = 0
+    t.m_first[slot] = t.m_origin[slot] = 0
+    if core.limited:
+        core.limits.arriving = slot, new.payload
     for part in parts:
         core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns, prepared,
                        moment=part.is_moment)
+    core.limits.arriving = NOTHING
     return qpool

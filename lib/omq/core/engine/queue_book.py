@@ -22,6 +22,8 @@ from omq.base.defined_queue import conf_of
 from omq.base.errors import BadDefinition, OmqError, UnknownQueue, WrongKind
 from omq.base.settings import Settings
 from omq.core.engine.books import Books
+from omq.core.engine.limits_told import Facts, message_told, queue_told
+from omq.core.engine.pauses import Pauses
 from omq.core.engine.queue_rows import QueueRows
 from omq.core.engine.queue_rules import keepers, rules_of
 from omq.core.engine.rules import QueueRules
@@ -56,12 +58,14 @@ class QueueBook:
         self._common: Mapping[str, Entry] = {}
         self._settings = Settings()
         self._going: set[int] = set()
+        self.pauses = Pauses(core)
         self.triggered = core.triggered  # numbers of queues that have a trigger
         books.lines = lambda: [line.encode() for line in self.lines()]
 
     def lines(self) -> list[str]:
         """All definitions, as frames have them."""
-        return [*(each.line() for each in self.definitions.values()), *self._newer.values()]
+        listed = (*self.definitions.values(), *self.pauses.lines.values())
+        return [*(each.line() for each in listed), *self._newer.values()]
 
     # the start, and queues.conf
 
@@ -72,7 +76,9 @@ class QueueBook:
         changes = Changes()
         for name, line in lines.items():
             definition = read_line(line)
-            if name in file:
+            if definition is not None and definition.kind is Kind.PAUSE:
+                self.pauses.lines[name] = definition
+            elif name in file:
                 changes.taken_over.append(name)
             elif definition is None:
                 self._newer[name] = line
@@ -87,6 +93,9 @@ class QueueBook:
         for rules in self._all_rules():
             self._core.define_queue(rules)
             self._note_going(rules)
+        self._core.limits.starting = False
+        for name, number in self.numbers.items():
+            self.pauses.apply(name, number)
         return changes
 
     def _unknown_name(self, number: int) -> str:
@@ -156,6 +165,16 @@ class QueueBook:
     def remembered(self, name: str) -> int:
         """How many ids this queue remembers (core.engine.duplicates)."""
         return self._core.duplicates.count(self._core, name)
+
+    def limits_told(self, number: int) -> Facts:
+        """What its limits of work do now."""
+        return queue_told(self._core, number)
+
+    def message_told(self, number: int, qpool: int) -> str:
+        """Why its limits do not let this message go; "": they do, or it is not there."""
+        slot = self._core.t.slot_of(qpool)
+        entry = self._core.t.entry_on(slot, number) if slot >= 0 else -1
+        return message_told(self._core, entry) if entry >= 0 else ""
 
     def kind(self, name: str) -> Kind | None:
         """What it is; None: there is no such queue."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from omq.base import clock
 from omq.base.config import ABSORBED, NONE, QueueConf
 from omq.base.settings import Settings
+from omq.core.engine.limit_rules import limits_of
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import FIRST_QUEUE, POISON, SPECIAL_QUEUES
 from omq.format.definition import Definition, Kind
@@ -60,4 +61,4 @@ def rules_of(name: str, number: int, conf: QueueConf | None, numbers: Mapping[st
         dedupe_ns=conf.dedupe_s * clock.NS_PER_S, absorbs=conf.duplicates == ABSORBED,
         dedupe_keys_max=conf.dedupe_keys_max,
         trigger=NONE if "drains" in keys else conf.trigger, trigger_depth=conf.trigger_depth,
-        program=conf.trigger_program or name)
+        program=conf.trigger_program or name, limits=limits_of(conf))

@@ -62,7 +62,7 @@ class Queues(QueueBook):
             raise QueueOfFile(queue=name)
         if known and old is None:
             raise UnknownQueue(queue=name)
-        if old is not None and not known:
+        if (old is not None and not known) or name in self.pauses.lines:
             raise QueueExists(queue=name)
         check_keys(name, definition.keys, (*OWN_KEYS[definition.kind], *SYSTEM_KEYS))
         if old is not None and old.kind is not definition.kind:
@@ -105,7 +105,9 @@ class Queues(QueueBook):
             raise QueueNotEmpty(queue=name, messages=self._core.t.q_depth[number])
         if number and (readers := self.rows.readers(number)):
             raise QueueInUse(queue=name, by=f"{readers} readers have it open")
-        self._core.block.reserve(1, len(name))
+        frames, room = self.pauses.reserve(name)
+        self._core.block.reserve(1 + frames, len(name) + room)
+        self.pauses.removed(name)
         self._forget_line(name, number)
         self.definitions.pop(name, None)
         self.confs.pop(name, None)
@@ -124,9 +126,12 @@ class Queues(QueueBook):
         self._unused(name)
         moved = replace(old, name=new)
         self._room(moved)
-        self._core.block.reserve(3, LINE_BYTES_MAX + 2 * limits.QUEUE_NAME_BYTES)
+        frames, more = self.pauses.reserve(name)
+        self._core.block.reserve(3 + frames,
+                                 LINE_BYTES_MAX + 2 * limits.QUEUE_NAME_BYTES + more)
         del self.definitions[name]
         self._forget_line(name)
+        self.pauses.renamed(name, new)
         if old.holds:
             self.numbers[new] = self.numbers.pop(name)
             self.confs[new] = replace(self.confs.pop(name), name=new)
@@ -158,6 +163,19 @@ class Queues(QueueBook):
         self._tell(drained)
         self._name(aside)
         self._name(name)
+
+    def pause(self, name: str, key: str, *, resume: bool = False) -> None:
+        """Nothing of this key is handed out any more, or (`resume`) it is again."""
+        number = self.number(name)
+        self._core.block.reserve(1, LINE_BYTES_MAX)
+        if resume:
+            self.pauses.resume(name, key)
+        else:
+            limits = self._core.rules[number].limits
+            self.pauses.check(name, key, keyed=limits is not None and limits.keyed)
+            self._room(line := self.pauses.line(name, key))
+            self.pauses.pause(line)
+        self.pauses.apply(name, number)
 
     def reset(self, number: int) -> None:
         """An empty queue forgets what was on it: high water and counts."""

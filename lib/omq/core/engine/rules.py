@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from omq.base.config import NONE
 from omq.base.names import IDEL_NAME, POISON_NAME
+from omq.core.engine.limit_rules import LimitRules
 
 IDEL, POISON = 1, 2
 SPECIAL_QUEUES = {IDEL: IDEL_NAME, POISON: POISON_NAME}
@@ -49,6 +50,7 @@ class QueueRules:
     trigger: str = NONE  # when a trigger message is made: base.config.TRIGGERS
     trigger_depth: int = 1
     program: str = ""  # that it asks for
+    limits: LimitRules | None = None  # of work; None: it has none
 
     def __post_init__(self) -> None:
         self.expires = self.expires and self.queue not in SPECIAL_QUEUES

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from heapq import heappush
 
 from omq.base.config import NONE
+from omq.core.engine import limited
 from omq.core.engine.block import Block
 from omq.core.engine.duplicates import Duplicates
 from omq.core.engine.failures import NOTED, Failures
 from omq.core.engine.groups import GROUPED, Groups
 from omq.core.engine.lanes import Lanes
+from omq.core.engine.limits import Limits
 from omq.core.engine.room import Room
 from omq.core.engine.rules import FIRST_QUEUE, IDEL, POISON, SPECIAL_QUEUES, QueueRules
 from omq.core.engine.stores import PoolSlots, VolatileBodies
@@ -80,7 +82,6 @@ class Core(Lanes):
     index_reserve: int = 0  # rows of both tables; see core.engine.puts.rows_kept
     next_qpool: int = 1
     now_ns: int = 0  # wall clock of this group
-    mono_ns: int = 0
     # (mono ns, entry, its sequence, its last lease): a later deferral has another lease
     due: list[tuple[int, int, int, int]] = field(default_factory=list)
     # The same by the wall clock: what was said as a moment, and all that a start has found.
@@ -104,6 +105,8 @@ class Core(Lanes):
 
     def __post_init__(self) -> None:
         self.times, self.groups = Times(self.t), Groups(self.t)
+        self.limits = Limits(self.t, self.groups)
+        self.limited = self.limits.queues
 
     def new_entry(self, slot: int, queue: int, priority: int, sequence: int, until_ns: int = 0,
                   unit: int = 0, *, moment: bool = False) -> int:
@@ -125,6 +128,7 @@ class Core(Lanes):
         t.q_depth[queue] += 1
         # One that is PREPARED has its place among its group's, so later ones wait for its unit.
         has_turn = not t.m_flags[slot] & GROUPED or self.groups.arrive(entry)
+        keyed = bool(self.limited) and queue in self.limited and self.limits.came(entry, queue)
         if unit:
             t.e_state[entry], t.e_until[entry] = _PREPARED, unit
         elif until_ns:
@@ -137,11 +141,13 @@ class Core(Lanes):
         else:
             t.e_state[entry] = _READY
             t.q_ready[queue] += 1
-            if has_turn:
-                t.link(entry, queue * PRIORITIES + priority)
-            else:
-                t.e_next[entry] = t.e_prev[entry] = 0
+            t.e_next[entry] = t.e_prev[entry] = 0
+            if not has_turn:
                 self.groups.waits(queue, 1)
+            elif keyed:
+                self.into_lane(entry, queue)
+            else:
+                t.link(entry, queue * PRIORITIES + priority)
             self.is_ready(queue, entry)
         if self.times.over:
             self.times.seen(slot)
@@ -174,10 +180,12 @@ class Core(Lanes):
 
     def set_state(self, entry: int, state: int) -> None:
         """Any change of state but into READY through a chain (see `back`)."""
-        queue = self.t.e_queue[entry]
-        self.count_state(queue, self.t.e_state[entry], -1)
+        queue, before = self.t.e_queue[entry], self.t.e_state[entry]
+        self.count_state(queue, before, -1)
         self.t.e_state[entry] = state
         self.count_state(queue, state, 1)
+        if before == _ACTIVE and self.limited and queue in self.limited:
+            limited.left(self, entry, queue)
         if self.times.over:
             self.times.seen(self.t.e_message[entry])
 
@@ -213,6 +221,8 @@ class Core(Lanes):
         if flags & NOTED:
             self.failures.left(t, slot, queue)
         t.e_state[entry] = t.e_sequence[entry] = 0
+        if self.limited and queue in self.limited:
+            limited.dropped(self, entry, queue, state)
         self.suspects.discard(entry)
         t.entries.give(entry)
         t.m_parts[slot] -= 1
@@ -229,7 +239,8 @@ class Core(Lanes):
         chain = queue * PRIORITIES + t.e_priority[entry]
         tail = t.q_tail[chain]
         if not t.e_attempts[entry] and (
-                not tail or t.e_sequence[tail - 1] < t.e_sequence[entry]):
+                not tail or t.e_sequence[tail - 1] < t.e_sequence[entry]) and (
+                not self.limited or self.keyed(queue) is None):
             t.link(entry, chain)
         else:
             self.into_lane(entry, queue)
@@ -276,6 +287,8 @@ class Core(Lanes):
         flags |= QueueFlag.LIMITS_TIME if rules.expiry_ns else 0
         flags |= QueueFlag.SPECIAL if queue in SPECIAL_QUEUES else 0
         flags |= QueueFlag.PSEUDO if queue == IDEL else QueueFlag.DRAINS if rules.drains else 0
+        if rules.limits is not None or queue in self.limited:
+            flags |= limited.define(self, queue, rules.limits)
         t.q_flags[queue] = flags
         t.q_max_depth[queue] = min(rules.max_depth, 0xFFFFFFFF)
         t.q_max_length[queue] = min(rules.max_length, 0xFFFFFFFF)

@@ -31,6 +31,7 @@ from omq.core.engine.backlog import Backlog
 from omq.core.engine.expiry import gone_by
 from omq.core.engine.gives import give_these
 from omq.core.engine.groups import GROUPED
+from omq.core.engine.limited import admits, admits_whole
 from omq.core.engine.state import Core
 from omq.core.engine.waiting import Waiter
 from omq.format.index import Counter, EntryState, QueueFlag
@@ -163,11 +164,12 @@ def find(core: Core, queue: int, by: int, key: int, want: int) -> list[int]:
     if by == Key.CURSOR:
         return _under(core, queue, key)
     if by == Key.GROUP:
-        return core.groups.whole(queue, want, lambda entry: gone_by(core, entry))
+        found = core.groups.whole(queue, want, lambda entry: gone_by(core, entry))
+        return found if queue not in core.limited or admits_whole(core, found) else []
     correlated = by == Key.CORRELATION
     at = (t.b_corr if correlated else t.b_id)[key & t.mask]
     links, keys = (t.m_corrnext, t.m_corr) if correlated else (t.m_idnext, t.m_key)
-    found: list[int] = []
+    found = []
     steps = 0
     while at and steps < WALK_MAX:
         slot, steps = at - 1, steps + 1
@@ -176,13 +178,18 @@ def find(core: Core, queue: int, by: int, key: int, want: int) -> list[int]:
             while entry and t.e_queue[entry - 1] != queue and steps < WALK_MAX:
                 entry, steps = t.e_sibling[entry - 1], steps + 1
             if (entry and t.e_queue[entry - 1] == queue and t.e_state[entry - 1] == _READY
-                    and not gone_by(core, entry - 1) and core.groups.has_turn(entry - 1)):
+                    and not gone_by(core, entry - 1) and _has_turn(core, queue, entry - 1)):
                 found.append(entry - 1)
         at = links[slot]
     if at or steps >= WALK_MAX:
         return _find_many(core, queue, "m_corr" if correlated else "m_key", key, want)
     found.sort(key=lambda entry: (-t.e_priority[entry], t.e_sequence[entry]))
     return found[:want]
+
+
+def _has_turn(core: Core, queue: int, entry: int) -> bool:
+    """In its group, and by the limits of its queue."""
+    return core.groups.has_turn(entry) and (queue not in core.limited or admits(core, entry))
 
 
 def cursor(qpool: int, entry: int) -> int:
@@ -195,7 +202,7 @@ def _under(core: Core, queue: int, key: int) -> list[int]:
     t, entry = core.t, key & 0xFFFFFFFF
     there = (entry < t.entries.high and t.e_state[entry] == _READY and t.e_queue[entry] == queue
              and t.m_qpool[t.e_message[entry]] == key >> 32 and not gone_by(core, entry)
-             and core.groups.has_turn(entry))
+             and _has_turn(core, queue, entry))
     return [entry] if there else []
 
 
@@ -206,8 +213,8 @@ def _find_many(core: Core, queue: int, column: str, key: int, want: int) -> list
     there = there[v[column][v["e_message"][there]] == np.uint64(key)]
     if core.rules[queue].expires:
         there = there[~core.times.are_over(v["e_message"][there])]
-    if core.groups.waiting:
-        turns = [core.groups.has_turn(entry) for entry in there.tolist()]
+    if core.groups.waiting or queue in core.limited:
+        turns = [_has_turn(core, queue, entry) for entry in there.tolist()]
         there = there[np.array(turns, dtype=bool)]
     order = np.lexsort((v["e_sequence"][there], -v["e_priority"][there].astype(np.int64)))
     return [int(entry) for entry in there[order[:want]]]

@@ -49,7 +49,8 @@ def _others(buffer: memoryview, layout: IndexLayout, queue: int, high: int) -> V
     """Those that are not READY, and while there are return lanes those that have nobody behind
     them: all that stand in no chain, and perhaps tails of chains."""
     counters = memoryview(buffer)[COUNTERS_AT:].cast("Q")
-    returned = counters[Counter.RETURNED] or counters[Counter.GROUP_WAITING]
+    returned = (counters[Counter.RETURNED] or counters[Counter.GROUP_WAITING]
+                or counters[Counter.KEYED_READY])
     depth, ready = layout.column(buffer, "q_depth")[queue], layout.column(buffer, "q_ready")[queue]
     if not returned and depth == ready:
         return np.zeros(0, dtype=np.int64)

@@ -33,8 +33,10 @@ from omq.storage.mirror_start import adopt, settle
 
 
 def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: int,
-            progress: Callable[[], None] = lambda: None) -> Instance:
-    """See the module; what instance.json says now."""
+            progress: Callable[[], None] = lambda: None, *, role: Role = Role.PRIMARY,
+            primary: str = "") -> Instance:
+    """See the module; what instance.json says now. `role`, `primary`: what it becomes, and what is
+    said of the primary; a copy to look at is a former one."""
     mark = settle(paths, instance.uuid)
     adopt(paths, instance.uuid, replace(mark, durable=max(mark.durable, mark.lsn)))
     replica = Replica(paths, instance.uuid, settings, progress)
@@ -48,7 +50,8 @@ def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: 
                                   reason=found.reason)
     finally:
         replica.close()
-    made = replace(instance, term=max(instance.term, mark.term) + 1, role=Role.PRIMARY, primary="")
+    term = max(instance.term, mark.term) + (role is Role.PRIMARY)
+    made = replace(instance, term=term, role=role, primary=primary)
     instance_file.write(paths, made)
     journal_synced.remove(paths)
     return made

@@ -6,6 +6,8 @@
       clear   {"until"}: delete what is there up to this LSN, a piece at a time -> {"cleared",
               "left", "until"}
       truncate                   (its four conditions: NoTruncate)
+      pause   {"key"}: nothing of it is handed out          resume {"key"}
+      why     {"qpool"} -> {"text"}: which limit of work holds this message
       show    -> definition and facts          list -> {"queues": [...]}
     temporary {"model", "note"} -> {"queue"}: a queue of this client, made of a model
 
@@ -45,6 +47,7 @@ from omq.ipc.serving.server import RequestServer
 from omq.ipc.serving.sessions import Session
 
 Question = dict[str, Any]
+_NOT_DEFINED = (Kind.TEMPORARY, Kind.PAUSE)
 TEMPORARY = "TEMPORARY"
 """Asked for in authority.conf when a temporary queue is of no model."""
 
@@ -61,7 +64,7 @@ class QueuePlane:
         self._doings: dict[str, Callable[[Session, str, Question], Question]] = {
             "define": self._define, "alter": self._alter, "rename": self._rename,
             "roll_over": self._roll_over, "delete": self._delete, "clear": self._clear,
-            "truncate": self._truncate}
+            "truncate": self._truncate, "pause": self._pause, "resume": self._pause}
 
     # questions
 
@@ -77,6 +80,11 @@ class QueuePlane:
                 raise UnknownQueue(queue=name)
             return self._answer(session, {**defined(self._engine, name),
                                           "facts": facts(self._engine, name)})
+        if do == "why":
+            if not self._sees(session, name):
+                raise UnknownQueue(queue=name)
+            return self._answer(session, {"text": self._engine.queues.message_told(
+                self._engine.queues.number(name), int(question["qpool"]))})
         if do not in self._doings:
             raise BadRequest(reason=f"unknown command {names.escape(do, 32)}")
         self._may(session, "admin", name)
@@ -123,10 +131,10 @@ class QueuePlane:
             kind = Kind(str(question.get("kind", Kind.LOCAL.value)))
         except ValueError:
             kind = Kind.TEMPORARY
-        if kind is Kind.TEMPORARY:
+        if kind in _NOT_DEFINED:
             raise BadDefinition(
                 queue=name, key="kind", reason="not a kind that is defined", allowed=", ".join(
-                    each.value for each in Kind if each is not Kind.TEMPORARY))
+                    each.value for each in Kind if each not in _NOT_DEFINED))
         keys = _keys(question)
         self._engine.queues.define(Definition(
             name, kind, {key: value for key, value in keys.items() if value is not None}))
@@ -181,6 +189,11 @@ class QueuePlane:
         if cleared and not left:
             self._engine.books.cleared()
         return {"cleared": cleared, "left": left, "until": until}
+
+    def _pause(self, session: Session, name: str, question: Question) -> Question:
+        self._engine.queues.pause(name, str(question.get("key", "")),
+                                  resume=question["do"] == "resume")
+        return {}
 
     def _truncate(self, session: Session, name: str, question: Question) -> Question:
         """VOS's s$truncate_queue: the same four conditions, each with its own words."""

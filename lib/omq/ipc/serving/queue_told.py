@@ -53,7 +53,7 @@ def facts(engine: Engine, name: str) -> dict[str, Any]:
         "blocks_used": int((t.v["m_length"][slots].astype("<u8") // RECORD_BYTES + 1).sum()),
         "last_message": int(t.m_qpool[newest]) if newest >= 0 else 0,
         "last_message_ns": int(t.m_time[newest]) if newest >= 0 else 0,
-        "keys": queues.remembered(name)}
+        "keys": queues.remembered(name), **queues.limits_told(number)}
 
 
 def messages_of(engine: Engine, number: int, until: int, most: int) -> list[int]:

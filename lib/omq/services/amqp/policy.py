@@ -19,7 +19,7 @@ from omq.base.settings import Settings
 from omq.services.network.accounts import Account, account_of
 from omq.services.network.password_file import Users, load_users
 from omq.services.network.secret_file import wrong
-from omq.services.network.tls import server_context
+from omq.services.network.tls import server_context, verify_clients
 
 PLAIN, EXTERNAL, ANONYMOUS = "PLAIN", "EXTERNAL", "ANONYMOUS"
 
@@ -84,25 +84,7 @@ def _loopback(host: str) -> bool:
 
 
 def _context(settings: Settings, conf_dir: Path) -> ssl.SSLContext | None:
-    context, authorities = server_context(settings, conf_dir, "amqp"), settings.amqp_tls_ca_file
-    if context is None or not authorities:
-        return context
-    try:
-        context.load_verify_locations(authorities)
-    except OSError as error:
-        raise wrong(conf_dir, "amqp_tls_ca_file", f"{authorities} cannot be used: {error}",
-                    "a PEM file with certificates of authorities, and their lists") from error
-    context.verify_mode = ssl.CERT_OPTIONAL
-    if context.cert_store_stats()["crl"]:
-        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    context = server_context(settings, conf_dir, "amqp")
+    if context is not None and settings.amqp_tls_ca_file:
+        verify_clients(context, settings, conf_dir, ssl.CERT_OPTIONAL)
     return context
-
-
-def common_name(certificate: object) -> str:
-    """Of what ssl tells of a verified certificate; "": none."""
-    if isinstance(certificate, dict):
-        for row in certificate.get("subject", ()):
-            for key, value in row:
-                if key == "commonName":
-                    return str(value)
-    return ""

@@ -24,12 +24,12 @@ from omq.services.amqp.endpoints import Endpoints, tick_s
 from omq.services.amqp.entrance import proved
 from omq.services.amqp.incoming import Incoming
 from omq.services.amqp.outgoing import Outgoing
-from omq.services.amqp.policy import ANONYMOUS, common_name
+from omq.services.amqp.policy import ANONYMOUS
 from omq.services.amqp.sasl_door import Asked, NotAmqp, Outcome, SaslDoor, outcome
 from omq.services.channel.receiver import ChannelLink
 from omq.services.daemon.daemon import last_trace
 from omq.services.network.source import source_of
-from omq.services.network.tls import accepted
+from omq.services.network.tls import accepted, common_name
 
 if TYPE_CHECKING:
     from omq.services.amqp.host import Host

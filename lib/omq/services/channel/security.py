@@ -36,7 +36,7 @@ def credentials(channel: Channel, settings: Settings, conf_dir: Path) -> Credent
     user, password = channel.text("user"), ""
     if user:
         password = _password(channel, settings, conf_dir)
-    tls = _context(settings, conf_dir) if channel.tls else None
+    tls = context_for_peers(settings, conf_dir) if channel.tls else None
     if tls is None and channel.text("plain") == "loopback" and not _loopback(channel.text("host")):
         raise BadChannel(channel=channel.name, key="tls", reason="others could read the line",
                          allowed="tls=yes, a host that is this one, or plain=everywhere")
@@ -59,7 +59,9 @@ def _password(channel: Channel, settings: Settings, conf_dir: Path) -> str:
                 "a line CHANNEL:user:password")
 
 
-def _context(settings: Settings, conf_dir: Path) -> ssl.SSLContext:
+def context_for_peers(settings: Settings, conf_dir: Path) -> ssl.SSLContext:
+    """Verifies another instance by `channel_tls_ca_file`, and shows it our certificate.
+    ConfigError."""
     context = client_context(settings, conf_dir, "channel_tls_ca_file", verify=True)
     if own := settings.channel_tls_certificate:
         read_secret(conf_dir, "channel_tls_certificate", own)

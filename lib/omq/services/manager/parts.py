@@ -234,6 +234,7 @@ def _epoch(core: Core, context: DaemonContext, recovered: Recovered, uuid: bytes
 def _define(context: DaemonContext, engine: Engine, core: Core, queues: dict[str, QueueConf],
             recovered: Recovered) -> None:
     """The queues; the epoch's first block names them all, so that its file reads alone."""
+    core.limits.read = PayloadReader(context.paths).read
     changes = engine.queues.start(queues, load_common(context.conf_dir), context.settings,
                                   recovered.queues, recovered.definitions)
     engine.begin(core.now_ns, core.mono_ns)
@@ -259,8 +260,7 @@ def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartPr
 
 def _list_queues(paths: SpoolPaths, core: Core) -> None:
     """poolctrl lists the queues at once (option L reads it). The pool lock is still held here."""
-    control, _ = poolctrl.load(paths)
-    names = {number: rules.name for number, rules in core.rules.items()}
+    names, (control, _) = {n: rules.name for n, rules in core.rules.items()}, poolctrl.load(paths)
     if control is not None and control.queues != names:
         poolctrl.store(paths, replace(control, generation=control.generation + 1, queues=names))
 

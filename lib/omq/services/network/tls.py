@@ -74,6 +74,31 @@ def server_context(settings: Settings, conf_dir: Path, server: str) -> ssl.SSLCo
     return context
 
 
+def verify_clients(context: ssl.SSLContext, settings: Settings, conf_dir: Path,
+                   mode: ssl.VerifyMode) -> None:
+    """Certificates of clients are verified by `amqp_tls_ca_file`, as `mode` wants them.
+    ConfigError."""
+    authorities = settings.amqp_tls_ca_file
+    try:
+        context.load_verify_locations(authorities)
+    except OSError as error:
+        raise wrong(conf_dir, "amqp_tls_ca_file", f"{authorities} cannot be used: {error}",
+                    "a PEM file with certificates of authorities, and their lists") from error
+    context.verify_mode = mode
+    if context.cert_store_stats()["crl"]:
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+def common_name(certificate: object) -> str:
+    """Of what ssl tells of a verified certificate; "": none."""
+    if isinstance(certificate, dict):
+        for row in certificate.get("subject", ()):
+            for key, value in row:
+                if key == "commonName":
+                    return str(value)
+    return ""
+
+
 def bound_buffers() -> None:
     """asyncio gives each TLS session a buffer of 256 KiB, all of it resident: a thousand idle ones
     would hold 278 MB (reckoned from 20). A record of TLS has 16 KiB at most. (The attribute is as
@@ -127,9 +152,18 @@ def secure(line: socket.socket, context: ssl.SSLContext, name: str, timeout_s: f
            ) -> ssl.SSLSocket:
     """A client's handshake over a connected line, within this time. OSError; the line is closed
     then."""
+    return _shake_hands(context.wrap_socket(line, server_hostname=name or None,
+                                            do_handshake_on_connect=False), timeout_s)
+
+
+def secure_server(line: socket.socket, context: ssl.SSLContext, timeout_s: float) -> ssl.SSLSocket:
+    """The same of a server."""
+    return _shake_hands(context.wrap_socket(line, server_side=True,
+                                            do_handshake_on_connect=False), timeout_s)
+
+
+def _shake_hands(wrapped: ssl.SSLSocket, timeout_s: float) -> ssl.SSLSocket:
     deadline = time.monotonic() + timeout_s
-    wrapped = context.wrap_socket(line, server_hostname=name or None,
-                                  do_handshake_on_connect=False)
     wrapped.settimeout(0.0)
     try:
         while True:

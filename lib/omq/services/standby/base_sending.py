@@ -17,7 +17,7 @@ Errors: StreamBroken: the copy is given up, ask again; SpoolLocked; DiskError.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +38,7 @@ RETRY_S: Final = 0.02
 
 
 def base(paths: SpoolPaths, instance: Instance, member: str, alive: Callable[[], bool]
-         ) -> Iterator[Piece]:
+         ) -> Generator[Piece, None, None]:
     """The pieces. `alive`: does the manager that ran at the beginning still run?"""
     term = instance.term
     standby_holds.note(paths, member, numbers_in(paths.journal)[0])

@@ -9,7 +9,7 @@ run/standby.json says how it is (`omq standby status`). A standby that cannot fo
 history, damage, a full disk) says so and ends; nothing of it is thrown away.
 
 Errors: StandbyDiverged, BodyUnavailable, BodyDamaged, SpoolFull, DiskError; StreamBroken from
-`make`.
+`make`; those of services.standby.dialling.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.standby.replica import Replica
 from omq.format.standby import Piece, PieceKind
+from omq.services.daemon.notify import Notifier
+from omq.services.daemon.options import Location
 from omq.services.daemon.signals import Signals
 from omq.services.standby.base_receiving import BaseReceiving
-from omq.services.standby.line import Command, Line
+from omq.services.standby.dialling import dial
+from omq.services.standby.line import Line
 from omq.services.standby.receiving import Receiving
 from omq.storage import spool
 from omq.storage.instance_file import LEAP, Instance
@@ -44,9 +47,11 @@ Told = Callable[[str], None]
 class Follower:
     """See the module."""
 
-    def __init__(self, paths: SpoolPaths, instance: Instance, settings: Settings,
+    def __init__(self, location: Location, instance: Instance, settings: Settings,
                  signals: Signals, command: Sequence[str], say: Told) -> None:
+        paths = location.paths
         self._paths, self._settings, self._signals = paths, settings, signals
+        self._conf_dir, self.notifier = location.conf_dir, Notifier()
         self._command, self._say = command, say
         self._held = ExitStack()
         for path in (paths.manager_lock, paths.pool_lock):
@@ -63,13 +68,14 @@ class Follower:
     def run(self) -> None:
         """Until a signal. The errors of the module, but StreamBroken."""
         pause = PAUSE_S[0]
+        self.notifier.ready(f"standby {self.session.instance.member}")
         while not self._signals.stopping:
             try:
-                command = Command(self._command, SILENCE_S)
+                way = dial(self._command, self._settings, self._conf_dir, SILENCE_S)
                 try:
-                    self._follow(command.line)
+                    self._follow(way.line)
                 finally:
-                    command.close()
+                    way.close()
             except StreamBroken as error:
                 if str(error) != self._error:
                     self._say(str(error))
@@ -78,6 +84,7 @@ class Follower:
                 self.session.following = False
                 self._tell(force=True)
                 self._signals.wait(pause)
+        self.notifier.stopping()
 
     def _follow(self, line: Line) -> None:
         line.send(self.session.hello())
@@ -128,6 +135,7 @@ class Follower:
 
     def _tell(self, *, force: bool = False) -> None:
         now = time.monotonic()
+        self.notifier.watchdog()
         if force or now >= self._told:
             self._told = now + 1.0
             side_files.replace(self._paths.standby,
@@ -149,12 +157,13 @@ def _silent(line: Line) -> StreamBroken:
     return StreamBroken(peer=line.peer, reason=f"it says nothing for {duration(SILENCE_S)}")
 
 
-def make(paths: SpoolPaths, member: Instance, settings: Settings, command: Sequence[str],
+def make(location: Location, member: Instance, settings: Settings, command: Sequence[str],
          told: Callable[[int, int], None]) -> Instance:
     """A new standby in an empty spool directory: see base_receiving. `told`: bytes copied, LSN of
     the journal so far."""
+    paths = location.paths
     spool.make_directories(paths)
-    runs = Command(command, SILENCE_S)
+    runs = dial(command, settings, location.conf_dir, SILENCE_S)
     copy = BaseReceiving(paths)
     session: Receiving | None = None
     try:

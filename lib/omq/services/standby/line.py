@@ -1,18 +1,21 @@
-"""A line between a primary and a standby: two descriptors, one to read and one to write, with
-pieces on them. Of the standby they are the output and the input of a command, which reaches the
-primary: `ssh east omq standby send`. Who may run that command as the spool's owner may have its
-messages; the line itself protects nothing.
+"""A line between a primary and a standby, with pieces on it, in both directions. It is one of
 
-Errors: StreamBroken: the other side has closed it, or says nothing for too long.
+* two descriptors, one to read and one to write. Of the standby they are the output and the input of
+  a command, which reaches the primary: `ssh east omq standby send`. Who may run that command as the
+  spool's owner may have its messages; the line itself protects nothing;
+* a socket with TLS: services.standby.dialling, services.standby.listener.
+
+Errors: StreamBroken: the other side has closed it, or takes nothing for too long.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import ssl
 import subprocess
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from omq.base.amounts import duration
 from omq.base.errors import StreamBroken
@@ -23,15 +26,80 @@ READ_BYTES: Final = 1 << 20
 END_S: Final = 5.0  # for a command to end by itself when its line was closed
 
 
-class Line:
-    """See the module. `silence_s`: longer the other side never says nothing."""
+class Ends(Protocol):
+    """What a line lies on. `reading`, `writing`: descriptors to wait for; read and write do not
+    wait (BlockingIOError)."""
 
-    def __init__(self, reading: int, writing: int, peer: str, silence_s: float) -> None:
-        self.peer = peer
-        self._reading, self._writing, self._silence_s = reading, writing, silence_s
-        self._in, self._out = PieceReader(peer), Outgoing()
+    reading: int
+    writing: int
+
+    def read(self) -> bytes: ...
+
+    def write(self, data: memoryview) -> int: ...
+
+    def buffered(self) -> bool: ...
+
+
+class Pipes:
+    """Two descriptors, which stay their owner's."""
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self.reading, self.writing = reading, writing
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
+
+    def read(self) -> bytes:
+        """Some of what is there; empty: it was closed. BlockingIOError, OSError."""
+        return os.read(self.reading, READ_BYTES)
+
+    def write(self, data: memoryview) -> int:
+        """How much was taken. BlockingIOError, OSError."""
+        return os.write(self.writing, data)
+
+    def buffered(self) -> bool:
+        """Is there something that a look at the descriptor does not show?"""
+        return False
+
+
+class Secured:
+    """A socket with TLS, which stays its owner's."""
+
+    def __init__(self, line: ssl.SSLSocket) -> None:
+        self._line = line
+        line.setblocking(False)  # noqa: FBT003  (by position alone)
+        self.reading = self.writing = line.fileno()
+
+    def read(self) -> bytes:
+        """As Pipes.read."""
+        parts, room = [], READ_BYTES
+        try:
+            while room > 0 and (part := self._line.recv(room)):
+                parts.append(part)
+                room -= len(part)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            if not parts:
+                raise BlockingIOError from error
+        return b"".join(parts)
+
+    def write(self, data: memoryview) -> int:
+        """As Pipes.write."""
+        try:
+            return self._line.send(data)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            raise BlockingIOError from error
+
+    def buffered(self) -> bool:
+        """A record is decrypted as a whole, so the rest of it is here already."""
+        return self._line.pending() > 0
+
+
+class Line:
+    """See the module. `silence_s`: so long the other side may take nothing."""
+
+    def __init__(self, ends: Ends, peer: str, silence_s: float) -> None:
+        self.peer, self.silence_s = peer, silence_s
+        self._ends = ends
+        self._in, self._out = PieceReader(peer), Outgoing()
 
     def send(self, piece: Piece) -> None:
         """All of it; waits for room as long as the other side may be silent."""
@@ -39,22 +107,20 @@ class Line:
             view = memoryview(part)
             while len(view):
                 try:
-                    view = view[os.write(self._writing, view) :]
+                    view = view[self._ends.write(view) :]
                 except BlockingIOError:
-                    if not select.select([], [self._writing], [], self._silence_s)[1]:
+                    if not _ready(self._ends.writing, select.POLLOUT, self.silence_s):
                         raise self._broken("it takes nothing for "
-                                           f"{duration(self._silence_s)}") from None
+                                           f"{duration(self.silence_s)}") from None
                 except OSError as error:
                     raise self._broken(error.strerror or "it is closed") from error
 
-    def receive(self, timeout_s: float, also: int = -1) -> Iterator[Piece]:
+    def receive(self, timeout_s: float) -> Iterator[Piece]:
         """The pieces that are there, when something is or the time is over."""
-        watched = [self._reading] if also < 0 else [self._reading, also]
-        ready, _, _ = select.select(watched, [], [], timeout_s)
-        if self._reading not in ready:
+        if not self._ends.buffered() and not _ready(self._ends.reading, select.POLLIN, timeout_s):
             return
         try:
-            data = os.read(self._reading, READ_BYTES)
+            data = self._ends.read()
         except BlockingIOError:
             return
         except OSError as error:
@@ -67,6 +133,20 @@ class Line:
         return StreamBroken(peer=self.peer, reason=reason)
 
 
+def _ready(descriptor: int, wanted: int, timeout_s: float) -> bool:
+    poll = select.poll()  # a daemon may have more descriptors than select takes
+    poll.register(descriptor, wanted)
+    return bool(poll.poll(timeout_s * 1000))
+
+
+class Connection(Protocol):
+    """A way to the primary. `close`: it is given back, whatever state it is in."""
+
+    line: Line
+
+    def close(self) -> None: ...
+
+
 class Command:
     """A command whose input and output are the line."""
 
@@ -76,8 +156,8 @@ class Command:
         except OSError as error:
             raise StreamBroken(peer=" ".join(words), reason=error.strerror or str(error)) from error
         assert self._child.stdin is not None and self._child.stdout is not None
-        self.line = Line(self._child.stdout.fileno(), self._child.stdin.fileno(), " ".join(words),
-                         silence_s)
+        self.line = Line(Pipes(self._child.stdout.fileno(), self._child.stdin.fileno()),
+                         " ".join(words), silence_s)
 
     def close(self) -> None:
         """It ends when its line is closed, or is ended."""

@@ -1,4 +1,5 @@
-"""`omq standby send`: serves one standby on standard input and output, until it hangs up.
+"""The primary of one standby: serves it on a line until it hangs up, or says nothing for too long
+(`omq standby send` on standard input and output, `omq standby listen` over TLS).
 
 It looks at the index of the running manager for how far the journal is durable, as pool.writer
 does, and sends what is new; the manager knows nothing of it and waits for nothing. Without a
@@ -18,12 +19,14 @@ import time
 from dataclasses import replace
 from typing import Final
 
+from omq.base.amounts import duration
 from omq.base.errors import ManagerUnavailable, OmqError, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.format.index import Counter
 from omq.format.standby import Piece, PieceKind
 from omq.services.pool.live_index import LiveIndex
 from omq.services.standby.base_sending import base
+from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
 from omq.services.standby.sending import Sending
 from omq.storage import instance_file
@@ -43,6 +46,8 @@ class Primary:
         self._index: LiveIndex | None = None
         self._durable = 0
         self._beat = 0.0
+        self._heard = time.monotonic()
+        self._telling = Telling(paths)
 
     def serve(self) -> None:
         """Until the standby hangs up (StreamBroken). A signal may end it at any place: nothing here
@@ -59,6 +64,7 @@ class Primary:
             self._refuse(error)
             raise
         finally:
+            self._tell(following=False)
             self._sending.close()
             if self._index is not None:
                 self._index.close()
@@ -69,17 +75,28 @@ class Primary:
         for piece in pieces:
             self._line.send(piece)
         for piece in self._line.receive(0 if pieces else self._poll_s):
+            self._heard = time.monotonic()
             if piece.kind is PieceKind.BASE and not self._sending.following:
                 self._base(piece)
                 continue
             for answer in self._sending.take(piece, durable):
                 self._line.send(answer)
         now = time.monotonic()
+        if now - self._heard > self._line.silence_s:  # it answers whatever it is sent
+            raise StreamBroken(peer=self._line.peer,
+                               reason=f"it says nothing for {duration(self._line.silence_s)}")
         if pieces:
             self._beat = now + BEAT_S
         elif self._sending.following and now >= self._beat:
             self._beat = now + BEAT_S
             self._line.send(Piece(PieceKind.DURABLE, self._instance.term, durable=durable))
+
+        self._tell(following=self._sending.following)
+
+    def _tell(self, *, following: bool) -> None:
+        sending = self._sending
+        self._telling.note(sending.member, self._durable, sending.synced, following=following,
+                           force=not following)
 
     def _look(self) -> int:
         """The last LSN that is durable here, as far as a manager has said."""
@@ -108,6 +125,7 @@ class Primary:
                                      "of a spool that is served")
         for each in base(self._paths, self._instance, member, lambda: index.running):
             self._line.send(each)
+        self._heard = time.monotonic()
 
     def _step_down(self) -> None:
         term = self._sending.superseded

@@ -9,9 +9,10 @@
 `settle` makes all that came together durable by one sync of the journal, and gives the ACK; `apply`
 redoes it.
 
-Invariants: 1. a piece of an earlier term is refused: it is a former primary's; 2. of a later one
-instance.json is written first: this standby follows no earlier one again, whatever comes; 3. an ACK
-is made behind the mark; containers are synced before it.
+Invariants: 1. a piece of an earlier term is refused: it is a former primary's (its refusal changes
+nothing, and is told as it is); 2. of a later one instance.json is written first: this standby
+follows no earlier one again, whatever comes; 3. an ACK is made behind the mark; containers are
+synced before it.
 
 Errors: StreamBroken; StandbyDiverged; DiskError; those of Replica.
 """
@@ -56,11 +57,11 @@ class Receiving:
 
     def take(self, piece: Piece) -> Piece | None:
         """One piece; an answer that it needs at once. Nothing of it counts before `settle`."""
-        self._check_term(piece)
-        answer = None
         if piece.kind is PieceKind.REFUSE:
             raise self._broken("it refuses: " + bytes(piece.payload[:500]).decode("utf-8",
                                                                                  "replace"))
+        self._check_term(piece)
+        answer = None
         if piece.kind is PieceKind.FOLLOW and not self.following:
             self.following = True
         elif piece.kind is PieceKind.BACK and not self.following:

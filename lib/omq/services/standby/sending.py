@@ -81,6 +81,7 @@ class Sending:
         if not is_member_name(member) or member == self._instance.member:
             raise self._broken("its name is not one of another member")
         self.member = member
+        self.acked = self.synced = mark.lsn
         standby_holds.note(self._paths, member, mark.number)
         return mark
 

@@ -1,4 +1,4 @@
-"""The README's production section: its blocks of commands, and the commands inside its text."""
+"""The production section of OPERATE.md: its blocks of commands, and the commands in its text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.tidy.tree import ROOT
 
-SECTION: Final = (ROOT / "README.md").read_text(encoding="utf-8").split(
+SECTION: Final = (ROOT / "lib/omq/docs/OPERATE.md").read_text(encoding="utf-8").split(
     "\n## Production: under systemd\n")[1].split("\n## ")[0]
 _BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 INSTALL, OWN, DAILY = (text for language, text in _BLOCKS if language == "bash")

@@ -1,0 +1,25 @@
+"""The keys of section [standby] of omq.conf: where the standbys of this instance reach it over TLS
+(STANDBY.md); see omq.base.settings, whose base this is. Certificates are those of [amqp] and
+[channel]."""
+
+from __future__ import annotations
+
+from omq.base.settings_key import number, part, text
+from omq.base.settings_watch import WatchSettings
+
+_HOST = r"[A-Za-z0-9.:_-]{1,255}"
+
+
+@part
+class StandbySettings(WatchSettings):
+    """One field per key of [standby]."""
+
+    # fmt: off
+    standby_listen_host: str = text("standby", "127.0.0.1", _HOST, "a host name or address",
+        "address on which `omq standby listen` serves standbys, over TLS alone")
+    standby_listen_port: int = number("standby", 9817, 0, 65535,
+        "its port; 0: any free one (in run/, for tests)")
+    standby_silence_s: int = number("standby", 60, 5, 3600,
+        "a standby that takes nothing, or says nothing, for so long is given up: its line is "
+        "closed, and it comes again")
+    # fmt: on

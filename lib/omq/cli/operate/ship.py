@@ -1,0 +1,133 @@
+"""omq ship: the journal of an instance, and copies of its pool, in an object store or a directory
+of another disk, from which `omqrecover restore` makes a spool as it was at a point of time.
+
+    omq ship run --to s3://bucket/omq       until a signal; omq-ship.service runs it
+    omq ship run --once                     until everything is there
+    omq ship status                         what is there, and what would be lost now
+
+Where it ships to stands in omq.conf (`ship_to`) or behind --to; credentials and endpoints in the
+environment, as the store's own tools take them. The queue manager waits for nothing: what it
+acknowledged less than `ship_interval_ms` and the way ago is not there.
+
+Exit code of status: 0, or 1 when something has waited for more than `ship_late_s`, or nothing runs.
+Errors: BadRequest, and those of services.ship.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from functools import partial
+from typing import Any, Final
+
+from omq.base import clock, side_files
+from omq.base.amounts import duration
+from omq.base.clock import NS_PER_S, iso_time
+from omq.base.config import load_settings
+from omq.base.errors import BadRequest, Exit
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.cli.common import add_json, existing, print_json, say, tool_parser
+from omq.services.daemon.signals import Signals
+from omq.storage import spool
+
+NAME: Final = "omq ship"
+_BYTES_MAX: Final = 65536
+_SILENT_S: Final = 60
+"""A runner says something each second."""
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    return _run(options) if options.command == "run" else _status(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from omq.services.ship.places import place
+    from omq.services.ship.runner import Runner
+
+    location = existing(options)
+    info = spool.open_spool(location.paths.root, writer=True)
+    settings = load_settings(location.conf_dir)
+    url = options.to or settings.ship_to
+    if not url:
+        raise BadRequest(reason="say where to: --to URL, or ship_to in omq.conf")
+    signals = Signals()
+    signals.install()
+    lock = spool.lock(info.paths.ship_lock, NAME)
+    try:
+        Runner(info.paths, info.instance, settings, place(url), signals, partial(say, NAME)).run(
+            once=options.once)
+    finally:
+        lock.close()
+    return Exit.OK
+
+
+def _status(options: argparse.Namespace) -> int:
+    location = existing(options)
+    found = published(location.paths)
+    late = problem(found, load_settings(location.conf_dir))
+    if options.json:
+        print_json(found | {"problem": late})
+    else:
+        for line in lines(found):
+            sys.stdout.write(line + "\n")
+        if late:
+            sys.stdout.write(f"-> {late}\n")
+    return Exit.NO if late else Exit.OK
+
+
+def published(paths: SpoolPaths) -> dict[str, Any]:
+    """What `omq ship run` says of itself; empty: nothing."""
+    try:
+        found = json.loads(side_files.read(paths.ship, _BYTES_MAX) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def problem(found: dict[str, Any], settings: Settings) -> str:
+    """What is wrong with it, in a line; empty: nothing."""
+    if not found:
+        return "nothing ships: 'omq ship run', or start omq-ship.service"
+    age_s = (clock.wall_ns() - int(found["time_ns"])) / NS_PER_S
+    if not 0 <= age_s < _SILENT_S:
+        return f"what ships has said nothing since {iso_time(int(found['time_ns']))}"
+    if found["error"]:
+        return str(found["error"])
+    waits = float(found["waits_s"])
+    if waits > settings.ship_late_s:
+        return f"something has waited for {duration(waits)} to be shipped"
+    return ""
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """For people."""
+    if not found:
+        return []
+    waits = found["waits_s"]
+    base = (f"LSN {found['base_lsn']}, {iso_time(found['base_time_ns'])}" if found["base_time_ns"]
+            else "none yet")
+    return [f"{'to':<16}{found['url']}", f"{'shipped':<16}LSN {found['shipped_lsn']} of "
+            f"{found['durable_lsn']}", f"{'lost by now':<16}"
+            + (f"what came in the last {duration(waits)}" if waits else "nothing"),
+            f"{'base':<16}{base}"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(NAME, "The journal and copies of the pool in an object store, to restore "
+                         "from.", """
+        omq ship run --to s3://bucket/omq
+        omq ship run --to file:///mnt/backup/omq --once
+        omq ship status --json
+        """)
+    parser.add_argument("command", choices=("run", "status"), metavar="COMMAND",
+                        help="run (ship until a signal), status (how far it is)")
+    parser.add_argument("--to", default="", metavar="URL",
+                        help="of run: s3://, gs://, az:// or file:///; else ship_to of omq.conf")
+    parser.add_argument("--once", action="store_true",
+                        help="of run: until everything is there, and a base")
+    add_json(parser)
+    return parser

@@ -1,0 +1,65 @@
+"""What `omq standby status` shows: of a standby how it is, of a primary its standbys.
+
+Errors: those of open_spool.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from omq.base.amounts import duration
+from omq.base.errors import Exit
+from omq.base.paths import SpoolPaths
+from omq.cli import role
+from omq.cli.common import print_json
+from omq.format.standby import Synced
+from omq.services.standby.lag import standbys
+from omq.storage import journal_synced, spool
+from omq.storage.instance_file import Role
+
+
+def show(paths: SpoolPaths, *, as_json: bool) -> int:
+    """Print it; Exit.NO where a standby does not follow."""
+    found = status(paths)
+    members = found.get("standbys", [])
+    if as_json:
+        print_json(found)
+    else:
+        for key, value in found.items():
+            if value not in (None, "") and key != "standbys":
+                sys.stdout.write(f"{key:<16}{value}\n")
+        for each in members:
+            sys.stdout.write(f"{'standby':<16}{standby_line(each)}\n")
+    follows = found["following"] if found["role"] == Role.STANDBY.value else all(
+        each["following"] for each in members)
+    return Exit.OK if follows else Exit.NO
+
+
+def status(paths: SpoolPaths) -> dict[str, Any]:
+    """What this member is, and of a standby how it is; `following` is None where nothing runs."""
+    info = spool.open_spool(paths.root)
+    instance = info.instance
+    found: dict[str, Any] = {"role": instance.role.value, "member": instance.member,
+                             "term": instance.term, "primary": instance.primary,
+                             "following": None}
+    if instance.role is Role.PRIMARY:
+        return found | {"standbys": [each.record() for each in standbys(paths)]}
+    if instance.role is not Role.STANDBY:
+        return found
+    found |= role.published(paths)
+    mark = journal_synced.load(paths)
+    if found["following"] is None and isinstance(mark, Synced):
+        found["synced_lsn"] = mark.lsn
+    return found
+
+
+def standby_line(state: dict[str, Any]) -> str:
+    """`b: 12 frames, 0.3 s behind`."""
+    frames, seconds = state["lag_frames"], state["lag_s"]
+    behind = "lag not known" if seconds is None else (
+        f"{'a new term' if frames is None else f'{frames} frames'}, {duration(seconds)} behind")
+    away = state["away_s"]
+    how = "" if state["following"] else (
+        ", away" if away is None else f", away for {duration(away)}")
+    return f"{state['member']}: {behind}{how}"

@@ -1,0 +1,29 @@
+"""The standbys of a primary as Prometheus metrics: a part of omq.cli.watch.metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from omq.services.standby.lag import StandbyState
+from omq.storage.standby_holds import STANDBYS_MAX
+
+
+def families(found: Sequence[StandbyState], label: str, instance: str) -> Iterator[Metric]:
+    """A series a standby that was made and not forgotten, STANDBYS_MAX; `label`: of the
+    instance."""
+    labels = [label, "member"]
+    following = GaugeMetricFamily("omq_standby_following", "1: the standby follows", labels=labels)
+    frames = GaugeMetricFamily("omq_standby_lag_frames", "Frames that the standby lacks",
+                               labels=labels)
+    seconds = GaugeMetricFamily("omq_standby_lag_seconds", "Age of the oldest frame that the "
+                                "standby lacks; 0: it has all", labels=labels)
+    for each in found[:STANDBYS_MAX]:
+        following.add_metric([instance, each.member], float(each.following))
+        if each.lag_frames is not None:
+            frames.add_metric([instance, each.member], each.lag_frames)
+        if each.lag_s is not None:
+            seconds.add_metric([instance, each.member], each.lag_s)
+    if found:
+        yield from (following, frames, seconds)

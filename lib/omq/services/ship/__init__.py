@@ -1,0 +1,1 @@
+"""An instance's journal and pool in an object store, and back."""

@@ -1,0 +1,45 @@
+"""What a place has: its bases, and the start of an object.
+
+Errors: PlaceDamaged, PlaceUnavailable.
+"""
+
+from __future__ import annotations
+
+from omq.base.errors import PlaceDamaged
+from omq.format import shipped
+from omq.format.findings import Finding
+from omq.format.shipped import Base, Seal
+from omq.services.ship.places import Place
+
+
+def bases_of(place: Place, term: int | None = None) -> list[Base]:
+    """The whole bases, oldest first; of one term, or of all."""
+    prefix = "base/" if term is None else f"base/{term:06d}/"
+    found = []
+    for name in place.names(prefix):
+        if not name.endswith(f"/{shipped.BASE}"):
+            continue
+        data = place.read(name)
+        if data is None:
+            continue  # it was pruned meanwhile
+        base = shipped.decode_base(data)
+        if isinstance(base, Finding):
+            raise PlaceDamaged(url=place.url, name=name, reason=base.reason)
+        found.append(base)
+    return sorted(found, key=lambda each: (each.term, each.time_ns))
+
+
+def read_start(place: Place, name: str) -> Seal | None:
+    """What an object says of itself; None: it is not there. PlaceDamaged."""
+    data = place.read(name, shipped.START_BYTES)
+    if data is None:
+        return None
+    found = shipped.decode_start(data)
+    if isinstance(found, Finding):
+        raise PlaceDamaged(url=place.url, name=name, reason=found.reason)
+    return found
+
+
+def term_of(name: str) -> int:
+    """Of an object, by its name."""
+    return int(name.split("/")[1])

@@ -1,0 +1,146 @@
+"""`omq ship run`: ships until a signal. Each `ship_interval_ms` what has become durable goes as
+objects; a base is made when there is none, and every `ship_base_hours`, between the objects; then
+what is older than `ship_bases_kept` bases goes.
+
+A place that is away is asked again, after a pause that grows to half a minute; the journal here is
+kept meanwhile (`standby_files_kept`). run/ship.json says how it is, once a second: what is shipped,
+for how long the oldest of what is not has waited, the last error.
+
+Errors: Superseded, ForeignPlace, PlaceDamaged, DiskError end it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from omq.base import clock, modes, side_files
+from omq.base.clock import NS_PER_S
+from omq.base.errors import ManagerUnavailable, PlaceUnavailable, StreamBroken
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.format.index import Counter
+from omq.services.daemon.signals import Signals
+from omq.services.pool.live_index import LiveIndex
+from omq.services.ship.places import Place
+from omq.services.ship.shipping import Shipping
+from omq.storage.instance_file import Instance
+
+PAUSE_S: Final = (0.5, 30.0)  # after an error of the place: the first one, the longest
+_HOUR_S: Final = 3600
+_TELL_S: Final = 1.0
+
+
+class Runner:
+    """See the module."""
+
+    def __init__(self, paths: SpoolPaths, instance: Instance, settings: Settings, place: Place,
+                 signals: Signals, say: Callable[[str], None]) -> None:
+        self._paths, self._settings, self._signals, self._say = paths, settings, signals, say
+        self._url, self._term = place.url, instance.term
+        self.shipping = Shipping(paths, instance, place)
+        self._index: LiveIndex | None = None
+        self._base: Iterator[None] | None = None
+        self._begun = False
+        self._durable = self._looked = 0
+        self._whole_at = time.monotonic()  # when all that was durable then was shipped
+        self._pause_s = PAUSE_S[0]
+        self._tell_at = 0.0
+        self.error = ""
+
+    def run(self, *, once: bool = False) -> None:
+        """Until a signal; `once`: until all is shipped and there is a base."""
+        try:
+            while not self._signals.stopping:
+                if self._turn():
+                    continue
+                if once and not self.error and not self.shipping.needs_base and (
+                        self._base is None):
+                    return
+                self._signals.wait(self._settings.ship_interval_ms / 1000 if not self.error
+                                   else self._pause_s)
+        finally:
+            self._tell(force=True)
+            self.shipping.close()
+            if self._index is not None:
+                self._index.close()
+
+    def _turn(self) -> bool:
+        """One step; is there more to do at once?"""
+        try:
+            if not self._begun:
+                self.shipping.start()
+                self._begun = True
+            more = self._ship() or self._make_base()
+        except (PlaceUnavailable, StreamBroken) as error:
+            self._base = None
+            self._pause_s = min(2 * self._pause_s, PAUSE_S[1]) if self.error else PAUSE_S[0]
+            if str(error) != self.error:
+                self._say(str(error))
+            self.error, more = str(error), False
+        else:
+            self.error = ""
+        self._tell()
+        return more
+
+    def _ship(self) -> bool:
+        now = time.monotonic()
+        self._look()
+        more = self.shipping.turn(self._durable)
+        if self.shipping.state.lsn >= self._looked and not self.shipping.needs_base:
+            self._whole_at, self._looked = now, self._durable
+        return more
+
+    def _look(self) -> None:
+        """The last LSN that is durable here, as far as a manager has said."""
+        if self._index is not None and not self._index.running:
+            self._index.close()
+            self._index = None
+        if self._index is None:
+            try:
+                self._index = LiveIndex(self._paths)
+            except ManagerUnavailable:
+                return
+        self._durable = max(self._durable, self._index.counter(Counter.DURABLE_LSN))
+
+    def _make_base(self) -> bool:
+        """The next step of a base; False: none is being made."""
+        index = self._index
+        if self._base is None:
+            if index is None or not self._due():
+                return False
+            self._base = self.shipping.base(lambda: index.running, clock.wall_ns())
+        if next(self._base, self) is self:
+            self._base = None
+            self.shipping.prune(self._settings.ship_bases_kept)
+        return True
+
+    def _due(self) -> bool:
+        if self.shipping.needs_base or not self.shipping.state.base_time_ns:
+            return True
+        age_ns = clock.wall_ns() - self.shipping.state.base_time_ns
+        hours = self._settings.ship_base_hours
+        # A clock that was set back makes no base older than it is, nor for ever young.
+        return bool(hours) and not 0 <= age_ns < hours * _HOUR_S * NS_PER_S
+
+    def state(self) -> dict[str, Any]:
+        """As run/ship.json has it."""
+        found, waits = self.shipping.state, self._durable > self.shipping.state.lsn
+        return {"pid": os.getpid(), "url": self._url, "term": self._term, "shipped_lsn": found.lsn,
+                "durable_lsn": self._durable,
+                "waits_s": round(time.monotonic() - self._whole_at, 1)
+                if waits or self.shipping.needs_base else 0.0,
+                "objects": found.objects, "bytes": found.bytes, "base_lsn": found.base_lsn,
+                "base_time_ns": found.base_time_ns, "needs_base": self.shipping.needs_base,
+                "error": self.error, "time_ns": clock.wall_ns()}
+
+    def _tell(self, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now >= self._tell_at:
+            self._tell_at = now + _TELL_S
+            side_files.replace(self._paths.ship,
+                               (json.dumps(self.state(), sort_keys=True) + "\n").encode(),
+                               modes.PUBLIC)

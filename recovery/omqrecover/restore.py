@@ -1,0 +1,77 @@
+"""omqrecover restore: a spool from an object store, as it was at a point of time.
+
+Errors: BadRequest for a directory that is not empty; those of omq.services.ship.restoring.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omq.base import clock
+from omq.base.clock import iso_time
+from omq.base.config import load_settings
+from omq.base.errors import BadRequest, ConfigError, Exit
+from omq.base.paths import SpoolPaths, conf_dir
+from omq.base.settings import Settings
+from omq.cli.common import say
+from omq.services.ship.places import place
+from omq.services.ship.restoring import Point, Restoring
+from omq.storage import durable
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+NAME = "omqrecover"
+Told = Callable[[str], None]
+
+
+def add_parser(commands: Commands, time_ns: Callable[[str], int], progress: Callable[[], Told]
+               ) -> None:
+    """The command and its options."""
+    def point(text: str) -> Point:
+        return Point(lsn=int(text)) if text.isdecimal() else Point(time_ns=time_ns(text))
+
+    back = commands.add_parser("restore", help="a spool from an object store (omq ship)")
+    back.add_argument("spool", type=Path, metavar="SPOOL")
+    back.add_argument("--from", required=True, metavar="URL", dest="source",
+                      help="s3://, gs://, az:// or file:///, as of omq ship")
+    back.add_argument("--at", type=point, metavar="TIME|LSN",
+                      help="the group commit at or before, like 2026-11-21T08:00 or 81234; else "
+                      "all that is there")
+    back.add_argument("--take-place", action="store_true",
+                      help="it becomes the primary of the next term: what it was made from must "
+                      "never serve again; else it is a copy to look at")
+    back.set_defaults(run=partial(_restore, progress=progress))
+
+
+def settings_of(paths: SpoolPaths) -> Settings:
+    """Those of the spool's configuration; where it is none, those that are shipped."""
+    try:
+        return load_settings(conf_dir(paths.root))
+    except ConfigError as error:
+        say(NAME, f"{error}; default settings are used")
+        return Settings()
+
+
+def _restore(options: argparse.Namespace, progress: Callable[[], Told]) -> int:
+    paths = SpoolPaths(options.spool.absolute())
+    if durable.status(paths.root) is not None and any(
+            name != paths.conf.name for name in durable.list_directory(paths.root)):
+        raise BadRequest(reason=f"{paths.root} is not empty, and a restore begins in an empty "
+                         "directory")
+    made = Restoring(place(options.source), paths, settings_of(paths), options.at or Point(),
+                     progress()).run(clock.wall_ns(), takes_place=options.take_place)
+    when = f", {iso_time(made.time_ns)}" if made.time_ns else ""
+    print(f"{paths.root} is the instance {made.instance.uuid.hex()} as it was at LSN {made.lsn}"
+          f"{when}: a base of {iso_time(made.base.time_ns)} and {made.objects} objects of journal")
+    if options.at is not None and not made.ended:
+        print("the journal there ends before that point: what came later was not shipped")
+    print("not in it: non-persistent messages, conf/, archive, logs, mail")
+    print(f"it is the primary of term {made.instance.term}; scan, then start the instance"
+          if options.take_place else "it is a copy to look at: omqdump, omqlog and omqrecover "
+          "extract read it, and no queue manager starts on it")
+    return Exit.OK

@@ -1,0 +1,114 @@
+"""What a primary says of its standbys: how far each is behind, who is away, who is forgotten."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omq.base.errors import Exit
+from omq.cli.watch.facts import Facts, gather
+from omq.cli.watch.measures import OF_INSTANCE
+from omq.cli.watch.metrics import text
+from omq.services.daemon.options import Location
+from omq.storage import standby_holds
+from tests.process import instance as world
+from tests.process.instance import MANAGER, WRITER
+from tests.process.processes import WAIT_S
+from tests.process.test_standby import OMQ, Pair, client
+from tests.waiting import until
+
+
+@pytest.fixture
+def pair(omq_instance: world.Instance, tmp_path: Path) -> Iterator[Pair]:
+    omq_instance.start(MANAGER, WRITER)
+    omq_instance.ready()
+    made = Pair(omq_instance, tmp_path / "standby")
+    yield made
+    made.end()
+
+
+def at_primary(pair: Pair, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*OMQ, *words, "--spool", str(pair.primary.root), "--conf",
+                           str(pair.primary.conf)], capture_output=True, text=True,
+                          timeout=WAIT_S, check=False)
+
+
+def members(pair: Pair) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(
+        at_primary(pair, "standby", "status", "--json").stdout)["standbys"]
+    return found
+
+
+def facts(pair: Pair) -> Facts:
+    return gather(location(pair))
+
+
+def location(pair: Pair) -> Location:
+    return Location(None, pair.primary.paths, pair.primary.conf)
+
+
+def test_the_primary_knows_its_standby_and_what_it_lacks(pair: Pair) -> None:
+    assert members(pair) == [] and at_primary(pair, "standby", "status").returncode == 0
+    assert "omq_standby" not in text(location(pair)), "an instance without one has no series of it"
+    pair.make()
+    follower = pair.follow()
+    with client(pair) as c:
+        c.put("A", b"x")
+        pair.caught_up()
+        until(lambda: [(each["following"], each["lag_frames"], each["lag_s"])
+                       for each in members(pair)] == [(True, 0, 0.0)], lambda: str(members(pair)))
+        follower.send_signal(signal.SIGSTOP)
+        try:
+            c.put("A", b"behind")
+            until(lambda: (facts(pair).standby_lag_s or 0) > 1.5, lambda: str(members(pair)))
+            (found,) = facts(pair).standbys
+            assert found.following and (found.lag_frames or 0) > 0, "its line is open"
+        finally:
+            follower.send_signal(signal.SIGCONT)
+        until(lambda: facts(pair).standby_lag_s == 0.0, lambda: str(members(pair)))
+    assert 'omq_standby_following{member="b",omq_instance="default"} 1.0' in text(location(pair))
+    follower.kill()
+    follower.wait()
+    until(lambda: facts(pair).standbys_away == 1, lambda: str(members(pair)))
+    done = at_primary(pair, "standby", "status")
+    assert done.returncode == Exit.NO and "b: 0 frames" in done.stdout and "away for" in done.stdout
+    assert OF_INSTANCE["standbys_away"](facts(pair)) == 1
+    said = at_primary(pair, "health")
+    assert said.returncode == Exit.NO and "standbys that do not follow: 1" in said.stdout
+    assert 'omq_standby_following{member="b",omq_instance="default"} 0.0' in text(location(pair))
+    done = at_primary(pair, "standby", "forget", "--member", "c")
+    assert done.returncode == Exit.USAGE and "omq standby status" in done.stderr
+    done = at_primary(pair, "standby", "forget", "--member", "b")
+    assert done.returncode == 0, done.stderr
+    assert members(pair) == [] and standby_holds.load(pair.primary.paths) == {}
+    assert "do not follow" not in at_primary(pair, "health").stdout
+
+
+def test_a_sender_that_is_killed_is_noticed_without_a_word_of_it(pair: Pair) -> None:
+    """kill -9 of `omq standby send`: its last word said that all is well."""
+    pair.make()
+    pair.follow()
+    pair.caught_up()
+    until(lambda: [each["following"] for each in members(pair)] == [True],
+          lambda: str(members(pair)))
+    for child in pair.children:
+        child.send_signal(signal.SIGSTOP)  # it does not come again
+    os.kill(sender(pair), signal.SIGKILL)
+    until(lambda: facts(pair).standbys_away == 1, lambda: str(members(pair)))
+    for child in pair.children:
+        child.send_signal(signal.SIGCONT)
+    until(lambda: facts(pair).standbys_away == 0, lambda: str(members(pair)))
+
+
+def sender(pair: Pair) -> int:
+    """The process that serves the standby."""
+    parent = pair.children[-1].pid
+    (found,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return int(found)

@@ -1,0 +1,130 @@
+"""Few rows are told by DuckDB in this process, many by Spark: both ways give the same rows, also in
+one directory, batch by batch; and what DuckDB has otherwise is written as Spark means it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from omq.base.errors import SparkFailed
+from omqtools.omqspark import failures, tables
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.duck import Session
+from omqtools.omqspark.engine import F, Window, columnar, is_columnar
+from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.out import AUDITED
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import Later
+from tests.spark.test_late import the_same
+
+Made = tuple[Path, dict[str, Any]]
+
+
+def no_session() -> Any:
+    raise AssertionError("a JVM for few rows")
+
+
+def types_of(lake: Lake) -> dict[str, list[Any]]:
+    return {name: [(field.name, field.type) for field in schema]
+            for name, schema in tables.schemas(lake).items()}
+
+
+def test_both_give_the_same_tables(spark: Any, made: Made, lake: Lake, tmp_path: Path) -> None:
+    """All kinds of messages and of damage; then the audit."""
+    out, archive = str(tmp_path / "tables"), str(made[0] / "archive")
+    few = Lake(Later(no_session), out)
+    said = run(few.engine, archive, out, incremental=False, files_per_batch=4)
+    assert said["batches"] == [0, 1]
+    the_same(Lake(spark, out), lake)
+    assert types_of(few) == types_of(lake)
+    (Path(lake.out) / AUDITED).unlink(missing_ok=True)
+    for _ in range(2):  # the second one knows what was judged
+        one, other = (audit(each, archive, pool=made[0]) for each in (few, lake))
+        for verdict in (one, other):
+            verdict["findings"].sort(key=str)
+            del verdict["audited"]
+        assert one == other and one["counts"]["lost"] > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_batch_may_be_told_by_either(spark: Any, made: Made, lake: Lake, seed: int,
+                                          tmp_path: Path) -> None:
+    pick, out = random.Random(seed), str(tmp_path / "tables")
+    files = sorted((made[0] / "archive").glob("*.oma"))
+    here = tmp_path / "archive"
+    here.mkdir()
+    told = []
+    for at in range(0, len(files), 3):
+        for path in files[at : at + 3]:
+            (here / path.name).write_bytes(path.read_bytes())
+        by_duck = bool(at // 3 + seed & 1) if at < 6 else pick.random() < 0.5
+        told.append(by_duck)
+        run(Later(no_session) if by_duck else spark, str(here), out, incremental=True)
+    assert set(told) == {True, False}
+    the_same(Lake(spark, out), lake)
+
+
+def test_how_many_rows_are_few(spark: Any, tmp_path: Path) -> None:
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(spark)
+        return spark
+
+    later = Later(make, few_frames=10)
+    lake: Any = Lake(later, str(tmp_path))
+    with lake.told_by(9):
+        assert is_columnar() and lake.few and isinstance(lake.spark, Session)
+    assert not made and not is_columnar()
+    with lake.told_by(10):
+        assert not is_columnar() and lake.spark is spark
+    assert made == [spark], "once, when somebody needs it"
+
+
+ROWS = pa.table({"k": [1, 1, 1], "n": [3, 1, 2], "v": pa.array([None, 5, 7], pa.int64()),
+                 "yes": pa.array([None, None, None], pa.bool_())})
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def rows(request: pytest.FixtureRequest) -> Any:
+    """ROWS in each of the engines, while expressions are its own."""
+    if request.param == "spark":
+        yield request.getfixturevalue("spark").createDataFrame(ROWS)
+        return
+    session = Session("100m")
+    with columnar():
+        yield session.createDataFrame(ROWS)
+    session.close()
+
+
+def one(rows: Any, *columns: Any) -> list[Any]:
+    return list(rows.groupBy("k").agg(*columns).drop("k").toArrow().to_pylist()[0].values())
+
+
+def test_what_the_engines_have_otherwise(rows: Any) -> None:
+    assert one(rows, F.max_by("v", "n").alias("a"), F.count_if("yes").alias("b"),
+               F.sum("v").alias("c"), F.bit_or(F.expr("shiftleft(1L, n + 60)")).alias("d"),
+               F.array_sort(F.collect_list("v")).alias("e"),
+               F.array_sort(F.collect_list(F.when(F.col("yes"), F.col("v")))).alias("f")) == [
+        None, 0, 12, -(1 << 63) + (1 << 62) + (1 << 61), [5, 7], []]
+    first = F.lag("n").over(Window.partitionBy("k").orderBy("v"))
+    found = rows.select("n", first.alias("before")).toArrow().to_pylist()
+    assert {row["n"]: row["before"] for row in found} == {3: None, 1: 3, 2: 1}, "nulls are first"
+    assert rows.where(F.col("n").isin()).toArrow().num_rows == 0
+    assert rows.select((F.col("v") / 2).alias("half")).toArrow()["half"].to_pylist() == [
+        None, 2.5, 3.5]
+    joined = rows.join(rows.select("n", F.col("v").alias("w")), "n", "left")
+    assert joined.columns == ["n", "k", "v", "yes", "w"], "what is joined on comes first"
+
+
+def test_memory_is_bounded_and_what_does_not_fit_is_told(tmp_path: Path) -> None:
+    session: Any = Session("1m")
+    wide = pa.table({"k": list(range(300_000)), "text": ["x" * 50] * 300_000})
+    with pytest.raises(SparkFailed, match="--memory"), failures.told(), columnar():
+        session.createDataFrame(wide).groupBy("k").agg(
+            F.collect_list("text").alias("all")).toArrow()
+    session.close()

@@ -1,0 +1,61 @@
+"""The check of words finds what it is for, and looks at no code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.tidy.tree import ROOT
+from tests.words import DOCS, ENTRY, PATTERNS, documents, found, main, prose
+
+
+@pytest.mark.parametrize(("line", "written"), [
+    ("The queue is no queue for programs.", "is no queue"),
+    ("The names stand in the journal.", "stand in"),
+    ("A second thread is told so.", "is told"),
+    ("It starts all when it is mended.", "mended"),
+    ("A message comes again after 30 s.", "comes again"),
+    ("omq beside its peers", "beside"),
+])
+def test_a_pattern_is_found(line: str, written: str) -> None:
+    (place,) = [text for _, text in found("X.md", f"# Title\n\n{line}\n")]
+    assert place.startswith(f"X.md:3: {written!r}: write ")
+
+
+@pytest.mark.parametrize("text", [
+    "There is no cluster.", "It is no longer there.", "`is no queue` is what it printed.",
+    "```\nbeside\n```", "    beside", "[the test](test_what_is_told.md)"])
+def test_code_and_other_meanings_are_left_alone(text: str) -> None:
+    assert [line for _, line in found("X.md", text)] == []
+
+
+def test_lines_behind_code_have_their_numbers() -> None:
+    assert list(prose("a\n```\nb\n```\nc")) == [(1, "a"), (5, "c")]
+
+
+def test_what_a_newcomer_reads_is_looked_at_and_so_is_the_rest() -> None:
+    assert all((ROOT / name).is_file() for name in ENTRY)
+    assert f"{DOCS}/SEMANTICS.md" in documents() and not set(documents()) & set(ENTRY)
+    assert all(pattern.most < 100 and pattern.better for pattern in PATTERNS)
+
+
+def test_a_wrong_spelling_is_found(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("codespell_lib", reason="codespell: make setup-dev installs it")
+    path = ROOT / "build/words-test.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("A mess" + "gae is acknowl" + "eged; idel is a name.\n")
+    try:
+        assert main([str(path.relative_to(ROOT))]) == 1
+    finally:
+        path.unlink()
+    assert "acknowl" in capfd.readouterr().out
+
+
+def test_lint_runs_it() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    lint = makefile.split("\nlint:")[1].split("\n\n")[0]
+    assert "python -m tests.words" in lint
+    done = subprocess.run([sys.executable, "-c", "import tests.words"], cwd=ROOT, check=False)
+    assert done.returncode == 0

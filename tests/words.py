@@ -1,0 +1,112 @@
+"""The words of what people read: `make lint` runs this.
+
+    python -m tests.words [FILE...]        these, else all documents, configuration and sources
+
+1. Spelling, by codespell; WORDS are names of ours that it takes for mistakes.
+2. Patterns that are right in substance and foreign in form (PATTERNS, with what to write instead).
+   The documents of ENTRY, which a newcomer reads first, have none. In all other documents together
+   there are at most `most` of each: the number only goes down. Code, tables of formats and the text
+   of decisions are not looked at.
+
+The status is 1 when something is found, with file, line, and the better words.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+DOCS: Final = "lib/omq/docs"
+WORDS: Final = ("idel", "crasher", "fro", "ines")
+"""The queue IDEL (the seed's word for its deletion daemon); who crashes; parts of words."""
+SPELLED: Final = ("*.md", DOCS, "conf", "lib", "tools", "recovery", "spark", "units", "examples",
+                  "bin", "containers")
+SKIP: Final = "*.svg,*.png,*/compiled/*,*.so,*.js,*.css,*/__pycache__/*,*.egg-info,HISTORY.md"
+ENTRY: Final = ("README.md", "RELEASE_NOTES.md", "CONTRIBUTING.md", "SECURITY.md",
+                f"{DOCS}/START.md", f"{DOCS}/OPERATE.md", f"{DOCS}/INDEX.md",
+                f"{DOCS}/DECISIONS.md")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What not to write, what instead, and how often it still is in documents outside ENTRY."""
+
+    written: str
+    better: str
+    most: int
+
+
+PATTERNS: Final = (
+    Pattern(r"\bbeside\b", "next to, compared with, besides", 76),
+    Pattern(r"\bmended\b", "fixed", 0),
+    Pattern(r"\b(?:is|are) told\b", "reports, raises, is logged; gets", 24),
+    Pattern(r"\bcomes? again\b", "is redelivered, returns", 8),
+    Pattern(r"\bstands? (?:in|there|on|before|with|for itself)\b", "is recorded, is listed, is", 3),
+    Pattern(r"\bbehind (?:it|this|that|them|a|the)\b(?! (?:proxy|schedule))", "after", 89),
+    Pattern(r"\b(?:a moment|time) gone by\b", "in the past", 0),
+    Pattern(r"(?<!there )(?<!nothing )\bis no (?!longer\b|more\b)[a-z]+\b", "is not a", 8),
+    Pattern(r"\bwhat (?:it|one) has in work\b|\bin work\b", "is processing", 16),
+    Pattern(r"\bhas it that\b|\bgets? for nobody\b", "say who does what", 0),
+)
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of a document with their numbers, without code."""
+    code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            code = not code
+        elif not code and not line.startswith("    "):
+            yield number, re.sub(r"`[^`]*`|\]\([^)]*\)", "`", line)
+
+
+def found(name: str, text: str) -> Iterator[tuple[Pattern, str]]:
+    """Each place of a document where one of PATTERNS is, as a line to print."""
+    for number, line in prose(text):
+        for pattern in PATTERNS:
+            for match in re.finditer(pattern.written, line, re.IGNORECASE):
+                yield pattern, f"{name}:{number}: {match[0]!r}: write {pattern.better}"
+
+
+def documents() -> list[str]:
+    """Those outside ENTRY."""
+    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / DOCS).glob("*.md")
+                  if f"{DOCS}/{path.name}" not in ENTRY)
+
+
+def wrong() -> Iterator[str]:
+    """A line for each fault of the patterns."""
+    for name in ENTRY:
+        for _, line in found(name, (ROOT / name).read_text("utf-8")):
+            yield line
+    rest = [each for name in documents() for each in found(name, (ROOT / name).read_text("utf-8"))]
+    for pattern in PATTERNS:
+        lines = [line for which, line in rest if which is pattern]
+        if len(lines) > pattern.most:
+            yield f"{len(lines)} places, at most {pattern.most} are left to be rewritten:"
+            yield from lines
+
+
+def main(names: list[str]) -> int:
+    """See the module."""
+    places = names or [str(each.relative_to(ROOT)) for place in SPELLED
+                       for each in sorted(ROOT.glob(place))]
+    spelled = subprocess.run(
+        [sys.executable, "-m", "codespell_lib", "--skip", SKIP, "--ignore-words-list",
+         ",".join(WORDS), *places], cwd=ROOT, check=False).returncode
+    faults = list(wrong()) if not names else [
+        line for name in names if name in ENTRY
+        for _, line in found(name, (ROOT / name).read_text("utf-8"))]
+    if faults:
+        print(*faults, sep="\n")
+    return 1 if spelled or faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
