@@ -148,7 +148,7 @@ class Workload:
         client.sequence, client.held = 0, {}
         self.instance.register(client)
         session, party = client.live, client.live.party
-        session._release = cast(Any, session.channel).wake = _Bell()
+        session.release = cast(Any, session.channel).wake = _Bell()
         assert self.instance.recovered is not None
         session.epoch = self.instance.recovered.epoch
         if client.number in (MEMBER, STRANGER):
@@ -166,10 +166,11 @@ class Workload:
 
     # what a client does
 
-    def _drafts(self, count: int, queue: int, given: bytes = b"") -> list[Draft]:
+    def _drafts(self, count: int, queue: int, given: bytes = b"", most: float = 0.25
+                ) -> list[Draft]:
         r, out = self.random, []
         lasting = r.random() < 0.8
-        groups = 0.25 if count < 5 or r.random() < 0.5 else 0.0  # with one it is no bulk
+        groups = most if count < 5 or r.random() < 0.5 else 0.0  # with one it is no bulk
         for _ in range(count):
             sizes = (0, 1, 9, 200, 200, 850, 950, 3000)[: 8 if count < 5 else 5]
             sizes = sizes[:3] if self.quiet else sizes
@@ -397,19 +398,21 @@ class Workload:
         """What it took, and some that it puts; what it stages is not all."""
         r = self.random
         held = [*client.held.values()][: 3 if operation == Operation.STAGE else 99]
-        if operation == Operation.COMMIT:
+        if operation != Operation.STAGE:
             held = [each for each in held if r.random() > self.odd / 9]
         rows = [SETTLE.pack(
             Settlement.DONE if r.random() > self.odd / 20 else Settlement.FAIL, 0, 0, each.entry,
             each.qpool, each.lease + (r.random() < self.odd / 20), 0, 0, 0) for each in held]
-        if operation == Operation.COMMIT:
+        if operation != Operation.STAGE:
             client.held = {}
-        count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet else 20)[2 * (not rows) :])
-        keys = r.choices((b"", b"", b"", b"", *KEYS), k=count)
+        prepares = operation == Operation.PREPARE
+        count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet or prepares else 20)[
+            2 * (not rows) :])
+        keys = r.choices((b"", b"", b"", b"", *KEYS[prepares * 3 :]), k=count)
         said = [encoded(one, given=key) for queue, key in zip(
             r.choices((A, B, C), k=count), keys, strict=True)
-                for one in self._drafts(1, queue, key)]
-        lasting = PutFlag.PERSISTENT if r.random() < 0.7 else 0
+                for one in self._drafts(1, queue, key, 0.05 if prepares else 0.25)]
+        lasting = PutFlag.PERSISTENT if r.random() < 0.7 or prepares else 0
         for each in said if r.random() > self.odd / 3 else ():
             each.flags = each.flags & ~int(PutFlag.PERSISTENT) | int(lasting)
         if said and r.random() < self.odd / 3:
@@ -419,12 +422,36 @@ class Workload:
             each.expiry = self._time()
             heads.append(each.head(at))
             at += len(each.payload)
-        area = b"".join([*rows, *heads, *(each.payload for each in said)])
+        name = r.choice((b"", b"", b"", b"one", b"other", b"\xff" * (r.random() < self.odd)))
+        name = name if prepares else b""
+        area = b"".join([*rows, *heads, *(each.payload for each in said), name])
         return self._packed(client, operation, area, parts=len(rows), count=len(said), length=at,
-                            argument=len(rows), want=len(said) + (r.random() < self.odd / 9))
+                            queue=len(name), argument=len(rows),
+                            want=len(said) + (r.random() < self.odd / 9))
 
     def _commit(self, client: Client) -> bytes:
         return self._unit(client, Operation.COMMIT)
+
+    def _prepare(self, client: Client) -> bytes:
+        t = self.instance.core.t  # a unit of what is not persistent is refused
+        lasting = all(t.m_flags[t.e_message[each.entry]] & 1 for each in client.held.values())
+        prepares = lasting or self.random.random() < self.odd
+        return self._unit(client, Operation.PREPARE if prepares else Operation.COMMIT)
+
+    def _resolve(self, client: Client) -> bytes:
+        """The end of a unit in doubt, by its id or its name, or of none."""
+        r, in_doubt = self.random, self.instance.engine.in_doubt
+        units = list(in_doubt.units.values())
+        if not units and r.random() < 0.9:
+            return self._take(client)
+        said = r.choice(("one", "other", "none", "x" * 99)) if r.random() < 0.1 else ""
+        if units and not said:
+            unit = r.choice(units)
+            said = unit.facts.name if unit.facts.name and r.random() < 0.3 else (
+                in_doubt.name_of(unit))
+        area = said.encode()
+        return self._packed(client, Operation.RESOLVE, area, length=len(area),
+                            want=int(r.random() < 0.8))
 
     def _stage(self, client: Client) -> bytes:
         return self._unit(client, Operation.STAGE)
@@ -480,8 +507,9 @@ class Workload:
         batch = []
         for client in self._asking(idle):
             if client.number in UNITS:
-                batch.append(r.choices((self._take, self._commit, self._stage, self._backout),
-                                       (5, 4, self.odd, 0.3))[0](client))
+                batch.append(r.choices((self._take, self._commit, self._stage, self._backout,
+                                        self._prepare, self._resolve),
+                                       (5, 3, self.odd, 0.3, 2, 3))[0](client))
                 continue
             puts, nexts = 5, 0 if client.number == STRANGER else 9
             if self.quiet:
@@ -672,6 +700,8 @@ class Workload:
             core.groups.fronts, core.groups.waiting,
             sorted((q, list(c.sizes.items())) for q, c in core.groups.candidates.items()),
             sorted(core.duplicates.items()),
+            sorted((number, unit.qpool, repr(unit.facts), unit.since_ns, unit.own, unit.entries)
+                   for number, unit in engine.in_doubt.units.items()), engine.in_doubt._ended,
             core.times.behind, sorted(core.times.came_back), sorted(core.times.expired.items()),
         )
 

@@ -33,6 +33,7 @@ from omq.ipc.exchange import Answer
 from omq.ipc.link import Link
 from omq.ipc.reader import Reader
 from omq.ipc.wish import Wish
+from omq.services.amqp.hands import Hands
 from omq.services.amqp.taker import Given, Taker
 from omq.tasks.pump import Pump
 from tests.process.instance import Instance
@@ -41,7 +42,7 @@ from tests.process.processes import WAIT_S, start
 OWN = frozenset(str(Path(omq.__file__).parent / each) for each in (
     "ipc/reader.py", "ipc/selected.py", "ipc/group.py", "ipc/wish.py", "ipc/unit_taking.py",
     "ipc/interruptible.py", "ipc/link.py", "ipc/registered.py", "ipc/gate.py", "aio/unit.py",
-    "aio/reader.py", "tasks/pump.py", "services/amqp/taker.py"))
+    "aio/reader.py", "tasks/pump.py", "services/amqp/taker.py", "services/amqp/turning.py"))
 """Where waits are begun and ended; between two lines of the others nothing of that changes."""
 STRANGER = b"stranger"
 
@@ -315,8 +316,9 @@ class Ear:
     def ended_by(self, error: Exception | None) -> None: ...
 
 
-@pytest.mark.parametrize("where", ["", "size > 7"])
-def test_the_thread_of_a_link_of_amqp(omq_instance: Instance, where: str) -> None:
+def test_the_thread_of_a_link_of_amqp(omq_instance: Instance) -> None:
+    """One with a selector: the turns of others have none (tests/process/test_turning.py)."""
+    where = "size > 7"
     omq_instance.start()
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -326,7 +328,7 @@ def test_the_thread_of_a_link_of_amqp(omq_instance: Instance, where: str) -> Non
             loops.append(asyncio.new_event_loop())
 
         async def begin() -> Taker:
-            return Taker(connect, "A", where, Settings(), Ear())
+            return Taker(connect, "A", where, Settings(), Ear(), Hands(1, "turns"))
 
         taker = loops[0].run_until_complete(begin())
         taker.want(1, 1 << 20)

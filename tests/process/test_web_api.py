@@ -87,13 +87,13 @@ def test_a_message_is_put_taken_and_settled(api: Api) -> None:
     assert api.web.instance.bodies("A") == [b"\x00\xff"]
 
 
-def test_what_is_not_settled_in_time_goes_back(api: Api) -> None:
+def test_what_is_not_settled_in_time_has_failed(api: Api) -> None:
     api.web.instance.put("A", b"comes back")
     got = api.reads.ask("POST", "/queues/A/get", {"wait_s": 20}).json["deliveries"]
     again: list[dict[str, Any]] = []
     while not again:
         again = api.reads.ask("POST", "/queues/A/get", {"wait_s": 5}).json["deliveries"]
-    assert again[0]["qpool_id"] == got[0]["qpool_id"] and again[0]["attempts"] == 0
+    assert again[0]["qpool_id"] == got[0]["qpool_id"] and again[0]["attempts"] == 1
     late = api.reads.ask("POST", f"/deliveries/{got[0]['delivery']}", {"end": "done"})
     assert late.status == 404 and late.json["omq_error"] == "DeliveryUnknown"
     api.reads.ask("POST", f"/deliveries/{again[0]['delivery']}", {"end": "done"})

@@ -16,7 +16,7 @@ from tests.waiting import pause
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     with world(tmp_path_factory.mktemp("shares"), web_user_workers=1, web_user_waiting_max=1,
-               web_user_follow_max=1, web_user_holders_max=1) as made:
+               web_user_follow_max=1, web_user_deliveries_max=1) as made:
         with made.instance.connect("fills") as connection:
             connection.put_many("A", [b"%d" % number for number in range(3000)])
         yield made
@@ -63,7 +63,7 @@ def test_who_holds_much_leaves_room_for_others(web: Web) -> None:
             answer = browser.ask("POST", "/api/v1/queues/A/get", b'{"wait_s": 20}', told)
             assert answer.status == status, answer.text
             got.append((browser, told, answer))
-    assert "web_user_holders_max" in got[1][2].json["detail"]
+    assert "web_user_deliveries_max" in got[1][2].json["detail"]
     browser, told, held = got[0]
     delivery = held.json["deliveries"][0]["delivery"]
     assert browser.ask("POST", f"/api/v1/deliveries/{delivery}", b"{}", told).status == 204

@@ -32,7 +32,8 @@ WRITERS = {
     "lib/omq/fast/attempts.py": {"GIVE"},
     "lib/omq/fast/batch.py": {"PUT"},
     "lib/omq/fast/births.py": {"PUT"},
-    "lib/omq/fast/done.py": {"DONE"},
+    "lib/omq/fast/done.py": {"DONE", "PREPARE"},
+    "lib/omq/fast/doubt.py": {"COMMIT"},
     "lib/omq/ipc/outgoing.py": {"PUT"},  # the head that a submitter fills in
     # It makes archives of its own for the analytics' tests.
     "spark/omqspark/generate.py": {"DONE", "PUT", "CHECKPOINT"},

@@ -101,6 +101,12 @@ class Authority:
         return uid in (0, self.owner_uid) or any(
             grant.covers(uid, gids) for grant in self._grants.get(STANDBY, ()))
 
+    def knows(self, uid: int, gids: frozenset[int]) -> bool:
+        """Whether something is granted to them by name, not to everybody alone."""
+        return uid in (0, self.owner_uid) or any(
+            grant.covers(uid, gids) and (grant.uid is not None or grant.gid is not None)
+            for grants in self._grants.values() for grant in grants)
+
     def queues(self) -> tuple[str, ...]:
         """The queues that authority.conf names, for a check against queues.conf."""
         return tuple(name for name in self._grants if name not in _NO_QUEUES)

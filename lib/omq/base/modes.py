@@ -30,6 +30,8 @@ SOCKET: Final = 0o660
 """Connecting to a socket needs the right to write. It has the clients' group."""
 DROP: Final = 0o666
 """The socket at which any user of the host may hand in mail; drop_users says who is taken."""
+WEB: Final = 0o666
+"""The socket of the REST interface: the kernel says who asks, authority.conf what he may."""
 INDEX: Final = 0o640
 """The index segment: with the operators' group; without one FILE."""
 REQUESTS: Final = 0o600
@@ -44,6 +46,7 @@ TABLE: Final[dict[str, int]] = {
     "instance.json": PUBLIC,
     "run/qmgr.sock": SOCKET,
     "run/drop.sock": DROP,
+    "run/web.sock": WEB,
     "run/*.json": PUBLIC,
     "run/*.pid": PUBLIC,
 }

@@ -75,6 +75,11 @@ class SpoolPaths:
         return self.run / "drop.sock"
 
     @property
+    def web_socket(self) -> Path:
+        """Where programs of this host ask omq-web."""
+        return self.run / "web.sock"
+
+    @property
     def run(self) -> Path:
         """Sockets, ids, locks, pid files."""
         return self.root / "run"

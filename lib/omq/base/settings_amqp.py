@@ -53,8 +53,8 @@ class AmqpSettings(QmgrSettings):
         "links of one connection at once; told to clients as handle-max. Those that take or browse "
         "are bounded by amqp_receivers_max, too")
     amqp_receivers_max: int = number("amqp", 200, 1, 10_000,
-        "links of all clients that take or browse messages: each costs a thread and a place of "
-        "clients_max")
+        "links of all clients that take or browse messages: each costs a place of clients_max, "
+        "one that browses or has a selector a thread, too")
     amqp_user_receivers_max: int = number("amqp", 100, 1, 10_000,
         "of those, the links of one user")
     amqp_user_temporaries_max: int = number("amqp", 100, 1, 900,
@@ -97,7 +97,8 @@ class AmqpSettings(QmgrSettings):
     amqp_outgoing_bytes_max: int = number("amqp", 4 * MIB, 64 * KIB, GIB,
         "bytes that wait for one slow client; beyond it nothing is taken off a queue for it")
     amqp_workers: int = number("amqp", 4, 1, 64,
-        "puts at once, each over a connection of its own to the manager")
+        "puts at once, each over a connection of its own to the manager; and as many threads for "
+        "what all the links that take have to do")
     amqp_retry_ms: int = number("amqp", 200, 10, 60_000,
         "pause before a message is put again that a full or inhibited queue did not take; its "
         "sender waits meanwhile")

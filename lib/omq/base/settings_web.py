@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from omq.base.limits import KIB, MIB
+from omq.base.limits import GIB, KIB, MIB
 from omq.base.settings_amqp import AmqpSettings
 from omq.base.settings_key import choice, number, part, text
 
@@ -26,6 +26,9 @@ class WebSettings(AmqpSettings):
         "has an address of its own")
     web_listen_port: int = number("web", 9816, 0, 65535,
         "its port; 0: any free one (in run/, for tests)")
+    web_socket: str = choice("web", "on", ("on", "off"),
+        "whether omq-web listens at run/web.sock, too, for the REST interface: the kernel says who "
+        "asks, authority.conf what he may. Under systemd its socket unit says it")
     web_plain: str = choice("web", "loopback", ("loopback", "everywhere"),
         "where it may listen without TLS: passwords and messages cross the line unencrypted")
     web_tls_certificate: str = text("web", "", _PATH, _PATH_RULE,
@@ -59,6 +62,10 @@ class WebSettings(AmqpSettings):
     web_client_connections_max: int = number("web", 50, 1, 10_000,
         "of those, connections of one address, on loopback of one account of this host; behind a "
         "proxy that is all of them. One more ends the oldest over which nobody has logged in")
+    web_socket_connections_max: int = number("web", 5000, 1, 100_000,
+        "connections at run/web.sock at once")
+    web_user_socket_connections_max: int = number("web", 2500, 1, 100_000,
+        "of those, connections of one account of this host")
     web_idle_timeout_s: int = number("web", 15, 1, 3600,
         "time in which a request must have come with all its headers, also the next one")
     web_request_timeout_s: int = number("web", 60, 1, 3600,
@@ -97,12 +104,27 @@ class WebSettings(AmqpSettings):
         "messages on a page")
     web_preview_bytes: int = number("web", 64 * KIB, 1 * KIB, 4 * MIB,
         "bytes of a body that a page shows")
+    web_memory_bytes_max: int = number("web", 256 * MIB, 1 * MIB, 16 * GIB,
+        "bodies of requests and answers in memory at once; a request that has no room is told to "
+        "ask again, a body that a get would give goes by its link")
+    web_user_memory_bytes_max: int = number("web", 128 * MIB, 1 * MIB, 16 * GIB,
+        "of those, bodies of one user")
     web_hold_s: int = number("web", 60, 1, 86400,
-        "how long a program may hold messages that it got over the API; then they go back")
+        "how long a program may hold a message that it got over the API, from the get or its last "
+        "touch on; then that was a failed attempt")
     web_holders_max: int = number("web", 50, 1, 1000,
-        "gets of the API whose messages are not settled yet; each takes a place of clients_max")
+        "queues that are read for gets of the API at once; each takes a place of clients_max and a "
+        "thread")
     web_user_holders_max: int = number("web", 30, 1, 1000,
-        "of those, gets of one user and all his tokens")
+        "of those, queues that are read for one user and all his tokens")
+    web_polls_max: int = number("web", 5000, 1, 100_000,
+        "gets of the API that wait for a message at once; one more is told to ask again")
+    web_user_polls_max: int = number("web", 2500, 1, 100_000,
+        "of those, gets of one user")
+    web_deliveries_max: int = number("web", 20_000, 1, 1_000_000,
+        "messages that programs got over the API and have not settled")
+    web_user_deliveries_max: int = number("web", 10_000, 1, 1_000_000,
+        "of those, messages of one user")
     web_workers: int = number("web", 4, 1, 64,
         "threads that look and act for pages; more wait")
     web_user_workers: int = number("web", 2, 1, 64,

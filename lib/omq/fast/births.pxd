@@ -2,7 +2,8 @@ from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
 from omq.fast.rings cimport Rings
 
-cdef unsigned int _PUT, _READY, _FIRST, _PRIORITIES, _IN_USE, _LOOK_AT, _NO_RECORD, _HAS_ID
+cdef unsigned int _PUT, _READY, _PREPARED, _FIRST, _PRIORITIES, _IN_USE, _LOOK_AT
+cdef unsigned int _NO_RECORD, _HAS_ID
 
 cdef class Births:
     cdef object _core, _messages, _entries, _slots
@@ -15,7 +16,10 @@ cdef class Births:
     cdef long long _now
     cdef bint takes(self, object session, unsigned int queue, Py_ssize_t count,
                     unsigned long long size) except -1
+    cdef bint room(self, Py_ssize_t count) except -1
     cdef int place(self, object party, unsigned int persistent, list bodies) except -1
+    cdef int _appear(self, Py_ssize_t slot, Py_ssize_t entry, unsigned int queue,
+                     unsigned int priority, unsigned long long key) except -1
     cdef int born(self, Py_ssize_t slot, Py_ssize_t entry, unsigned long long qpool,
                   unsigned int queue, unsigned int priority, unsigned int flags,
                   unsigned long long size, unsigned int length, unsigned int crc,

@@ -18,8 +18,9 @@ from omq.format.journal import FrameType
 from omq.format.location import LocationKind, location
 from omq.format.pool import NO_RECORD
 
-_PUT, _READY, _FIRST, _PRIORITIES = (
-    int(FrameType.PUT), int(EntryState.READY), FIRST_QUEUE, limits.PRIORITIES)
+_PUT, _READY, _PREPARED, _FIRST, _PRIORITIES = (
+    int(FrameType.PUT), int(EntryState.READY), int(EntryState.PREPARED), FIRST_QUEUE,
+    limits.PRIORITIES)
 _IN_USE, _LOOK_AT = int(QueueFlag.IN_USE), int(
     QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME | QueueFlag.KEYED)
 _NO_RECORD, _HAS_ID = NO_RECORD, HAS_ID
@@ -38,13 +39,18 @@ class Births:
     def takes(self, session: Any, queue: cython.uint, count: cython.Py_ssize_t,
               size: cython.ulonglong) -> cython.bint:
         """May this client put `count` messages of up to `size` bytes there, and is there room?"""
-        core, c, messages, entries = self._core, self._c, self._messages, self._entries
+        core, c = self._core, self._c
         if (queue < _FIRST or queue >= c.queues
                 or c.q_flags[queue] & _LOOK_AT != _IN_USE
                 or size > c.q_max_length[queue] or not core.space_left
                 or c.q_depth[queue] + count > c.q_max_depth[queue]
                 or session.rights.get(("put", queue)) is not True):
             return False
+        return self.room(count)
+
+    def room(self, count: cython.Py_ssize_t) -> cython.bint:
+        """Are there rows for so many more, each on one queue?"""
+        core, messages, entries = self._core, self._messages, self._entries
         used: cython.Py_ssize_t = messages.high
         used -= messages.top
         spare: cython.Py_ssize_t = entries.capacity
@@ -75,7 +81,7 @@ class Births:
              sequence: cython.ulonglong, key: cython.ulonglong, given: cython.ulonglong,
              party: Party) -> None:
         """Frame, message and entry; all was checked. `key`: of its group, `given`: of its own id;
-        0: it has none."""
+        0: it has none. Frames with a reason are those of the unit in doubt of that number."""
         c, frames = self._c, self._frames
         record: cython.uint = _NO_RECORD
         lsn: cython.ulonglong
@@ -115,12 +121,23 @@ class Births:
         c.m_first[slot] = entry + 1
         c.e_message[entry], c.e_queue[entry], c.e_priority[entry] = slot, queue, priority
         c.e_sequence[entry], c.e_submitted[entry] = lsn, self._now
-        c.e_until[entry] = c.e_lease[entry] = 0
+        c.e_until[entry], c.e_lease[entry] = frames.reason, 0
         c.e_attempts[entry] = c.e_retries[entry] = 0
         c.e_reader[entry] = c.e_sibling[entry] = 0
-        c.e_state[entry] = _READY
         c.q_ever[queue] += 1
         c.q_depth[queue] += 1
+        if expiry:
+            self._core.times.begin(slot, self._now, self._core.mono_ns)
+        if frames.reason:
+            c.e_state[entry] = _PREPARED
+        else:
+            c.e_state[entry] = _READY
+            self._appear(slot, entry, queue, priority, key)
+
+    def _appear(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint,
+                priority: cython.uint, key: cython.ulonglong) -> None:
+        """It is READY, in its chain or behind those of its group."""
+        c = self._c
         c.q_ready[queue] += 1
         if not key or self._rings.join(slot, entry, queue, key):
             c.link(entry, queue * _PRIORITIES + priority)
@@ -129,5 +146,3 @@ class Births:
         watched = self._core.watched
         if watched and queue in watched:
             watched[queue].append(entry)
-        if expiry:
-            self._core.times.begin(slot, self._now, self._core.mono_ns)

@@ -19,5 +19,7 @@ cdef class Columns:
     cdef Py_ssize_t queues
     cdef int link(self, Py_ssize_t entry, Py_ssize_t chain) except -1
     cdef int unlink(self, Py_ssize_t entry, Py_ssize_t chain) except -1
+    cdef int unchain(self, unsigned int[::1] heads, unsigned int[::1] following,
+                     Py_ssize_t bucket, Py_ssize_t slot) except -1
     cdef int waited(self, Py_ssize_t queue, long long ns, unsigned long long count) except -1
     cdef int worked(self, Py_ssize_t queue, long long ns, unsigned long long count) except -1

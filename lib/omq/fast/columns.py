@@ -6,6 +6,8 @@ must be gone before the tables can let go of the segment: its owner drops the ob
 
 from __future__ import annotations
 
+from typing import Any
+
 from omq.base import shim as cython
 from omq.core.index.tables import Tables
 from omq.format.durations import BINS, SUM_MASK, TIME_SHIFT
@@ -70,6 +72,17 @@ class Columns:
         else:
             self.q_tail[chain] = before
         self.e_next[entry] = self.e_prev[entry] = 0
+
+    def unchain(self, heads: Any, following: Any, bucket: cython.Py_ssize_t,
+                slot: cython.Py_ssize_t) -> None:
+        """Out of one chain of a hash, which it is on."""
+        at: cython.uint = heads[bucket]
+        if at == slot + 1:
+            heads[bucket] = following[slot]
+        else:
+            while following[at - 1] != slot + 1:
+                at = following[at - 1]
+            following[at - 1] = following[slot]
 
     # As core.engine.durations. Messages that are put, or handed out, by one group have one time:
     # a run of them costs one count.

@@ -3,7 +3,7 @@ from omq.fast.frames cimport Frames
 from omq.fast.request cimport Request
 from omq.fast.rings cimport Rings
 
-cdef unsigned int _DONE, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IDEL, _IN_GROUP
+cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IDEL, _IN_GROUP
 cdef Py_ssize_t _DONES, _MANY, _COUNT_MAX, _EVIDENCE
 
 cdef class Dones:
@@ -12,7 +12,7 @@ cdef class Dones:
     cdef Frames _frames
     cdef Rings _rings
     cdef object _groups
-    cdef bint _grouped
+    cdef bint _grouped, _bulk
     cdef unsigned char[::1] _s8, _seen, _first
     cdef unsigned short[::1] _s16
     cdef unsigned int[::1] _s32, _picked, _slots
@@ -24,15 +24,19 @@ cdef class Dones:
     cdef bint all_of(self, object said, Py_ssize_t count, object party) except -1
     cdef int finish(self, Py_ssize_t count, unsigned long long sequence, bint ends,
                     object party) except -1
+    cdef int _write(self, unsigned int kind, Py_ssize_t count, unsigned long long sequence,
+                    unsigned int ends) except -1
+    cdef bint last(self, Py_ssize_t count) except -1
+    cdef int prepare(self, Py_ssize_t count, unsigned long long sequence, bint ends,
+                     unsigned int number, object party, list out) except -1
+    cdef bint of_unit(self, list entries, Py_ssize_t count, unsigned int number) except -1
     cdef bint _judge(self, Py_ssize_t count, object party) except -1
-    cdef int _carry_out(self, Py_ssize_t count, bint bulk, object party) except -1
+    cdef int _carry_out(self, Py_ssize_t count, object party) except -1
     cdef Py_ssize_t _pick(self, Py_ssize_t count, object party) except -1
     cdef bint _stays(self, Py_ssize_t slot) except -1
     cdef bint _alike(self, Py_ssize_t count) except -1
-    cdef int _frame(self, Py_ssize_t entry, unsigned long long sequence, unsigned int flags,
-                    bint bulk) except -1
-    cdef int _unindex(self, Py_ssize_t count, bint bulk) except -1
-    cdef int _unchain(self, unsigned int[::1] heads, unsigned int[::1] following,
-                      Py_ssize_t bucket, Py_ssize_t slot) except -1
+    cdef int _frame(self, unsigned int kind, Py_ssize_t entry, unsigned long long sequence,
+                    unsigned int flags) except -1
+    cdef int _unindex(self, Py_ssize_t count) except -1
     cdef int _worked(self, Py_ssize_t count) except -1
-    cdef int _drop(self, Py_ssize_t i, Py_ssize_t entry) except -1
+    cdef int _drop(self, Py_ssize_t i, Py_ssize_t entry, bint active) except -1

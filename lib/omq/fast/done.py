@@ -31,6 +31,7 @@ _NAMES = ("kind", "spare", "reason", "entry", "qpool", "lease", "argument", "rea
 assert SETTLE.size == 40 and SETTLE.names == _NAMES
 assert tuple(map(SETTLE.offset, _NAMES)) == (0, 1, 2, 4, 8, 16, 24, 32, 36)
 _DONE, _WORD, _ACTIVE = int(FrameType.DONE), int(Settlement.DONE), int(EntryState.ACTIVE)
+_PREPARE, _PREPARED = int(FrameType.PREPARE), int(EntryState.PREPARED)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
 _UNPLAIN = int(QueueFlag.PSEUDO | QueueFlag.LIMITED)
 _SPECIAL, _IDEL, _IN_GROUP = CONTAINER | NOTED, IDEL, GROUPED
@@ -50,7 +51,7 @@ class Dones:
         self._slots = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
         self._seen = memoryview(bytearray(core.t.layout.entries))
         self._groups = core.groups
-        self._grouped = False  # one of the picked is of a group
+        self._grouped = self._bulk = False  # one of the picked is of a group; as a batch
         self._file = -1  # of the pool, the last one that a record went back to
         self._records: Any = None
         self._first = memoryview(bytearray(_COUNT_MAX))
@@ -71,13 +72,12 @@ class Dones:
         if (bulk and not self._alike(count)) or not self._frames.fits(count, room):
             return False
         # from here on nothing can fail
+        self._bulk = bulk
         session.sequence = r.sequence
         self._frames.open(party)
-        i: cython.Py_ssize_t
-        for i in range(count):
-            self._frame(self._picked[i], r.sequence, _END if i == count - 1 else 0, bulk)
+        self._write(_DONE, count, r.sequence, _END)
         self._frames.close()
-        self._carry_out(count, bulk, party)
+        self._carry_out(count, party)
         return True
 
     def one(self, said: Any, party: Party) -> cython.bint:
@@ -96,11 +96,62 @@ class Dones:
     def finish(self, count: cython.Py_ssize_t, sequence: cython.ulonglong, ends: cython.bint,
                party: Party) -> None:
         """What was asked of, between Frames.open and close; it `ends` the request, or not."""
-        bulk: cython.bint = False
+        self._write(_DONE, count, sequence, _END if ends else 0)
+        self._carry_out(count, party)
+
+    def _write(self, kind: cython.uint, count: cython.Py_ssize_t, sequence: cython.ulonglong,
+               ends: cython.uint) -> None:
+        """The frames of all that was picked; `ends`: flags of the last."""
         i: cython.Py_ssize_t
         for i in range(count):
-            self._frame(self._picked[i], sequence, _END if ends and i == count - 1 else 0, bulk)
-        self._carry_out(count, bulk, party)
+            self._frame(kind, self._picked[i], sequence, ends if i == count - 1 else 0)
+
+    def last(self, count: cython.Py_ssize_t) -> cython.bint:
+        """Are those that `all_of` was asked of persistent?"""
+        flags: cython.uint = 1
+        i: cython.Py_ssize_t
+        for i in range(count):
+            flags &= self._c.m_flags[self._c.e_message[self._picked[i]]]
+        return flags != 0
+
+    def prepare(self, count: cython.Py_ssize_t, sequence: cython.ulonglong, ends: cython.bint,
+                number: cython.uint, party: Party, out: list[Any]) -> None:
+        """As `finish`, but they are prepared for this unit; `out` gets their entries."""
+        c, core = self._c, self._core
+        i: cython.Py_ssize_t
+        entry: cython.Py_ssize_t
+        self._write(_PREPARE, count, sequence, _END if ends else 0)
+        for i in range(count):
+            entry = self._picked[i]
+            c.q_active[c.e_queue[entry]] -= 1
+            c.e_reader[entry] = 0
+            c.e_state[entry], c.e_until[entry] = _PREPARED, number
+            if core.times.over:
+                core.times.seen(c.e_message[entry])
+            out.append(entry)
+        party.active -= count
+        core.active -= count
+
+    def of_unit(self, entries: list[Any], count: cython.Py_ssize_t, number: cython.uint
+                ) -> cython.bint:
+        """May `finish` end these, which were taken for the unit in doubt of this number?"""
+        c, core = self._c, self._core
+        i: cython.Py_ssize_t
+        entry: cython.Py_ssize_t
+        slot: cython.Py_ssize_t
+        if count > _COUNT_MAX or core.runs or core.suspects:
+            return False
+        self._grouped = self._bulk = False
+        for i in range(count):
+            entry = entries[i]
+            slot = c.e_message[entry]
+            if (not c.e_attempts[entry] or c.e_state[entry] != _PREPARED
+                    or c.e_until[entry] != number or c.m_parts[slot] != 1
+                    or c.m_flags[slot] & _SPECIAL):
+                return False
+            self._grouped |= c.m_flags[slot] & _IN_GROUP != 0
+            self._picked[i] = entry
+        return not (self._grouped and self._groups.numbered)
 
     def _judge(self, count: cython.Py_ssize_t, party: Party) -> cython.bint:
         """Are all of the copied ones plain?"""
@@ -111,18 +162,21 @@ class Dones:
         return bool(found == count and not self._core.runs and not self._core.suspects
                     and not (self._grouped and self._groups.numbered))
 
-    def _carry_out(self, count: cython.Py_ssize_t, bulk: cython.bint, party: Party) -> None:
+    def _carry_out(self, count: cython.Py_ssize_t, party: Party) -> None:
         """All that was picked, behind its frames."""
-        self._unindex(count, bulk)
-        self._worked(count)
+        self._unindex(count)
+        active: cython.bint = self._c.e_state[self._picked[0]] == _ACTIVE
+        if active:
+            self._worked(count)
         self._file = -1
         for i in range(count):
-            self._drop(i, self._picked[i])
+            self._drop(i, self._picked[i], active)
         give_rows(self._entries, self._c.free_entries, self._picked, count)
         give_rows(self._messages, self._c.free_messages, self._slots, count)
-        party.active -= count
-        self._core.active -= count
-        self._c.r_processed[party.slot] += count
+        if active:
+            party.active -= count
+            self._core.active -= count
+            self._c.r_processed[party.slot] += count
         self._c.counters[_DONES] += count
 
     def _pick(self, count: cython.Py_ssize_t, party: Party) -> cython.Py_ssize_t:
@@ -133,7 +187,7 @@ class Dones:
         i: cython.Py_ssize_t
         entry: cython.Py_ssize_t
         slot: cython.Py_ssize_t
-        self._grouped = False
+        self._grouped = self._bulk = False
         for i in range(count):
             entry = self._s32[10 * i + 1]
             if (self._s8[40 * i] != _WORD or self._s16[20 * i + 1] or self._s32[10 * i + 8]
@@ -146,10 +200,8 @@ class Dones:
                     or c.m_flags[slot] & _SPECIAL
                     or not (c.m_flags[slot] & 1 or self._stays(slot))):
                 return i
-            if c.m_flags[slot] & _IN_GROUP:
-                self._grouped = True
-            self._picked[i] = entry
-            self._seen[entry] = 1
+            self._grouped |= c.m_flags[slot] & _IN_GROUP != 0
+            self._picked[i], self._seen[entry] = entry, 1
         return count
 
     def _stays(self, slot: cython.Py_ssize_t) -> cython.bint:
@@ -162,31 +214,32 @@ class Dones:
         queue: cython.uint = c.e_queue[self._picked[0]]
         i: cython.Py_ssize_t
         for i in range(count):
-            if (c.e_queue[self._picked[i]] != queue
-                    or not c.m_flags[c.e_message[self._picked[i]]] & 1):
+            if c.e_queue[self._picked[i]] != queue:
                 return False
-        return True
+        return self.last(count)
 
-    def _frame(self, entry: cython.Py_ssize_t, sequence: cython.ulonglong, flags: cython.uint,
-               bulk: cython.bint) -> None:
+    def _frame(self, kind: cython.uint, entry: cython.Py_ssize_t, sequence: cython.ulonglong,
+               flags: cython.uint) -> None:
         c = self._c
         slot: cython.Py_ssize_t = c.e_message[entry]
+        parts: cython.uint = kind == _DONE
+        flags |= _LAST if parts else 0
         lsn: cython.ulonglong = self._frames.frame(
-            _DONE, c.e_priority[entry], flags | _LAST | (c.m_flags[slot] & 1), c.e_queue[entry],
+            kind, c.e_priority[entry], flags | (c.m_flags[slot] & 1), c.e_queue[entry],
             c.e_attempts[entry], c.m_qpool[slot], c.m_size[slot], 0, 0,
-            0 if bulk else self._frames.payload_bytes, c.m_file[slot],
-            c.m_record[slot], 1, c.e_lease[entry], sequence, 0, 0)
-        if not bulk:
+            0 if self._bulk else self._frames.payload_bytes, c.m_file[slot],
+            c.m_record[slot], parts, c.e_lease[entry], sequence, 0, 0)
+        if not self._bulk:
             c.m_lsn[slot] = lsn
 
-    def _unindex(self, count: cython.Py_ssize_t, bulk: cython.bint) -> None:
+    def _unindex(self, count: cython.Py_ssize_t) -> None:
         """Out of the hash chains. In bulk those go first that head their chain by now."""
         c = self._c
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
         for i in range(count):
             self._first[i] = 0
-            if bulk:
+            if self._bulk:
                 slot = c.e_message[self._picked[i]]
                 self._first[i] = c.b_id[c.m_key[slot] & c.mask] == slot + 1
         for i in range(count):
@@ -196,20 +249,9 @@ class Dones:
         for i in range(count):
             slot = c.e_message[self._picked[i]]
             if not self._first[i]:
-                self._unchain(c.b_id, c.m_idnext, c.m_key[slot] & c.mask, slot)
+                c.unchain(c.b_id, c.m_idnext, c.m_key[slot] & c.mask, slot)
             if c.m_corr[slot]:
-                self._unchain(c.b_corr, c.m_corrnext, c.m_corr[slot] & c.mask, slot)
-
-    def _unchain(self, heads: Any, following: Any, bucket: cython.Py_ssize_t,
-                 slot: cython.Py_ssize_t) -> None:
-        """Out of one chain, which it is on."""
-        at: cython.uint = heads[bucket]
-        if at == slot + 1:
-            heads[bucket] = following[slot]
-        else:
-            while following[at - 1] != slot + 1:
-                at = following[at - 1]
-            following[at - 1] = following[slot]
+                c.unchain(c.b_corr, c.m_corrnext, c.m_corr[slot] & c.mask, slot)
 
     def _worked(self, count: cython.Py_ssize_t) -> None:
         """As core.engine.durations."""
@@ -230,14 +272,14 @@ class Dones:
         if since:
             c.worked(queue, now - since, alike)
 
-    def _drop(self, i: cython.Py_ssize_t, entry: cython.Py_ssize_t) -> None:
-        """Entry and message have nothing any more; `settle` gives their rows back."""
+    def _drop(self, i: cython.Py_ssize_t, entry: cython.Py_ssize_t, active: cython.bint) -> None:
+        """Entry and message have nothing any more; their rows are given back later."""
         c, core = self._c, self._core
         slot: cython.Py_ssize_t = c.e_message[entry]
         queue: cython.uint = c.e_queue[entry]
         c.q_processed[queue] += 1
         c.q_hour[queue] += 1
-        c.q_active[queue] -= 1
+        c.q_active[queue] -= active
         c.q_depth[queue] -= 1
         c.q_ever[_IDEL] += 1
         c.q_processed[_IDEL] += 1

@@ -7,7 +7,7 @@ cdef class Frames:
     cdef unsigned long long first_lsn, unit, _token
     cdef Py_ssize_t count, payload_bytes
     cdef long long _time
-    cdef unsigned int _client, _pid, _uid, _persistent
+    cdef unsigned int reason, _client, _pid, _uid, _persistent
     cdef bint fits(self, Py_ssize_t frames, Py_ssize_t payload_bytes) except -1
     cdef int open(self, object party) except -1
     cdef int close(self) except -1

@@ -23,7 +23,8 @@ _PACK = FRAME.pack_into
 
 class Frames:
     """See the module. `payload_bytes`: of the block so far, the place of the next payload; `unit`:
-    LSN of the first frame of what belongs together, 0: the frames are by themselves."""
+    LSN of the first frame of what belongs together, 0: the frames are by themselves; `reason`: of
+    each frame."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -32,6 +33,7 @@ class Frames:
         self._b8, self._b16 = view, view.cast("H")
         self._b32, self._b64 = view.cast("I"), view.cast("Q")
         self.first_lsn = self.count = self.payload_bytes = self._time = self.unit = 0
+        self.reason = 0
         self._client = self._pid = self._uid = self._token = self._persistent = 0
 
     def fits(self, frames: cython.Py_ssize_t, payload_bytes: cython.Py_ssize_t) -> cython.bint:
@@ -74,7 +76,7 @@ class Frames:
             _PACK(self._buffer, at, kind, priority, flags, queue, attempt, lsn, self._time, qpool,
                   size, length, crc, offset, self._client, self._pid, file, 0, parts, record,
                   self._uid, lease, self._token, sequence, correlation, argument, self.unit,
-                  0, 0, 0)
+                  self.reason, 0, 0)
             return lsn
         at8: cython.Py_ssize_t = at // 8
         at4: cython.Py_ssize_t = at // 4
@@ -91,5 +93,5 @@ class Frames:
         self._b64[at8 + 9], self._b64[at8 + 10] = lease, self._token
         self._b64[at8 + 11], self._b64[at8 + 12] = sequence, correlation
         self._b64[at8 + 13] = argument
-        self._b64[at8 + 14], self._b64[at8 + 15] = self.unit, 0
+        self._b64[at8 + 14], self._b64[at8 + 15] = self.unit, self.reason
         return lsn

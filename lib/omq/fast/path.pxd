@@ -1,6 +1,7 @@
 from omq.fast.ask cimport Asks
 from omq.fast.columns cimport Columns
 from omq.fast.done cimport Dones
+from omq.fast.doubt cimport Doubts
 from omq.fast.frames cimport Frames
 from omq.fast.give cimport Gives
 from omq.fast.move cimport Moves
@@ -10,6 +11,7 @@ from omq.fast.request cimport Request
 from omq.fast.unit cimport Units
 
 cdef unsigned int _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK
+cdef unsigned int _PREPARE, _RESOLVE
 cdef unsigned int _CORRELATION, _MESSAGE_ID, _IDEL
 
 cdef class Path:
@@ -25,6 +27,7 @@ cdef class Path:
     cdef Moves _moves
     cdef Asks _asks
     cdef Units _units
+    cdef Doubts _doubts
     cdef Dones _dones
     cdef Gives _gives
     cdef Replies _replies

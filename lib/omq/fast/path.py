@@ -12,6 +12,7 @@ from omq.core.engine.waiting import FOREVER
 from omq.fast.ask import Asks
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
+from omq.fast.doubt import Doubts
 from omq.fast.frames import Frames
 from omq.fast.give import Gives
 from omq.fast.move import Moves
@@ -22,10 +23,10 @@ from omq.fast.rings import Rings
 from omq.fast.unit import Units
 from omq.format.wire import Key, Operation
 
-_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK = (
+_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK, _PREPARE, _RESOLVE = (
     int(Operation.PUT), int(Operation.PUT_MANY), int(Operation.NEXT), int(Operation.GET),
     int(Operation.SETTLE), int(Operation.MOVE), int(Operation.TAKE), int(Operation.COMMIT),
-    int(Operation.ASK))
+    int(Operation.ASK), int(Operation.PREPARE), int(Operation.RESOLVE))
 _CORRELATION, _MESSAGE_ID, _IDEL = int(Key.CORRELATION), int(Key.MESSAGE_ID), IDEL
 
 
@@ -47,6 +48,8 @@ class Path:
         self._puts = Puts(core, self._c, self._frames, rings)
         self._dones = Dones(core, self._c, self._frames, rings)
         self._units = Units(core, self._c, self._frames, self._puts, self._dones, units)
+        self._doubts = Doubts(core, self._c, self._frames, self._puts, self._dones,
+                              engine.in_doubt, units)
         self._moves = Moves(core, self._frames, self._puts, self._dones)
         self._asks = Asks(core, self._frames, self._puts, self._dones)
         self._gives = Gives(engine, self._c, self._frames, rings)
@@ -98,6 +101,13 @@ class Path:
                     return False
                 if not count:
                     qpool = 0
+            elif r.operation == _PREPARE:
+                if session.noted or not self._doubts.prepare(r, session, party):
+                    return False
+            elif r.operation == _RESOLVE:
+                count, qpool = 1, self._doubts.commit(r, session, party)
+                if not qpool:
+                    return False
             elif r.operation == _MOVE:
                 if session.noted or not self._moves.reply(r, session, party):
                     return False

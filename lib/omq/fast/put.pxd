@@ -4,7 +4,7 @@ from omq.fast.frames cimport Frames
 from omq.fast.request cimport Request
 from omq.fast.rings cimport Rings
 
-cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID
+cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID, _PREPARED
 cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX
 
 cdef class Puts:
@@ -29,6 +29,8 @@ cdef class Puts:
     cdef bint many(self, Request r, object session, object party, Py_ssize_t batch_max) except -1
     cdef bint several(self, object heads, Py_ssize_t count, object payloads, object session,
                       object party) except -1
+    cdef bint last(self) except -1
+    cdef bint room(self, Py_ssize_t count) except -1
     cdef int place(self, Py_ssize_t count, object party, object payloads) except -1
     cdef int put(self, Py_ssize_t count, object party, object payloads,
                  unsigned long long sequence) except -1

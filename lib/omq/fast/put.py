@@ -26,6 +26,7 @@ from omq.format.message import DESCRIPTOR
 from omq.format.wire import PutFlag
 
 _PRIORITIES, _RESULT, _END = limits.PRIORITIES, int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
+_PREPARED = int(FrameFlag.PREPARED)
 _PUTS, _MANY, _BATCH_MAX = int(Counter.PUTS), BULK, 1024
 _GROUPED, _DESCRIPTOR = int(PutFlag.GROUPED), DESCRIPTOR.size
 _SAID = int(PutFlag.GROUPED | PutFlag.GIVEN_ID)
@@ -160,6 +161,14 @@ class Puts:
             at += self._h32[32 * i + 10]
         return bool(party.pool_file >= 0 if persistent else not self._core.volatile.is_full)
 
+    def last(self) -> cython.bint:
+        """Are those that `several` was asked of persistent, and of no group?"""
+        return bool(self._h16[1] & 1 and not self._grouped)
+
+    def room(self, count: cython.Py_ssize_t) -> cython.bint:
+        """As Births.room."""
+        return self._births.room(count)
+
     def place(self, count: cython.Py_ssize_t, party: Party, payloads: Any) -> None:
         """Where their bodies are to be. SpoolFull, DiskError: nothing has changed."""
         persistent: cython.uint = self._h16[1] & ~_SAID
@@ -167,10 +176,12 @@ class Puts:
 
     def put(self, count: cython.Py_ssize_t, party: Party, payloads: Any,
             sequence: cython.ulonglong) -> None:
-        """What `several` was asked of, as the end of its request, between Frames.open and close."""
+        """What `several` was asked of, as the end of its request, between Frames.open and close;
+        with a reason they are prepared."""
         core, c = self._core, self._c
         persistent: cython.uint = self._h16[1] & ~_SAID
         first: cython.ulonglong = core.next_qpool
+        prepared: cython.uint = _PREPARED if self._frames.reason else 0
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
         entry: cython.Py_ssize_t
@@ -179,14 +190,16 @@ class Puts:
             entry = take_row(self._entries, c.free_entries)
             self._births.born(
                 slot, entry, first + i, self._h16[64 * i + 2], self._h8[128 * i + 1],
-                persistent | (_END if i == count - 1 else 0), self._h64[16 * i + 4],
+                persistent | prepared | (_END if i == count - 1 else 0), self._h64[16 * i + 4],
                 self._h32[32 * i + 10], self._h32[32 * i + 11], self._h64[16 * i + 12],
                 self._q64[16 * i + 13], sequence, self._keys[i], self._h64[16 * i + 9], party)
-            core.runnable.add(self._h16[64 * i + 2])
+            if not prepared:
+                core.runnable.add(self._h16[64 * i + 2])
         if persistent:
             core.block.payloads.append(payloads)
         core.next_qpool = core.block.next_qpool = first + count
-        c.counters[_PUTS] += count
+        if not prepared:
+            c.counters[_PUTS] += count
 
     def _plain(self, count: cython.Py_ssize_t, persistent: cython.uint, payloads: Any
                ) -> cython.Py_ssize_t:

@@ -73,6 +73,7 @@ REQUEST_TYPE = 1  # System V message type of requests
 WAKE_TYPE = 2  # the manager's own wake-up call
 REQUEST_MARK = b"="  # begins a line that is a request: no JSON text begins so
 ENDED = "ended"  # in the last line of a manager that stops: nobody asked for it
+BELL = "bell"  # in a line that says which request is answered, to a reader that wants it
 
 
 class Operation(IntEnum):
@@ -141,6 +142,11 @@ class GivenFlag(IntFlag):
 def request_line(head: bytes) -> bytes:
     """A REQUEST as a line of the control connection."""
     return REQUEST_MARK + head.hex().encode("ascii") + b"\n"
+
+
+def bell_line(sequence: int) -> bytes:
+    """A line of the control connection: the reply to this request is there."""
+    return b'{"%s": %d}\n' % (BELL.encode("ascii"), sequence)
 
 
 def is_of(raw: bytes, client: int, token: bytes) -> bool:

@@ -26,8 +26,8 @@ from omq.format.wire import Operation, PutFlag
 from omq.ipc.absence import Waiting
 from omq.ipc.bodies import Bodies
 from omq.ipc.exchange import Answer
-from omq.ipc.link import Link
 from omq.ipc.outgoing import Contain, Encoded, Outgoing, encode_outgoing, with_defaults
+from omq.ipc.parking import ParkingLink
 from omq.ipc.queue_facts import QueueFacts
 from omq.ipc.remote_header import REMOTE_MANAGER, REMOTE_QUEUE
 
@@ -44,7 +44,7 @@ class Wire:
                  waiting: Waiting | None = None) -> None:
         self.paths = paths
         self.name = name
-        self.link = Link(paths, name, timeout_s, waiting)
+        self.link = ParkingLink(paths, name, timeout_s, waiting)
         self.queues: dict[str, QueueFacts] = {}
         self._asked_s = 0.0  # when the first of these was
         self.direct: dict[str, QueueFacts] = {}  # those of one queue that is here

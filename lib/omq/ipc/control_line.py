@@ -1,5 +1,5 @@
 """The client's end of the control connection: one JSON line there, one back; and whether the other
-end still lives.
+end still lives. Between answers bells may come, which say that a request is answered (`rang`).
 
 A manager that stops in order says unasked, as the last line, what the client's last request came
 to (`last_words`): the reply may lie in memory that goes with the manager before a slow client
@@ -25,10 +25,11 @@ import sysv_ipc
 
 from omq.base.errors import from_status
 from omq.base.socket_name import socket_name
-from omq.format.wire import ENDED, request_line
+from omq.format.wire import ENDED, bell_line, request_line
 
 LATE_S = 1.0
 SEND_ONLY = 0o200  # only the manager receives from the queue
+_BELL = bell_line(0)[:-3]
 _CREDENTIALS_BYTES = 12  # struct ucred: pid, uid, gid
 
 
@@ -50,6 +51,7 @@ class ControlLine:
         self._received = b""
         self._came = -1
         self._ended: dict[str, Any] | None = None
+        self._rung = 0  # the request that was told last
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._socket.settimeout(timeout_s)
         try:
@@ -82,7 +84,7 @@ class ControlLine:
             if descriptor >= 0:
                 line = line[socket.send_fds(self._socket, [line], [descriptor]) :]
             self._socket.sendall(line)
-        while b"\n" not in self._received:
+        while not self._whole():
             if late is not None:
                 self._wait(late)
             data, came, _, _ = socket.recv_fds(self._socket, 65536, 1, socket.MSG_CMSG_CLOEXEC)
@@ -98,6 +100,27 @@ class ControlLine:
             self._ended = answer[ENDED]
             raise Lost("the queue manager stops")
         return answer
+
+    def _whole(self) -> bool:
+        """Whether a line is there that is no bell; bells are heard."""
+        while (end := self._received.find(b"\n")) >= 0:
+            line = self._received[: end + 1]
+            if not line.startswith(_BELL):
+                return True
+            self._rung, self._received = int(line[len(_BELL) : -2]), self._received[end + 1 :]
+        return False
+
+    def rang(self, sequence: int) -> bool:
+        """Whether the manager has said that this request is answered. Reads all that is there, and
+        never waits. Lost, OSError."""
+        self._socket.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                if not (data := self._socket.recv(65536)):
+                    raise Lost("the manager closed the connection")
+                self._received += data
+        self._whole()
+        return self._rung == sequence
 
     def _keep(self, came: list[int]) -> None:
         for each in came:
@@ -143,6 +166,7 @@ class ControlLine:
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
             while data := self._socket.recv(65536):
                 self._received += data
+        self._whole()
         for line in self._received.split(b"\n")[:-1]:
             self._ended = json.loads(line).get(ENDED, self._ended)
         return self._ended

@@ -95,6 +95,11 @@ class Message(PayloadFacts):
         message if the process dies. What was read of it is forgotten, and read again when it is
         wanted."""
         self._reader._set_aside(self)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """The work goes on, and what was read of it is forgotten: for who has many in hand. It is
+        read again when it is wanted."""
         self._raw = None
         if not self._flags & GivenFlag.INLINE:  # else it is nowhere else
             self._extent = None

@@ -84,10 +84,9 @@ class Reader(Interruptible):
         self._ahead: deque[Message] = deque()  # handed out, and not given by the iteration yet
         self._current: Message | None = None  # what the iteration has given last
         self._rows = Rows(self, self._held, wire, wire.bodies.files, Message)
-        prompt = self._note is not None
+        prompt, held = self._note is not None, self._link.reader
         told = self._link.control({"op": "reader", "queue": queue, "auxiliary": auxiliary,
-                                   "prompt": prompt, "where": where})
-        held = self._link.reader
+                                   "prompt": prompt, "where": where, "bell": held.bell})
         held.where = where
         held.queue, held.auxiliary, held.prompt = queue, auxiliary, prompt
         held.number = int(told["queue"])

@@ -80,6 +80,7 @@ class Registered:
         self.opened: dict[int, str] = {}  # numbers of queues, as a manager has told them
         self.reply = memoryview(b"")
         self.asks = False  # the manager takes ASK, and a MOVE that waits
+        self.bells = False  # it rings for a reader that wants it (ipc.serving.bell)
         self.interrupted = False
         self.woken = False
         self._gate: Gate | None = None
@@ -139,7 +140,8 @@ class Registered:
             "token": self._token.hex(), "in_doubt": in_doubt, **first, "more": bool(rest),
             "queue": self.reader.queue, "number": self.reader.number,
             "auxiliary": self.reader.auxiliary,
-            "prompt": self.reader.prompt, "unit": unit, "where": self.reader.where},
+            "prompt": self.reader.prompt, "unit": unit, "where": self.reader.where,
+            **({"bell": True} if self.reader.bell else {})},
             lambda: self._absence.tell(began, "it does not answer"))
         for number, piece in enumerate(rest, 1):
             line.ask({"op": "claim", **piece, "more": number < len(rest)})
@@ -150,6 +152,7 @@ class Registered:
         self.threshold = int(facts["threshold"])
         self.unit_messages, self.unit_bytes = map(int, facts["unit"])
         self.asks = bool(facts.get("asks"))  # not one that was started before it could
+        self.bells = bool(facts.get("bells"))  # nor this
         self.registrations += 1
         self.epoch = int(facts["epoch"])
         self.id_prefix = str(facts["id_prefix"])

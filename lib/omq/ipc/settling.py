@@ -20,9 +20,9 @@ from omq.fast.handed import Facts, Hold, Record, in_child
 from omq.fast.note import Note
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.exchange import Answer
-from omq.ipc.link import Link
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded
+from omq.ipc.parking import ParkingLink
 from omq.ipc.wish import Wish
 
 _SETTLE, _TOUCH = int(Operation.SETTLE), int(Operation.TOUCH)
@@ -54,11 +54,12 @@ def area_of(records: list[Record]) -> tuple[bytes, int]:
 class Settling(Hold):
     """See the module. Of one reader; without a `note` nothing is known of it if it dies."""
 
-    def __init__(self, link: Link, note: Note | None) -> None:
+    def __init__(self, link: ParkingLink, note: Note | None) -> None:
         super().__init__(note)
         self.lost = 0
         self._link = link
         self._sending: list[Record] = []  # not answered yet
+        self._told = False  # the parked request carries some
 
     def _holding(self) -> list[tuple[int, int]]:
         settled = (message for _, _, message in (*self._records, *self._sending))
@@ -115,19 +116,9 @@ class Settling(Hold):
         """Send what is recorded; it is kept until the answer is there. What does not fit into one
         request goes before it, in several: a reader may hold more than a channel has room for.
         `new`: a message that is put with it, for which there is room beside."""
-        records, length = self._records, self._text_bytes
-        self._sending, self._records, self._text_bytes = records, [], 0
-        self._asked = time.monotonic()
+        records = self._records
         try:
-            while SETTLE.size * len(self._sending) + length > self._link.room:
-                part = first_part(self._sending, self._link.room)
-                data, texts = area_of(part)
-                self.lost += self._link.request(_SETTLE, data, count=len(part), length=texts).lost
-                self._sending, length = self._sending[len(part) :], length - texts
-            if length:
-                data, length = area_of(self._sending)
-            else:
-                data = b"".join([row for row, _, _ in self._sending])
+            data, length = self._gathered()
             if new is not None:
                 answer = self._link.request(
                     operation, data + new.payload, priority=new.priority, flags=new.flags,
@@ -144,17 +135,58 @@ class Settling(Hold):
                     correlation=wanted.key, size=wanted.entry, want=want, wait_s=wait_s,
                     argument=argument)
         except BaseException:
-            # Of these nobody has said that they are carried out.
-            self._records = [*self._sending, *self._records]
-            self._text_bytes = sum(len(text) for _, text, _ in self._records)
+            self._not_answered()
             raise
-        finally:
-            self._sending = []
-        if records and self._note is not None:
+        self._answered(answer, told=bool(records))
+        return answer
+
+    def _gathered(self) -> tuple[bytes, int]:
+        """What is recorded as the area of a request, and how much of it are reasons."""
+        length = self._text_bytes
+        self._sending, self._records, self._text_bytes = self._records, [], 0
+        self._asked = time.monotonic()
+        while SETTLE.size * len(self._sending) + length > self._link.room:
+            part = first_part(self._sending, self._link.room)
+            data, texts = area_of(part)
+            self.lost += self._link.request(_SETTLE, data, count=len(part), length=texts).lost
+            self._sending, length = self._sending[len(part) :], length - texts
+        if length:
+            return area_of(self._sending)
+        return b"".join([row for row, _, _ in self._sending]), 0
+
+    def _not_answered(self) -> None:
+        """Of these nobody has said that they are carried out."""
+        self._records = [*self._sending, *self._records]
+        self._text_bytes = sum(len(text) for _, text, _ in self._records)
+        self._sending = []
+
+    def _answered(self, answer: Answer, *, told: bool) -> None:
+        self._sending = []
+        if told and self._note is not None:
             self._note.clear()
             if self._also:
                 self._say_again()
         self.lost += answer.lost
+
+    # a request that is parked (ipc.parking)
+
+    def _park(self, want: int) -> None:
+        self._told = bool(self._records)
+        try:
+            data, length = self._gathered()
+            self._link.park(data, len(self._sending), length, want)
+        except BaseException:
+            self._not_answered()
+            raise
+
+    def _collected(self, *, now: bool) -> Answer | None:
+        try:
+            answer = self._link.collect(now=now)
+        except BaseException:
+            self._not_answered()
+            raise
+        if answer is not None:
+            self._answered(answer, told=self._told)
         return answer
 
     # the note

@@ -11,9 +11,9 @@ from omq.format.wire import Operation
 from omq.ipc.bodies import Bodies
 from omq.ipc.client_wire import Wire
 from omq.ipc.ending_together import New, end_together
-from omq.ipc.link import Link
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing
+from omq.ipc.parking import ParkingLink
 from omq.ipc.reader import Reader
 
 
@@ -21,7 +21,7 @@ class ToolCalls:
     """Calls of omq.ipc.client.Client."""
 
     _wire: Wire
-    _link: Link
+    _link: ParkingLink
 
     @property
     def paths(self) -> SpoolPaths:

@@ -11,7 +11,7 @@ from omq.cli.web.guesses import FACTOR, KNOWN_MAX, Guesses
 
 pytest.importorskip("aiohttp", reason="the package aiohttp, of the extra web")
 
-from omq.cli.web.connections import Connections
+from omq.cli.web.connections import Connections, tcp_bounds
 
 ME, OTHER = "127.0.0.1 uid 1000", "127.0.0.1 uid 1001"
 
@@ -95,7 +95,8 @@ class Place:
 
     def __init__(self, **settings: Any) -> None:
         self.log: list[tuple[str, str]] = []
-        self.all = Connections(Settings(**settings), lambda *told: self.log.append(told),
+        made = Settings(**settings)
+        self.all = Connections(made, tcp_bounds(made), lambda *told: self.log.append(told),
                                lambda: None)
 
     def comes(self, peer: str) -> tuple[Line, bool]:

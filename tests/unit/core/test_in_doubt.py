@@ -10,10 +10,10 @@ import pytest
 
 from omq.base import errors
 from omq.base.settings import Settings
-from omq.core.engine.in_doubt import InDoubt, UnitInDoubt
+from omq.core.engine.in_doubt import InDoubt
 from omq.core.engine.operate import Action
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, Core, Party
-from omq.core.engine.unit_facts import Facts, read_facts
+from omq.core.engine.unit_facts import Facts, UnitInDoubt, read_facts
 from omq.core.index.tables import Tables
 from omq.core.load.pool_columns import Loaded
 from omq.core.load.rebuild import load

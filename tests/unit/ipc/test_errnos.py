@@ -149,7 +149,7 @@ def test_semop_of_the_manager() -> None:
     """An answer that cannot be announced is the client's loss."""
     for number, expected in rows("semop"):
         session = cast(Any, Session.__new__(Session))
-        session.deaf, session._release = 0, Semaphore(number).release
+        session.deaf, session.release = 0, Semaphore(number).release
         if expected is Outcome.BUG:
             with pytest.raises(OSError):
                 session.announce()

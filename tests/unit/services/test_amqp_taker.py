@@ -14,6 +14,7 @@ from tests.process.amqp_world import needs_proton
 
 needs_proton()
 
+from omq.services.amqp.hands import Hands  # noqa: E402
 from omq.services.amqp.taker import Given, Taker  # noqa: E402
 
 WAIT_S = 120
@@ -74,7 +75,7 @@ def test_more_that_is_wanted_ends_no_wait(end: Callable[[Taker], None]) -> None:
     async def run() -> None:
         ear = Ear()
         connect: Any = lambda: native  # noqa: E731
-        taker = Taker(connect, "A", "", Settings(), ear)
+        taker = Taker(connect, "A", "x = 1", Settings(), ear, Hands(1, "turns"))
         taker.want(2, 1000)
         await entered()
         taker.want(2, 2000)

@@ -69,16 +69,18 @@ def may_change(caller: Caller, queue: str, change: Change) -> None:
                          "queue")
 
 
-def allowed(caller: Caller, action: str, connection: Client, name: str) -> str | tuple[str, ...]:
-    """What a name stands for, to be put to: the queues that hold it. Rights are asked for those,
-    not for the name, which may be an alias; of a temporary queue for its model (ADR 0050).
-    RoleMissing, NoAuthority, UnknownQueue."""
+def stands_for(connection: Client, name: str) -> tuple[tuple[str, ...], str | tuple[str, ...]]:
+    """What a name stands for: (the queues on which rights are asked, what is put to). Rights are
+    those on the queues that hold it, not on the name, which may be an alias; of a temporary queue
+    those on its model (ADR 0050). UnknownQueue."""
+    connection.forget()
     found = connection.resolved(check_queue_name(name))
+    rights = []
     for each in found:
         info = connection.queues.show(each)
         temporary = info.kind == Kind.TEMPORARY.value
-        caller.need_on(action, info.keys["model"] if temporary else info.name)
-    return name if connection.is_remote(name) else found
+        rights.append(info.keys["model"] if temporary else info.name)
+    return tuple(rights), name if connection.is_remote(name) else found
 
 
 def meant(location: Location, caller: Caller, queue: str, change: Change, where: str,

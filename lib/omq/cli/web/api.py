@@ -6,7 +6,6 @@ others stand in them as they are: JSON escapes what it must, and nothing here is
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from aiohttp import web
@@ -146,11 +145,3 @@ async def audit(request: web.Request) -> web.Response:
     async with console.history(request):
         found = await console.run(reading.orders, console.location)
     return web.json_response({"commands": list(map(happening_record, found))})
-
-
-def encoded(data: bytes) -> dict[str, str]:
-    """A body in JSON: as text where it is one."""
-    try:
-        return {"body": data.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(data).decode("ascii")}

@@ -12,10 +12,12 @@ from typing import Any, Final
 from aiohttp import web
 
 import omq
-from omq.cli.web import api, api_acting
+from omq.base.limits import BATCH_MAX
+from omq.cli.web import api, api_acting, api_queues
 from omq.cli.web.action_pages import DOABLE
+from omq.cli.web.api_messages import ENDS, KEY, QUERY
 from omq.cli.web.caller import SCOPES
-from omq.cli.web.holders import COUNT_MAX, ENDS, WAIT_MAX_S
+from omq.cli.web.desks import COUNT_MAX, WAIT_MAX_S
 from omq.cli.web.routes import Parameter, Route
 
 BASE: Final = "/api/v1"
@@ -26,6 +28,7 @@ _NUMBER: Final = {"type": "number", "minimum": 0}
 _TRUTH: Final = {"type": "boolean"}
 _TEXTS: Final = {"type": "object", "additionalProperties": _TEXT}
 _OBJECT: Final = {"type": "object"}
+_WHOLE: Final = {"type": "integer"}
 _WHERE: Final = Parameter("where", "a selector, as --where of omqdump has it")
 
 
@@ -35,15 +38,51 @@ def _takes(*needed: str, **properties: Any) -> dict[str, Any]:
     return {**found, "required": list(needed)} if needed else found
 
 
-_PUT: Final = _takes(
-    body=_TEXT, body_base64=_TEXT, priority={"type": ["integer", "string"]}, properties=_TEXTS,
-    persistent=_TRUTH, correlation_id=_TEXT, message_id=_TEXT, expiry_s=_NUMBER, reply_to=_TEXT,
-    delay_s=_NUMBER, group_id=_TEXT, unique_key=_TEXT)
+_PROPERTIES: Final = {"type": "object", "additionalProperties": {
+    "type": ["string", "number", "boolean"]}}
+_CONTENT: Final = {"body": {"type": ["string", "null"]}, "body_base64": _TEXT}
+"""A body as text, or where it is none."""
+_MESSAGE: Final = _takes(
+    body=_TEXT, body_base64=_TEXT, priority={"type": ["integer", "string"]},
+    properties=_PROPERTIES, persistent=_TRUTH, correlation_id=_TEXT, message_id=_TEXT,
+    expiry_s=_NUMBER, reply_to=_TEXT, delay_s=_NUMBER, group_id=_TEXT, unique_key=_TEXT)
+_PUT: Final = {"oneOf": [_MESSAGE, _takes("messages", messages={
+    "type": "array", "items": _MESSAGE, "minItems": 1, "maxItems": BATCH_MAX})]}
+_QUESTION: Final = _takes(
+    body=_TEXT, body_base64=_TEXT, priority={"type": ["integer", "string"]},
+    properties=_PROPERTIES, persistent=_TRUTH, correlation_id=_TEXT, message_id=_TEXT,
+    group_id=_TEXT, unique_key=_TEXT, timeout_s={**_NUMBER, "maximum": WAIT_MAX_S})
+_SETTLEMENT: Final = {
+    "end": {"enum": list(ENDS)}, "seconds": _NUMBER, "reason": _TEXT, "to": _TEXT, "body": _TEXT,
+    "body_base64": _TEXT, "properties": _PROPERTIES}
+_DELIVERY: Final = {
+    "type": "object", "required": ["delivery", "queue", "message_id", "size"],
+    "properties": {
+        "delivery": _TEXT, "queue": _TEXT, "qpool_id": _WHOLE, "message_id": _TEXT,
+        "priority": _WHOLE, "attempts": _WHOLE, "redelivered": _TRUTH, "properties": _TEXTS,
+        "correlation_id": _TEXT, "correlation": _TEXT, "reply_to": _TEXT, "size": _WHOLE,
+        "body_url": _TEXT, **_CONTENT}}
+_FAILED: Final = {"type": "array", "items": {"type": "object", "properties": {
+    "delivery": _TEXT, "status": _WHOLE, "detail": _TEXT, "omq_error": _TEXT,
+    "omq_status": _WHOLE}}}
+_GIVEN: Final = {"type": "object", "required": ["deliveries"], "properties": {
+    "deliveries": {"type": "array", "items": _DELIVERY}, "failed": _FAILED}}
+_IDS: Final = {"type": "object", "properties": {
+    "message_id": _TEXT, "message_ids": {"type": "array", "items": _TEXT}}}
+_REPLY: Final = {"type": "object", "properties": {
+    "message_id": _TEXT, "correlation": _TEXT, "priority": _WHOLE, "properties": _TEXTS,
+    **_CONTENT}}
 _ACT: Final = _takes(
     "do", do={"enum": list(DOABLE)}, to=_TEXT, where=_TEXT, all=_TRUTH, reason=_TEXT,
     dry_run=_TRUTH, force=_TRUTH)
 _GET: Final = _takes(count={"type": "integer", "minimum": 1, "maximum": COUNT_MAX},
-                     wait_s={**_NUMBER, "maximum": WAIT_MAX_S})
+                     wait_s={**_NUMBER, "maximum": WAIT_MAX_S},
+                     done={"type": "array", "items": _TEXT, "maxItems": COUNT_MAX})
+_RAW: Final = tuple(Parameter(name, f"of a body that is sent as it is: {name} of the message",
+                              _NUMBER if kind is float else _TEXT)
+                    for name, kind in QUERY.items())
+_ONCE: Final = Parameter(KEY, "the message's unique_key; of a list each gets /0, /1 ... behind it",
+                         place="header")
 
 
 async def document(request: web.Request) -> web.Response:
@@ -69,13 +108,24 @@ API: Final = (
           "browse", query=(_WHERE, Parameter("after", "`after` of the page before"), Parameter(
               "limit", "messages at most", {"type": "integer", "minimum": 1, "maximum": 1000})),
           answer=_OBJECT),
-    Route("POST", f"{_QUEUE}/messages", api_acting.put, "put a message", "put", body=_PUT,
-          status=201, raw_body=True, answer=_OBJECT),
-    Route("POST", f"{_QUEUE}/get", api_acting.get, "take messages; settle each by its delivery",
-          "get", body=_GET, answer=_OBJECT),
-    Route("POST", f"{BASE}/deliveries/{{delivery}}", api_acting.settle, "end the work on one",
-          "get", status=204, body=_takes("end", end={"enum": list(ENDS)},
-                                         seconds=_NUMBER, reason=_TEXT)),
+    Route("POST", f"{_QUEUE}/messages", api_queues.put, "put a message, or all of a list or none",
+          "put", body=_PUT, status=201, raw_body=True, query=(*_RAW, _ONCE), answer=_IDS),
+    Route("POST", f"{_QUEUE}/request", api_queues.request_reply,
+          "put a message that wants an answer, and wait for that", "put", body=_QUESTION,
+          answer=_REPLY),
+    Route("POST", f"{_QUEUE}/get", api_queues.get,
+          "take messages; settle each by its delivery; `done`: deliveries that are done", "get",
+          body=_GET, answer=_GIVEN),
+    Route("POST", f"{BASE}/deliveries", api_queues.settle_many, "end the work on several, each by "
+          "itself", "get", body=_takes("settle", settle={
+              "type": "array", "maxItems": COUNT_MAX,
+              "items": _takes("delivery", delivery=_TEXT, **_SETTLEMENT)}),
+          answer={"type": "object", "properties": {"settled": _WHOLE, "failed": _FAILED}}),
+    Route("POST", f"{BASE}/deliveries/{{delivery}}", api_queues.settle,
+          "end the work on one, or say that it goes on (touch)", "get", status=204,
+          body=_takes(**_SETTLEMENT)),
+    Route("GET", f"{BASE}/deliveries/{{delivery}}/body", api_queues.delivery_body,
+          "the bytes of one", "get"),
     Route("POST", f"{_QUEUE}/act", api_acting.act, "do something to the messages of a selector",
           "operate", body=_ACT, answer=_OBJECT),
     Route("GET", _ID, api.message, "one message, and why it does not move", "browse",
@@ -128,6 +178,8 @@ def _operation(route: Route) -> dict[str, Any]:
             "description": "why not", "content": {"application/problem+json": {
                 "schema": {"$ref": "#/components/schemas/Problem"}}}}},
         "security": [] if route.open else [{"token": [route.scope]}]}
+    if route.status == 200 and route.answer is None:  # bytes
+        good["content"] = {"application/octet-stream": {"schema": {}}}
     if route.body is not None:
         content = {"application/json": {"schema": route.body}}
         if route.raw_body:
@@ -140,5 +192,5 @@ def _parameters(route: Route) -> Iterator[dict[str, Any]]:
     for name in re.findall(r"\{(\w+)", _plain(route.path)):
         yield {"name": name, "in": "path", "required": True, "schema": _TEXT}
     for each in route.query:
-        yield {"name": each.name, "in": "query", "description": each.text,
+        yield {"name": each.name, "in": each.place, "description": each.text,
                "schema": dict(each.schema)}

@@ -9,11 +9,11 @@ from aiohttp import web
 from omq.cli.operate.change import connect
 from omq.cli.web import action_pages, follow, message_pages, pages, service_pages
 from omq.cli.web.acting import NAME
-from omq.cli.web.api_acting import HOLDERS
+from omq.cli.web.api_queues import EXCHANGE
 from omq.cli.web.api_routes import API
 from omq.cli.web.console import CONSOLE, Console
+from omq.cli.web.exchange import Exchange
 from omq.cli.web.gate import guarded, outermost, with_headers
-from omq.cli.web.holders import Holders
 from omq.cli.web.plans import Plans
 from omq.cli.web.rendering import HERE
 from omq.cli.web.routes import Route
@@ -69,7 +69,8 @@ def application(console: Console) -> web.Application:
     app = web.Application(middlewares=[outermost],
                           client_max_size=console.settings.web_request_bytes_max)
     app[CONSOLE] = console
-    app[HOLDERS] = Holders(console.settings, lambda: connect(console.location, NAME))
+    app[EXCHANGE] = Exchange(console.settings, lambda: connect(console.location, NAME),
+                             console.budget)
     app[action_pages.PLANS] = Plans(console.settings.web_plan_s)
     app.on_response_prepare.append(with_headers)
     for route in ROUTES:

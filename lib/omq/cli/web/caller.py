@@ -66,6 +66,11 @@ class Caller:
                 raise NoAuthority(uid=self.uid, action=action, queue=queue)
 
     @property
+    def known(self) -> bool:
+        """Somebody who has a right here. Over the Unix socket every account of the host can ask."""
+        return self.scopes is not None or self.authority.knows(self.uid, self.gids)
+
+    @property
     def who(self) -> str:
         """For logs: `alice`, `alice by token backup`."""
         return f"{self.name} by token {self.token}" if self.token else self.name

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import ssl
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import web
@@ -28,16 +30,41 @@ from aiohttp.web_protocol import RequestHandler
 from omq.base.settings import Settings
 from omq.services.network.source import source_of
 
+_CREDENTIALS_BYTES: Final = 12  # struct ucred: pid, uid, gid
 _SHUTDOWN_S: Final = 5
 """For the end of TLS."""
 
 
-class Connections:
-    """All of them. For the event loop."""
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many connections of a listener, and the keys of omq.conf that say it."""
 
-    def __init__(self, settings: Settings, refused: Callable[[str, str], None],
+    most: int
+    strangers: int
+    of_one: int
+    keys: tuple[str, str, str]
+
+
+def tcp_bounds(settings: Settings) -> Bounds:
+    return Bounds(settings.web_connections_max, settings.web_strangers_max,
+                  settings.web_client_connections_max,
+                  ("web_connections_max", "web_strangers_max", "web_client_connections_max"))
+
+
+def local_bounds(settings: Settings) -> Bounds:
+    """Of the Unix socket: a stranger is an account that has no right here."""
+    most = settings.web_socket_connections_max
+    return Bounds(most, most, settings.web_user_socket_connections_max,
+                  ("web_socket_connections_max", "web_socket_connections_max",
+                   "web_user_socket_connections_max"))
+
+
+class Connections:
+    """All of one listener. For the event loop."""
+
+    def __init__(self, settings: Settings, bounds: Bounds, refused: Callable[[str, str], None],
                  stirred: Callable[[], None]) -> None:
-        self.settings = settings
+        self.settings, self._bounds = settings, bounds
         self._stirred = stirred  # called with the first of them: from now on `end_slow` is due
         self._refused = refused  # told source and reason
         self._open: set[Connection] = set()
@@ -49,14 +76,13 @@ class Connections:
 
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more, or was made."""
-        peer, settings = connection.peer, self.settings
-        if self._of[peer] >= settings.web_client_connections_max and not self._end_stranger(
-                peer, "web_client_connections_max"):
-            self._refused(peer, "web_client_connections_max")
+        peer, bounds = connection.peer, self._bounds
+        most, strangers, of_one = bounds.keys
+        if self._of[peer] >= bounds.of_one and not self._end_stranger(peer, of_one):
+            self._refused(peer, of_one)
             return False
-        for full, key in (
-                (len(self._open) >= settings.web_connections_max, "web_connections_max"),
-                (len(self._strangers) >= settings.web_strangers_max, "web_strangers_max")):
+        for full, key in ((len(self._open) >= bounds.most, most),
+                          (len(self._strangers) >= bounds.strangers, strangers)):
             if full and not self._end_stranger(self._most(), key):
                 self._refused(peer, key)
                 return False
@@ -102,9 +128,10 @@ class Connections:
 
 
 class Connection(RequestHandler):
-    """One of them. `until`: when it is cut."""
+    """One of them. `until`: when it is cut. `left`: called when its client goes. `ids`: uid and gid
+    of who is at the other end of the Unix socket, as the kernel says."""
 
-    __slots__ = ("_connections", "_raw", "peer", "until")
+    __slots__ = ("_connections", "_raw", "ids", "left", "peer", "until")
 
     def __init__(self, server: web.Server, connections: Connections,
                  loop: asyncio.AbstractEventLoop) -> None:
@@ -115,13 +142,17 @@ class Connection(RequestHandler):
         self._connections = connections
         self._raw: asyncio.Transport | None = None
         self.peer = ""
+        self.ids: tuple[int, int] | None = None
+        self.left: Callable[[], None] | None = None
         self.until = math.inf
 
     def arrived(self, transport: asyncio.Transport) -> bool:
         """Its place among the others, before anything of it is read; False: there is none, and it
         is cut."""
         self._raw = transport
-        self.peer = source_of(transport.get_extra_info("socket"))
+        ends = transport.get_extra_info("socket")
+        self.ids = local_ids(ends)
+        self.peer = source_of(ends) if self.ids is None else f"uid {self.ids[0]}"
         if self._connections.admit(self):
             self.wait_for_request()
             return True
@@ -136,6 +167,8 @@ class Connection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._connections.left(self)
+        if self.left is not None:
+            self.left()
         super().connection_lost(exc)
 
     async def finish_response(self, request: Any, resp: Any, start_time: Any) -> Any:
@@ -165,6 +198,15 @@ class Connection(RequestHandler):
         for transport in (self.transport, self._raw):
             if transport is not None:
                 transport.abort()
+
+
+def local_ids(ends: Any) -> tuple[int, int] | None:
+    """uid and gid of who is at the other end; None: it is no Unix socket."""
+    if ends is None or ends.family != socket.AF_UNIX:
+        return None
+    data = ends.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS_BYTES)
+    _, uid, gid = memoryview(data).cast("I")
+    return uid, gid
 
 
 class Door(asyncio.Protocol):

@@ -22,7 +22,9 @@ from omq.base.event_log import REPORT, WARNING, EventLog
 from omq.base.rated_log import RatedLog
 from omq.base.settings import Settings
 from omq.cli.web.ages import Ages
+from omq.cli.web.budget import Budget
 from omq.cli.web.caller import Caller
+from omq.cli.web.callers import Callers
 from omq.cli.web.guesses import Guesses
 from omq.cli.web.policy import Policy
 from omq.cli.web.pulse import Moment, Pulse
@@ -43,6 +45,8 @@ class Console:
         self.location, self.settings, self.policy = location, settings, policy
         self.log = RatedLog(log, settings.event_burst, settings.event_period_s)
         self.sessions = Sessions(settings)
+        self.budget = Budget(settings.web_memory_bytes_max, settings.web_user_memory_bytes_max)
+        self.callers = Callers()
         self.guesses = Guesses(settings.web_logins_max, settings.web_logins_period_s)
         self.pages = Pages(location)
         self.stopping = asyncio.Event()

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from omq.base import events
-from omq.base.errors import Exit, NoAuthority, NotLoggedIn, OmqError, RoleMissing
+from omq.base.errors import Exit, NoAuthority, NoReply, NotLoggedIn, OmqError, RoleMissing
 from omq.base.event_log import ERROR
+from omq.cli.web.caller import Caller
 from omq.cli.web.console import (
     CALLER,
     NEW_KEY,
@@ -49,6 +50,7 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()", "Server": "omq-web"}
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 API: Final = "/api/"
+FORM_BYTES_MAX: Final = 1 << 20
 _STATUS: Final = {
     Exit.NO: 404, Exit.USAGE: 400, Exit.DATA: 422, Exit.NO_INPUT: 404, Exit.UNAVAILABLE: 503,
     Exit.TEMPORARY: 503, Exit.NO_PERMISSION: 403, Exit.IO: 507, Exit.CANT_CREATE: 409}
@@ -56,7 +58,11 @@ _STATUS: Final = {
 
 def status_of(error: OmqError) -> int:
     """The HTTP status of an error of ours."""
-    return 401 if isinstance(error, NotLoggedIn) else _STATUS.get(error.exit_code, 500)
+    if isinstance(error, NotLoggedIn):
+        return 401
+    if isinstance(error, NoReply):
+        return 504
+    return _STATUS.get(error.exit_code, 500)
 
 
 def cookie_name(request: web.Request) -> str:
@@ -143,16 +149,21 @@ def guarded(route: Route) -> Handler:
 
     async def handler(request: web.Request) -> web.StreamResponse:
         console = console_of(request)
-        if not console.policy.knows_host(request.host):
+        local = getattr(request.protocol, "ids", None) is not None  # no browser comes that way
+        if not local and not console.policy.knows_host(request.host):
             console.refused(peer_of(request), f"called {request.host[:80]!r}: see web_hosts")
             raise web.HTTPMisdirectedRequest(
                 reason="this console is not called by that name: see web_hosts of omq.conf")
+        if request.method not in SAFE and not request.path.startswith(API):
+            _small(request)
         if route.open:
             return await route.handler(request)
         await identify(request, console)
         session, caller = request.get(SESSION), request.get(CALLER)
-        if caller is not None and (known := getattr(request.protocol, "known", None)) is not None:
-            known()
+        if caller is not None and (not local or caller.known):
+            known = getattr(request.protocol, "known", None)
+            if known is not None:  # a test client of aiohttp has its own
+                known()
         if session is not None and request.method not in SAFE:
             await check_form(request, console, session)
         if caller is None:
@@ -166,9 +177,19 @@ def guarded(route: Route) -> Handler:
     return handler
 
 
+def _small(request: web.Request) -> None:
+    """A form is read whole, also those of strangers. HTTPRequestEntityTooLarge."""
+    size = request.content_length
+    if size is None and request.body_exists:
+        raise web.HTTPLengthRequired
+    if size is not None and size > FORM_BYTES_MAX:
+        raise web.HTTPRequestEntityTooLarge(max_size=FORM_BYTES_MAX, actual_size=size)
+
+
 async def identify(request: web.Request, console: Console) -> None:
     """Who asks: CALLER and SESSION of the request; without: nobody."""
     policy, peer = console.policy, peer_of(request)
+    ids: tuple[int, int] | None = getattr(request.protocol, "ids", None)
     kind, _, text = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() == "bearer" and request.path.startswith(API):
         token = policy.token(text.strip())
@@ -179,6 +200,10 @@ async def identify(request: web.Request, console: Console) -> None:
                 raise web.HTTPTooManyRequests(headers={"Retry-After": str(int(wait_s) + 1)})
             raise NotLoggedIn(reason="the token is not known, or its time is over")
         await _known_as(request, console, token.user, token)
+        return
+    if ids is not None:
+        if request.path.startswith(API):
+            await _by_kernel(request, console, ids)
         return
     name = ""
     if request[PROXIED] and policy.settings.web_proxy_user_header:
@@ -199,7 +224,23 @@ async def identify(request: web.Request, console: Console) -> None:
 
 async def _known_as(request: web.Request, console: Console, name: str, token: Token | None = None
                     ) -> None:
-    caller = await console.run(console.policy.caller, name, peer_of(request), token)
+    peer = peer_of(request)
+    if token is None:  # a person: now
+        caller = await console.run(console.policy.caller, name, peer)
+    else:
+        caller = await console.callers.find(
+            (name, token.name, peer), lambda: console.run(console.policy.caller, name, peer, token))
+    _is(request, caller)
+
+
+async def _by_kernel(request: web.Request, console: Console, ids: tuple[int, int]) -> None:
+    """Over the Unix socket the kernel says who asks."""
+    peer = peer_of(request)
+    _is(request, await console.callers.find(
+        ("", "", peer), lambda: console.run(console.policy.local, *ids, peer)))
+
+
+def _is(request: web.Request, caller: Caller | None) -> None:
     if caller is not None:
         request[CALLER] = caller
         USER.set(caller.name)

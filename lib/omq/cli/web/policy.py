@@ -6,6 +6,7 @@ Replaced whole at a reload. Errors: ConfigError (file, line, key, reason, what i
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import ssl
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from hmac import compare_digest
 from pathlib import Path
 
+from omq.base.access import user_name
 from omq.base.authority import Authority, load_authority
 from omq.base.settings import Settings
 from omq.cli.web.caller import Caller
@@ -46,6 +48,16 @@ class Policy:
         return Caller(name, found.uid, found.gids, self.authority.role(found.uid, found.gids),
                       self.authority, peer, "" if token is None else token.name,
                       None if token is None else token.scopes)
+
+    def local(self, uid: int, gid: int, peer: str) -> Caller | None:
+        """Who the kernel says is at the Unix socket: also the owner and root, for nobody can guess
+        that. It may ask a directory: not for an event loop."""
+        name = user_name(uid)
+        try:
+            gids = frozenset(os.getgrouplist(name, gid))
+        except (KeyError, OSError):  # no account of this host
+            gids = frozenset({gid})
+        return Caller(name, uid, gids, self.authority.role(uid, gids), self.authority, peer)
 
     def token(self, text: str) -> Token | None:
         """The token, if it is known and its time is not over."""

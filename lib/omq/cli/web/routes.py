@@ -14,11 +14,12 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Something in the query of an API route."""
+    """Something in the query, or in a header, of an API route."""
 
     name: str
     text: str
     schema: Schema = field(default_factory=lambda: {"type": "string"})
+    place: str = "query"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from omq.base.checksum import crc32c
@@ -49,7 +48,7 @@ from omq.core.engine.settle import END, EVIDENCE_BYTES, Verdict, frame_for, leav
 from omq.core.engine.state import IDEL, PERSISTENT, Core, Party, Poisoned
 from omq.core.engine.transitions import Event, after
 from omq.core.engine.unit_ends import By, back_out_entry, commit_entry, end_itself
-from omq.core.engine.unit_facts import Facts, read_facts
+from omq.core.engine.unit_facts import Facts, UnitInDoubt, payload_of, read_facts
 from omq.core.engine.units import check_unit, entries_of
 from omq.format import message as message_format
 from omq.format.frame_rules import Reason
@@ -61,23 +60,6 @@ _PREPARED = int(EntryState.PREPARED)
 _NUMBERS = 0xFFFFFFFF
 _ID_LIKE = re.compile(r"[0-9a-fA-F]{48}|number-\d+")
 ENDED_MAX: Final = 1000  # ids and names of units that have ended, for who ends one twice
-
-
-@dataclass(slots=True)
-class UnitInDoubt:
-    """One of them. `own`: the entry of its message, -1: that is lost, and with it the facts."""
-
-    number: int
-    qpool: int  # of its message: its id; 0: lost
-    facts: Facts
-    since_ns: int
-    own: int = -1
-    entries: list[int] = field(default_factory=list)  # what it took and put
-
-    @property
-    def lost(self) -> bool:
-        """Nobody knows whose it is."""
-        return self.facts.uid is None
 
 
 class InDoubt:
@@ -174,28 +156,37 @@ class InDoubt:
         listed = [check(core, message, kept) for message in new]
         self._check(entries, new, listed, facts, party)
         check_unit(core, (), listed, kept, more=1)
-        body = facts.encode()
-        payload = message_format.encode(message_format.Descriptor(), (), b"", body)
+        payload = payload_of(facts)
         core.block.reserve(1 + len(entries) + len(new),
                            len(payload) + sum(len(message.payload) for message in new))
         bodies = place_bodies(core, new)
-        number, lsn = self._free_number(), core.block.lsn
-        own = NewMessage(IDEL, 0, PERSISTENT, len(body), crc32c(payload), 0, 0, 0, 0, payload)
-        left = len(entries) + len(new)
-        qpool = append(core, party, own, [Part(IDEL, 0)], sequence, 0, lsn, NO_PLACE, number)
-        unit = UnitInDoubt(number, qpool, facts, core.now_ns, self._last_entries()[0], entries)
+        lsn, left = core.block.lsn, len(entries) + len(new)
+        unit = self.begin(party, facts, payload, sequence)
+        unit.entries += entries
         for entry in entries:
             left -= 1
-            self._set_prepared(entry, party, sequence, 0 if left else END, lsn, number)
+            self._set_prepared(entry, party, sequence, 0 if left else END, lsn, unit.number)
         party.active -= len(entries)
         for message, parts, body_at in zip(new, listed, bodies, strict=True):
             left -= 1
-            append(core, party, message, parts, sequence, 0 if left else END, lsn, body_at, number)
+            append(core, party, message, parts, sequence, 0 if left else END, lsn, body_at,
+                   unit.number)
             unit.entries += self._last_entries()
-        self.units[number] = unit
+        return unit.qpool
+
+    def begin(self, party: Party, facts: Facts, payload: bytes, sequence: int) -> UnitInDoubt:
+        """A unit, without entries yet: the frame of its message is the first of its own. The caller
+        has checked and reserved."""
+        core, number = self._core, self._free_number()
+        own = NewMessage(IDEL, 0, PERSISTENT, len(payload) - message_format.DESCRIPTOR.size,
+                         crc32c(payload), 0, 0, 0, 0, payload)
+        qpool = append(core, party, own, [Part(IDEL, 0)], sequence, 0, core.block.lsn, NO_PLACE,
+                       number)
+        unit = self.units[number] = UnitInDoubt(number, qpool, facts, core.now_ns,
+                                                self._last_entries()[0])
         core.t.counters[Counter.UNITS_PREPARED] += 1
         self._count()
-        return qpool
+        return unit
 
     def _check(self, entries: Sequence[int], new: Sequence[NewMessage],
                listed: Sequence[Sequence[Part]], facts: Facts, party: Party) -> None:
@@ -211,6 +202,11 @@ class InDoubt:
                                          "would have to make it forget")
         if any(part.until for parts in listed for part in parts):
             raise UnitNotPrepared(reason="a message with a delay is not put in two phases")
+        self.check(facts, party)
+
+    def check(self, facts: Facts, party: Party) -> None:
+        """May this client have one more in doubt, of this name? UnitNotPrepared, UnitNameTaken,
+        TooManyInDoubt."""
         if _ID_LIKE.fullmatch(facts.name):
             raise UnitNotPrepared(reason="its name looks like the id of another")
         mine = [unit.facts.name for unit in self.units.values() if unit.facts.uid == party.uid]
@@ -267,6 +263,16 @@ class InDoubt:
                 commit_entry(core, by, entry, flags)
             else:
                 back_out_entry(core, by, entry, flags, self._note)
+        self._ended_as(unit, commit=commit)
+
+    def close(self, unit: UnitInDoubt, party: Party, sequence: int, lsn: int) -> None:
+        """It is committed, but for its message, whose frame is the last of the request. `lsn`: of
+        the first frame of its end."""
+        end_itself(self._core, By(party, sequence, lsn), unit.own, END, commit=True)
+        self._ended_as(unit, commit=True)
+
+    def _ended_as(self, unit: UnitInDoubt, *, commit: bool) -> None:
+        t = self._core.t
         del self.units[unit.number]
         for said in {self.name_of(unit), unit.facts.name} - {""}:
             self._ended.pop(said, None)

@@ -82,3 +82,4 @@ class Times:
         """Nobody holds the message on one of its queues any more, or it has come on one."""
         if self.over[slot] == self._t.m_qpool[slot]:
             self.came_back.append(slot)
+            self.next_ns = 0  # a tick of this group, be it ever so plain

@@ -8,7 +8,9 @@ Damage: a body that cannot be read, or says what cannot be, gives facts of nobod
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+
+from omq.format import message as message_format
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +41,25 @@ def read_facts(body: bytes) -> Facts:
             and type(found.name) is str and type(found.program) is str):
         return found
     return Facts()
+
+
+def payload_of(facts: Facts) -> bytes:
+    """Of the message that stands for a unit."""
+    return message_format.encode(message_format.Descriptor(), (), b"", facts.encode())
+
+
+@dataclass(slots=True)
+class UnitInDoubt:
+    """One of them. `own`: the entry of its message, -1: that is lost, and with it the facts."""
+
+    number: int
+    qpool: int  # of its message: its id; 0: lost
+    facts: Facts
+    since_ns: int
+    own: int = -1
+    entries: list[int] = field(default_factory=list)  # what it took and put
+
+    @property
+    def lost(self) -> bool:
+        """Nobody knows whose it is."""
+        return self.facts.uid is None

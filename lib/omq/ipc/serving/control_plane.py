@@ -37,6 +37,7 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.noted import read as read_note
 from omq.format.index import Counter
 from omq.format.wire import REQUEST_MARK, is_of, payload_bytes
+from omq.ipc.serving.bell import give_bell
 from omq.ipc.serving.body_plane import BodyPlane
 from omq.ipc.serving.doorkeeper import Doorkeeper
 from omq.ipc.serving.doors import Door, Turn
@@ -230,6 +231,7 @@ class ControlPlane:
             raise BadRequest(reason="one reader a connection; it reads another queue already")
         session.queue, session.auxiliary = number, bool(question.get("auxiliary"))
         session.prompt = bool(question.get("prompt"))
+        give_bell(session, question)
         self._engine.clients.reads(session.party, session.name, number,
                                    auxiliary=session.auxiliary)
         self._opening.selects(session, question)

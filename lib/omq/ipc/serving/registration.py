@@ -97,7 +97,7 @@ class Registrar:
             **session.channel.told(),
             "requests": self._requests if session.trusted else None,
             "trusted": session.trusted, "owns": session.party.owns,
-            "threshold": self._threshold, "answered": answered, "asks": True,
+            "threshold": self._threshold, "answered": answered, "asks": True, "bells": True,
             "unit": [self._units.messages, self._units.bytes],
             "id_prefix": (ID_PREFIX + self._uuid[:12]).hex()}
 

@@ -79,11 +79,11 @@ class Session:
     containing: bool = False  # a large body is being copied
     containers: dict[str, tuple[int, int]] = field(default_factory=dict)  # not put yet: size, CRC
     semaphore: int = field(init=False)  # its id, -1: none
-    _release: Callable[[], None] = field(init=False)
+    release: Callable[[], None] = field(init=False)  # says that a reply is there
 
     def __post_init__(self) -> None:
         self.semaphore = self.channel.semaphore_id
-        self._release = self.channel.wake
+        self.release = self.channel.wake
 
     def timeout_ns(self, r: Request) -> int:
         """How long this request waits for messages; -1: for ever."""
@@ -104,7 +104,7 @@ class Session:
         """Release the semaphore: the client may run at once, on this very processor. Never
         blocks."""
         try:
-            self._release()
+            self.release()
         except (sysv_ipc.Error, OSError, ValueError, MemoryError) as error:
             # The client removed it, or raised it to its limit: its loss. Its end shows elsewhere.
             if outcome("semop", error) is Outcome.BUG:

@@ -124,16 +124,33 @@ class UnitPlane:
 
     def _prepare(self, session: Session, r: Request) -> None:
         at = r.parts * SETTLE.size + r.count * FRAME.size + r.length
-        name = _text(session.request[at : at + r.queue])
+        name = session.request[at : at + r.queue]
+        self.text(name)  # before anything else is looked at
         in_doubt = self._server.engine.in_doubt
 
         def prepare(staged: Staged) -> int:
             puts = sum(max(1, message.parts) for message in staged.new)
-            party = session.party
-            return in_doubt.prepare(party, staged.taken, staged.new, Facts(
-                name, session.name, party.uid, party.pid, len(staged.taken), puts), r.sequence)
+            return in_doubt.prepare(
+                session.party, staged.taken, staged.new,
+                self.facts(session, name, len(staged.taken), puts), r.sequence)
 
         self._whole(session, r, prepare)
+
+    def facts(self, session: Session, name: memoryview, gets: int, puts: int) -> Facts:
+        """Of a unit with this name, that takes and puts so many. BadRequest: it is none."""
+        party = session.party
+        return Facts(self.text(name), session.name, party.uid, party.pid, gets, puts)
+
+    @staticmethod
+    def text(area: memoryview) -> str:
+        """The id or the name of a unit. BadRequest."""
+        if len(area) > limits.UNIT_NAME_BYTES_MAX:
+            most = limits.UNIT_NAME_BYTES_MAX
+            raise BadRequest(reason=f"a unit's name has at most {most} bytes")
+        try:
+            return str(area, "utf-8")
+        except ValueError as error:
+            raise BadRequest(reason="the name of a unit is no UTF-8") from error
 
     def _whole(self, session: Session, r: Request, end: Callable[[Staged], int]) -> None:
         """The last part of a unit: all of it is carried out by `end`, or it is refused."""
@@ -153,7 +170,7 @@ class UnitPlane:
         server, in_doubt = self._server, self._server.engine.in_doubt
         if server.stopping:
             raise ShuttingDown
-        said = _text(session.request[: r.length])
+        said = self.text(session.request[: r.length])
         unit = in_doubt.find(said, session.party)
         if unit is None:
             raise in_doubt.ended(said, session.party)
@@ -239,16 +256,6 @@ class UnitPlane:
             raise UnitsFull(bytes=self._bytes.total())
         staged.bytes += size
         self._bytes[uid] += size
-
-
-def _text(area: memoryview) -> str:
-    """The id or the name of a unit."""
-    if len(area) > limits.UNIT_NAME_BYTES_MAX:
-        raise BadRequest(reason=f"a unit's name has at most {limits.UNIT_NAME_BYTES_MAX} bytes")
-    try:
-        return str(area, "utf-8")
-    except ValueError as error:
-        raise BadRequest(reason="the name of a unit is no UTF-8") from error
 
 
 def _rows(area: memoryview, count: int) -> list[Verdict]:

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from omq.base.errors import NoAuthority
 from omq.core.engine.engine import Engine
-from omq.core.engine.in_doubt import UnitInDoubt
 from omq.core.engine.state import POISON
+from omq.core.engine.unit_facts import UnitInDoubt
 from omq.ipc.serving.sessions import Session, Sessions
 
 ROWS_MAX: Final = 50

@@ -26,6 +26,8 @@ from omq.base.rated_log import RatedLog
 from omq.ipc.client import Client
 from omq.services.amqp import two_phases
 from omq.services.amqp.browser import Browser
+from omq.services.amqp.company import Company
+from omq.services.amqp.hands import Hands
 from omq.services.amqp.memory import Memory
 from omq.services.amqp.policy import Policy
 from omq.services.amqp.putter import Fate, Told
@@ -73,6 +75,8 @@ class Host:
         self._strangers: Counter[str] = Counter()  # connections of an address, no user known yet
         self._puts = Lines(self.connect, settings.amqp_workers, "amqp puts")
         self._asks = Lines(self.connect, 1, "amqp questions")
+        self.company = Company(self.put, settings.amqp_batch_messages_max)
+        self.hands = Hands(settings.amqp_workers, "amqp turns")
         self.channels: dict[bytes, ChannelLink] = {}  # links of channels, by their records
         self._own: dict[Session, Lines] = {}  # temporary queues live as long as these
         self._checking = ThreadPoolExecutor(settings.submission_workers,
@@ -250,6 +254,7 @@ class Host:
         ends = time.monotonic() + wait_s
         for taker in tuple(self.takers):
             taker.join(max(0.0, ends - time.monotonic()))
+        self.hands.close(max(0.0, ends - time.monotonic()))
         for lines in (self._puts, self._asks, *self._own.values()):
             lines.close()  # their errors were told to who gave the work
 

@@ -27,7 +27,7 @@ from omq.amqp.links import Receiver
 from omq.base.errors import OmqError
 from omq.format.amqp_performatives import TRANSACTIONAL
 from omq.ipc.ending_together import New
-from omq.services.amqp import putter, translation
+from omq.services.amqp import translation
 from omq.services.amqp.addresses import INTERNAL, Address, condition
 from omq.services.amqp.answers import Answers
 from omq.services.amqp.arrival import PIECES_BYTES, Arrival, Arrived
@@ -280,8 +280,7 @@ class Incoming:
         except Untranslatable as error:  # who cannot be asked now is asked again
             fate = Fate.LATER if error.condition == INTERNAL else Fate.REFUSED
             return [Told(fate, error)] * len(batch)
-        return await self._host.put(
-            lambda native: putter.put_batch(native, address.queues, batch))
+        return await self._host.company.put(address.queues, batch)
 
     def _give_up(self, told: Told) -> None:
         """Nobody waits for these any more, and their queue does not take them."""

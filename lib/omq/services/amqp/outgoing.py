@@ -245,9 +245,8 @@ class Outgoing(Enrolling):
                         "amqp_receivers_max or amqp_user_receivers_max links are open")
             return
         self._counted, self._address = True, address
-        kind = Browser if self._browses else Taker
-        self._taker = kind(self._host.connect, address.queues[0], where,
-                           self._host.policy.settings, self)
+        given = (self._host.connect, address.queues[0], where, self._host.policy.settings, self)
+        self._taker = Browser(*given) if self._browses else Taker(*given, self._host.hands)
         self._host.takers.add(self._taker)
 
     def _close(self, why: str, reason: str) -> None:

@@ -1,36 +1,37 @@
-"""A thread that takes messages off one queue for one link, with a native connection of its own.
+"""What takes messages off one queue for one link, with a native connection of its own, in turns
+(turning).
 
-The event loop says how many it wants; the thread takes no more than that, makes bytes of AMQP of
-each, and hands them over while there is room for their bytes; the rest is held as it was taken, so
-that a hundred large ones are not in memory for one slow client. Settlements go the other way, in
-the order in which they were said; a wait under way is ended for them by Reader.wake, which loses
-nothing. A large body goes in pieces, as they are read: no more of it is in memory than one.
+The event loop says how many it wants; a turn takes no more than that, makes bytes of AMQP of each,
+and hands them over while there is room for their bytes; the rest is held as it was taken, so that
+a hundred large ones are not in memory for one slow client. Settlements go the other way, in the
+order in which they were said; a wait under way is ended for them, which loses nothing. A large body
+goes in pieces, as they are read: no more of it is in memory than one.
 
-Invariants: 1. the native connection is used by its thread alone, but for wake; 2. what is taken and
-not handed over is given back by the end of the thread; 3. everything said before `close` is carried
-out before the thread ends.
+Invariants: 1. what is taken and not handed over is given back by the end; 2. everything said before
+`close` is carried out before the end.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from omq.aio.jobs import Call
 from omq.aio.waiter import Waiter
 from omq.base.errors import BodyDamaged, BodyUnavailable, ConnectionClosed, LeaseLost
 from omq.base.settings import Settings
+from omq.ipc import parking
 from omq.ipc.client import Client
 from omq.ipc.message import Message
 from omq.ipc.reader import Reader
 from omq.services.amqp import translation
 from omq.services.amqp.arrival import PIECES_BYTES
+from omq.services.amqp.hands import Hands
+from omq.services.amqp.turning import After, Turning
 from omq.services.amqp.untranslatable import Untranslatable
 
 T = TypeVar("T")
@@ -56,30 +57,25 @@ class Ear(Protocol):
     def ended_by(self, error: Exception | None) -> None: ...
 
 
-class Taker:
+class Taker(Turning):
     """See the module. Its methods are for the event loop."""
 
     def __init__(self, connect: Callable[[], Client], queue: str, where: str, settings: Settings,
-                 ear: Ear) -> None:
-        self.queue = queue
-        self._connect, self._where, self._ear = connect, where, ear
+                 ear: Ear, hands: Hands) -> None:
+        super().__init__(connect, queue, where, hands)
+        self._ear = ear
         self._batch_max = settings.amqp_batch_messages_max
         self._size_max = settings.amqp_message_bytes_max
         self._found: deque[Message] = deque()  # taken, and not handed over
         self._pouring: tuple[Message, Iterator[bytes]] | None = None  # in pieces
         self._calls: deque[Call] = deque()
-        self._ended = False
-        self._loop = asyncio.get_running_loop()
-        self._changed: Final = threading.Condition()
         self._limit = self._taken = 0  # messages, since the beginning
         self._bytes_limit = self._bytes = 0  # of those
         self._says: list[Callable[[], None]] = []
         self._thens: list[Callable[[], None]] = []
-        self._draining = self._closing = self._taking = False
-        self._connection: Client | None = None
-        self._native: Reader | None = None
-        self._thread = threading.Thread(target=self._serve, name=f"omq amqp {queue}", daemon=True)
-        self._thread.start()
+        self._draining = self._closing = False
+        self._parked_at = 0, 0  # what was wanted then: how many more, of how many in all
+        self._begin()
 
     def want(self, limit: int, bytes_limit: int, *, draining: bool = False) -> None:
         """So many since the beginning, those included that are on their way to the ear, and of so
@@ -93,23 +89,23 @@ class Taker:
             if lowered or draining:
                 self._stir()
             elif self._asked:  # a wait for messages under way goes on: the first one ends it
-                self._changed.notify()
+                self._stir(recalls=False)
 
     def say(self, said: Callable[[], None]) -> None:
-        """A settlement, carried out by the thread."""
+        """A settlement, carried out by a turn."""
         with self._changed:
             self._says.append(said)
             self._stir()
 
     def afterwards(self, then: Callable[[], None]) -> None:
-        """Called by the thread when all that was said before is on the disk."""
+        """Called by a turn when all that was said before is on the disk."""
         with self._changed:
             self._thens.append(then)
             self._stir()
 
     async def call(self, work: Callable[[Client, Reader], T]) -> T:
-        """What the thread makes of its native connection, behind what was said before. The error of
-        `work`; ConnectionClosed: the thread has ended."""
+        """What a turn makes of the native connection, behind what was said before. The error of
+        `work`; ConnectionClosed: there is no turn any more."""
         waiter = Waiter()
 
         def carried(native: Client) -> T:
@@ -142,15 +138,6 @@ class Taker:
             self._closing = True
             self._stir()
 
-    def join(self, timeout_s: float) -> None:
-        """At the end of the daemon."""
-        self._thread.join(timeout_s)
-
-    def _stir(self) -> None:
-        self._changed.notify()
-        if self._taking and self._native is not None:
-            self._native.wake()
-
     @property
     def _left(self) -> int:
         return self._limit - self._taken - len(self._found)
@@ -170,20 +157,13 @@ class Taker:
     def _room(self) -> bool:
         return self._bytes < self._bytes_limit
 
-    # the thread
+    # turns
 
-    def _serve(self) -> None:
-        failed: Exception | None = None
-        try:
-            with self._connect() as connection:
-                self._connection = connection
-                self._native = reader = connection.reader(self.queue, where=self._where)
-                self._tell(self._ear.began)
-                self._work(reader)
-        except Exception as error:  # the link's, whatever it is
-            failed = error
+    def _began(self) -> None:
+        self._tell(self._ear.began)
+
+    def _over(self, failed: Exception | None) -> None:
         with self._changed:
-            self._ended = True
             calls, self._calls = self._calls, deque()
         for call in calls:
             call.fail(failed or ConnectionClosed(name=self.queue))
@@ -195,38 +175,67 @@ class Taker:
             call = self._calls.popleft()
         call.carry_out(self._connection)
 
-    def _tell(self, what: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(what)
-
-    def _work(self, reader: Reader) -> None:
-        while True:
-            with self._changed:
-                self._taking = False
+    def _step(self) -> After:
+        reader = self._native
+        assert reader is not None
+        with self._changed:
+            self._taking = False
+            if self._apart:
                 self._changed.wait_for(lambda: self._told or self._asked)
-                says, self._says = self._says, []
-                thens, self._thens = self._thens, []
-                closing = self._closing
-            for said in says:
-                said()
-            if thens:
-                reader.flush()
-            for then in thens:
-                then()
-            if closing:
-                reader.close()
+            elif not (self._told or (self._recalled or self._rung if self._parked
+                                     else self._asked)):
+                return self._leave()
+            now, self._rung, self._recalled = self._told or self._recalled, False, False
+        if self._parked:
+            self._collect(reader, now=now)
+            return After.ANOTHER
+        with self._changed:
+            says, self._says = self._says, []
+            thens, self._thens = self._thens, []
+            closing = self._closing
+        for said in says:
+            said()
+        if thens:
+            reader.flush()
+        for then in thens:
+            then()
+        if closing:
+            return After.THE_END
+        self._take(reader)
+        return After.ANOTHER
+
+    def _take(self, reader: Reader) -> None:
+        with self._changed:
+            if self._told or not self._asked:
                 return
+            draining, left, limit = self._draining, max(0, self._left), self._limit
+            count = 0 if self._found or self._pouring else min(left, self._batch_max)
+            parks = count > 0 and not draining and not self._apart
+            self._taking = count > 0 and not parks
+            if parks:
+                self._parked, self._parked_at = True, (left, limit)
+                self._parks += 1
+        if parks:
+            parking.hear(reader)
+            if parking.begin(reader, count) < 0:
+                self._rung = True
+            return
+        if count:
+            # A wake from here on ends the wait, this one or that which is about to begin.
+            found = reader.next(count, timeout_s=0 if draining else None)
+            left -= len(found) if len(found) == count else left  # 0: there are no more now
+            self._found.extend(found)
+        self._hand_over(left, limit, draining=draining)
+
+    def _collect(self, reader: Reader, *, now: bool) -> None:
+        """The parked request, which may go on."""
+        found = parking.finish(reader, now=now)
+        if found is not None:
+            left, limit = self._parked_at
             with self._changed:
-                if self._told or not self._asked:
-                    continue
-                draining, left, limit = self._draining, max(0, self._left), self._limit
-                count = 0 if self._found or self._pouring else min(left, self._batch_max)
-                self._taking = count > 0
-            if count:
-                # A wake from here on ends the wait, this one or that which is about to begin.
-                found = reader.next(count, timeout_s=0 if draining else None)
-                left -= len(found) if len(found) == count else left  # 0: there are no more now
-                self._found.extend(found)
-            self._hand_over(left, limit, draining=draining)
+                self._parked = False
+            self._found.extend(found)
+            self._hand_over(left - len(found), limit, draining=False)
 
     def _hand_over(self, left: int, limit: int, *, draining: bool) -> None:
         """`left` of `limit` were wanted and are not there. Who wanted more meanwhile, of those

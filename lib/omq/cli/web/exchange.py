@@ -1,0 +1,93 @@
+"""What the REST interface puts, takes and asks by: native connections, desks, memory.
+
+Names are asked for again after NAMES_S: until then a name is taken for what it stood for. What is
+put goes to those queues, not to the name, so nobody puts to a queue for which he was not asked.
+For the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from omq.aio.jobs import Call
+from omq.aio.lines import Job, Lines
+from omq.aio.waiter import Waiter
+from omq.base.errors import NoAuthority
+from omq.base.settings import Settings
+from omq.cli.web import acting
+from omq.cli.web.budget import Budget
+from omq.cli.web.caller import Caller
+from omq.cli.web.desks import Desks
+from omq.cli.web.putting import Puts
+from omq.cli.web.replies import Replies
+from omq.ipc.client import Client
+from omq.ipc.outgoing import Outgoing
+from omq.services.channel.names import RECORDS
+
+T = TypeVar("T")
+NAMES_S: Final = 1.0
+_NAMES_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What a name stands for: `rights` are asked for on these, `goal` is put to."""
+
+    rights: tuple[str, ...]
+    goal: str | tuple[str, ...]
+    until: float
+
+
+class Exchange:
+    """See the module."""
+
+    def __init__(self, settings: Settings, connect: Callable[[], Client], budget: Budget) -> None:
+        self.desks = Desks(settings, connect, budget)
+        self.replies = Replies(connect, budget)
+        self._puts = Lines(connect, settings.web_workers, "web puts")
+        self._asks = Lines(connect, 1, "web questions")
+        self._names: dict[str, _Name] = {}
+
+    async def allowed(self, caller: Caller, action: str, name: str) -> str | tuple[str, ...]:
+        """What a name stands for, for one who may do this there. RoleMissing, NoAuthority,
+        UnknownQueue."""
+        found = self._names.get(name)
+        if found is None or found.until <= time.monotonic():
+            rights, goal = await self._ask(lambda native: acting.stands_for(native, name))
+            if len(self._names) >= _NAMES_MAX:
+                self._names.clear()
+            found = self._names[name] = _Name(rights, goal, time.monotonic() + NAMES_S)
+        if action == "put" and RECORDS in found.rights:  # the right to be a channel, no more
+            raise NoAuthority(uid=caller.uid, action="put", queue=RECORDS)
+        caller.need_on(action, *found.rights)
+        return found.goal
+
+    async def put(self, goal: str | tuple[str, ...], messages: Sequence[Outgoing]) -> list[str]:
+        """All of them or none; their ids."""
+        waiter = Waiter()
+        found: list[str] = await self._wait(self._puts, Puts(goal, messages, waiter), waiter)
+        return found
+
+    async def _ask(self, work: Callable[[Client], T]) -> T:
+        waiter = Waiter()
+        found: T = await self._wait(self._asks, Call(work, waiter), waiter)
+        return found
+
+    async def _wait(self, lines: Lines, job: Job, waiter: Waiter) -> Any:
+        lines.give(job)
+        try:
+            return await waiter.result()
+        except asyncio.CancelledError:
+            lines.withdraw(job)
+            raise
+
+    async def close(self) -> None:
+        """What was given is carried out; what is in hand goes back."""
+        await self.desks.close()
+        await self.replies.close()
+        for lines in (self._puts, self._asks):
+            await asyncio.get_running_loop().run_in_executor(None, lines.close)

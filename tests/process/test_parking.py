@@ -1,0 +1,172 @@
+"""Requests for messages that are parked: one thread waits for the readers of many connections."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+import omq
+from omq.base.errors import ConnectionBusy, LeaseLost, ManagerUnavailable
+from omq.ipc import parking
+from omq.ipc.reader import Reader
+from tests.process.instance import MANAGER, Instance
+from tests.process.processes import WAIT_S
+
+
+@pytest.fixture
+def world(omq_instance: Instance) -> Iterator[Instance]:
+    omq_instance.settings(reconnect_grace_s=60)
+    omq_instance.start()
+    omq_instance.ready()
+    yield omq_instance
+
+
+def parked(world: Instance, opened: ExitStack, queue: str = "A") -> Reader:
+    connection = opened.enter_context(world.connect("parks"))
+    assert parking.wanted(connection)
+    return opened.enter_context(connection.reader(queue))
+
+
+def rung(*descriptors: int) -> list[int]:
+    """Those of them that can be read."""
+    poll = select.poll()
+    for each in descriptors:
+        poll.register(each, select.POLLIN)
+    return [each for each, _ in poll.poll(WAIT_S * 1000)]
+
+
+def finished(reader: Reader, descriptor: int) -> list[omq.Message]:
+    while True:
+        assert descriptor < 0 or rung(descriptor)
+        if (found := parking.finish(reader)) is not None:
+            return found
+        descriptor = parking.descriptor(reader)
+
+
+def test_one_thread_waits_for_two_queues(world: Instance) -> None:
+    with ExitStack() as opened, world.connect() as puts:
+        one, other = parked(world, opened), parked(world, opened, "B")
+        at = {parking.begin(one, 10): one, parking.begin(other, 10): other}
+        for queue in "BABA":
+            puts.put(queue, queue.encode())
+            given: list[tuple[str, bytes]] = []
+            while not given:
+                for descriptor in rung(*at):  # of a settlement that went by itself, perhaps
+                    reader = at[descriptor]
+                    if (found := parking.finish(reader)) is not None:
+                        given += [(reader.queue, message.body) for message in found]
+                        found[0].done()
+                        del at[descriptor]
+                        at[parking.begin(reader, 10)] = reader
+            assert given == [(queue, queue.encode())]
+        for reader in at.values():
+            assert parking.finish(reader) is None, "nothing is there"
+            assert parking.finish(reader, now=True) == []
+        assert world.drain("A") == world.drain("B") == []
+
+
+def test_what_was_said_goes_with_the_next_request(world: Instance) -> None:
+    with ExitStack() as opened, world.connect() as puts:
+        reader = parked(world, opened)
+        puts.put_many("A", [b"%d" % number for number in range(250)])
+        taken = 0
+        while taken < 250:
+            found = finished(reader, parking.begin(reader, 100))
+            for message in found:
+                assert message.body == b"%d" % taken
+                message.done()
+                taken += 1
+        parking.begin(reader, 1)
+        assert parking.finish(reader, now=True) == [] and reader.lost == 0
+    assert world.drain("A") == []
+
+
+def test_nothing_else_is_asked_meanwhile(world: Instance) -> None:
+    with ExitStack() as opened:
+        reader = parked(world, opened)
+        parking.begin(reader, 1)
+        with pytest.raises(ConnectionBusy):
+            reader.next(1, timeout_s=0)
+        assert parking.finish(reader, now=True) == []
+        assert reader.next(1, timeout_s=0) == []
+
+
+def test_bells_of_requests_that_were_waited_for_are_no_news(world: Instance) -> None:
+    """More of them than a socket has room for."""
+    with ExitStack() as opened, world.connect() as puts:
+        reader = parked(world, opened)
+        for _ in range(1000):
+            reader.next(1, timeout_s=0)
+            parking.hear(reader)
+        descriptor = parking.begin(reader, 1)
+        while select.select([descriptor], [], [], 0)[0]:  # of the last one, perhaps
+            assert parking.finish(reader) is None
+        puts.put("A", b"x")
+        (message,) = finished(reader, descriptor)
+        message.done()
+
+
+@pytest.mark.parametrize("ends", ["stop", "kill"])
+def test_the_manager_comes_again(world: Instance, ends: str) -> None:
+    """The request is sent again to the next one, with what was said; the wait goes on."""
+    with ExitStack() as opened, world.connect() as puts:
+        reader = parked(world, opened)
+        puts.put_many("A", [b"1", b"2"])
+        first, second = finished(reader, parking.begin(reader, 2))
+        assert (first.body, second.body) == (b"1", b"2"), "both are in work"
+        first.done()
+        descriptor = parking.begin(reader, 1)
+        assert parking.finish(reader) is None
+        getattr(world, ends)(MANAGER)
+        assert rung(descriptor)
+        world.start()
+        if parking.finish(reader) == []:  # a manager that stops in order may have answered
+            parking.begin(reader, 1)
+            assert parking.finish(reader) is None
+        world.ready()
+        puts.put("A", b"3")
+        found = finished(reader, parking.descriptor(reader))
+        again = [message.body for message in found] == [b"2"]
+        if again:  # it was back before the reader was: at least once
+            found = finished(reader, parking.begin(reader, 1))
+        (third,) = found
+        assert third.body == b"3"
+        third.done()
+        if not again:
+            second.done()
+    assert {message.body for message in world.drain("A")} <= {b"2"}
+
+
+def test_a_manager_without_bells(world: Instance) -> None:
+    """One that was started before it had any: it is known before the reader is made; and one that
+    takes the place of another is met at the end of the request."""
+    with ExitStack() as opened:
+        reader = parked(world, opened)
+        parking.begin(reader, 1)
+        line = reader._link._line
+        assert line is not None
+        line._socket.shutdown(2)
+        real = reader._link._resume
+
+        def older(*given: object) -> None:
+            real(*given)  # type: ignore[arg-type]
+            reader._link.bells = False
+
+        reader._link._resume = older  # type: ignore[method-assign, assignment]
+        with pytest.raises(ManagerUnavailable):
+            parking.finish(reader)
+
+
+def test_a_message_that_was_taken_back(world: Instance) -> None:
+    with ExitStack() as opened, world.connect() as puts:
+        reader = parked(world, opened)
+        puts.put("A", b"x")
+        (message,) = finished(reader, parking.begin(reader, 1))
+        message.release()
+        with pytest.raises(LeaseLost):
+            message.done()
+        (again,) = finished(reader, parking.begin(reader, 1))
+        again.done()
