@@ -187,7 +187,7 @@ def test_the_bell_of_another_request_is_no_bell(world: Instance) -> None:
 
 
 def test_who_does_not_hear_its_bells(world: Instance) -> None:
-    """It loses bells, or its connection to the manager, and makes that anew."""
+    """It loses bells, or its connection, which it makes anew; nobody else notices."""
     with ExitStack() as opened, world.connect() as puts:
         reader = parked(world, opened)
         for _ in range(2000):
