@@ -4,8 +4,7 @@ failure, nor a number in their group. As core.engine.settle and bulk.
 
 They are copied out of the channel before they are judged. From MANY on the engine takes them as a
 batch, if all are persistent, of one queue and of no group; what differs then, in bytes that do not
-count, is done here as there. Interpreted, such a batch is left to its numpy.
-"""
+count, is done here as there. Interpreted, such a batch is left to its numpy."""
 
 from __future__ import annotations
 
