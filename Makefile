@@ -112,8 +112,7 @@ run: $(STAMP) $(FAST_STAMP)
 # Tests that are named run by themselves, whatever they take; tests/long.py has the rule for the rest.
 test: $(DEV_STAMP) $(FAST_STAMP)
 ifeq ($(ARGS),--collect-only)
-	@OMQ_SHARE=$$($(BIN)/python -c 'from tests.long import SHARE; print(SHARE)') \
-		$(BIN)/python -m pytest -p tests.parts --only quick --collect-only -q; $(TOLD)
+	@OMQ_SHARE=$$($(BIN)/python -c 'from tests.long import SHARE; print(SHARE)') $(BIN)/python -m pytest -p tests.parts --only quick --collect-only -q; $(TOLD)
 else ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS); $(TOLD)
 else
