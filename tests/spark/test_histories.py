@@ -80,11 +80,6 @@ class Told:
     kinds: set[int] = field(default_factory=set)
 
 
-def qpools(found: set[int]) -> np.ndarray[Any, np.dtype[Any]]:
-    """As the pool gives them."""
-    return np.fromiter(found, "<u8", len(found))
-
-
 def snapshot(machine: Machine) -> Snapshot:
     world = machine.world
     seen = {(item.qpool, place.queue): (place.state.name, place.priority, place.attempts)
@@ -203,8 +198,8 @@ def judged_beside(known: Manifest, spool: Path, to: Path) -> None:
         pool = beside(spool, uuid, number, last)
         assert not pool.unknown
         judged = {q for q in alive if born[q] <= (pool.checkpoint or 0)}
-        known_of = [pool.there, *pool.ended]
-        assert judged <= {q for some in known_of for q in some.tolist()}, (number, last)
+        assert judged <= set(np.concatenate([pool.there, *pool.ended]).tolist()), (
+            number, last)
         if pool.checkpoint and pool.checkpoint > last:
             assert beside(spool, uuid, number, last - 1000).unknown, "the journal has a hole"
 
@@ -286,7 +281,7 @@ def test_nothing_is_reported_that_did_not_happen(world: tuple[Any, Ends], told: 
     there = {qpool + n * QPOOLS for n, one in enumerate(told) for qpool in one.snapshot.persistent}
     told_lines = lines(spans, messages, chosen(events))
     rows = message_findings(messages, ATTEMPTS).unionByName(out_of_order(told_lines)).unionByName(
-        lost(messages, Beside(qpools(there)))).collect()
+        lost(messages, Beside(np.array(list(there))))).collect()
     assert [row.asDict() for row in rows] == []
     left = spans.where("left_ns IS NULL").groupBy("queue").count().collect()
     flow = _routes(Basis(spans, messages, events, events, 0)).collect()
@@ -295,8 +290,8 @@ def test_nothing_is_reported_that_did_not_happen(world: tuple[Any, Ends], told: 
         assert row["count"] == (sum(r["came"] for r in flow if r["to_queue"] == queue)
                                 - sum(r["departed"] for r in flow if r["from_queue"] == queue))
     gone = next(iter(there))  # and somebody who is missing is missed
-    without = lost(messages, Beside(qpools(there - {gone}))).collect()
-    assert [row["qpool"] for row in without] == [gone]
+    others = Beside(np.array(list(there - {gone})))
+    assert [row["qpool"] for row in lost(messages, others).collect()] == [gone]
     died = messages.where("end_type = 0")
     assert died.count() > HISTORIES / 10
     assert died.where("persistent").count() == 0
