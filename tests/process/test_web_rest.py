@@ -70,7 +70,7 @@ def unix(web: Web) -> Unix:
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     made = Instance(tmp_path_factory.mktemp("rest") / "spool")
     (made.conf / "queues.conf").write_text(QUEUES)
-    configure(made, web_hold_s=1, web_user_memory_bytes_max=16 << 20, web_user_polls_max=1000,
+    configure(made, web_user_memory_bytes_max=16 << 20, web_user_polls_max=1000,
               web_request_timeout_s=30)
     with (made.conf / "authority.conf").open("a") as rights:
         rights.write("[REPLIES]\nuser:daemon = get\n")
@@ -185,11 +185,11 @@ def test_a_list_is_put_all_or_none(web: Web, odd: dict[str, Any]) -> None:
         native.queues.clear("SMALL")
 
 
-def test_what_is_touched_stays_and_what_is_not_has_failed(web: Web) -> None:
-    with client(web) as line:
+def test_what_is_touched_stays_and_what_is_not_has_failed(tmp_path: Path) -> None:
+    with world(tmp_path, web_hold_s=3) as web, client(web) as line:
         web.instance.put("A", b"1", b"2")
         first, second = line.take("A", 2)
-        until_s = time.monotonic() + 2  # more than web_hold_s
+        until_s = time.monotonic() + 4  # more than web_hold_s
         came: list[dict[str, Any]] = []
         while time.monotonic() < until_s or not came:
             assert line.ask("POST", f"deliveries/{first['delivery']}", {"end": "touch"})[0] == 204
@@ -197,7 +197,7 @@ def test_what_is_touched_stays_and_what_is_not_has_failed(web: Web) -> None:
         assert came[0]["qpool_id"] == second["qpool_id"] and came[0]["attempts"] >= 1
         assert line.ask("POST", f"deliveries/{second['delivery']}", {})[0] == 404
         assert line.ask("POST", f"deliveries/{first['delivery']}", {})[0] == 204
-    until(lambda: web.instance.bodies("A") == [b"2"])
+        until(lambda: web.instance.bodies("A") == [b"2"])
 
 
 def test_many_wait_and_each_message_goes_to_one_account_has_its_share(web: Web) -> None:
@@ -345,6 +345,23 @@ print(json.dumps([
                           capture_output=True, text=True, timeout=WAIT_S, check=True)
     assert json.loads(said.stdout) == [201, 403, 403, 200, 403, 403, 401]
     assert web.instance.bodies("A") == [b"of daemon"]
+
+
+@pytest.mark.parametrize(("path", "body"), [
+    ("queues/A/messages", b'{"body": "\\ud800"}'), ("queues/A/messages", b'{"priority": NaN}'),
+    ("queues/A/messages", b'{"properties": {"n": ' + b"9" * 5000 + b"}}"),
+    ("queues/A/messages", b'{"delay_s": 1e999}'), ("queues/A/messages", b"[" * 100_000),
+    ("queues/A/messages", b'{"messages": []}'), ("queues/A/messages", b'{"messages": [7]}'),
+    ("queues/A/messages?delay_s=nan", b"{}"), ("queues/A/messages?odd=1", b""),
+    ("queues/A/get", b'{"count": 1001}'), ("queues/A/get", b'{"wait_s": -1}'),
+    ("queues/A/get", b'{"done": [[]]}'), ("deliveries", b'{"settle": [{"end": "eat"}]}'),
+    ("deliveries", b'{"settle": {}}'), ("queues/A/request", b'{"timeout_s": 21}')])
+def test_odd_requests_are_refused(web: Web, path: str, body: bytes) -> None:
+    with client(web) as line:
+        kind = "text/plain" if "?" in path else "application/json"
+        status, told = line.ask("POST", path, body, **{"Content-Type": kind})
+        assert status == 400 and told["detail"], told
+    assert web.instance.on("A") == []
 
 
 def test_pages_are_not_served_at_the_socket(web: Web) -> None:

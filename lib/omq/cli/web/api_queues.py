@@ -116,6 +116,9 @@ async def get(request: web.Request) -> web.StreamResponse:
         await response.prepare(request)
         await response.write_eof()  # its bytes are memory until they have left
         return response
+    except (ConnectionError, asyncio.CancelledError):  # it did not leave whole
+        exchange.desks.give_back(taken)
+        raise
     finally:
         for each in taken:
             each.record = {}

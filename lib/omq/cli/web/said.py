@@ -35,7 +35,10 @@ async def sent(request: web.Request) -> AsyncIterator[bytes]:
 def read_json(data: bytes) -> Any:
     """BadRequest."""
     try:
-        return json.loads(data or b"{}")
+        found = json.loads(data or b"{}")
+        if b"\\u" in data:  # half a pair of UTF-16 can be written so, and is no text
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except (ValueError, RecursionError) as error:
         raise BadRequest(reason="the request is no JSON") from error
 
