@@ -15,6 +15,7 @@ import pytest
 
 from omq.base.errors import Exit
 from tests.bench.instance import MANAGER, QUEUE, Instance
+from tests.waiting import until
 
 Start = Callable[..., subprocess.Popen[bytes]]
 BOUND_S = 60.0  # only turns a hang into a failure
@@ -126,7 +127,14 @@ def test_stop_finishes_what_is_in_hand_and_gives_back_the_rest(
     assert (reader.returncode, error) == (0, b"")
     taken = (first + more).split()
     assert 1 <= len(taken) < 6
-    assert sorted(taken + _rest(instance), key=int) == [f"{n}".encode() for n in range(6)]
+    rest = list[bytes]()
+
+    def all_are_there() -> bool:  # a child that is ended gives back what it had when it is gone
+        rest.extend(_rest(instance))
+        return len(taken) + len(rest) >= 6
+
+    until(all_are_there, lambda: f"{taken} {rest}")
+    assert sorted(taken + rest, key=int) == [f"{n}".encode() for n in range(6)]
 
 
 def test_killed_reader_is_reported_and_its_message_comes_again(
