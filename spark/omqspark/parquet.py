@@ -24,12 +24,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     DataType,
     DateType,
     IntegerType,
     LongType,
+    StringType,
     StructType,
+    TimestampType,
 )
 
 from omqtools.omqspark import columns, plan
@@ -41,7 +44,10 @@ or the sketches of 100 queues and hours."""
 DELTA: Final = "DELTA_BINARY_PACKED"
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null in a path
 _TYPES: Final[dict[str, DataType]] = {
-    "bigint": LongType(), "int": IntegerType(), "boolean": BooleanType()}
+    "bigint": LongType(), "int": IntegerType(), "boolean": BooleanType(), "string": StringType(),
+    "timestamp": TimestampType(), "array<int>": ArrayType(IntegerType()),
+    "array<bigint>": ArrayType(LongType())}
+"""Of all tables of columns.py."""
 _KINDS: Final[dict[str, DataType]] = {"day": DateType()}  # else numbers
 
 

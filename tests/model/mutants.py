@@ -79,7 +79,7 @@ MUTANTS: Final = (
     Mutant("wrong priority chain", "core/engine/state.py",
            "t.link(entry, queue * PRIORITIES + priority)", "t.link(entry, queue * PRIORITIES + 4)"),
     Mutant("a message of a group does not wait for its turn", "core/engine/state.py",
-           "            if has_turn:\n", "            if True:\n"),
+           "            if not has_turn:\n", "            if False:\n"),
     Mutant("who is next in a group never gets its turn", "core/engine/state.py",
            "        if following >= 0 and t.e_state[following] == _READY:", "        if False:"),
     Mutant("a message that comes back overtakes its group", "core/engine/state.py",

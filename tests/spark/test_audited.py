@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from omqtools.omqspark import audit as audits
 from omqtools.omqspark import audited
+from omqtools.omqspark import lake as lakes
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.audited import Audited, Basis, earlier
 from omqtools.omqspark.findings import out_of_order
@@ -35,7 +35,7 @@ def test_what_was_judged_is_not_looked_at_again(
         sizes.append(frames)
         return sized(session, frames)
 
-    monkeypatch.setattr(audits, "sized", watched)
+    monkeypatch.setattr(lakes, "sized", watched)
     made, _ = generated(tmp_path_factory, 300, file_frames=400)
     archive, out = made / "archive", str(tmp_path_factory.mktemp("audited") / "tables")
     late = sorted(archive.glob("*.oma"))[2:]

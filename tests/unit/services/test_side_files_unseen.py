@@ -214,5 +214,6 @@ ELSEWHERE: dict[str, str] = {
     "lib/omq/services/manager/descriptors.py": "/proc",
     "lib/omq/services/manager/parts.py": "the spool",
     "lib/omq/services/network/secret_file.py": "configuration",
+    "lib/omq/services/standby/listener.py": "the spool, at its start",
     "lib/omq/services/supervise/unit_files.py": "templates",
 }
