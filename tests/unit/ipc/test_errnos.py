@@ -274,3 +274,20 @@ def test_what_ends_the_thread_ends_the_main_loop(
     plane._doors = keeper
     with pytest.raises(RuntimeError, match="a bug"):
         plane.drain()
+
+
+def test_a_signal_before_the_wait_of_the_main_loop_ends_it(
+    keeper: Doorkeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handler runs when the main thread does, which may be about to wait: the doorkeeper hears
+    of it from the descriptor that the C handler writes to."""
+    hears, came = socket.socketpair()
+    with hears, came:
+        hears.settimeout(0)
+        with monkeypatch.context() as patched:
+            patched.setattr(keeper, "_thread", SimpleNamespace(start=lambda: None))
+            keeper.start(hears.fileno())
+        came.send(b"\x0f")
+        assert keeper._turn()
+        keeper._ring_bell()
+        assert not keeper._turn(), "once"

@@ -10,10 +10,9 @@ A door that has something for the main loop is not polled until the main loop is
 SCARCE_S: the callers wait in its backlog.
 
 Invariants: 1. the thread sleeps unless something happens, and looks at the deadline whatever
-happens; 2. lines are bounded in length, doors in number,
-descriptors that come in to one a door; 3. only the main loop writes to a
-connection, but for the refusal of one that does not come in; 4. what ends the thread ends the main
-loop (`failure`), which cannot hear anything without it.
+happens; 2. lines are bounded in length, doors in number, descriptors that come in to one a door;
+3. only the main loop writes to a connection, but for the refusal of one that does not come in;
+4. what ends the thread ends the main loop (`failure`), which cannot hear anything without it.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ class Doorkeeper:
         self._log = log
         self.deadline = 0
         self._listen_again = 0  # monotonic ns; 0: the listener is polled
-        self._wake_owed = False
-        self._stopping = False
+        self._wake_owed = self._stopping = False
+        self._signals = -1
         self._callers: dict[Door, int] = {}  # until when each has to register, the first first
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.epoll()
@@ -78,7 +77,12 @@ class Doorkeeper:
         self._poll.register(self._listener, _ONCE)
         self._thread = threading.Thread(target=self._run, name="doorkeeper", daemon=True)
 
-    def start(self) -> None:
+    def start(self, signals: int = -1) -> None:
+        """`signals`: readable when one has come. A handler in Python runs in the main thread, when
+        that runs; a signal just before its wait would be heard behind it alone."""
+        self._signals = signals
+        if signals >= 0:
+            self._poll.register(signals, select.EPOLLIN)
         self._thread.start()
 
     def stop(self) -> None:
@@ -206,6 +210,8 @@ class Doorkeeper:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._bell)
             return False
+        if descriptor == self._signals:
+            return bool(os.read(descriptor, READ_BYTES))
         if descriptor == self._listener.fileno():
             self._accept()
             return False

@@ -66,7 +66,7 @@ class QueueManager:
         context, parts = self._context, self._parts
         point("recovery.before_serve")
         take_precedence(context.settings.manager_nice)
-        parts.doorkeeper.start()
+        parts.doorkeeper.start(context.signals.fileno())
         parts.begin(clock.monotonic_ns(), context.settings.reconnect_grace_s)
         context.notifier.ready()
         self._say_status(clock.monotonic_ns())
