@@ -22,7 +22,7 @@ FOLDERS: Final = {
     "tests/crash/daemons": "power cuts and storms on mounted file systems: root",
     "tests/bench": "the benchmarks' own tests, which measure",
 }
-LIMIT_S: Final = 30.0
+LIMIT_S: Final = 25.0
 SHARE: Final = "1/3"
 
 
