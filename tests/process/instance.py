@@ -213,7 +213,7 @@ class Instance:
 
 _SECTION_OF = {
     "ship_interval_ms": "ship", "ship_late_s": "ship", "ship_base_hours": "ship",
-    "ship_bases_kept": "ship",
+    "ship_bases_kept": "ship", "ship_to": "ship",
     "failures_known_max": "index",
     "clients_max": "ipc", "clients_group": "ipc", "operators_group": "ipc",
     "request_queue_bytes": "ipc", "dedupe_clients_max": "ipc",

@@ -294,7 +294,7 @@ def test_two_that_ship_to_one_place(made: Callable[..., Ship], tmp_path: Path) -
 
 
 def test_a_place_that_is_away_is_asked_again(made: Callable[..., Ship], tmp_path: Path) -> None:
-    ship = made(ship_late_s=1)
+    ship = made(ship_late_s=1, ship_to=f"file://{tmp_path}/place")
     ship.run()
     ship.shipped()
     folder = tmp_path / "place"
@@ -304,6 +304,8 @@ def test_a_place_that_is_away_is_asked_again(made: Callable[..., Ship], tmp_path
     until(lambda: bool(ship.status()["error"]), ship.log.read_text)
     until(lambda: ship.status()["waits_s"] > 0, ship.log.read_text)
     assert ship.status()["problem"]
+    watched = ship.tool(*ship.at("omq", "health"))
+    assert watched.returncode == Exit.NO and "not shipped as it should be" in watched.stdout
     folder.unlink()
     (tmp_path / "away").rename(folder)
     ship.shipped()
