@@ -228,14 +228,16 @@ def test_a_full_disk_is_told_and_orders_still_go(web: Web, page: Page) -> None:
 
 def test_a_console_that_was_started_anew_says_log_in(made: Instance, page: Page) -> None:
     conf = made.conf / "omq.conf"
-    with console(made) as first:
-        login(first, page, "bin")
-        page.until(f"{FOLLOWING} === 'live'")
-        port = first.port
-    page.until(f"{FOLLOWING}.startsWith('not connected')")
-    before = conf.read_text()
-    conf.write_text(before.replace("web_listen_port = 0", f"web_listen_port = {port}"))
+    before = conf.read_text()  # the Unix socket is that of the console of all these tests
+    alone = before.replace("web_listen_port = 0", "web_socket = off\nweb_listen_port = 0")
+    conf.write_text(alone)
     try:
+        with console(made) as first:
+            login(first, page, "bin")
+            page.until(f"{FOLLOWING} === 'live'")
+            port = first.port
+        page.until(f"{FOLLOWING}.startsWith('not connected')")
+        conf.write_text(alone.replace("web_listen_port = 0", f"web_listen_port = {port}"))
         with console(made):
             page.until(f"{FOLLOWING}.startsWith('logged out')")
     finally:
