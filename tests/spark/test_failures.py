@@ -19,6 +19,7 @@ from omqtools.omqspark import session
 from omqtools.omqspark.failures import quiet, told
 from omqtools.omqspark.lake import Lake
 from tests import needs
+from tests.waiting import until
 
 COMMAND = [sys.executable, "-m", "omq.cli.launch", "omq-spark"]
 ENDS_S = 120
@@ -72,7 +73,11 @@ def test_a_jvm_that_is_killed_is_told_in_a_line(made: tuple[Path, dict[str, Any]
         for line in child.stderr:
             lines.append(line)
             if "files are told" in line:
-                os.kill(java_of(child.pid), signal.SIGKILL)
+                until(lambda: any((tmp_path / "tables").rglob("*.parquet"))
+                      or child.poll() is not None)
+                victim = java_of(child.pid)
+                assert victim > 0, "".join(lines)  # 0 would be this whole group of processes
+                os.kill(victim, signal.SIGKILL)
         assert child.wait(ENDS_S) == Exit.IO, "".join(lines)
     mine = [line for line in lines if line.startswith("omq-spark: ")]
     assert "the JVM has ended in the middle of it" in mine[-1]
