@@ -88,8 +88,10 @@ class QueueManager:
         engine, server, keeper = parts.engine, parts.server, parts.doorkeeper
         rated = parts.rated.due
         self._ends_due = parts.control.queues.ends.due
-        deadline = min(server.due(), rated, self._events.due, self._triggers.due, self._ends_due,
-                       self._watchdog_due or FOREVER, self._draining_until or FOREVER)
+        # 0 is "at once" here (a wait that was cancelled behind the group), and "never" there.
+        deadline = max(1, min(
+            server.due(), rated, self._events.due, self._triggers.due, self._ends_due,
+            self._watchdog_due or FOREVER, self._draining_until or FOREVER))
         if deadline != keeper.deadline:
             keeper.arm(deadline)
         batch = parts.requests.take(REQUESTS_PER_GROUP)
