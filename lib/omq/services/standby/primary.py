@@ -22,9 +22,8 @@ from typing import Final
 from omq.base.amounts import duration
 from omq.base.errors import ManagerUnavailable, OmqError, StreamBroken
 from omq.base.paths import SpoolPaths
-from omq.format.index import Counter
 from omq.format.standby import Piece, PieceKind
-from omq.services.pool.live_index import LiveIndex
+from omq.services.pool.durable_look import DurableLook
 from omq.services.standby.base_sending import base
 from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
@@ -43,8 +42,7 @@ class Primary:
     def __init__(self, paths: SpoolPaths, instance: Instance, line: Line, poll_s: float) -> None:
         self._paths, self._instance, self._line, self._poll_s = paths, instance, line, poll_s
         self._sending = Sending(paths, instance)
-        self._index: LiveIndex | None = None
-        self._durable = 0
+        self._look = DurableLook(paths)
         self._beat = 0.0
         self._heard = time.monotonic()
         self._telling = Telling(paths)
@@ -66,11 +64,10 @@ class Primary:
         finally:
             self._tell(following=False)
             self._sending.close()
-            if self._index is not None:
-                self._index.close()
+            self._look.close()
 
     def _turn(self) -> None:
-        durable = self._look()
+        durable = self._look.look()
         pieces = self._sending.turn(durable, BYTES_MAX)
         for piece in pieces:
             self._line.send(piece)
@@ -95,21 +92,8 @@ class Primary:
 
     def _tell(self, *, following: bool) -> None:
         sending = self._sending
-        self._telling.note(sending.member, self._durable, sending.synced, following=following,
+        self._telling.note(sending.member, self._look.lsn, sending.synced, following=following,
                            force=not following)
-
-    def _look(self) -> int:
-        """The last LSN that is durable here, as far as a manager has said."""
-        if self._index is not None and not self._index.running:
-            self._index.close()
-            self._index = None
-        if self._index is None:
-            try:
-                self._index = LiveIndex(self._paths)
-            except ManagerUnavailable:
-                return self._durable
-        self._durable = max(self._durable, self._index.counter(Counter.DURABLE_LSN))
-        return self._durable
 
     def _base(self, piece: Piece) -> None:
         """A copy of the pool; then the standby says HELLO."""
@@ -119,7 +103,7 @@ class Primary:
             raise StreamBroken(peer=self._line.peer, reason="it does not say who it is") from error
         if not is_member_name(member) or member == self._instance.member:
             raise StreamBroken(peer=self._line.peer, reason="its name is not one of another member")
-        index = self._index
+        index = self._look.index
         if index is None or not index.running:
             raise ManagerUnavailable(spool=self._paths.root, reason="a copy for a standby is made "
                                      "of a spool that is served")
@@ -132,8 +116,8 @@ class Primary:
         instance_file.write(self._paths, replace(
             self._instance, role=Role.FORMER, member=self._instance.member or "former",
             primary=f"the member of term {term}"))
-        if self._index is not None and self._index.running:
-            signal.pidfd_send_signal(self._index.pidfd, signal.SIGTERM)
+        if self._look.index is not None and self._look.index.running:
+            signal.pidfd_send_signal(self._look.index.pidfd, signal.SIGTERM)
 
     def _refuse(self, error: OmqError) -> None:
         try:
