@@ -991,6 +991,14 @@ ships there as this instance; only one of them may go on, and 'omq standby demot
     exit_code = Exit.UNAVAILABLE
 
 
+class PlaceEmpty(OmqError):
+    """{url} has nothing of this instance, which has shipped before: mount it, or name the right \
+place; 'omq ship run --anew' begins there anew"""
+
+    status = 305
+    exit_code = Exit.CONFIG
+
+
 class NothingToRestore(OmqError):
     """{url} has nothing to make a spool of: {reason}"""
 

@@ -3,6 +3,7 @@ of another disk, from which `omqrecover restore` makes a spool as it was at a po
 
     omq ship run --to s3://bucket/omq       until a signal; omq-ship.service runs it
     omq ship run --once                     until everything is there
+    omq ship run --anew                     the place may be empty, though there was another one
     omq ship status                         what is there, and what would be lost now
 
 Where it ships to stands in omq.conf (`ship_to`) or behind --to; credentials and endpoints in the
@@ -58,8 +59,8 @@ def _run(options: argparse.Namespace) -> int:
     signals.install()
     lock = spool.lock(info.paths.ship_lock, NAME)
     try:
-        Runner(info.paths, info.instance, settings, place(url), signals, partial(say, NAME)).run(
-            once=options.once)
+        Runner(info.paths, info.instance, settings, place(url), signals, partial(say, NAME),
+               anew=options.anew).run(once=options.once)
     finally:
         lock.close()
     return Exit.OK
@@ -97,8 +98,8 @@ def problem(found: dict[str, Any], settings: Settings) -> str:
         return f"what ships has said nothing since {iso_time(int(found['time_ns']))}"
     if found["error"]:
         return str(found["error"])
-    waits = float(found["waits_s"])
-    if waits > settings.ship_late_s:
+    waits = found["waits_s"]
+    if waits is not None and waits > settings.ship_late_s:
         return f"something has waited for {duration(waits)} to be shipped"
     return ""
 
@@ -107,12 +108,13 @@ def lines(found: dict[str, Any]) -> list[str]:
     """For people."""
     if not found:
         return []
-    waits = found["waits_s"]
+    waits, known = found["waits_s"], found["durable_lsn"]
     base = (f"LSN {found['base_lsn']}, {iso_time(found['base_time_ns'])}" if found["base_time_ns"]
             else "none yet")
     return [f"{'to':<16}{found['url']}", f"{'shipped':<16}LSN {found['shipped_lsn']} of "
-            f"{found['durable_lsn']}", f"{'lost by now':<16}"
-            + (f"what came in the last {duration(waits)}" if waits else "nothing"),
+            f"{'what nobody says' if known is None else known}", f"{'lost by now':<16}"
+            + ("not known: no queue manager has run since this began" if waits is None else
+               f"what came in the last {duration(waits)}" if waits else "nothing"),
             f"{'base':<16}{base}"]
 
 
@@ -129,5 +131,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="of run: s3://, gs://, az:// or file:///; else ship_to of omq.conf")
     parser.add_argument("--once", action="store_true",
                         help="of run: until everything is there, and a base")
+    parser.add_argument("--anew", action="store_true",
+                        help="of run: begin in an empty place, though this instance has shipped to "
+                        "one before")
     add_json(parser)
     return parser

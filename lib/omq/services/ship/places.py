@@ -68,7 +68,7 @@ class Directory:
     def create(self, name: str, data: bytes) -> bool:
         """See Place."""
         target = self.root / name
-        with _told(self.url):
+        with self._told():
             self._make(target.parent)
             path = target.parent / f"{uuid.uuid4().hex}{_TEMPORARY}"
             try:
@@ -93,7 +93,7 @@ class Directory:
 
     def read(self, name: str, first: int = 0) -> bytes | None:
         """See Place."""
-        with _told(self.url):
+        with self._told():
             try:
                 with (self.root / name).open("rb") as file:
                     return file.read(first or -1)
@@ -102,7 +102,7 @@ class Directory:
 
     def names(self, prefix: str) -> list[str]:
         """See Place."""
-        with _told(self.url):
+        with self._told():
             found = [os.path.relpath(os.path.join(folder, name), self.root)
                      for folder, _, names in os.walk(self.root / prefix, onerror=_raise)
                      for name in names if not name.endswith(_TEMPORARY)]
@@ -110,8 +110,15 @@ class Directory:
 
     def delete(self, name: str) -> None:
         """See Place."""
-        with _told(self.url), suppress(FileNotFoundError):
+        with self._told(), suppress(FileNotFoundError):
             (self.root / name).unlink()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        with _told(self.url):
+            if not self.root.is_dir():  # not mounted: what is put there would fill another disk
+                raise FileNotFoundError(errno.ENOENT, "", str(self.root))
+            yield
 
 
 def _raise(error: OSError) -> None:
@@ -148,7 +155,7 @@ class Bucket:
             from obstore.store import from_url
         except ImportError as error:
             raise ExtraMissing(package="obstore", command=f"a place like {url}",
-                               extra="omq[ship]") from error
+                               extra="omq-base[ship]") from error
         self.url = url
         opens: Any = from_url
         self._obstore: Any = obstore

@@ -82,10 +82,11 @@ class Restoring:
                  tell: Told) -> None:
         self._place, self._paths, self._settings = place, paths, settings
         self._point, self._tell = point, tell
+        self._base_of: Base | None = None  # that everything is of
 
     def run(self, time_ns: int, *, takes_place: bool) -> Restored:
         """See the module. `time_ns`: now."""
-        base = self._base()
+        base = self._base_of = self._base()
         spool.make_directories(self._paths)
         copy = BaseReceiving(self._paths)
         session: Receiving | None = None
@@ -151,6 +152,10 @@ class Restoring:
         if previous and not seal.previous:
             raise PlaceDamaged(url=self._place.url, name=name, reason="the journal begins anew "
                                "there, behind another base: what is between was not shipped")
+        if name.partition("/")[0] != seal.kind.name.lower() or (
+                self._base_of is not None and seal.uuid.hex() != self._base_of.uuid):
+            raise PlaceDamaged(url=self._place.url, name=name, reason="it is of another instance, "
+                               "or another kind of object")
         if seal.sequence != sequence or (previous is not None and seal.previous != previous):
             raise PlaceDamaged(url=self._place.url, name=name, reason=f"it is object "
                                f"{seal.sequence}, or follows another one")

@@ -4,9 +4,11 @@ what is older than `ship_bases_kept` bases goes.
 
 A place that is away is asked again, after a pause that grows to half a minute; the journal here is
 kept meanwhile (`standby_files_kept`). run/ship.json says how it is, once a second: what is shipped,
-for how long the oldest of what is not has waited, the last error.
+for how long the oldest of what is not has waited (null: no queue manager has said yet how far the
+journal is durable), the last error.
 
-Errors: Superseded, ForeignPlace, PlaceDamaged, DiskError end it.
+Errors: Superseded, ForeignPlace, PlaceEmpty, PlaceDamaged, DiskError end it; with `once`
+ManagerUnavailable, too.
 """
 
 from __future__ import annotations
@@ -22,9 +24,8 @@ from omq.base.clock import NS_PER_S
 from omq.base.errors import ManagerUnavailable, PlaceUnavailable, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.format.index import Counter
 from omq.services.daemon.signals import Signals
-from omq.services.pool.live_index import LiveIndex
+from omq.services.pool.durable_look import DurableLook
 from omq.services.ship.places import Place
 from omq.services.ship.shipping import Shipping
 from omq.storage.instance_file import Instance
@@ -38,14 +39,14 @@ class Runner:
     """See the module."""
 
     def __init__(self, paths: SpoolPaths, instance: Instance, settings: Settings, place: Place,
-                 signals: Signals, say: Callable[[str], None]) -> None:
+                 signals: Signals, say: Callable[[str], None], *, anew: bool = False) -> None:
         self._paths, self._settings, self._signals, self._say = paths, settings, signals, say
         self._url, self._term = place.url, instance.term
-        self.shipping = Shipping(paths, instance, place)
-        self._index: LiveIndex | None = None
+        self.shipping = Shipping(paths, instance, place, anew=anew)
+        self._look = DurableLook(paths)
         self._base: Iterator[None] | None = None
         self._begun = False
-        self._durable = self._looked = 0
+        self._looked = 0
         self._whole_at = time.monotonic()  # when all that was durable then was shipped
         self._pause_s = PAUSE_S[0]
         self._tell_at = 0.0
@@ -57,6 +58,9 @@ class Runner:
             while not self._signals.stopping:
                 if self._turn():
                     continue
+                if once and self._begun and self._look.index is None:
+                    raise ManagerUnavailable(spool=self._paths.root, reason="how far the journal "
+                                             "is durable is not known without it")
                 if once and not self.error and not self.shipping.needs_base and (
                         self._base is None):
                     return
@@ -65,8 +69,7 @@ class Runner:
         finally:
             self._tell(force=True)
             self.shipping.close()
-            if self._index is not None:
-                self._index.close()
+            self._look.close()
 
     def _turn(self) -> bool:
         """One step; is there more to do at once?"""
@@ -87,28 +90,15 @@ class Runner:
         return more
 
     def _ship(self) -> bool:
-        now = time.monotonic()
-        self._look()
-        more = self.shipping.turn(self._durable)
+        now, durable = time.monotonic(), self._look.look()
+        more = self.shipping.turn(durable)
         if self.shipping.state.lsn >= self._looked and not self.shipping.needs_base:
-            self._whole_at, self._looked = now, self._durable
+            self._whole_at, self._looked = now, durable
         return more
-
-    def _look(self) -> None:
-        """The last LSN that is durable here, as far as a manager has said."""
-        if self._index is not None and not self._index.running:
-            self._index.close()
-            self._index = None
-        if self._index is None:
-            try:
-                self._index = LiveIndex(self._paths)
-            except ManagerUnavailable:
-                return
-        self._durable = max(self._durable, self._index.counter(Counter.DURABLE_LSN))
 
     def _make_base(self) -> bool:
         """The next step of a base; False: none is being made."""
-        index = self._index
+        index = self._look.index
         if self._base is None:
             if index is None or not self._due():
                 return False
@@ -128,11 +118,12 @@ class Runner:
 
     def state(self) -> dict[str, Any]:
         """As run/ship.json has it."""
-        found, waits = self.shipping.state, self._durable > self.shipping.state.lsn
+        found, durable = self.shipping.state, self._look.lsn
+        waits = durable > found.lsn or bool(self.shipping.needs_base)
         return {"pid": os.getpid(), "url": self._url, "term": self._term, "shipped_lsn": found.lsn,
-                "durable_lsn": self._durable,
-                "waits_s": round(time.monotonic() - self._whole_at, 1)
-                if waits or self.shipping.needs_base else 0.0,
+                "durable_lsn": durable if self._look.known else None,
+                "waits_s": round(time.monotonic() - self._whole_at, 1) if waits
+                else 0.0 if self._look.known else None,
                 "objects": found.objects, "bytes": found.bytes, "base_lsn": found.base_lsn,
                 "base_time_ns": found.base_time_ns, "needs_base": self.shipping.needs_base,
                 "error": self.error, "time_ns": clock.wall_ns()}

@@ -16,7 +16,8 @@ here as this instance of this term: Superseded, and nothing more is shipped.
 Journal files stay until their blocks are shipped (storage.standby_holds, as for a standby), at most
 `standby_files_kept` behind the newest.
 
-Errors: PlaceUnavailable: try the same again; Superseded; ForeignPlace; PlaceDamaged; StreamBroken
+Errors: PlaceUnavailable: try the same again; Superseded; ForeignPlace; PlaceEmpty: it was another
+one, or is not mounted; PlaceDamaged; StreamBroken
 (a base is given up); DiskError.
 """
 
@@ -31,6 +32,7 @@ from typing import Final
 from omq.base.errors import (
     ForeignPlace,
     PlaceDamaged,
+    PlaceEmpty,
     StandbyDiverged,
     StreamBroken,
     Superseded,
@@ -57,7 +59,8 @@ OBJECT_BYTES: Final = 16 << 20
 
 @dataclass(slots=True)
 class Shipped:
-    """How far it is. `lsn`: shipped; `base_lsn`: of the newest base, 0: there is none."""
+    """How far it is. `lsn`: shipped; `base_lsn`, `base_time_ns`: of the newest base, both 0: there
+    is none."""
 
     lsn: int = 0
     objects: int = 0
@@ -69,10 +72,12 @@ class Shipped:
 class Shipping:
     """See the module."""
 
-    def __init__(self, paths: SpoolPaths, instance: Instance, place: Place) -> None:
+    def __init__(self, paths: SpoolPaths, instance: Instance, place: Place, *,
+                 anew: bool = False) -> None:
+        """`anew`: the place may be empty, though there was one before."""
         self.state = Shipped()
         self.needs_base = ""  # why; empty: the chain goes on
-        self._paths, self._instance, self._place = paths, instance, place
+        self._paths, self._instance, self._place, self._anew = paths, instance, place, anew
         self._sending: Sending | None = None
         self._chain: Chain | None = None
         self._waits: tuple[bytes, Chain] | None = None  # an object that is not in its place yet
@@ -83,6 +88,9 @@ class Shipping:
         """Whose place it is, and where the chain goes on."""
         uuid, term = self._instance.uuid.hex(), self._instance.term
         mine = (json.dumps({"format": shipped.FORMAT, "uuid": uuid}) + "\n").encode()
+        if (MEMBER in (standby_holds.load(self._paths) or {}) and not self._anew
+                and self._place.read(shipped.IDENTITY) is None):
+            raise PlaceEmpty(url=self._place.url)
         if not self._place.create(shipped.IDENTITY, mine):
             found = self._place.read(shipped.IDENTITY)
             if found != mine:
