@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import omq
+import omq.aio
 from omq.base import errors
 from omq.cli import launch
 from omq.ipc.client import Client

@@ -31,6 +31,7 @@ DAEMON = 1
 """uid of the account `daemon`, of every Debian."""
 QUEUES = ("[*]\ndeath_delay_s = 0\nretry_delay_ms = 0\n\n[A]\n\n[B]\n\n[LOCAL]\n\n[ERROR]\n\n"
           "[ORDERS]\n\n[ONCE]\ndedupe_s = 3600\n\n[SMALL]\nmax_depth = 3\n")
+POLLS = 400
 NAMES = re.compile(r"\{(\w+)\}")
 
 
@@ -72,7 +73,7 @@ def unix(web: Web) -> Unix:
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     made = Instance(tmp_path_factory.mktemp("rest") / "spool")
     (made.conf / "queues.conf").write_text(QUEUES)
-    configure(made, web_user_memory_bytes_max=16 << 20, web_user_polls_max=1000,
+    configure(made, web_user_memory_bytes_max=16 << 20, web_user_polls_max=POLLS,
               web_request_timeout_s=30)
     with (made.conf / "authority.conf").open("a") as rights:
         rights.write("[REPLIES]\nuser:daemon = get\n")
@@ -208,12 +209,16 @@ def test_what_is_touched_stays_and_what_is_not_has_failed(tmp_path: Path) -> Non
 
 
 def test_many_wait_and_each_message_goes_to_one_account_has_its_share(web: Web) -> None:
-    """A thousand long polls, one reader, no message twice and none lost; one more is refused."""
-    lines = [unix(web) for _ in range(1000)]
+    """Hundreds of long polls, one reader, no message twice and none lost; one more is refused."""
+    lines = [unix(web) for _ in range(POLLS)]
+
+    def polls(line: Unix) -> None:
+        line.request("POST", "/api/v1/queues/B/get", b'{"wait_s": 20}',
+                     {"Content-Type": "application/json"})
+
     try:
         for line in lines:
-            line.request("POST", "/api/v1/queues/B/get", b'{"wait_s": 20}',
-                         {"Content-Type": "application/json"})
+            polls(line)
         with client(web) as other:
             until(lambda: [each["readers"] for each in other.ask("GET", "queues")[1]["queues"]
                            if each["queue"] == "B"] == [1])
@@ -222,18 +227,23 @@ def test_many_wait_and_each_message_goes_to_one_account_has_its_share(web: Web) 
                 return status == 503 and "web_user_polls_max" in told["detail"]
 
             until(refused)  # all are there
-            body = {"messages": [{"body": str(each)} for each in range(1000)]}
+            body = {"messages": [{"body": str(each)} for each in range(POLLS)]}
             assert other.ask("POST", "queues/B/messages", body)[0] == 201
         got = []
         for line in lines:
-            answer = line.getresponse()
-            assert answer.status == 200
-            (each,) = json.loads(answer.read())["deliveries"]
+            while True:
+                answer = line.getresponse()
+                assert answer.status == 200
+                found = json.loads(answer.read())["deliveries"]
+                if found:
+                    break
+                polls(line)  # its 20 s were over before the others had come
+            (each,) = found
             got.append(each)
-        assert sorted(int(each["body"]) for each in got) == list(range(1000))
+        assert sorted(int(each["body"]) for each in got) == list(range(POLLS))
         names = [{"delivery": each["delivery"]} for each in got]
         assert lines[0].ask("POST", "deliveries", {"settle": names}) == (
-            200, {"settled": 1000, "failed": []})
+            200, {"settled": POLLS, "failed": []})
     finally:
         for line in lines:
             line.close()
@@ -349,7 +359,8 @@ print(json.dumps([
     ask("GET", "queues", None, Authorization="Bearer wrong")]))
 """
     said = subprocess.run([sys.executable, "-c", program, str(web.instance.paths.run)],
-                          capture_output=True, text=True, timeout=WAIT_S, check=True)
+                          capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert said.returncode == 0, said.stderr
     assert json.loads(said.stdout) == [201, 403, 403, 200, 403, 403, 401]
     assert web.instance.bodies("A") == [b"of daemon"]
 
@@ -409,6 +420,8 @@ def test_the_manager_is_killed_and_the_web_stops(tmp_path: Path) -> None:
             held = line.take("A")
             waits.request("POST", "/api/v1/queues/B/get", b'{"wait_s": 20}',
                           {"Content-Type": "application/json"})
+            until(lambda: [each["readers"] for each in line.ask("GET", "queues")[1]["queues"]
+                           if each["queue"] == "B"] == [1])  # before that a poll is refused
             instance.kill()
             instance.start()
             status, told = line.ask("POST", "queues/B/messages", {"body": "after"})
