@@ -39,6 +39,7 @@ from omq.services.network.accounts import Account
 if TYPE_CHECKING:
     from omq.services.amqp.addresses import Address
     from omq.services.amqp.session import Session
+    from omq.services.amqp091.session import Session as Older
     from omq.services.daemon.daemon import DaemonContext
 
 T = TypeVar("T")
@@ -113,6 +114,11 @@ class Host:
         self._users[user.name] += 1
         self._forget_stranger(session.peer)
         return True
+
+    def replaced(self, session: Session, by: Older) -> None:
+        """It speaks AMQP 0-9-1: the same connection, looked after by another."""
+        self.sessions.discard(session)
+        self.sessions.add(by)  # type: ignore[arg-type] # what is asked of a session it has
 
     def _forget_stranger(self, peer: str) -> None:
         self._strangers[peer] -= 1

@@ -1,0 +1,223 @@
+"""What a channel publishes: contents are put together, put on their queues, and confirmed.
+
+A confirm is sent when the message is on the disk. What comes while a batch is being put goes
+together in the next one. A queue that takes nothing now is tried again; the client's line is read no
+further while more than BEHIND_MAX messages or BEHIND_BYTES of it wait.
+
+Invariants: 1. a message is confirmed after `put` returned, or refused (basic.nack) with an event;
+what no queue takes is returned if it is mandatory, and never acknowledged else; 2. one channel's
+messages for a queue are put in the order in which they came; 3. `room` has what is held here.
+
+Crash argument: as of a link of AMQP 1.0 (services.amqp.incoming): before the confirm the client
+knows nothing, and publishes again what it has not heard of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from pamqp import commands
+
+from omq.ipc.outgoing import Outgoing
+from omq.services.amqp.addresses import INTERNAL, Address
+from omq.services.amqp.memory import OVERHEAD_BYTES
+from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp.targets import UNAUTHORIZED, target
+from omq.services.amqp.translation import Terms
+from omq.services.amqp.untranslatable import Untranslatable
+from omq.services.amqp091 import translation
+from omq.services.amqp091.translation import Refused
+
+if TYPE_CHECKING:
+    from omq.services.amqp091.channel import Channel
+
+BEHIND_MAX: Final = 2000
+BEHIND_BYTES: Final = 4 << 20
+NAMES_MAX: Final = 1000
+"""Queues whose names are resolved once a channel."""
+ACCESS_REFUSED, NOT_FOUND, CONTENT_TOO_LARGE, NO_ROUTE = 403, 404, 311, 312
+RESOURCE_ERROR: Final = 506
+
+
+@dataclass(slots=True)
+class _Published:
+    """One that is whole."""
+
+    tag: int  # of its confirm; 0: nobody wants one
+    name: str  # its routing key: a queue
+    mandatory: bool
+    properties: Any
+    message: Outgoing
+    size: int
+
+
+class Publishing:
+    """Of one channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._session = channel, channel.session
+        self._host = channel.session.host
+        self.confirms = False
+        self._count = 0  # published, since confirms are wanted
+        self._method: Any = None  # basic.publish, whose content is coming
+        self._header: Any = None
+        self._parts = bytearray()
+        self._waiting: deque[_Published] = deque()
+        self._bytes = 0
+        self._room = self._host.room(channel.session.user_name)
+        self._names: dict[str, Address] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._over = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def behind(self) -> bool:
+        """Too much waits here."""
+        return len(self._waiting) > BEHIND_MAX or self._bytes > BEHIND_BYTES
+
+    # what comes
+
+    def begin(self, method: Any) -> None:
+        if method.exchange:
+            raise Refused(NOT_FOUND, f"the exchange {method.exchange[:64]} is not there: only the "
+                          "default one is")
+        if method.immediate:
+            raise Refused(translation.NOT_IMPLEMENTED, "immediate is not there")
+        self._method = method
+
+    def header(self, header: Any) -> None:
+        if self._method is None or self._header is not None:
+            raise Refused(505, "a header without a method")
+        if header.body_size > self._host.policy.settings.amqp_message_bytes_max:
+            raise Refused(CONTENT_TOO_LARGE, "it has more than amqp_message_bytes_max bytes")
+        self._header = header
+        if not header.body_size:
+            self._whole()
+
+    def body(self, data: bytes) -> None:
+        if self._header is None:
+            raise Refused(505, "a body without a header")
+        self._parts += data
+        self._room.hold(len(data))
+        if len(self._parts) > self._header.body_size:
+            raise Refused(505, "a body beyond its size")
+        if self._room.full:
+            raise Refused(RESOURCE_ERROR, "no room now (amqp_memory_bytes_max or that of a user)")
+        if len(self._parts) == self._header.body_size:
+            self._whole()
+
+    def _whole(self) -> None:
+        method, header, body = self._method, self._header, bytes(self._parts)
+        self._method = self._header = None
+        self._parts = bytearray()
+        self._count += self.confirms
+        size = len(body) + OVERHEAD_BYTES
+        self._room.hold(OVERHEAD_BYTES)
+        properties = header.properties or commands.Basic.Properties()
+        try:
+            message = translation.outgoing(properties, body, Terms(
+                self._session.user_name, settled=False, threshold=self._host.threshold))
+        except Refused:
+            self._room.release(size)
+            raise
+        self._bytes += size
+        self._waiting.append(_Published(self._count if self.confirms else 0, method.routing_key,
+                                        method.mandatory, properties, message, size))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._serve())
+
+    def ended(self) -> None:
+        """The channel is over: what is here is put, for nobody said that it is not wanted; who
+        wanted confirms learns nothing, and publishes it again."""
+        self._over = True
+        self._room.release(len(self._parts))
+        self._parts = bytearray()
+
+    def recheck(self) -> None:
+        """Rights have changed: names are resolved anew."""
+        self._names.clear()
+
+    # the work
+
+    async def _serve(self) -> None:
+        try:
+            while self._waiting:
+                await self._put_some()
+        except Exception as error:
+            self._host.failed(self._session, error)  # type: ignore[arg-type] # aborts it
+        finally:
+            self._task = None
+
+    async def _put_some(self) -> None:
+        settings = self._host.policy.settings
+        first = self._waiting[0]
+        some = [*takewhile(lambda each: each.name == first.name, (
+            self._waiting[i] for i in range(min(len(self._waiting),
+                                                settings.amqp_batch_messages_max))))]
+        told = await self._told(first.name, some)
+        for each, fate in zip(some, told, strict=False):
+            if fate.fate is Fate.LATER:
+                break
+            self._waiting.popleft()
+            self._bytes -= each.size
+            self._room.release(each.size)
+            self._answer(each, fate)
+        self._session.look()
+        if told and told[-1].fate is Fate.LATER:
+            self._host.full(self._session, first.name, told[-1].error)  # type: ignore[arg-type]
+            if self._over:  # nobody waits for these any more, and their queue does not take them
+                self._give_up(told[-1])
+                return
+            await asyncio.sleep(settings.amqp_retry_ms / 1000)
+
+    async def _told(self, name: str, some: list[_Published]) -> list[Told]:
+        address = self._names.get(name)
+        try:
+            if address is None:
+                address = await target(self._session, name)  # type: ignore[arg-type]
+                if len(self._names) >= NAMES_MAX:
+                    self._names.clear()
+                self._names[name] = address
+        except Untranslatable as error:
+            return [Told(Fate.LATER if error.condition == INTERNAL else Fate.REFUSED, error)
+                    ] * len(some)
+        told = await self._host.company.put(address.queues, [(each.message, None)
+                                                             for each in some])
+        if any(each.fate is Fate.REFUSED for each in told):
+            self._names.pop(name, None)  # its queue may have gone
+        return told
+
+    def _answer(self, each: _Published, told: Told) -> None:
+        channel = self._channel
+        if told.fate is Fate.PUT:
+            self._confirm(each, commands.Basic.Ack(each.tag))
+            return
+        error = told.error
+        self._session.told_refused(str(error))
+        if self._over:
+            return
+        if isinstance(error, Untranslatable) and error.condition == UNAUTHORIZED:
+            channel.refuse(Refused(ACCESS_REFUSED, error.reason), commands.Basic.Publish)
+        elif each.mandatory and isinstance(error, Untranslatable):
+            channel.send_content(commands.Basic.Return(NO_ROUTE, "NO_ROUTE", "", each.name),
+                                 each.properties, each.message.body)
+            self._confirm(each, commands.Basic.Ack(each.tag))
+        else:
+            self._confirm(each, commands.Basic.Nack(each.tag))
+
+    def _confirm(self, each: _Published, what: Any) -> None:
+        if each.tag and not self._over:
+            self._channel.send(what)
+
+    def _give_up(self, told: Told) -> None:
+        self._session.told_refused(f"{len(self._waiting)}: their sender has gone, and {told.error}")
+        while self._waiting:
+            self._room.release(self._waiting.popleft().size)
+        self._bytes = 0

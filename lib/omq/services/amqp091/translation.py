@@ -1,0 +1,144 @@
+"""A message of AMQP 0-9-1 as a message of omq, and back. NETWORK.md has the table.
+
+What omq has no place for is a property named `amqp.*`, named as over AMQP 1.0 where that has the
+same field, so that a message may come in by one protocol and go out by the other.
+
+Errors: Refused, with the reply code of the standard.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pamqp import commands, decode, encode
+
+from omq.amqp.kinds import texts_in, values_out
+from omq.base.errors import BadArgument, BadName, OmqError
+from omq.base.names import check_queue_name
+from omq.ipc.message import Message
+from omq.ipc.outgoing import Outgoing
+from omq.services.amqp import ids
+from omq.services.amqp.ids import PREFIX
+from omq.services.amqp.translation import PRIORITY_MAX, RESERVED, Terms
+from omq.services.amqp.untranslatable import UNREADABLE
+
+PRECONDITION_FAILED: Final = 406
+NOT_IMPLEMENTED: Final = 540
+PERSISTENT: Final = 2
+HEADERS: Final = PREFIX + "headers"
+_TEXTS: Final = {"content_type": "content-type", "content_encoding": "content-encoding",
+                 "message_type": "type", "app_id": "app-id"}
+_SIMPLE: Final = (str, bool, int, float, bytes, type(None))
+_CREATED: Final = PREFIX + "creation-time"
+_REPLY_TO: Final = PREFIX + "reply-to"
+_TTL_MAX_MS: Final = 100 * 366 * 86_400_000
+
+
+class Refused(Exception):
+    """Its channel ends with this code."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def outgoing(given: Any, body: bytes, terms: Terms) -> Outgoing:
+    """`given`: Basic.Properties. Refused."""
+    properties: dict[str, str] = {}
+    headers = given.headers or {}
+    for name in ("CC", "BCC"):
+        if name in headers:
+            raise Refused(NOT_IMPLEMENTED, f"the header {name} is not there")
+    for name in headers:
+        if name.startswith(RESERVED):
+            raise Refused(PRECONDITION_FAILED, f"a header may not be named {name}")
+    try:
+        simple = {name: value for name, value in headers.items() if type(value) in _SIMPLE}
+        properties.update(texts_in(simple))
+        if rest := {name: value for name, value in headers.items() if name not in simple}:
+            properties[HEADERS] = encode.field_table(rest).hex()
+        for field, name in _TEXTS.items():
+            if text := getattr(given, field):
+                properties[PREFIX + name] = text
+        if given.timestamp is not None:
+            properties[_CREATED] = repr(given.timestamp.timestamp())
+        if given.user_id:
+            if given.user_id != terms.user:
+                raise Refused(PRECONDITION_FAILED, "user_id is not who is connected")
+            properties[PREFIX + "user-id"] = terms.user
+        said: dict[str, Any] = {
+            "message_id": ids.kept(given.message_id or None, "message-id", properties),
+            "correlation_id": ids.kept(given.correlation_id or None, "correlation-id", properties)}
+        if given.reply_to:
+            said.update(_reply_to(given.reply_to, properties))
+        if given.expiration:
+            said["expiry_s"] = _expiry_s(given.expiration)
+        return Outgoing(
+            body=body, properties=properties,
+            priority=None if given.priority is None else min(given.priority, PRIORITY_MAX),
+            persistent=given.delivery_mode == PERSISTENT or len(body) > terms.threshold, **said)
+    except (*UNREADABLE, BadArgument, BadName, RecursionError) as error:
+        raise Refused(PRECONDITION_FAILED, f"a message that makes no sense: {error}") from error
+
+
+def _reply_to(address: str, properties: dict[str, str]) -> dict[str, str]:
+    try:
+        return {"reply_to": check_queue_name(address)}
+    except BadName:  # an address elsewhere
+        properties[_REPLY_TO] = address
+        return {}
+
+
+def _expiry_s(text: str) -> float:
+    """Milliseconds, in digits."""
+    if not (text.isascii() and text.isdigit()):
+        raise Refused(PRECONDITION_FAILED, "expiration is no number of milliseconds")
+    return min(int(text[:20]), _TTL_MAX_MS) / 1000
+
+
+def properties_of(message: Message) -> Any:
+    """Basic.Properties of a message that was taken. ValueError and others (UNREADABLE): who put it
+    named properties as we do, and they make no sense."""
+    texts = message.texts
+    found: dict[str, Any] = {}
+    for field, name in _TEXTS.items():
+        if text := texts.pop(PREFIX + name, ""):
+            found[field] = text
+    if made := texts.pop(_CREATED, ""):
+        found["timestamp"] = datetime.fromtimestamp(int(float(made)), UTC)
+    if user := texts.pop(PREFIX + "user-id", ""):
+        found["user_id"] = user
+    known = message.ids
+    for field, name, own in (("message_id", "message-id", known.message_id),
+                             ("correlation_id", "correlation-id", known.correlation)):
+        if (value := ids.given(own, name, texts)) is not None:
+            found[field] = value.hex() if isinstance(value, bytes) else str(value)
+    reply = texts.pop(_REPLY_TO, "") or (_reply_queue(message) if known.replies else "")
+    if reply:
+        found["reply_to"] = reply
+    rest = texts.pop(HEADERS, "")
+    headers = {name: _field(value) for name, value in values_out(texts).items()
+               if not name.startswith(PREFIX)} if texts else {}
+    if rest:
+        headers |= decode.field_table(bytes.fromhex(rest))[1]
+    if headers:
+        found["headers"] = headers
+    return commands.Basic.Properties(
+        delivery_mode=PERSISTENT if message.persistent else 1,
+        priority=min(message.priority, PRIORITY_MAX), **found)
+
+
+def _field(value: Any) -> Any:
+    """A value as a table of 0-9-1 has it."""
+    for kind in (bool, int, float, str, bytes):
+        if isinstance(value, kind):
+            return kind(value)
+    return value if value is None else str(value)
+
+
+def _reply_queue(message: Message) -> str:
+    try:
+        return str(message.reply_to)
+    except OmqError:  # it is gone: nobody waits for the reply any more
+        return ""
