@@ -1,10 +1,11 @@
 """One channel of AMQP 0-9-1: its methods, and what it holds.
 
-Methods that ask the manager are carried out one after the other, in the order in which they came;
-acknowledgements and publishes are none of these.
+Methods that ask the manager are carried out one after the other, in the order in which they came,
+behind what was published before them; acknowledgements and publishes are none of these.
 
-Invariants: 1. a delivery that nobody settled is in `unacked`, or back on its queue; 2. what is not
-there is refused by its name, and ends the channel with the code of the standard.
+Invariants: 1. a delivery that nobody settled is in `unacked`, or in the transaction, or back on its
+queue; 2. what is not there is refused by its name, and ends the channel with the code of the
+standard.
 """
 
 from __future__ import annotations
@@ -17,33 +18,30 @@ from typing import TYPE_CHECKING, Any, Final
 from pamqp import base, commands, header
 
 from omq.base.errors import OmqError
-from omq.ipc.message import Message
-from omq.services.amqp.addresses import Address, condition, resolved
+from omq.services.amqp import two_phases
 from omq.services.amqp.outcomes import broke, done, released
 from omq.services.amqp.taker import Given
-from omq.services.amqp091 import frames
-from omq.services.amqp091.consuming import Consumer, Getter, Takes
+from omq.services.amqp.untranslatable import Untranslatable
+from omq.services.amqp091 import binding, declaring, frames
+from omq.services.amqp091.consuming import Takes
 from omq.services.amqp091.publishing import Publishing
-from omq.services.amqp091.translation import NOT_IMPLEMENTED, PRECONDITION_FAILED, Refused
+from omq.services.amqp091.reading import Reading
+from omq.services.amqp091.refusals import (
+    ACCESS_REFUSED,
+    INTERNAL_ERROR,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    Refused,
+    refused_by,
+)
+from omq.services.amqp091.work import Work
 
 if TYPE_CHECKING:
     from omq.services.amqp091.session import Session
 
-ACCESS_REFUSED, NOT_FOUND, LOCKED, NOT_ALLOWED = 403, 404, 405, 530
 QUESTIONS_MAX: Final = 100
 """Methods of a channel that wait for the manager; then the client's line is read no further."""
-REJECTED: Final = "basic.reject without requeue"
-_CODES: Final = {"amqp:not-found": NOT_FOUND, "amqp:unauthorized-access": ACCESS_REFUSED,
-                 "amqp:resource-deleted": NOT_FOUND, "amqp:resource-limit-exceeded": 506}
-
-
-def code_of(error: Exception) -> int:
-    """The reply code that says why."""
-    return _CODES.get(condition(error), 541)
-
-
-def rejected(message: Message) -> None:
-    message.fail(REJECTED)
+TEXT_MAX: Final = 250
 
 
 class Channel:
@@ -52,32 +50,30 @@ class Channel:
     def __init__(self, session: Session, number: int) -> None:
         self.session, self.number = session, number
         self.publishing = Publishing(self)
+        self.reading = Reading(self)
+        self.work: Work | None = None  # since tx.select
+        self._works: deque[Work] = deque()  # whose end is asked for
         self.closing = False  # we have said so, and wait for the answer
         self.unacked: dict[int, tuple[Takes, Given]] = {}  # by delivery tag, in their order
-        self._tags = self._names = self._prefetch = 0
-        self._queue = ""  # declared last
-        self._consumers: dict[str, Consumer] = {}
-        self._getters: dict[str, Getter] = {}
-        self._questions: deque[tuple[Any, Callable[[Any], Awaitable[None]]]] = deque()
+        self.queue = ""  # declared last
+        self._goes = self._ended = False  # its client closes it; it is over
+        self._tags = 0
+        self._questions: deque[Any] = deque()
         self._task: asyncio.Task[None] | None = None
 
     @property
     def behind(self) -> bool:
         return self.publishing.behind or len(self._questions) > QUESTIONS_MAX
 
-    @property
-    def may_hold(self) -> int:
-        """Deliveries, beside those that are held."""
-        return self.session.host.policy.settings.amqp_unsettled_max - len(self.unacked)
-
     # what goes out
 
     def send(self, what: base.Frame) -> None:
         self.session.write(frames.method(self.number, what))
 
-    def send_content(self, what: base.Frame, properties: Any, body: bytes) -> None:
+    def send_content(self, what: base.Frame, head: bytes, body: bytes) -> None:
+        """`head`: the payload of its header."""
         self.session.write(frames.method(self.number, what) + frames.content(
-            self.number, properties, body, self.session.frame_max))
+            self.number, head, body, self.session.frame_max))
 
     def tag(self) -> int:
         """The next delivery's."""
@@ -94,53 +90,58 @@ class Channel:
         """The channel ends."""
         if self.closing or self.session.gone:
             return
-        self.session.unauthorized(str(error)) if error.code == ACCESS_REFUSED else None
+        if error.code == ACCESS_REFUSED:
+            self.session.unauthorized(str(error))
         self.closing = True
         self.end(failed=False)
-        self.send(commands.Channel.Close(error.code, str(error)[:250], method.index >> 16,
+        if self._goes:  # it wanted that itself
+            self.send(commands.Channel.CloseOk())
+            self.session.left(self)
+            return
+        self.send(commands.Channel.Close(error.code, str(error)[:TEXT_MAX], method.index >> 16,
                                          method.index & 0xFFFF))
 
-    def lost(self, takes: Takes, error: OmqError | None) -> None:
+    def lost(self, takes: Takes) -> None:
         """A taker is through by itself: what it held is back, or the manager has it."""
         self.unacked = {tag: each for tag, each in self.unacked.items() if each[0] is not takes}
-        if isinstance(takes, Consumer):
-            self._consumers.pop(takes.tag, None)
-            if error is None or self.session.hears_cancels:
-                self.send(commands.Basic.Cancel(takes.tag, nowait=True))
-                return
-        else:
-            self._getters.pop(takes.address.name, None)
-        self.refuse(Refused(code_of(error) if error else 541, str(error or "read no more")),
-                    commands.Basic.Consume)
+        for each in self._all_works():
+            each.lost(takes)
 
     def look(self) -> None:
         """There may be room for more."""
-        for each in (*self._consumers.values(), *self._getters.values()):
-            each.look()
+        self.reading.look()
 
     def recheck(self) -> None:
         """Rights have changed."""
-        host = self.session.host
         self.publishing.recheck()
-        for each in (*self._consumers.values(), *self._getters.values()):
-            if not host.allows(self.session, "get", each.address):  # type: ignore[arg-type]
-                self.refuse(Refused(ACCESS_REFUSED, f"no right to get on {each.address.name}"),
-                            commands.Basic.Consume)
-                return
+        self.reading.recheck()
 
     def end(self, *, failed: bool) -> None:
-        """What its client holds is back; `failed`: its line broke, and it was at work on the first."""
-        several = dict.fromkeys((*self._consumers.values(), *self._getters.values()))
+        """What its client holds is back; `failed`: its line broke, while it worked on the first."""
+        if self._ended:
+            return
+        self._ended = True
+        for work in self._all_works():
+            self._again(work)
+        takers: dict[Takes, None] = {}
         for takes, given in self.unacked.values():
             takes.say(given, broke if failed else released)
-            failed, several[takes] = False, None  # cancelled ones with what they hold, too
+            failed, takers[takes] = False, None  # cancelled ones with what they hold, too
         self.unacked.clear()
-        for each in several:
+        self.reading.ended()
+        for each in takers:
             each.ended()
-        self._consumers.clear()
-        self._getters.clear()
         self._questions.clear()
         self.publishing.ended()
+
+    def closed_by_client(self) -> None:
+        """Behind what it asked and published before."""
+        if self.closing:  # both sides at once
+            self.send(commands.Channel.CloseOk())
+            return
+        if not self._goes:
+            self._goes = True
+            self._ask_for(commands.Channel.Close())
 
     # what comes in
 
@@ -156,23 +157,35 @@ class Channel:
         if isinstance(what, commands.Basic.Publish):
             self.publishing.begin(what)
         elif isinstance(what, commands.Basic.Ack):
-            self._settle(what, done)
+            self._settle(what, None)
         elif isinstance(what, commands.Basic.Nack | commands.Basic.Reject):
-            self._settle(what, released if what.requeue else rejected)
+            self._settle(what, released if what.requeue else False)
         elif isinstance(what, commands.Basic.Qos):
-            self._qos(what)
-        elif isinstance(what, commands.Confirm.Select):
-            self.publishing.confirms = True
-            if not what.nowait:
-                self.send(commands.Confirm.SelectOk())
-        elif (asked := _ASKED.get(type(what))) is not None:
-            self._questions.append((what, getattr(self, asked)))
-            if self._task is None:
-                self._task = asyncio.get_running_loop().create_task(self._ask())
+            self.reading.qos(what)
+        elif isinstance(what, commands.Confirm.Select | commands.Tx.Select):
+            self._select(what)
+        elif type(what) in _ASKED:
+            if isinstance(what, commands.Tx.Commit | commands.Tx.Rollback):
+                self._end_work()
+            self._ask_for(what)
         else:
             raise Refused(NOT_IMPLEMENTED, f"{what.name} is not there")
 
-    def _settle(self, what: Any, say: Callable[[Message], None]) -> None:
+    def _select(self, what: Any) -> None:
+        if isinstance(what, commands.Tx.Select):
+            if self.publishing.confirms:
+                raise Refused(PRECONDITION_FAILED, "the channel has confirms, so no transactions")
+            self.work = self.work or Work(self)
+            self.send(commands.Tx.SelectOk())
+            return
+        if self.work is not None:
+            raise Refused(PRECONDITION_FAILED, "the channel has transactions, so no confirms")
+        self.publishing.confirms = True
+        if not what.nowait:
+            self.send(commands.Confirm.SelectOk())
+
+    def _settle(self, what: Any, says: Any) -> None:
+        """`says`: None for an acknowledgement, False for a rejection."""
         tag = what.delivery_tag
         if getattr(what, "multiple", False):
             tags = [each for each in self.unacked if not tag or each <= tag]
@@ -182,113 +195,92 @@ class Channel:
             raise Refused(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
         touched: dict[Takes, None] = {}
         for each in tags:
-            takes, given = self.unacked.pop(each)
-            takes.say(given, say)
+            takes, given = self.unacked[each]
+            say = takes.rejected if says is False else says
+            if self.work is not None:
+                self.work.settle(each, takes, given, say)
+                del self.unacked[each]
+                continue
+            del self.unacked[each]
+            takes.say(given, say or done)
             takes.held -= 1
             takes.settled()
             touched[takes] = None
-        for takes in touched if self.may_hold > len(tags) else self._consumers.values():
-            takes.look()
+        self.reading.settled(touched)
 
-    def _qos(self, what: Any) -> None:
-        if what.prefetch_size:
-            raise Refused(NOT_IMPLEMENTED, "prefetch_size is not there")
-        if what.global_:
-            raise Refused(NOT_IMPLEMENTED, "a prefetch for all consumers of a channel (global) is "
-                          "not there")
-        self._prefetch = what.prefetch_count
-        self.send(commands.Basic.QosOk())
+    def _all_works(self) -> list[Work]:
+        """But for one that is being committed."""
+        return [*self._works, *([self.work] if self.work else [])]
+
+    def _again(self, work: Work) -> None:
+        """What a transaction had acknowledged is unacknowledged."""
+        again = {tag: (takes, given) for tag, takes, given in work.roll_back()}
+        self.unacked = dict(sorted((again | self.unacked).items()))
 
     # questions to the manager
+
+    def _ask_for(self, what: Any) -> None:
+        self._questions.append(what)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._ask())
 
     async def _ask(self) -> None:
         session = self.session
         try:
             while self._questions and not session.gone:
-                what, answer = self._questions[0]
+                what = self._questions[0]
                 try:
-                    await answer(what)
-                except Refused as error:
-                    self.refuse(error, what)
-                except (OmqError, ValueError) as error:
-                    self.refuse(Refused(code_of(error), str(error)), what)
+                    await self.publishing.calm()
+                    if self._questions:  # it has not ended meanwhile
+                        await _ASKED[type(what)](self, what)
+                except two_phases.LOST as error:
+                    if not isinstance(what, commands.Tx.Commit):
+                        self.refuse(refused_by(error), what)
+                    else:
+                        session.forced(INTERNAL_ERROR, f"nobody knows what became of it: {error}")
+                except (Refused, OmqError, Untranslatable, ValueError) as error:
+                    self.refuse(refused_by(error), what)
                 if self._questions:
                     self._questions.popleft()
                 session.look()
         except Exception as error:
-            session.host.failed(session, error)  # type: ignore[arg-type] # aborts it
+            session.host.failed(session, error)  # aborts it
         finally:
             self._task = None
 
-    async def _address(self, name: str) -> Address:
-        """Of a queue that is to be read. Refused, OmqError."""
-        session = self.session
-        name = name or self._queue
-        address = await session.host.ask(  # type: ignore[arg-type]
-            session, lambda native: resolved(native, name))
-        if not session.host.allows(session, "get", address):  # type: ignore[arg-type]
-            raise Refused(ACCESS_REFUSED, f"no right to get on {name}")
-        if len(address.queues) > 1 or address.remote:
-            raise Refused(NOT_ALLOWED, f"{name} is no queue that can be read")
-        return address
+    async def closed(self, what: Any) -> None:
+        """channel.close: what came before has been done."""
+        self.closing = True
+        self.end(failed=False)
+        self.send(commands.Channel.CloseOk())
+        self.session.left(self)
 
-    def _counted(self) -> None:
-        if not self.session.host.count_receiver(self.session.user_name):
-            raise Refused(506, "amqp_receivers_max or amqp_user_receivers_max links are open")
+    def _end_work(self) -> None:
+        """What comes from now on belongs to the next one."""
+        if self.work is None:
+            raise Refused(PRECONDITION_FAILED, "the channel has no transactions: tx.select first")
+        self._works.append(self.work)
+        self.work = Work(self)
 
-    async def _consume(self, what: Any) -> None:
-        if what.exclusive:
-            raise Refused(NOT_IMPLEMENTED, "an exclusive consumer is not there")
-        if what.arguments:
-            raise Refused(NOT_IMPLEMENTED, f"{next(iter(what.arguments))} is not there")
-        self._names += 1
-        tag = what.consumer_tag or f"omq.{self.number}.{self._names}"
-        if tag in self._consumers:
-            raise Refused(NOT_ALLOWED, f"the consumer tag {tag} is in use")
-        address = await self._address(what.queue)
-        if self.closing or self.session.gone:
-            return
-        self._counted()
-        if not what.nowait:
-            self.send(commands.Basic.ConsumeOk(tag))
-        self._consumers[tag] = Consumer(self, address, tag, self._prefetch, acks=not what.no_ack)
+    async def commit(self, what: Any) -> None:
+        """tx.commit."""
+        await self._works.popleft().commit()
+        self.send(commands.Tx.CommitOk())
 
-    async def _cancel(self, what: Any) -> None:
-        """What it was given stays its channel's; what was taken for it is back."""
-        if (consumer := self._consumers.pop(what.consumer_tag, None)) is not None:
-            await consumer.cancelled()
-        if not what.nowait:
-            self.send(commands.Basic.CancelOk(what.consumer_tag))
-
-    async def _get(self, what: Any) -> None:
-        name = what.queue or self._queue
-        getter = self._getters.get(name)
-        if getter is None or getter.over:
-            address = await self._address(name)
-            if self.closing or self.session.gone:
-                return
-            self._counted()
-            getter = self._getters[name] = Getter(self, address)
-        await getter.get(acks=not what.no_ack)
-
-    async def _recover(self, what: Any) -> None:
-        if not what.requeue:
-            raise Refused(NOT_IMPLEMENTED, "recover to the same consumer is not there")
-        for takes, given in self.unacked.values():
-            takes.say(given, released)
-            takes.held -= 1
-            takes.settled()
-        self.unacked.clear()
-        self.send(commands.Basic.RecoverOk())
-        self.look()
-
-    async def _declare(self, what: Any) -> None:
-        name, count = await self.session.declared(what, self._queue)
-        self._queue = name
-        if not what.nowait:
-            self.send(commands.Queue.DeclareOk(name, count, 0))
+    async def roll_back(self, what: Any) -> None:
+        """tx.rollback."""
+        self._again(self._works.popleft())
+        self.send(commands.Tx.RollbackOk())
 
 
-_ASKED: Final = {commands.Basic.Consume: "_consume", commands.Basic.Cancel: "_cancel",
-                 commands.Basic.Get: "_get", commands.Basic.Recover: "_recover",
-                 commands.Queue.Declare: "_declare"}
+_ASKED: Final[dict[type, Callable[[Channel, Any], Awaitable[None]]]] = {
+    commands.Basic.Consume: lambda channel, what: channel.reading.consume(what),
+    commands.Basic.Cancel: lambda channel, what: channel.reading.cancel(what),
+    commands.Basic.Get: lambda channel, what: channel.reading.get(what),
+    commands.Basic.Recover: lambda channel, what: channel.reading.recover(what),
+    commands.Channel.Close: Channel.closed,
+    commands.Tx.Commit: Channel.commit, commands.Tx.Rollback: Channel.roll_back,
+    commands.Queue.Declare: declaring.declare, commands.Queue.Delete: declaring.delete,
+    commands.Queue.Purge: declaring.purge,
+    commands.Queue.Bind: binding.bind, commands.Queue.Unbind: binding.unbind,
+    commands.Exchange.Declare: binding.declare, commands.Exchange.Delete: binding.delete}

@@ -1,20 +1,19 @@
-"""Frames of AMQP 0-9-1: bytes in, methods, headers and pieces of bodies out. The codec of methods and
-headers is pamqp's; what is around them is read here, so that a size is checked before anything is
-made of it.
+"""Frames of AMQP 0-9-1: bytes in, methods, headers and pieces of bodies out. The codec of methods
+and headers is pamqp's (ADR 0134); what is around them is read here, so that a size is checked
+before anything is made of it.
 
-    frame    type (1: method 1, header 2, body 3, heart-beat 8), channel (2), size (4), payload, 0xCE
+    frame    type (method 1, header 2, body 3, heart-beat 8), channel (2), size (4), payload, 0xCE
 
 Source: AMQP 0-9-1, 2.3 and 4.2. Errors: Broken, with the reply code of the standard.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from pamqp import base, body, frame, header
+from pamqp import base, frame, header
 
 HEADER: Final = b"AMQP\x00\x00\x09\x01"
 FRAME_MIN: Final = 4096
@@ -22,9 +21,10 @@ OVERHEAD: Final = 8
 """Of a frame, beside its payload."""
 METHOD, CONTENT, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_ERROR, SYNTAX_ERROR = 501, 502
-_HEAD: Final = struct.Struct(">BHI")
+_HEAD: Final = 7
 _END: Final = 0xCE
-BEAT: Final = _HEAD.pack(HEARTBEAT, 0, 0) + bytes((_END,))
+_TAIL: Final = bytes((_END,))
+BEAT: Final = bytes((HEARTBEAT, 0, 0, 0, 0, 0, 0, _END))
 
 
 class Broken(Exception):
@@ -44,7 +44,7 @@ class Frame:
 
 
 class Frames:
-    """What came in and is not looked at yet; at most one frame is kept. `most`: bytes of a frame."""
+    """What came in and is not looked at yet; one frame at most is kept. `most`: bytes of one."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -57,8 +57,8 @@ class Frames:
     def __iter__(self) -> Iterator[Frame]:
         """Those that are whole; each is read when it is asked for. Broken."""
         kept = self._kept
-        while len(kept) >= _HEAD.size:
-            kind, channel, size = _HEAD.unpack_from(kept)
+        while len(kept) >= _HEAD:
+            size = int.from_bytes(kept[3:_HEAD], "big")
             if size + OVERHEAD > self.most:
                 raise Broken(FRAME_ERROR, f"a frame of {size} bytes")
             whole = size + OVERHEAD
@@ -68,12 +68,12 @@ class Frames:
                 raise Broken(FRAME_ERROR, "a frame without its end")
             raw = bytes(kept[:whole])
             del kept[:whole]
-            yield Frame(channel, _what(kind, raw))
+            yield Frame(int.from_bytes(raw[1:3], "big"), _what(raw[0], raw))
 
 
 def _what(kind: int, raw: bytes) -> base.Frame | header.ContentHeader | bytes | None:
     if kind == BODY:
-        return raw[_HEAD.size : -1]
+        return raw[_HEAD:-1]
     if kind == HEARTBEAT:
         return None
     if kind not in (METHOD, CONTENT):
@@ -93,9 +93,14 @@ def method(channel: int, what: base.Frame) -> bytes:
     return bytes(frame.marshal(what, channel))
 
 
-def content(channel: int, properties: Any, whole: bytes, most: int) -> bytes:
-    """A header and a body as bytes, in frames of at most `most`."""
-    parts = [frame.marshal(header.ContentHeader(0, len(whole), properties), channel)]
+def content(channel: int, head: bytes, whole: bytes, most: int) -> bytes:
+    """A header, of which `head` is the payload, and a body, in frames of at most `most` bytes."""
+    parts = [_head(CONTENT, channel, len(head)), head, _TAIL]
     for at in range(0, len(whole), most - OVERHEAD):
-        parts.append(frame.marshal(body.ContentBody(whole[at : at + most - OVERHEAD]), channel))
+        part = whole[at : at + most - OVERHEAD]
+        parts += (_head(BODY, channel, len(part)), part, _TAIL)
     return b"".join(parts)
+
+
+def _head(kind: int, channel: int, size: int) -> bytes:
+    return bytes((kind,)) + channel.to_bytes(2, "big") + size.to_bytes(4, "big")

@@ -1,12 +1,12 @@
 """What a channel publishes: contents are put together, put on their queues, and confirmed.
 
 A confirm is sent when the message is on the disk. What comes while a batch is being put goes
-together in the next one. A queue that takes nothing now is tried again; the client's line is read no
-further while more than BEHIND_MAX messages or BEHIND_BYTES of it wait.
+together in the next one. A queue that takes nothing now is tried again; the client's line is read
+no further while more than BEHIND_MAX messages or BEHIND_BYTES of it wait.
 
 Invariants: 1. a message is confirmed after `put` returned, or refused (basic.nack) with an event;
-what no queue takes is returned if it is mandatory, and never acknowledged else; 2. one channel's
-messages for a queue are put in the order in which they came; 3. `room` has what is held here.
+2. one channel's messages for a queue are put in the order in which they came; 3. `room` has what is
+held here.
 
 Crash argument: as of a link of AMQP 1.0 (services.amqp.incoming): before the confirm the client
 knows nothing, and publishes again what it has not heard of.
@@ -16,43 +16,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from pamqp import commands
 
-from omq.ipc.outgoing import Outgoing
-from omq.services.amqp.addresses import INTERNAL, Address
 from omq.services.amqp.memory import OVERHEAD_BYTES
 from omq.services.amqp.putter import Fate, Told
-from omq.services.amqp.targets import UNAUTHORIZED, target
 from omq.services.amqp.translation import Terms
-from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.amqp091 import translation
-from omq.services.amqp091.translation import Refused
+from omq.services.amqp091.refusals import (
+    ACCESS_REFUSED,
+    CONTENT_TOO_LARGE,
+    NO_ROUTE,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    RESOURCE_ERROR,
+    UNEXPECTED,
+    Refused,
+    code_of,
+)
+from omq.services.amqp091.routing import DROPPED, UNROUTABLE, Published, Routing
 
 if TYPE_CHECKING:
     from omq.services.amqp091.channel import Channel
 
 BEHIND_MAX: Final = 2000
 BEHIND_BYTES: Final = 4 << 20
-NAMES_MAX: Final = 1000
-"""Queues whose names are resolved once a channel."""
-ACCESS_REFUSED, NOT_FOUND, CONTENT_TOO_LARGE, NO_ROUTE = 403, 404, 311, 312
-RESOURCE_ERROR: Final = 506
-
-
-@dataclass(slots=True)
-class _Published:
-    """One that is whole."""
-
-    tag: int  # of its confirm; 0: nobody wants one
-    name: str  # its routing key: a queue
-    mandatory: bool
-    properties: Any
-    message: Outgoing
-    size: int
 
 
 class Publishing:
@@ -62,15 +52,17 @@ class Publishing:
         self._channel, self._session = channel, channel.session
         self._host = channel.session.host
         self.confirms = False
+        self.routing = Routing(channel.session)
         self._count = 0  # published, since confirms are wanted
         self._method: Any = None  # basic.publish, whose content is coming
         self._header: Any = None
         self._parts = bytearray()
-        self._waiting: deque[_Published] = deque()
+        self._waiting: deque[Published] = deque()
         self._bytes = 0
         self._room = self._host.room(channel.session.user_name)
-        self._names: dict[str, Address] = {}
         self._task: asyncio.Task[None] | None = None
+        self._calm = asyncio.Event()
+        self._calm.set()
         self._over = False
 
     @property
@@ -82,20 +74,24 @@ class Publishing:
         """Too much waits here."""
         return len(self._waiting) > BEHIND_MAX or self._bytes > BEHIND_BYTES
 
+    async def calm(self) -> None:
+        """Until what came before is put, or a queue does not take it now."""
+        await self._calm.wait()
+
     # what comes
 
     def begin(self, method: Any) -> None:
-        if method.exchange:
-            raise Refused(NOT_FOUND, f"the exchange {method.exchange[:64]} is not there: only the "
-                          "default one is")
         if method.immediate:
-            raise Refused(translation.NOT_IMPLEMENTED, "immediate is not there")
+            raise Refused(NOT_IMPLEMENTED, "immediate is not there")
+        if self._method is not None:
+            raise Refused(UNEXPECTED, "a method where a content was to come")
         self._method = method
 
     def header(self, header: Any) -> None:
         if self._method is None or self._header is not None:
-            raise Refused(505, "a header without a method")
+            raise Refused(UNEXPECTED, "a header without a method")
         if header.body_size > self._host.policy.settings.amqp_message_bytes_max:
+            self._method = None
             raise Refused(CONTENT_TOO_LARGE, "it has more than amqp_message_bytes_max bytes")
         self._header = header
         if not header.body_size:
@@ -103,11 +99,11 @@ class Publishing:
 
     def body(self, data: bytes) -> None:
         if self._header is None:
-            raise Refused(505, "a body without a header")
+            raise Refused(UNEXPECTED, "a body without a header")
         self._parts += data
         self._room.hold(len(data))
         if len(self._parts) > self._header.body_size:
-            raise Refused(505, "a body beyond its size")
+            raise Refused(UNEXPECTED, "a body beyond its size")
         if self._room.full:
             raise Refused(RESOURCE_ERROR, "no room now (amqp_memory_bytes_max or that of a user)")
         if len(self._parts) == self._header.body_size:
@@ -123,15 +119,25 @@ class Publishing:
         properties = header.properties or commands.Basic.Properties()
         try:
             message = translation.outgoing(properties, body, Terms(
-                self._session.user_name, settled=False, threshold=self._host.threshold))
+                self._session.user_name, settled=False, threshold=self._host.threshold),
+                method.exchange, method.routing_key)
+            new = Published(self._count if self.confirms else 0, method.exchange,
+                            method.routing_key, method.mandatory, properties, message, size)
+            if self._channel.work is not None:
+                self._channel.work.put(new)
+                return
         except Refused:
             self._room.release(size)
             raise
         self._bytes += size
-        self._waiting.append(_Published(self._count if self.confirms else 0, method.routing_key,
-                                        method.mandatory, properties, message, size))
+        self._waiting.append(new)
+        self._calm.clear()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._serve())
+
+    def release(self, some: list[Published]) -> None:
+        """A transaction has no more need of these."""
+        self._room.release(sum(each.size for each in some))
 
     def ended(self) -> None:
         """The channel is over: what is here is put, for nobody said that it is not wanted; who
@@ -142,7 +148,7 @@ class Publishing:
 
     def recheck(self) -> None:
         """Rights have changed: names are resolved anew."""
-        self._names.clear()
+        self.routing.forget()
 
     # the work
 
@@ -151,17 +157,18 @@ class Publishing:
             while self._waiting:
                 await self._put_some()
         except Exception as error:
-            self._host.failed(self._session, error)  # type: ignore[arg-type] # aborts it
+            self._host.failed(self._session, error)  # aborts it
         finally:
             self._task = None
+            self._calm.set()
 
     async def _put_some(self) -> None:
         settings = self._host.policy.settings
         first = self._waiting[0]
-        some = [*takewhile(lambda each: each.name == first.name, (
+        some = [*takewhile(lambda each: each.where == first.where, (
             self._waiting[i] for i in range(min(len(self._waiting),
                                                 settings.amqp_batch_messages_max))))]
-        told = await self._told(first.name, some)
+        told = await self.routing.put(first.where, [each.message for each in some])
         for each, fate in zip(some, told, strict=False):
             if fate.fate is Fate.LATER:
                 break
@@ -171,48 +178,43 @@ class Publishing:
             self._answer(each, fate)
         self._session.look()
         if told and told[-1].fate is Fate.LATER:
-            self._host.full(self._session, first.name, told[-1].error)  # type: ignore[arg-type]
+            self._host.full(self._session, first.key, told[-1].error)
+            self._calm.set()
             if self._over:  # nobody waits for these any more, and their queue does not take them
                 self._give_up(told[-1])
                 return
             await asyncio.sleep(settings.amqp_retry_ms / 1000)
 
-    async def _told(self, name: str, some: list[_Published]) -> list[Told]:
-        address = self._names.get(name)
-        try:
-            if address is None:
-                address = await target(self._session, name)  # type: ignore[arg-type]
-                if len(self._names) >= NAMES_MAX:
-                    self._names.clear()
-                self._names[name] = address
-        except Untranslatable as error:
-            return [Told(Fate.LATER if error.condition == INTERNAL else Fate.REFUSED, error)
-                    ] * len(some)
-        told = await self._host.company.put(address.queues, [(each.message, None)
-                                                             for each in some])
-        if any(each.fate is Fate.REFUSED for each in told):
-            self._names.pop(name, None)  # its queue may have gone
-        return told
-
-    def _answer(self, each: _Published, told: Told) -> None:
+    def _answer(self, each: Published, told: Told) -> None:
         channel = self._channel
+        if told is UNROUTABLE or told is DROPPED:
+            self.returned(each)
+            self._confirm(each, commands.Basic.Nack(each.tag) if told is UNROUTABLE
+                          and not each.mandatory else commands.Basic.Ack(each.tag))
+            return
         if told.fate is Fate.PUT:
             self._confirm(each, commands.Basic.Ack(each.tag))
             return
-        error = told.error
-        self._session.told_refused(str(error))
+        self._session.told_refused(str(told.error))
         if self._over:
             return
-        if isinstance(error, Untranslatable) and error.condition == UNAUTHORIZED:
-            channel.refuse(Refused(ACCESS_REFUSED, error.reason), commands.Basic.Publish)
-        elif each.mandatory and isinstance(error, Untranslatable):
-            channel.send_content(commands.Basic.Return(NO_ROUTE, "NO_ROUTE", "", each.name),
-                                 each.properties, each.message.body)
-            self._confirm(each, commands.Basic.Ack(each.tag))
+        code = code_of(told.error)
+        if code == ACCESS_REFUSED or (each.exchange and code == NOT_FOUND):
+            channel.refuse(Refused(code, str(told.error)), commands.Basic.Publish)
         else:
             self._confirm(each, commands.Basic.Nack(each.tag))
 
-    def _confirm(self, each: _Published, what: Any) -> None:
+    def returned(self, each: Published) -> None:
+        """No queue is there for it: back to its client, if that wants it back."""
+        if not each.mandatory:
+            self._session.told_refused(f"no queue: exchange {each.exchange[:64]!r}, routing key "
+                                       f"{each.key[:64]!r}") if not each.exchange else None
+        elif not self._over:
+            self._channel.send_content(
+                commands.Basic.Return(NO_ROUTE, "NO_ROUTE", each.exchange, each.key),
+                translation.head_of(each.properties, len(each.message.body)), each.message.body)
+
+    def _confirm(self, each: Published, what: Any) -> None:
         if each.tag and not self._over:
             self._channel.send(what)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pamqp import commands, decode, encode
+from pamqp import commands, decode, encode, header
 
 from omq.amqp.kinds import texts_in, values_out
 from omq.base.errors import BadArgument, BadName, OmqError
@@ -22,9 +22,8 @@ from omq.services.amqp import ids
 from omq.services.amqp.ids import PREFIX
 from omq.services.amqp.translation import PRIORITY_MAX, RESERVED, Terms
 from omq.services.amqp.untranslatable import UNREADABLE
+from omq.services.amqp091.refusals import NOT_IMPLEMENTED, PRECONDITION_FAILED, Refused
 
-PRECONDITION_FAILED: Final = 406
-NOT_IMPLEMENTED: Final = 540
 PERSISTENT: Final = 2
 HEADERS: Final = PREFIX + "headers"
 _TEXTS: Final = {"content_type": "content-type", "content_encoding": "content-encoding",
@@ -32,20 +31,18 @@ _TEXTS: Final = {"content_type": "content-type", "content_encoding": "content-en
 _SIMPLE: Final = (str, bool, int, float, bytes, type(None))
 _CREATED: Final = PREFIX + "creation-time"
 _REPLY_TO: Final = PREFIX + "reply-to"
+_EXCHANGE: Final = PREFIX + "exchange"
+_KEY: Final = PREFIX + "routing-key"
 _TTL_MAX_MS: Final = 100 * 366 * 86_400_000
 
 
-class Refused(Exception):
-    """Its channel ends with this code."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-
-
-def outgoing(given: Any, body: bytes, terms: Terms) -> Outgoing:
-    """`given`: Basic.Properties. Refused."""
+def outgoing(given: Any, body: bytes, terms: Terms, exchange: str, key: str) -> Outgoing:
+    """`given`: Basic.Properties; where it was published. Refused."""
     properties: dict[str, str] = {}
+    if exchange:
+        properties[_EXCHANGE] = exchange
+    if exchange or not is_queue_name(key):
+        properties[_KEY] = key
     headers = given.headers or {}
     for name in ("CC", "BCC"):
         if name in headers:
@@ -82,6 +79,14 @@ def outgoing(given: Any, body: bytes, terms: Terms) -> Outgoing:
         raise Refused(PRECONDITION_FAILED, f"a message that makes no sense: {error}") from error
 
 
+def is_queue_name(name: str) -> bool:
+    """Whether it is one as it is."""
+    try:
+        return bool(check_queue_name(name))
+    except BadName:
+        return False
+
+
 def _reply_to(address: str, properties: dict[str, str]) -> dict[str, str]:
     try:
         return {"reply_to": check_queue_name(address)}
@@ -97,10 +102,22 @@ def _expiry_s(text: str) -> float:
     return min(int(text[:20]), _TTL_MAX_MS) / 1000
 
 
-def properties_of(message: Message) -> Any:
-    """Basic.Properties of a message that was taken. ValueError and others (UNREADABLE): who put it
-    named properties as we do, and they make no sense."""
+def head_of(properties: Any, size: int) -> bytes:
+    """The payload of a content's header. UNREADABLE."""
+    return bytes(header.ContentHeader(0, size, properties).marshal())
+
+
+def read(message: Message) -> tuple[str, str | None, bytes]:
+    """The exchange and the routing key of a message that was taken (None: its queue), and the
+    payload of its header. ValueError and others (UNREADABLE): who put it named properties as we
+    do, and they make no sense."""
     texts = message.texts
+    exchange, key = texts.pop(_EXCHANGE, ""), texts.pop(_KEY, None)
+    commands.Basic.Publish(exchange=exchange, routing_key=key or "").marshal()
+    return exchange, key, head_of(_properties(message, texts), len(message.body))
+
+
+def _properties(message: Message, texts: dict[str, str]) -> Any:
     found: dict[str, Any] = {}
     for field, name in _TEXTS.items():
         if text := texts.pop(PREFIX + name, ""):
@@ -131,7 +148,9 @@ def properties_of(message: Message) -> Any:
 
 def _field(value: Any) -> Any:
     """A value as a table of 0-9-1 has it."""
-    for kind in (bool, int, float, str, bytes):
+    if isinstance(value, bytes):
+        return bytes(value)
+    for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
     return value if value is None else str(value)
