@@ -1,13 +1,11 @@
-"""amqp.server with pika and py-amqp, clients of AMQP 0-9-1: what crosses it, who may, what is refused
-by its name."""
+"""amqp.server with pika and py-amqp, clients of AMQP 0-9-1: what crosses it, who may, what is
+refused by its name."""
 
 from __future__ import annotations
 
-import gc
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,11 +17,10 @@ from tests.waiting import until
 
 needs_proton()
 pytest.importorskip("pamqp", reason="the extra `amqp`: pamqp")
-pika = pytest.importorskip("pika", reason="the extra `peers`: pika")
+from tests.process.pika_clients import WAIT_S, closed, connected, got, pika  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
-WAIT_S = 60
 HEADER = b"AMQP\x00\x00\x09\x01"
 
 
@@ -42,33 +39,6 @@ def world(instance: AmqpWorld) -> Iterator[AmqpWorld]:
     yield instance
     closed()
     instance.clear("A", "B")
-
-
-OPEN: list[Any] = []
-
-
-def closed() -> None:
-    """Connections of a test, also those whose server has gone. pika leaves the descriptors of one
-    that was refused to the collector."""
-    while OPEN:
-        with suppress(pika.exceptions.AMQPError, OSError):
-            OPEN.pop().close()
-    gc.collect()
-
-
-def connected(world: AmqpWorld, user: str = "daemon", password: str = PASSWORD, **more: Any) -> Any:
-    made = pika.BlockingConnection(pika.ConnectionParameters(
-        "127.0.0.1", world.await_port(), credentials=pika.PlainCredentials(user, password),
-        socket_timeout=WAIT_S, blocked_connection_timeout=WAIT_S, connection_attempts=1, **more))
-    OPEN.append(made)
-    return made
-
-
-def got(channel: Any, queue: str = "A", *, auto_ack: bool = False) -> tuple[Any, Any, bytes]:
-    """The next one; basic.get."""
-    method, properties, body = channel.basic_get(queue, auto_ack=auto_ack)
-    assert method is not None
-    return method, properties, body
 
 
 def test_a_message_goes_there_and_back(world: AmqpWorld) -> None:
@@ -320,7 +290,7 @@ def test_py_amqp(world: AmqpWorld) -> None:
         channel.basic_publish(amqp.Message(b"x", delivery_mode=2, application_headers={"k": 1}),
                               routing_key="A")
         seen: list[Any] = []
-        channel.basic_qos(0, 1, False)
+        channel.basic_qos(0, 1, a_global=False)
         channel.basic_consume("A", callback=seen.append)
         while not seen:
             connection.drain_events(timeout=WAIT_S)

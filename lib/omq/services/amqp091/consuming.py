@@ -66,6 +66,8 @@ class Takes:
 
     @abstractmethod
     def took(self, messages: list[Given], *, drained: bool) -> None: ...
+    @abstractmethod
+    def lost(self, error: OmqError | None) -> None: ...
 
     def ended(self) -> None:
         """What is said already is carried out; the rest is back."""
@@ -102,7 +104,7 @@ class Takes:
         if not self.over and not self._session.gone:
             self.over = True
             self._channel.lost(self)
-            self._channel.reading.lost(self, error if isinstance(error, OmqError) else None)
+            self.lost(error if isinstance(error, OmqError) else None)
 
 
 class Consumer(Takes):
@@ -125,6 +127,9 @@ class Consumer(Takes):
             most = min(most, reading.prefetch or most)
             most = min(most - self.held, reading.may_hold) - len(self._late)
         self.taker.want(self._taken + max(0, most), self._bytes + self._room())
+
+    def lost(self, error: OmqError | None) -> None:
+        self._channel.reading.lost(self, error)
 
     async def cancelled(self) -> None:
         """No more is taken for it; when what was given to it is settled, it ends."""
@@ -177,12 +182,20 @@ class Getter(Takes):
         self._answered = asyncio.Event()
         super().__init__(channel, address, dead_letter)
 
+    @property
+    def waited_for(self) -> bool:
+        """Somebody wants to hear of it."""
+        return bool(self._asked)
+
     async def get(self, *, acks: bool) -> None:
         """One that is there now; until it is answered, so that answers keep the order of gets."""
         self._asked.append(acks)
         self._answered.clear()
         self.look()
         await self._answered.wait()
+
+    def lost(self, error: OmqError | None) -> None:
+        self._channel.reading.lost(self, error)
 
     def began(self) -> None:
         self._begun = True

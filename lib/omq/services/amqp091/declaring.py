@@ -122,6 +122,7 @@ async def delete(channel: Channel, what: Any) -> None:
     session = channel.session
     name = what.queue or channel.queue
     queue = await own(session, name, "admin")
+    await channel.reading.carried_out()
     count = 0
     try:
         info = await _show(session, queue)
@@ -154,6 +155,7 @@ async def purge(channel: Channel, what: Any) -> None:
     """queue.purge: what nobody has."""
     session = channel.session
     queue = await own(session, what.queue or channel.queue, "admin")
+    await channel.reading.carried_out()
     count = await session.host.ask(
         session, lambda native: native.queues.clear(queue, reason=_REASON))
     if not what.nowait:

@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from omq.base.errors import NoMessage, QueueExists, UnknownQueue
+from omq.base.errors import BadName, NoMessage, QueueExists, UnknownQueue
 from omq.base.names import check_queue_name
 from omq.ipc.client import Client
 from omq.ipc.outgoing import Outgoing
@@ -189,7 +189,7 @@ def _read(body: bytes) -> dict[str, Any] | None:
         else:
             texts.append(found["key"])
             good = check_queue_name(found["queue"]) == found["queue"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError, BadName):
         return None
     short = all(isinstance(each, str) and len(each) <= NAME_MAX for each in texts)
     return found if good and short and found["exchange"] else None

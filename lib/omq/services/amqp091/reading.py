@@ -76,7 +76,7 @@ class Reading:
                     commands.Basic.Consume)
                 return
 
-    def lost(self, takes: Takes, error: OmqError | None) -> None:
+    def lost(self, takes: Consumer | Getter, error: OmqError | None) -> None:
         """A taker is through by itself."""
         if isinstance(takes, Consumer):
             self._forget(takes)
@@ -86,6 +86,8 @@ class Reading:
         else:
             self._getters = {name: each for name, each in self._getters.items()
                              if each is not takes}
+            if not takes.waited_for:  # the next basic.get has another
+                return
         self._channel.refuse(Refused(code_of(error) if error else INTERNAL_ERROR,
                                      str(error or "read no more")), commands.Basic.Consume)
 
@@ -97,6 +99,12 @@ class Reading:
         for getter in self._getters.values():
             getter.ended()
         self._getters.clear()
+
+    async def carried_out(self) -> None:
+        """What was said of messages is on the disk."""
+        for each in (*self._consumers.values(), *self._getters.values()):
+            if not each.over:
+                await each.call(lambda _, reader: reader.flush())
 
     def _forget(self, consumer: Consumer) -> None:
         session = self._session
