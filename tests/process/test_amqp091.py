@@ -153,14 +153,15 @@ def test_a_tag_that_is_none(world: AmqpWorld) -> None:
 
 
 def test_a_queue_that_is_not_there(world: AmqpWorld) -> None:
-    """A mandatory message comes back; another is refused: nothing that is dropped is confirmed."""
+    """A mandatory message comes back; another is dropped, and an event says so."""
     connection = connected(world)
     channel = connection.channel()
     channel.confirm_delivery()
     with pytest.raises(pika.exceptions.UnroutableError):
         channel.basic_publish("", "NONE", b"x", mandatory=True)
-    with pytest.raises(pika.exceptions.NackError):
-        channel.basic_publish("", "NONE", b"x")
+    channel.basic_publish("", "NONE", b"x")
+    assert "'NONE' is no queue: the message is dropped" in [
+        event["reason"] for event in world.events(1591)]
     with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
         channel.queue_declare("NONE", passive=True)
     assert caught.value.reply_code == 403, "who has no right there is not told what is"

@@ -5,8 +5,9 @@ together in the next one. A queue that takes nothing now is tried again; the cli
 no further while more than BEHIND_MAX messages or BEHIND_BYTES of it wait.
 
 Invariants: 1. a message is confirmed after `put` returned, or refused (basic.nack) with an event;
-2. one channel's messages for a queue are put in the order in which they came; 3. `room` has what is
-held here.
+what has no queue is returned if it is mandatory, and confirmed: its client has said that it does
+not care; 2. one channel's messages for a queue are put in the order in which they came; 3. `room`
+has what is held here.
 
 Crash argument: as of a link of AMQP 1.0 (services.amqp.incoming): before the confirm the client
 knows nothing, and publishes again what it has not heard of.
@@ -36,7 +37,7 @@ from omq.services.amqp091.refusals import (
     Refused,
     code_of,
 )
-from omq.services.amqp091.routing import DROPPED, UNROUTABLE, Published, Routing
+from omq.services.amqp091.routing import NOWHERE, Published, Routing
 
 if TYPE_CHECKING:
     from omq.services.amqp091.channel import Channel
@@ -187,12 +188,9 @@ class Publishing:
 
     def _answer(self, each: Published, told: Told) -> None:
         channel = self._channel
-        if told is UNROUTABLE or told is DROPPED:
+        if told in NOWHERE:
             self.returned(each)
-            self._confirm(each, commands.Basic.Nack(each.tag) if told is UNROUTABLE
-                          and not each.mandatory else commands.Basic.Ack(each.tag))
-            return
-        if told.fate is Fate.PUT:
+        if told.fate is Fate.PUT or told in NOWHERE:
             self._confirm(each, commands.Basic.Ack(each.tag))
             return
         self._session.told_refused(str(told.error))
@@ -205,10 +203,11 @@ class Publishing:
             self._confirm(each, commands.Basic.Nack(each.tag))
 
     def returned(self, each: Published) -> None:
-        """No queue is there for it: back to its client, if that wants it back."""
+        """No queue is there for it: back to its client, if that wants it back. Else who publishes
+        has said that it may be lost; a queue that is not there is told to the operator."""
         if not each.mandatory:
-            self._session.told_refused(f"no queue: exchange {each.exchange[:64]!r}, routing key "
-                                       f"{each.key[:64]!r}") if not each.exchange else None
+            if not each.exchange:
+                self._session.told_refused(f"{each.key[:64]!r} is no queue: the message is dropped")
         elif not self._over:
             self._channel.send_content(
                 commands.Basic.Return(NO_ROUTE, "NO_ROUTE", each.exchange, each.key),

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 NAMES_MAX: Final = 1000
 """Queues whose names are resolved once a channel."""
-NOWHERE: Final = "amqp:not-found"
-UNROUTABLE: Final = Told(Fate.REFUSED, Untranslatable(NOWHERE, "there is no such queue"))
-"""By the default exchange: nothing that is lost by a wrong name is acknowledged."""
-DROPPED: Final = Told(Fate.REFUSED, Untranslatable(NOWHERE, "no queue is bound for it"))
-"""By another exchange: nobody wants it."""
+NOT_FOUND: Final = "amqp:not-found"
+UNROUTABLE: Final = Told(Fate.REFUSED, Untranslatable(NOT_FOUND, "there is no such queue"))
+DROPPED: Final = Told(Fate.REFUSED, Untranslatable(NOT_FOUND, "no queue is bound for it"))
+NOWHERE: Final = (UNROUTABLE, DROPPED)
+"""By the default exchange, and by another: there is no queue for it."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Routing:
             durable, temporary = await self.queues(where)
         except (OmqError, Untranslatable) as error:
             later = not isinstance(error, Untranslatable) or error.condition == INTERNAL
-            if isinstance(error, Untranslatable) and error.condition == NOWHERE and not where[0]:
+            if isinstance(error, Untranslatable) and error.condition == NOT_FOUND and not where[0]:
                 return [UNROUTABLE] * len(batch)
             return [Told(Fate.LATER if later else Fate.REFUSED, error)] * len(batch)
         if not durable and not temporary:
@@ -113,7 +113,7 @@ class Routing:
             except Untranslatable as error:
                 if error.condition == UNAUTHORIZED:
                     self._session.unauthorized(error.reason)
-                elif error.condition == NOWHERE:
+                elif error.condition == NOT_FOUND:
                     await directory.gone(queue)
                 else:
                     raise

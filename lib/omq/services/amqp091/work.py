@@ -21,7 +21,7 @@ from omq.services.amqp.taker import Given
 from omq.services.amqp.transactions import Taken, Transaction
 from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.amqp091.refusals import PRECONDITION_FAILED, Refused
-from omq.services.amqp091.routing import NOWHERE, Published
+from omq.services.amqp091.routing import NOT_FOUND, Published
 
 if TYPE_CHECKING:
     from omq.ipc.message import Message
@@ -87,7 +87,7 @@ class Work:
         try:
             durable, temporary = await self._channel.publishing.routing.queues(each.where)
         except Untranslatable as error:
-            if error.condition == NOWHERE and not each.exchange:
+            if error.condition == NOT_FOUND and not each.exchange:
                 return ()
             raise
         return (*durable, *(each.queue for each in temporary))
