@@ -171,8 +171,15 @@ def test_a_file_s_queue_is_its_author_s(world: AmqpWorld) -> None:
 
 
 def test_messages_expire(world: AmqpWorld) -> None:
-    """By what they say, and by what their queue says."""
+    """By what they say, and by what their queue says; one that is delayed is not there yet."""
     channel = connected(world).channel()
+    channel.confirm_delivery()
+    channel.basic_publish("", "B", b"x", pika.BasicProperties(headers={"x-delay": 3_600_000}))
+    assert all_of(channel, "B") == []
+    with world.connect() as native:
+        (row,) = native.browse("B")
+        assert row.state.name == "DEFERRED"
+        native.cancel(row.message_id)
     channel.queue_declare("short", exclusive=True, arguments={"x-message-ttl": 10})
     channel.basic_publish("", "A", b"x", pika.BasicProperties(expiration="10"))
     channel.basic_publish("", "short", b"x")

@@ -23,6 +23,7 @@ from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.endpoints import Endpoints, tick_s
 from omq.services.amqp.entrance import proved
 from omq.services.amqp.incoming import Incoming
+from omq.services.amqp.older import take_over
 from omq.services.amqp.outgoing import Outgoing
 from omq.services.amqp.policy import ANONYMOUS
 from omq.services.amqp.sasl_door import OLDER, Asked, NotAmqp, Outcome, SaslDoor, outcome
@@ -108,7 +109,7 @@ class Session(Endpoints, asyncio.Protocol):
             self._bug()
 
     def _is_older(self, data: bytes) -> bool:
-        """Whether it speaks AMQP 0-9-1, or may yet: then these bytes were taken."""
+        """Whether it speaks AMQP 0-9-1, or may yet: then these bytes were taken. NotAmqp."""
         assert self._door is not None and self._line is not None
         if self._door.greeted:
             return False
@@ -119,22 +120,17 @@ class Session(Endpoints, asyncio.Protocol):
             return taken
         if not begin.startswith(OLDER):
             return False
-        from omq.services.amqp091.session import Session as Older  # its codec is an extra
-
+        take_over(self, self._line, begin[len(OLDER) :])
         assert self._timer is not None
         self._timer.cancel()
-        older = Older(self.host, self.peer, self._line)
         self.gone = True
-        self.host.replaced(self, older)
-        self._line.set_protocol(older)
-        older.begin(begin[len(OLDER) :])
         return True
 
     def _at_door(self, data: bytes) -> None:
         assert self._door is not None and self._line is not None
-        if self._is_older(data):
-            return
         try:
+            if self._is_older(data):
+                return
             answer, asked = self._door.take(data)
         except NotAmqp as error:
             self._line.write(error.answer)

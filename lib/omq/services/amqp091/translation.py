@@ -31,6 +31,8 @@ _TEXTS: Final = {"content_type": "content-type", "content_encoding": "content-en
 _SIMPLE: Final = (str, bool, int, float, bytes, type(None))
 _CREATED: Final = PREFIX + "creation-time"
 _REPLY_TO: Final = PREFIX + "reply-to"
+_DELAY: Final = "x-delay"
+"""As the delayed message exchange has it."""
 _EXCHANGE: Final = PREFIX + "exchange"
 _KEY: Final = PREFIX + "routing-key"
 _TTL_MAX_MS: Final = 100 * 366 * 86_400_000
@@ -69,6 +71,10 @@ def outgoing(given: Any, body: bytes, terms: Terms, exchange: str, key: str) -> 
             "correlation_id": ids.kept(given.correlation_id or None, "correlation-id", properties)}
         if given.reply_to:
             said.update(_reply_to(given.reply_to, properties))
+        if delay := headers.get(_DELAY):
+            if type(delay) is not int or not 0 < delay <= _TTL_MAX_MS:
+                raise Refused(PRECONDITION_FAILED, f"{_DELAY} is no number of milliseconds")
+            said["delay_s"] = delay / 1000
         if given.expiration:
             said["expiry_s"] = _expiry_s(given.expiration)
         return Outgoing(

@@ -1,5 +1,5 @@
-"""Tasks for the workers of test_celery_amqp; OMQ_TEST_AMQP is the URL of the broker, as a client of
-RabbitMQ has it."""
+"""Tasks for the workers of test_amqp091_celery; OMQ_TEST_AMQP is the URL of the broker, as a client
+of RabbitMQ has it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery
 
-app = Celery("celery_amqp_app", broker=os.environ.get("OMQ_TEST_AMQP", "amqp://"), backend="rpc://")
+app = Celery("amqp091_celery_app", broker=os.environ.get("OMQ_TEST_AMQP", "amqp://"), backend="rpc://")
 app.conf.update(
     task_acks_late=True, task_reject_on_worker_lost=True, worker_prefetch_multiplier=2,
     broker_connection_retry_on_startup=True, broker_transport_options={"confirm_publish": True},

@@ -19,7 +19,7 @@ needs_proton()
 for needed in ("pamqp", "celery", "amqp"):
     pytest.importorskip(needed, reason="the extras `amqp`, `celery`")
 
-APP = "tests.process.celery_amqp_app"
+APP = "tests.process.amqp091_celery_app"
 AUTHORITY = "[*]\nuser:daemon = put get browse admin\n"
 
 
@@ -89,7 +89,7 @@ json.dump(app.control.purge(), sys.stdout)
 """) == 3
     with world.connect() as native:
         until(lambda: not [each.name for each in native.queues.list()
-                           if each.kind == "temporary"], world.said)
+                           if each.kind == "temporary"], world)
         assert native.queues.show("CELERY").messages == 0
 
 
@@ -118,4 +118,4 @@ def test_nothing_is_lost_by_a_death_of_the_manager_and_the_server(world: AmqpWor
     with worker(world, "threads"):
         assert drive(world, "json.dump(add.delay(20, 1).get(timeout=120), sys.stdout)") == 21
         with world.connect() as native:
-            until(lambda: native.queues.show("CELERY").messages == 0, world.said)
+            until(lambda: native.queues.show("CELERY").messages == 0, world)
