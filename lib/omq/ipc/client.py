@@ -39,11 +39,11 @@ from omq.ipc.client_wire import Wire
 from omq.ipc.in_doubt import EndsUnits
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Outgoing
+from omq.ipc.put_arguments import outgoing_of
 from omq.ipc.put_many import put_many
 from omq.ipc.queues import QueueCommands
 from omq.ipc.reader import PROMPT, Reader
 from omq.ipc.remote_client import is_url, remote_client
-from omq.ipc.saying import outgoing_of
 from omq.ipc.tool_calls import ToolCalls
 from omq.ipc.unit import Unit
 

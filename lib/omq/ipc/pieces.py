@@ -21,7 +21,7 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, BodyUnavailable, MessageTooLong, OmqError
 from omq.ipc import arguments, sealed_body
 from omq.ipc.outgoing import Outgoing
-from omq.ipc.saying import outgoing_of
+from omq.ipc.put_arguments import outgoing_of
 from omq.storage import containers
 
 if TYPE_CHECKING:

@@ -46,9 +46,9 @@ from omq.base.errors import (
 from omq.fast.handed import Rows
 from omq.format.wire import Operation, Settlement
 from omq.ipc import arguments
+from omq.ipc.ids_asked import Wish, certain, under, wish
 from omq.ipc.interruptible import Interruptible
 from omq.ipc.message import Message
-from omq.ipc.wish import Wish, certain, under, wish
 
 if TYPE_CHECKING:
     from omq.ipc.browsed import Browsed

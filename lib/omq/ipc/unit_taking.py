@@ -19,10 +19,10 @@ from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc import arguments
 from omq.ipc.exchange import Answer
 from omq.ipc.handed_out import handed_out
+from omq.ipc.ids_asked import STRANGER, STRANGER_S, Wish, wish
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing
 from omq.ipc.unit_parts import Taken, rows_max
-from omq.ipc.wish import STRANGER, STRANGER_S, Wish, wish
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire

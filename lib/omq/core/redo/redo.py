@@ -33,10 +33,10 @@ import numpy as np
 
 from omq.base.arrays import Rows
 from omq.core.redo import births as bulk
-from omq.core.redo.answers import update_answers
 from omq.core.redo.changes import Frame, Unusable, change, checked, new_part
 from omq.core.redo.held_records import HeldRecords
 from omq.core.redo.in_bulk import change_many, end_many
+from omq.core.redo.last_requests import update_answers
 from omq.core.redo.pool_batches import batches
 from omq.core.redo.queue_names import note_queue
 from omq.core.redo.source import RecordSource

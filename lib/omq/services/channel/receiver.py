@@ -25,6 +25,7 @@ from omq.base.event_log import REPORT, WARNING
 from omq.base.names import escape
 from omq.services.channel import arrival
 from omq.services.channel.arrival import Later
+from omq.services.channel.destinations import Terms
 from omq.services.channel.entry import BadEntry, entry
 from omq.services.channel.greeting import OUT_OF_STEP
 from omq.services.channel.inbox import Inbox, Work
@@ -32,7 +33,6 @@ from omq.services.channel.names import RECORDS
 from omq.services.channel.parcel import NotAParcel
 from omq.services.channel.protocol import OutOfStep
 from omq.services.channel.records import Record, RecordLost
-from omq.services.channel.ways import Terms
 from omq.storage.spool import open_spool
 
 PIPELINE_MAX: Final = 16
