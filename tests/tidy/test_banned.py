@@ -30,7 +30,7 @@ PATH_METHOD_USERS = {
     "spark/omqspark/classes.py": "removes files of a cache: who loses one loses time",
 }
 
-DURABLE_FREE = ("tools/omqdemo/", "tools/omqtest/", "lib/omq/testing/", "tools/docs/",
+DURABLE_FREE = ("tests/demo/", "tools/omqtest/", "lib/omq/testing/", "tools/docs/",
                 "lib/omq/services/ship/places.py")
 """Scratch files of the demonstration, of the test tool, of test instances and of the site; and a
 directory that objects are shipped to, which is no spool."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.errors import NoReply, OmqError, QueueGone
 from omq.format.wire import Operation
-from omq.ipc.ids_asked import certain, wish
+from omq.ipc.ids_asked import wish
 
 if TYPE_CHECKING:
     from omq.ipc.message import Message
@@ -79,7 +79,7 @@ def _at_once(reader: Reader, message: Outgoing, queue: str, timeout_s: float
     found = None if answer.recovered else reader._rows.take(link.reply, answer.count, link.trusted)
     wanted = wish(asked, None, link.id_prefix)
     assert wanted is not None
-    messages = certain(reader, wanted, 1, timeout_s, found)
+    messages = reader._certain(wanted, 1, timeout_s, found)
     reader._waited()
     return asked, messages
 

@@ -27,7 +27,7 @@ from omq.ipc.absence import Waiting
 from omq.ipc.bodies import Bodies
 from omq.ipc.exchange import Answer
 from omq.ipc.outgoing import Contain, Encoded, Outgoing, encode_outgoing, with_defaults
-from omq.ipc.parking import ParkingLink
+from omq.ipc.parking_link import ParkingLink
 from omq.ipc.queue_facts import QueueFacts
 from omq.ipc.remote_header import REMOTE_MANAGER, REMOTE_QUEUE
 

@@ -7,20 +7,15 @@ Errors: BadArgument, BadRequest.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omq.base import limits
-from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest, OmqError
 from omq.format.message import id_hash
-from omq.format.wire import Key, Settlement
+from omq.format.wire import Key
 from omq.ipc import arguments
 from omq.ipc.message import Message
-
-if TYPE_CHECKING:
-    from omq.ipc.reader import Reader
 
 STRANGER: Final = "it has another id than was asked for, with the same key"
 STRANGER_S: Final = 60
@@ -80,26 +75,3 @@ def wish(correlation: bytes | str | None, message_id: bytes | str | None, prefix
             raise arguments.wrong(name, said, "an id of this instance has a number")
         return Wish(Key.MESSAGE_ID, qpool, whole.rstrip(b"\0"))
     return Wish(Key.MESSAGE_ID, id_hash(raw), raw)
-
-
-def certain(reader: Reader, wanted: Wish, n: int, timeout_s: float | None,
-            found: list[Message] | None = None) -> list[Message]:
-    """Up to `n` messages with an id, in work from then on. `found`: what the manager has given
-    already; None: it is asked."""
-    ends = None if timeout_s is None else time.monotonic() + timeout_s
-    while True:
-        if found is None:
-            found = reader._take(n, timeout_s, wanted)
-        meant = list[Message]()
-        for message in found:
-            if wanted.meant(message):
-                meant.append(message)
-            else:
-                reader._record(Settlement.DEFER, message, STRANGER_S * NS, STRANGER, later=True)
-        if meant or not found:
-            for message in meant:
-                reader.looked_into(message)
-            return meant
-        found = None
-        if ends is not None:
-            timeout_s = max(0.0, ends - time.monotonic())

@@ -23,7 +23,7 @@ from omq.ipc.exchange import Answer
 from omq.ipc.ids_asked import Wish
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded
-from omq.ipc.parking import ParkingLink
+from omq.ipc.parking_link import ParkingLink
 
 _SETTLE, _TOUCH = int(Operation.SETTLE), int(Operation.TOUCH)
 _REASON_AT = SETTLE.offset("reason_at")

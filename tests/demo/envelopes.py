@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from omqtools.omqdemo.mails import (
+from tests.demo.mails import (
     LOCAL_DOMAIN,
     LOCAL_USERS,
     REMOTE_DOMAINS,

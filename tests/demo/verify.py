@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
-from omqtools.omqdemo.arrivals import Arrival, id_in_header, read_report, split_trace
-from omqtools.omqdemo.mails import ID_HEADER, Sent, digest_of, is_unknown
-from omqtools.omqdemo.transaction import Outcome
+from tests.demo.arrivals import Arrival, id_in_header, read_report, split_trace
+from tests.demo.mails import ID_HEADER, Sent, digest_of, is_unknown
+from tests.demo.transaction import Outcome
 
 _CONTEXT_BYTES = 40  # shown around the first difference
 

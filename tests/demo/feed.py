@@ -22,8 +22,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from omqtools.omqdemo.mails import Sent
-from omqtools.omqdemo.transaction import InDoubt, Outcome, TryLater, transact
+from tests.demo.mails import Sent
+from tests.demo.transaction import InDoubt, Outcome, TryLater, transact
 
 _REPLY_WAIT_S = 60.0  # RFC 5321 4.5.3.2 asks for minutes; on loopback a minute is a dead server
 _RETRY_FIRST_S = 0.05

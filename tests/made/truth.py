@@ -1,6 +1,6 @@
 """Does an audit say exactly what the generator planted?
 
-    python -m omqtools.omqspark.truth TRUTH AUDIT
+    python -m tests.made.truth TRUTH AUDIT
 
 Exit code 0: every planted fault was found and nothing else; 1: it lists the differences.
 """

@@ -13,7 +13,7 @@ from __future__ import annotations
 import smtplib
 from dataclasses import dataclass, field
 
-from omqtools.omqdemo.mails import Sent
+from tests.demo.mails import Sent
 
 _START_INPUT = 354  # RFC 5321 4.3.2: the reply to DATA
 

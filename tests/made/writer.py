@@ -30,9 +30,9 @@ from omq.format.journal import (
 from omq.storage.archive import Pieces, archive_name, encode
 from omq.storage.archive_names import text_rows
 from omq.storage.files import write_new_file
-from omqtools.omqspark.generator import PRODUCERS, QUEUES, READERS
-from omqtools.omqspark.spoil import spoiled
-from omqtools.omqspark.stories import QUEUES as STORY_QUEUES
+from tests.made.generator import PRODUCERS, QUEUES, READERS
+from tests.made.spoil import spoiled
+from tests.made.stories import QUEUES as STORY_QUEUES
 
 UUID: Final = bytes.fromhex("0a" * 16)
 PAGE: Final = 4096

@@ -15,7 +15,7 @@ from typing import Protocol, TextIO
 
 from omq.base.errors import OmqError
 from omq.services.delivery.published import read_published
-from omqtools.omqdemo.feed import FeedCounts
+from tests.demo.feed import FeedCounts
 
 LINE_EVERY_S = 2.0
 # Queues whose messages wait for nobody: finished ones, and what only an operator moves on.

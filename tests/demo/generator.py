@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from email.header import Header
 from email.utils import formatdate
 
-from omqtools.omqdemo.envelopes import Envelope, draw_envelope
-from omqtools.omqdemo.mails import ID_HEADER, LINE_MAX, Mail
+from tests.demo.envelopes import Envelope, draw_envelope
+from tests.demo.mails import ID_HEADER, LINE_MAX, Mail
 
 _EPOCH_S = 1_700_000_000  # the first message's Date; fixed, so that runs are repeatable
 _STEP_S = 37

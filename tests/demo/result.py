@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omqtools.omqdemo.feed import FeedCounts
-from omqtools.omqdemo.live import Queues, queue_table
-from omqtools.omqdemo.verify import Findings
+from tests.demo.feed import FeedCounts
+from tests.demo.live import Queues, queue_table
+from tests.demo.verify import Findings
 
 _LISTED_MAX = 20  # of each kind of fault: a screenful
 

@@ -16,7 +16,7 @@ from typing import Final
 from omq.base.clock import NS_PER_S as NS
 from omq.format.frame_rules import Reason
 from omq.format.journal import FrameFlag, FrameType
-from omqtools.omqspark.story import DEAD, LATE, POISON, SIDE, WORK, Book, Story
+from tests.made.story import DEAD, LATE, POISON, SIDE, WORK, Book, Story
 
 QUEUES: Final = {SIDE: "SIDE", WORK: "WORK", LATE: "LATE", DEAD: "DEAD"}
 

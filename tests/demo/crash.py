@@ -18,8 +18,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from omqtools.omqdemo.feed import Progress
-from omqtools.omqdemo.processes import Daemon, auxiliaries, daemon, main_reader
+from tests.demo.feed import Progress
+from tests.demo.processes import Daemon, auxiliaries, daemon, main_reader
 
 _FIND_WAIT_S = 30.0  # a victim may just be starting
 _DEATH_WAIT_S = 10.0  # SIGKILL acts at once, but for a process in the middle of a disk write

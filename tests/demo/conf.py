@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from configparser import RawConfigParser
 from pathlib import Path
 
-from omqtools.omqdemo.mails import LOCAL_DOMAIN, LOCAL_USERS, REMOTE_DOMAINS
+from tests.demo.mails import LOCAL_DOMAIN, LOCAL_USERS, REMOTE_DOMAINS
 
 # Auxiliary readers of each service, besides its main reader.
 AUXILIARIES = {"router": 2, "local": 2, "unix": 1}

@@ -31,7 +31,7 @@ from pathlib import Path
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from omq.base.settings import DEFAULTS
-from omqtools.omqdemo.mails import is_unknown
+from tests.demo.mails import is_unknown
 
 SLOW_S = 0.05
 """What the slow peer takes for each message; the other one takes none."""

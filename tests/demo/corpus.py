@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omq.base.settings import DEFAULTS
-from omqtools.omqdemo.envelopes import Envelope, draw_envelope
-from omqtools.omqdemo.mails import ID_HEADER, Mail
+from tests.demo.envelopes import Envelope, draw_envelope
+from tests.demo.mails import ID_HEADER, Mail
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _MAILDIR_PARTS = ("new", "cur")

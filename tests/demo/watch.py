@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from omqtools.omqdemo.crash import Crasher
-from omqtools.omqdemo.feed import Progress
-from omqtools.omqdemo.live import Look, Picture, Queues, Screen
+from tests.demo.crash import Crasher
+from tests.demo.feed import Progress
+from tests.demo.live import Look, Picture, Queues, Screen
 
 REDRAW_S = 0.5
 STALL_S = 60.0  # longer than any pause the demo's conf allows: retries, back-off, death delay

@@ -1,4 +1,4 @@
-"""Archives of synthetic traffic, with planted faults and a truth table: `omq-spark generate`.
+"""Archives of synthetic traffic, with planted faults and a truth table: `python -m tests.made`.
 
     OUT/archive/NNNNNNNNNN.oma   through the real format module
     OUT/msgpool/*QP              the messages that are open at the end, as the pool holds them
@@ -27,9 +27,9 @@ from omq.format.journal import (
 )
 from omq.storage import durable
 from omq.storage.files import write_new_file
-from omqtools.omqspark.generator import POISON, Load, Traffic
-from omqtools.omqspark.stories import told
-from omqtools.omqspark.writer import NAMED, UUID, Writer
+from tests.made.generator import POISON, Load, Traffic
+from tests.made.stories import told
+from tests.made.writer import NAMED, UUID, Writer
 
 PIECE_MESSAGES: Final = 50_000
 MARKS: Final = 1200  # checkpoint marks in the file that is damaged

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from omq.base.paths import SpoolPaths, shipped_conf
 from omq.services.daemon.run_state import State
-from omqtools.omqdemo.conf import write_conf
-from omqtools.omqdemo.processes import supervisor
+from tests.demo.conf import write_conf
+from tests.demo.processes import supervisor
 
 LOG_LINES = 30
 _START_WAIT_S = 120.0  # ten Python processes, one after the other, on a loaded machine

@@ -18,7 +18,7 @@ from email import message_from_bytes, policy
 from email.message import Message
 from pathlib import Path
 
-from omqtools.omqdemo.mails import ID_HEADER, header_fields, local_address
+from tests.demo.mails import ID_HEADER, header_fields, local_address
 
 _TRACE_FIELDS = frozenset((b"received", b"return-path", b"delivered-to"))
 _ID_LINE = re.compile(rb"^" + ID_HEADER + rb": (\S+)\r?$", re.MULTILINE)

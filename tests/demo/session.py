@@ -15,21 +15,21 @@ from functools import partial
 from pathlib import Path
 
 from omq.base.paths import SpoolPaths
-from omqtools.omqdemo import corpus
-from omqtools.omqdemo.arrivals import Arrival, count_arrivals, maildir_arrivals, sink_arrivals
-from omqtools.omqdemo.conf import write_conf
-from omqtools.omqdemo.console import console
-from omqtools.omqdemo.crash import Crasher, CrashError
-from omqtools.omqdemo.feed import Feed
-from omqtools.omqdemo.generator import generate
-from omqtools.omqdemo.instance import Instance, InstanceError, running_instance
-from omqtools.omqdemo.live import Picture, Screen, View, channel_words, take_look
-from omqtools.omqdemo.mails import REMOTE_DOMAINS, Mail, Sent, store
-from omqtools.omqdemo.refusals import Refusals
-from omqtools.omqdemo.result import Result
-from omqtools.omqdemo.sink import SLOW_S, Sink, sink_process
-from omqtools.omqdemo.verify import expected_count, verify
-from omqtools.omqdemo.watch import Sources, StalledError, Watch
+from tests.demo import corpus
+from tests.demo.arrivals import Arrival, count_arrivals, maildir_arrivals, sink_arrivals
+from tests.demo.conf import write_conf
+from tests.demo.console import console
+from tests.demo.crash import Crasher, CrashError
+from tests.demo.feed import Feed
+from tests.demo.generator import generate
+from tests.demo.instance import Instance, InstanceError, running_instance
+from tests.demo.live import Picture, Screen, View, channel_words, take_look
+from tests.demo.mails import REMOTE_DOMAINS, Mail, Sent, store
+from tests.demo.refusals import Refusals
+from tests.demo.result import Result
+from tests.demo.sink import SLOW_S, Sink, sink_process
+from tests.demo.verify import expected_count, verify
+from tests.demo.watch import Sources, StalledError, Watch
 
 DEFAULT_COUNT = 2000
 _SKIPPED_LISTED_MAX = 5

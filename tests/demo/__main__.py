@@ -19,12 +19,12 @@ from types import FrameType
 
 from omq.base.errors import Exit
 from omq.core.index.view import IndexView
-from omqtools.omqdemo.corpus import CorpusError
-from omqtools.omqdemo.instance import InstanceError
-from omqtools.omqdemo.live import Screen
-from omqtools.omqdemo.result import as_lines
-from omqtools.omqdemo.session import DEFAULT_COUNT, Options, Session
-from omqtools.omqdemo.sink import SinkError
+from tests.demo.corpus import CorpusError
+from tests.demo.instance import InstanceError
+from tests.demo.live import Screen
+from tests.demo.result import as_lines
+from tests.demo.session import DEFAULT_COUNT, Options, Session
+from tests.demo.sink import SinkError
 
 _INTERRUPTED = 130  # what a shell gives for a process that SIGINT ended
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -68,7 +68,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _parse(argv: list[str]) -> Options:
     found = {name: text for name, text in os.environ.items() if text}
     parser = argparse.ArgumentParser(
-        prog="omqdemo", description=(__doc__ or "").split("\n")[0],
+        prog="python -m tests.demo", description=(__doc__ or "").split("\n")[0],
         epilog="Defaults are taken from the environment: OMQ_DEMO_MAIL, N, SEED, CONNECTIONS,"
                " CRASH=1, KEEP=0.",
     )  # fmt: skip
