@@ -10,12 +10,11 @@ from tests.tidy.tree import imports, product
 
 CIRCLES: dict[str, frozenset[str]] = {
     "AMQP 1.0's state machine": frozenset({
-        "omq.amqp.attaching", "omq.amqp.connection", "omq.amqp.delivery", "omq.amqp.happenings",
+        "omq.amqp.connection", "omq.amqp.delivery", "omq.amqp.happenings",
         "omq.amqp.links", "omq.amqp.session"}),
     "the engine's state and who uses it": frozenset({
         "omq.core.engine.duplicates", "omq.core.engine.lanes", "omq.core.engine.limited",
         "omq.core.engine.state"}),
-    "redo": frozenset({"omq.core.redo.in_bulk", "omq.core.redo.redo"}),
     "the console and its pages": frozenset({
         "omq.cli.web.ages", "omq.cli.web.console", "omq.cli.web.rendering"}),
     "the console's gate": frozenset({"omq.cli.web.gate", "omq.cli.web.routes"}),
