@@ -38,7 +38,6 @@ def _settings(sink_port: int) -> _Sections:
     return {
         "journal": {"journal_file_bytes": "16 MiB"},
         "pool": {"checkpoint_interval_s": 2},
-        "ipc": {"client_timeout_s": 2},
         "daemons": {"restart_backoff_min_s": 0},
         "mail": {
             "hostname": f"mail.{LOCAL_DOMAIN}",

@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import pause
+
 _START_WAIT_S = 30.0
-_POLL_S = 0.1
 _NEEDS = ("aiohttp", "argon2", "jinja2")
 _ACCOUNTS = ("nobody", "daemon", "bin")
 
@@ -46,7 +47,7 @@ def console(spool: Path, conf: Path, output: Path) -> Iterator[str]:
     try:
         ends = time.monotonic() + _START_WAIT_S
         while not file.exists() and process.poll() is None and time.monotonic() < ends:
-            time.sleep(_POLL_S)
+            pause()
         if file.exists():
             host, port = file.read_text("ascii").split()
             yield f"the console: http://{host}:{port}/ (name {account}, password {password})"
