@@ -2,8 +2,7 @@
 
 The protocol is omq.amqp (ADR 0132), that of 0-9-1 services.amqp091 (ADR 0134), passwords are
 argon2-cffi's (the extra omq[amqp]); all are imported when the daemon runs, so that neither a parser
-made for a page nor the nursery needs them.
-`server` has the rest.
+made for a page nor the fork server needs them. `server` has the rest.
 """
 
 from __future__ import annotations
