@@ -1,13 +1,15 @@
 """Random requests of all kinds on one instance, and a line of digests after every group: what the
 index says, what was written, what was answered, and what the engine keeps in memory.
 
-    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet | limited]
+    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
 requests, few of them, so that most turns are plain ones and only a deadline makes a full one: the
-end of a wait, of a lease, or of a message's time, a look at a note, a deferral. Clocks and the uuid
-are fixed, so nothing depends on the run.
+end of a wait, of a lease, or of a message's time, a look at a note, a deferral. `limited`: queues
+have limits of work, some by rates; `keyed`: none by rates, so that most of it is plain. Limits
+change, and keys are paused, while it runs. Clocks and the uuid are fixed, so nothing depends on the
+run.
 """
 
 from __future__ import annotations
@@ -23,14 +25,21 @@ from typing import Any, cast
 from omq.base import clock
 from omq.base.checksum import crc32c
 from omq.base.rates import Rate
-from omq.core.engine import expiry
+from omq.core.engine import expiry, limited
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.rules import QueueRules
-from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES
+from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES, Core
 from omq.fast.note import Note
 from omq.format.index import Counter, EntryState
-from omq.format.message import LAST_IN_GROUP, Part, derived_id, id_hash, pack_parts
+from omq.format.message import (
+    LAST_IN_GROUP,
+    Part,
+    derived_id,
+    encode_properties,
+    id_hash,
+    pack_parts,
+)
 from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Key, Operation, PutFlag, Settlement
 from omq.ipc.outgoing import Encoded
 from omq.ipc.serving.fast_server import FastServer
@@ -107,17 +116,28 @@ LIMITS = {A: LimitRules(in_work_max=9, rate=Rate(NS // 20, 40)),
           C: LimitRules(by="group", key_in_work_max=5, fair=True, keys_max=5),
           D: LimitRules(in_work_max=4, by="property:colour", key_rate=Rate(NS, 3), keys_max=5)}
 """Of `limited`; B has none."""
+UNRATED = {A: LimitRules(in_work_max=9, by="property:colour", key_in_work_max=1, fair=True),
+           B: LimitRules(in_work_max=5),
+           C: LimitRules(in_work_max=3, by="group", key_in_work_max=1, fair=True),
+           D: LimitRules(by="property:colour", key_in_work_max=2)}
+"""Of `keyed`."""
+COLOURS = ("red", "green", "blue", "")
+PROPERTIES = (b"", b"", b"\1", encode_properties({"colours": "red"}),
+              encode_properties({"tone": "x" * 600, "colour": "blue"}),  # not at the first look
+              *(encode_properties({"tone": "dark", "colour": each}) for each in COLOURS * 2),
+              encode_properties({"colour": "red"})[:-1], b"\xff" * 20)
+"""What such messages say; some of it is broken."""
 
 
 class Workload:
     """See the module."""
 
-    def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool, limited: bool = False
-                 ) -> None:
+    def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
+                 limits: dict[int, LimitRules]) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
-        made = [replace(each, limits=LIMITS.get(each.queue) if limited else None)
-                for each in rules(quiet=quiet)]
+        made = [replace(each, limits=limits.get(each.queue)) for each in rules(quiet=quiet)]
+        self.limits = limits
         self.instance = Instance(root, made)
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
@@ -191,8 +211,8 @@ class Workload:
                 number = r.choice((1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
             out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
                              body, persistent=lasting if r.random() < 0.97 else not lasting,
-                             given=given,
-                             group=group, number=number))
+                             given=given, group=group, number=number,
+                             properties=r.choice(PROPERTIES) if self.limits else b""))
         return out
 
     def _usual(self) -> tuple[int, ...]:
@@ -545,6 +565,8 @@ class Workload:
         line = self.line()
         if r.random() < self.changing:
             self._seldom()
+        if self.limits and r.random() < self.changing:
+            self._limit()
         return line
 
     def _messages(self) -> int:
@@ -640,6 +662,27 @@ class Workload:
         elif what in (6, 7):
             self._order()
 
+    def _limit(self) -> None:
+        """The limits of a queue change, or which of its keys are paused."""
+        r, instance = self.random, self.instance
+        queue = r.choice(sorted(self.limits))
+        if r.random() < 0.5:
+            limits = r.choice((None, *self.limits.values(), *[self.limits[queue]] * 5))
+            if limits is not None and r.random() < 0.5:
+                limits = replace(limits, in_work_max=r.choice((0, 1, 20)))
+            instance.rules[queue] = replace(instance.rules[queue], limits=limits)
+            instance.group(lambda: instance.engine.books.define_queues([instance.rules[queue]]))
+            return
+        texts = r.sample(("red", "blue", "g", "h", ""), r.choice((0, 0, 1, 2)))
+
+        def paused() -> None:
+            core = instance.core
+            core.limits.pause(queue, texts, core.mono_ns)
+            if queue in core.limited:
+                limited.opened(core, core.limited[queue])
+
+        instance.group(paused)
+
     def _order(self) -> None:
         r, t = self.random, self.instance.core.t
         entries = [e for e in range(t.entries.high) if t.e_state[e]]
@@ -714,7 +757,23 @@ class Workload:
             sorted((number, unit.qpool, repr(unit.facts), unit.since_ns, unit.own, unit.entries)
                    for number, unit in engine.in_doubt.units.items()), engine.in_doubt._ended,
             core.times.behind, sorted(core.times.came_back), sorted(core.times.expired.items()),
+            _limits(core),
         )
+
+
+def _limits(core: Core) -> list[object]:
+    """What is known of limits: keys, who stands where, whose turn it is."""
+    out: list[object] = []
+    for number, limits in sorted(core.limited.items()):
+        out += [number, limits.full, list(limits.refused)]
+        if (turns := limits.turns) is not None:
+            out += [turns.ready, [key.name for key in turns.ring], sorted(turns.paused),
+                    sorted((time, key.name) for time, key in turns.due),
+                    [(key.name, key.count, key.in_work, sorted(key.line), key.full, key.turned,
+                      key.paused, key.at, key.wakes) for _, key in sorted(turns.keys.items())],
+                    [(entry, core.limits.keys[entry]) for entry in range(core.t.entries.high)
+                     if core.t.e_state[entry] and core.t.e_queue[entry] == number]]
+    return out
 
 
 def _fast(instance: Instance) -> int:
@@ -729,7 +788,7 @@ def main(arguments: list[str]) -> int:
     most = 30 + int(int(groups) * GROUP_CPU_S)
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
-                    limited="limited" in rest)
+                    limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {})
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()
