@@ -116,7 +116,7 @@ LIMITS = {A: LimitRules(in_work_max=9, rate=Rate(NS // 20, 40)),
           C: LimitRules(by="group", key_in_work_max=5, fair=True, keys_max=5),
           D: LimitRules(in_work_max=4, by="property:colour", key_rate=Rate(NS, 3), keys_max=5)}
 """Of `limited`; B has none."""
-UNRATED = {A: LimitRules(in_work_max=9, by="property:colour", key_in_work_max=1, fair=True),
+UNRATED = {A: LimitRules(in_work_max=3, by="property:colour", key_in_work_max=1, fair=True),
            B: LimitRules(in_work_max=5),
            C: LimitRules(in_work_max=3, by="group", key_in_work_max=1, fair=True),
            D: LimitRules(by="property:colour", key_in_work_max=2)}
@@ -669,11 +669,11 @@ class Workload:
         if r.random() < 0.5:
             limits = r.choice((None, *self.limits.values(), *[self.limits[queue]] * 5))
             if limits is not None and r.random() < 0.5:
-                limits = replace(limits, in_work_max=r.choice((0, 1, 20)))
+                limits = replace(limits, in_work_max=r.choice((0, 1, 2, 4, 20)))
             instance.rules[queue] = replace(instance.rules[queue], limits=limits)
             instance.group(lambda: instance.engine.books.define_queues([instance.rules[queue]]))
             return
-        texts = r.sample(("red", "blue", "g", "h", ""), r.choice((0, 0, 1, 2)))
+        texts = r.sample(("red", "blue", "g", "h", ""), r.choice((0, 1, 2, 3)))
 
         def paused() -> None:
             core = instance.core

@@ -13,6 +13,7 @@ cdef class Ends:
     cdef unsigned int[::1] _picked, _slots
     cdef unsigned char[::1] _first
     cdef bint _bulk
+    cdef unsigned int _opened
     cdef int _file
     cdef int all(self, Py_ssize_t count, object party, bint bulk) except -1
     cdef int _unindex(self, Py_ssize_t count) except -1

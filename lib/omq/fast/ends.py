@@ -29,12 +29,13 @@ class Ends:
         self._slots = memoryview(bytearray(4 * len(picked))).cast("I")
         self._first = memoryview(bytearray(len(picked)))
         self._bulk = False  # they are settled as a batch
+        self._opened = 0  # the last queue that has places again
         self._file = -1  # of the pool, the last one that a record went back to
         self._records: Any = None
 
     def all(self, count: cython.Py_ssize_t, party: Party, bulk: cython.bint) -> None:
         """Of the first `count` picked; `bulk`: as core.engine.bulk has it."""
-        self._bulk = bulk
+        self._bulk, self._opened = bulk, 0
         i: cython.Py_ssize_t
         self._unindex(count)
         active: cython.bint = self._c.e_state[self._picked[0]] == _ACTIVE
@@ -120,6 +121,9 @@ class Ends:
         self._slots[i] = slot
         if c.q_flags[queue] & _LIMITED and not self._bulk:
             if active:
+                if queue != self._opened:
+                    core.runnable.add(queue)
+                    self._opened = queue
                 self._limits.left(entry, queue)
             else:
                 self._limits.gone(entry, queue)

@@ -1,5 +1,5 @@
-"""Hand-outs to waiting readers, where a queue has no suspect, no lease time and next in its return
-lane none that goes alone. As Engine.wait, Engine.dispatch and core.engine.gives.
+"""Hand-outs to waiting readers, where a queue has no suspect, no lease time, no rate, and next in its
+return lane none that goes alone. As Engine.wait, Engine.dispatch and core.engine.gives.
 Every other queue is the engine's, in its turn: the order of queues is the order of frames.
 """
 
@@ -102,6 +102,7 @@ class Gives:
         """All hand-outs of a group: (waiter, entries) each. False: some are the engine's."""
         engine, core, c = self._engine, self._core, self._c
         again: set[int] = set()
+        self._limits.forget()
         plain: cython.bint = True
         queue: cython.Py_ssize_t
         if core.watched:

@@ -5,14 +5,15 @@ cdef Py_ssize_t _KEYED_READY, _HEAD, _PART, _SAID, _PLACES, _SLACK
 cdef int _MAGIC_1, _MAGIC_2
 
 cdef class Keys:
-    cdef object _core, _limits, _rules, _turns, _ring
+    cdef object _core, _limits, _rules, _turns, _ring, _key
     cdef Columns _c
     cdef dict _queues, _known
     cdef unsigned long long[::1] _names
     cdef bytes _property
-    cdef Py_ssize_t _most, _key_most, _number
+    cdef Py_ssize_t _most, _key_most, _number, _asked
     cdef bint _flat, _fair, _made, _by_group
     cdef bint flat(self, Py_ssize_t queue) except -1
+    cdef int forget(self) except -1
     cdef int _open(self, object limits, object rules) except -1
     cdef unsigned long long mark(self, Py_ssize_t queue, object payload, Py_ssize_t at,
                                  Py_ssize_t length) except? 0

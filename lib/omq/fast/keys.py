@@ -47,20 +47,29 @@ class Keys:
         self._known: dict[int, Any] = {}
         self._names = memoryview(bytearray(8)).cast("Q")  # keys by entry, from when there are some
         self._property = b""
+        self._key: Any = None  # whose turn it is
         self._most = self._key_most = self._number = 0
+        self._asked = -1
         self._flat = self._fair = self._made = self._by_group = False
 
     def flat(self, queue: cython.Py_ssize_t) -> cython.bint:
         """Are the limits of this queue, which has some, such as this module knows?"""
-        limits = self._queues.get(queue)
-        if limits is None:
-            return False
-        rules = limits.rules
-        if limits is not self._limits or rules is not self._rules:
-            self._open(limits, rules)
+        if queue != self._asked:
+            limits = self._queues.get(queue)
+            if limits is None:
+                return False
+            rules = limits.rules
+            if limits is not self._limits or rules is not self._rules:
+                self._open(limits, rules)
+            self._asked = queue
         return self._flat
 
+    def forget(self) -> None:
+        """Rules may have changed since: behind this `flat` looks again."""
+        self._asked = -1
+
     def _open(self, limits: Any, rules: Any) -> None:
+        self._asked = -1
         self._limits, self._rules, self._turns = limits, rules, limits.turns
         self._number = limits.number
         self._flat = rules.rate is None and rules.key_rate is None
@@ -141,7 +150,7 @@ class Keys:
             key = self._turns.of(name)
         minus: cython.Py_ssize_t = c.e_priority[entry]
         item = (-minus, c.e_sequence[entry], entry)
-        line = key.line
+        line: list[Any] = key.line
         if line:
             _PUSH(line, item)
         else:
@@ -190,6 +199,7 @@ class Keys:
         while ring:
             key = ring[0]
             if key.count and self._may(key):
+                self._key = key
                 return self._first(key)
             ring.popleft()
             key.turned = False
@@ -200,30 +210,29 @@ class Keys:
     def take(self, entry: cython.Py_ssize_t) -> None:
         """As Turns.detach and Turns.taken, of the entry that goes next."""
         name: Any = self._names[entry]
-        key = self._known[name]
+        key = self._key if self._fair else self._known[name]
         count: cython.Py_ssize_t = key.count
-        line = key.line
+        line: list[Any] = key.line
         count -= 1
         key.count = count
         self._turns.ready -= 1
         self._c.counters[_KEYED_READY] -= 1
-        if line[0][2] == entry:
+        if count and len(line) > 1:
             _POP(line)
-        if not count:
+            if len(line) > 2 * count + _SLACK:
+                self._turns.tidy(key)
+        else:
             line.clear()
-        elif len(line) > 2 * count + _SLACK:
-            self._turns.tidy(key)
         key.in_work += 1
-        ring = self._ring
-        if ring and ring[0] is key:
-            ring.popleft()
+        if self._fair:
+            self._ring.popleft()
             key.turned = False
         self._look(key)
 
     # ends
 
     def left(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t) -> None:
-        """As limited.left: it was in work, and is not."""
+        """As limited.left but for its queue, which is runnable: it was in work, and is not."""
         self.flat(queue)
         if self._turns is not None:
             name: Any = self._names[entry]
@@ -231,7 +240,8 @@ class Keys:
             key.in_work -= 1
             self._look(key)
             self._forget(key)
-        self.opened(queue)
+        if self._limits.refused:
+            _OPENED(self._core, self._limits)
 
     def gone(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t) -> None:
         """As Turns.gone: it was PREPARED there, and has left the queue."""
@@ -240,11 +250,9 @@ class Keys:
             self._turns.gone(self._names[entry], self._core.mono_ns)
 
     def opened(self, queue: cython.Py_ssize_t) -> None:
-        """As limited.opened: a place has come."""
-        self._core.runnable.add(queue)
+        """As limited.opened: places have come, of a queue without keys."""
         self.flat(queue)
-        if self._limits.refused:
-            _OPENED(self._core, self._limits)
+        _OPENED(self._core, self._limits)
 
     # keys
 
@@ -268,7 +276,8 @@ class Keys:
 
     def _first(self, key: Any) -> cython.Py_ssize_t:
         """As Turns._first."""
-        c, line = self._c, key.line
+        c = self._c
+        line: list[Any] = key.line
         entry: cython.Py_ssize_t
         sequence: cython.ulonglong
         while True:

@@ -45,7 +45,7 @@ class Path:
         self._looks = looks
         self._c, self._frames = columns, Frames(core.block)
         self._request = Request()
-        keys = Keys(core, self._c)
+        self._keys = keys = Keys(core, self._c)
         rings = Rings(core, self._c, keys)
         self._puts = Puts(core, self._c, self._frames, rings, keys)
         self._dones = Dones(core, self._c, self._frames, rings, keys)
@@ -62,6 +62,7 @@ class Path:
         """Carry out a plain request. False: it is none, and nothing has changed. SpoolFull,
         DiskError: it is refused, as the engine would, and nothing but its number was taken."""
         r = self._request
+        self._keys.forget()
         if not r.read(raw):
             return False
         session = self._sessions.get(r.client)
