@@ -136,8 +136,11 @@ class Workload:
                  limits: dict[int, LimitRules]) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
-        made = [replace(each, limits=limits.get(each.queue)) for each in rules(quiet=quiet)]
-        self.limits = limits
+        self.limits, self.keyed = limits, limits is UNRATED
+        made = [replace(each, limits=limits.get(each.queue))
+                for each in rules(quiet=quiet or self.keyed)]
+        if self.keyed:  # a queue with leases is the engine's
+            made = [replace(each, lease_ns=0) for each in made]
         self.instance = Instance(root, made)
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
@@ -148,6 +151,8 @@ class Workload:
         if quiet:
             self.certain = 0.2
             self.odd, self.leaving, self.changing = 0.003, 0.03, 0.01
+        if self.keyed and not quiet:  # few ask at once, and of what is plain
+            self.odd, self.certain, self.leaving, self.changing = self.odd / 4, 0.05, 0.02, 0.03
         self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
         self.notes = {number: Note() for number in (QUIET_PROMPT if quiet else PROMPT)}
         self.requests = 0
@@ -187,6 +192,8 @@ class Workload:
             party.uid = 0 if client.number == MEMBER else 1000
         if client.number == GUEST:
             party.uid = 1000
+        if self.keyed and client.number != GUEST:  # as it would know from its first put on
+            session.rights |= {("put", queue): True for queue in (A, B, C, D)}
         if client.number in self.notes:
             session.prompt = True
             self.notes[client.number].attach(session.note, party.token)
@@ -202,12 +209,14 @@ class Workload:
         r, out = self.random, []
         lasting = r.random() < 0.8
         groups = most if count < 5 or r.random() < 0.5 else 0.0  # with one it is no bulk
+        if self.keyed and queue == C:
+            groups = 0.8
         for _ in range(count):
             sizes = (0, 1, 9, 200, 200, 850, 950, 3000)[: 8 if count < 5 else 5]
             sizes = sizes[:3] if self.quiet else sizes
             body = r.randbytes(r.choice(sizes))
             group, number = r.choice(GROUPS) if r.random() < groups else b"", 0
-            if group and r.random() < self.odd / 6:
+            if group and r.random() < self.odd / (90 if self.keyed else 6):
                 number = r.choice((1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
             out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
                              body, persistent=lasting if r.random() < 0.97 else not lasting,
@@ -221,6 +230,8 @@ class Workload:
                    if each.live.waiter is not None and each.queue in (A, B, C)]
         if self.quiet and len(waiting) > 2:
             return tuple(waiting)
+        if self.keyed:
+            return (A, A, B, C, C, D)
         return (A, A, B, B, C) if self.quiet else (A, A, C, D)
 
     def _put(self, client: Client) -> bytes:
@@ -357,13 +368,16 @@ class Workload:
         r = self.random
         rows = self._settlements(client)
         idle = self.quiet and not rows  # without settlements only a wait is plain
-        operation = Operation.NEXT if idle or r.random() < 0.85 else Operation.SETTLE
+        operation = Operation.NEXT if idle or r.random() < (
+            0.6 if self.keyed and rows else 0.85) else Operation.SETTLE
         if r.random() < self.certain * (3 if client.queue == B else 1):  # where leases are
             return self._get(client, rows)
         if r.random() < self.odd / 5 and client.queue != A:  # a looker makes all puts unplain
             return self._packed(client, Operation.LOOK, b"", want=r.choice((1, 20)),
                                 argument=r.choice((0, 1, 5)))
-        waits = (0, 0, 1, 1, 1, 5) if not self._patient else (-1, 10**6)
+        waits: tuple[int, ...] = (-1, 10**6) if self._patient else (0, 0, 1, 1, 1, 5)
+        if self.keyed and not self.quiet:
+            waits = (0, 60, 100, 200)
         return self._packed(
             client, operation, b"".join(rows), count=len(rows),
             want=r.choice((1, 1, 2, 5, 12, 20, 50, int(idle), 1 << 60)),
@@ -543,6 +557,8 @@ class Workload:
                                        (5, 3, self.odd, 0.3, 2, 3))[0](client))
                 continue
             puts, nexts = 5, 0 if client.number == STRANGER else 9
+            if self.keyed and not self.quiet:  # limits hold up what is there
+                puts = 5 if self._messages() < MESSAGES // 3 else 0
             if self.quiet:
                 puts = 2 if self._messages() < MESSAGES // 2 else 0
                 if len(idle) < len(self.clients) - 2:  # somebody must put if all others wait
@@ -553,7 +569,7 @@ class Workload:
             batch.append(kind(client))
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))
-        instance.mono += r.choice((0, 10**6, 10**7, 2 * 10**7) if self.quiet else (
+        instance.mono += r.choice((0, 10**6, 10**7, 2 * 10**7) if self.quiet or self.keyed else (
             0, 1, 1000, 10**6, 10**6, 6 * 10**7))
         if r.random() < self.changing:
             self._patient = self.quiet and not self._patient
@@ -565,7 +581,7 @@ class Workload:
         line = self.line()
         if r.random() < self.changing:
             self._seldom()
-        if self.limits and r.random() < self.changing:
+        if self.limits and r.random() < 0.06:
             self._limit()
         return line
 
@@ -592,7 +608,8 @@ class Workload:
         not plain."""
         r = self.random
         if not self.quiet:
-            return r.sample(idle, r.randrange(len(idle) + 1))
+            most = min(len(idle), 4) if self.keyed else len(idle)
+            return r.sample(idle, r.randrange(most + 1))
         plain = [each for each in idle if each.queue in (A, B, C) or each.number in UNITS
                  or r.random() < self.odd]
         return r.sample(plain, min(len(plain), r.choice((0, 0, 0, 1, 1, 2, 3))))
@@ -757,11 +774,11 @@ class Workload:
             sorted((number, unit.qpool, repr(unit.facts), unit.since_ns, unit.own, unit.entries)
                    for number, unit in engine.in_doubt.units.items()), engine.in_doubt._ended,
             core.times.behind, sorted(core.times.came_back), sorted(core.times.expired.items()),
-            _limits(core),
+            limits_known(core),
         )
 
 
-def _limits(core: Core) -> list[object]:
+def limits_known(core: Core) -> list[object]:
     """What is known of limits: keys, who stands where, whose turn it is."""
     out: list[object] = []
     for number, limits in sorted(core.limited.items()):

@@ -1,5 +1,5 @@
-"""Hand-outs to waiting readers, where a queue has no suspect, no lease time, no rate, and next in its
-return lane none that goes alone. As Engine.wait, Engine.dispatch and core.engine.gives.
+"""Hand-outs to waiting readers, where a queue has no suspect, no lease time, no rate, and none that
+goes alone next in its return lane. As Engine.wait, Engine.dispatch and core.engine.gives.
 Every other queue is the engine's, in its turn: the order of queues is the order of frames.
 """
 
@@ -258,6 +258,7 @@ class Gives:
             self._attempts.hand(
                 entry, queue, reader, sequence, frames.payload_bytes,
                 _OUT_OF_TURN if c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
+            keys.taken()
             if c.e_submitted[entry] != since:
                 if alike:
                     c.waited(queue, now - since, alike)

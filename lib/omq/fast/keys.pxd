@@ -24,6 +24,7 @@ cdef class Keys:
     cdef Py_ssize_t ready(self, Py_ssize_t queue, Py_ssize_t there) except -1
     cdef Py_ssize_t next(self) except? -1
     cdef int take(self, Py_ssize_t entry) except -1
+    cdef int taken(self) except -1
     cdef int left(self, Py_ssize_t entry, Py_ssize_t queue) except -1
     cdef int gone(self, Py_ssize_t entry, Py_ssize_t queue) except -1
     cdef int opened(self, Py_ssize_t queue) except -1

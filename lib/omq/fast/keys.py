@@ -208,9 +208,11 @@ class Keys:
         return -1
 
     def take(self, entry: cython.Py_ssize_t) -> None:
-        """As Turns.detach and Turns.taken, of the entry that goes next."""
+        """As Turns.detach, of the entry that goes next."""
         name: Any = self._names[entry]
-        key = self._key if self._fair else self._known[name]
+        key = self._key
+        if not self._fair:
+            key = self._key = self._known[name]
         count: cython.Py_ssize_t = key.count
         line: list[Any] = key.line
         count -= 1
@@ -223,6 +225,10 @@ class Keys:
                 self._turns.tidy(key)
         else:
             line.clear()
+
+    def taken(self) -> None:
+        """As Turns.taken, of what `take` took, which is ACTIVE now."""
+        key = self._key
         key.in_work += 1
         if self._fair:
             self._ring.popleft()
