@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from omq.base import form
+from tests.forms import two_ways
 from tests.forms.running import ROOT, Run, begin, end, parting
 from tests.model.mutants import Mutant, mutate
 
@@ -531,6 +532,17 @@ def run(mutant: Mutant | None, folder: Path, seed: str) -> Run:
     return end(begin(folder / "work", form.INTERPRETED, *arguments, library=library))
 
 
+def beside(mutant: Mutant, folder: Path) -> str:
+    """What tells a mutant of omq.fast.keys, step by step beside the engine's functions."""
+    if mutant.file != "fast/keys.py":
+        return ""
+    library = folder / "omq" / "fast"
+    library.mkdir(parents=True)
+    shutil.copy(ROOT / "lib" / "omq" / mutant.file, library)
+    mutate(folder, mutant)
+    return two_ways.parting(two_ways.source(folder))
+
+
 def _as_it_is(root: Path, usual: list[int]) -> int:
     """How many requests the fast path takes without a mutant, with the first seed: what leaves them
     to the engine does the same, slower. `usual`: where that is noted."""
@@ -549,8 +561,8 @@ def main(names: list[str]) -> int:
         for number, mutant in enumerate(MUTANTS):
             if names and mutant.name not in names:
                 continue
-            words, plain = "", 0
-            for seed in SEEDS:
+            words, plain = beside(mutant, root / f"{number}"), 0
+            for seed in () if words else SEEDS:
                 if seed not in off:
                     off[seed] = run(None, root / f"off {seed}", seed)
                 found = run(mutant, root / f"{number} {seed}", seed)

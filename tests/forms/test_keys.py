@@ -4,7 +4,6 @@ changed by a client meanwhile; lines, turns and places (core.engine.limited, cor
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +14,9 @@ from omq.core.engine.limit_rules import LimitRules
 from omq.format.index import QueueFlag
 from omq.format.message import Descriptor, Part, encode, encode_properties
 from omq.format.property_key import key_of_value, property_in
-from tests.forms.mutants import MUTANTS
-from tests.forms.running import ROOT
-from tests.forms.two_ways import RULES, SEEDS, parting, source, tidied, work
-from tests.model.mutants import Mutant, mutate
+from tests.forms.mutants import MUTANTS, beside
+from tests.forms.two_ways import RULES, SEEDS, source, tidied, work
+from tests.model.mutants import Mutant
 
 QUEUE = 0
 NAME = "tenant"
@@ -107,8 +105,5 @@ def test_a_line_is_tidied_as_it_gets_shorter() -> None:
                          ids=lambda mutant: mutant.name)
 def test_what_is_broken_is_told(tmp_path: Path, mutant: Mutant) -> None:
     """But for what only whole requests can tell (python -m tests.forms.mutants)."""
-    library = tmp_path / "omq" / "fast"
-    library.mkdir(parents=True)
-    shutil.copy(ROOT / "lib" / "omq" / mutant.file, library)
-    mutate(tmp_path, mutant)
-    assert (parting(source(tmp_path)) == "") == (mutant.name in ONLY_REQUESTS)
+    told = beside(mutant, tmp_path)
+    assert (told == "") == (mutant.name in ONLY_REQUESTS)

@@ -112,7 +112,8 @@ class Way:
 
     def look(self) -> tuple[object, ...]:
         runnable, self.core.runnable = self.core.runnable, set()
-        return self.ready, *limits_known(self.core), bytes(self.t.buffer), runnable, self.core.watched
+        return (self.ready, *limits_known(self.core), bytes(self.t.buffer), runnable,
+                self.core.watched)
 
 
 class FlatWay(Way):
