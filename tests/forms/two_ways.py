@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
@@ -27,9 +28,10 @@ READY, ACTIVE, HELD = int(EntryState.READY), int(EntryState.ACTIVE), int(EntrySt
 
 def source(library: Path = ROOT / "lib") -> ModuleType:
     """omq.fast.keys as it is written: compiled, its functions are for C alone."""
-    module = ModuleType("keys")
-    text = (library / "omq" / "fast" / "keys.py").read_text(encoding="utf-8")
-    exec(compile(text, "keys.py", "exec"), module.__dict__)
+    spec = spec_from_file_location("keys", library / "omq" / "fast" / "keys.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
