@@ -17,8 +17,11 @@ from omq.cli import role
 from omq.cli.common import print_json
 from omq.format.standby import Synced
 from omq.services.standby.lag import standbys
-from omq.storage import journal_synced, promotions, spool
+from omq.storage import journal_synced, promotions, spool, standby_holds
 from omq.storage.instance_file import Role
+
+_UNKNOWN = ("standbys.json cannot be read: journal files are kept up to standby_files_kept. Remove "
+            "it while the standbys follow, and each notes itself again")
 
 
 def show(paths: SpoolPaths, *, as_json: bool) -> int:
@@ -51,7 +54,9 @@ def status(paths: SpoolPaths) -> dict[str, Any]:
                              "promotions": [asdict(each) for each in
                                             promotions.load(paths, instance.term)]}
     if instance.role is Role.PRIMARY:
-        return found | {"standbys": [each.record() for each in standbys(paths)]}
+        members = [each.record() for each in standbys(paths)]
+        return found | {"holds_unknown": _UNKNOWN if standby_holds.load(paths) is None else "",
+                        "standbys": members}
     if instance.role is not Role.STANDBY:
         return found
     found |= role.published(paths)
