@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -40,28 +39,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from omq.base import clock, side_files
+from omq.base import clock
 from omq.base.config import load_settings
-from omq.base.errors import (
-    BadArgument,
-    BadRequest,
-    Exit,
-    PrimaryAnswers,
-    StreamBroken,
-)
-from omq.base.event_log import EventLog, Level
+from omq.base.errors import BadArgument, BadRequest, Exit, PrimaryAnswers
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, say, tool_parser
-from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location, locate
 from omq.services.daemon.signals import Signals
 from omq.storage import durable, instance_file, spool
 from omq.storage.files import write_new_file
-from omq.storage.instance_file import Instance, Role, is_member_name
+from omq.storage.instance_file import UNNAMED, Instance, Role, is_member_name
 
 NAME: Final = "omq standby"
 PROGRESS_S: Final = 2.0
-FORMER: Final = "former"  # the name of an old primary that never had one
 Do = Callable[[argparse.Namespace], int]
 
 
@@ -77,39 +67,15 @@ def main(argv: list[str]) -> int:
 
 
 def _send(options: argparse.Namespace) -> int:
-    from omq.services.standby.line import Line, Pipes
-    from omq.services.standby.primary import Primary
+    from omq.cli.operate.standby_serving import send
 
-    location = existing(options, tell_role=False)
-    info = spool.open_spool(location.paths.root, writer=True)
-    settings = load_settings(location.conf_dir)
-    line = Line(Pipes(sys.stdin.fileno(), sys.stdout.fileno()), "the standby",
-                settings.standby_silence_s if options.silence is None else options.silence)
-    try:
-        Primary(location.paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
-    except StreamBroken as error:
-        say(NAME, str(error.fields["reason"]))  # it hangs up, or is none: so each one ends
-    return Exit.OK
+    return send(existing(options, tell_role=False), options.silence, NAME)
 
 
 def _listen(options: argparse.Namespace) -> int:
-    from omq.services.standby.listener import Listener
+    from omq.cli.operate.standby_serving import listen
 
-    location = existing(options, tell_role=False)
-    info = spool.open_spool(location.paths.root, writer=True)
-    settings = load_settings(location.conf_dir)
-    log = EventLog("omq-standby-listen", info.paths.event_log, level=Level[settings.event_level],
-                   stderr=True, bytes_max=settings.event_log_bytes_max)
-    signals = Signals()
-    signals.install()
-    listener = Listener(info.paths, location.conf_dir, log, signals)
-    try:
-        listener.run(Notifier())
-    finally:
-        listener.close()
-        side_files.retry()
-        log.close()
-    return Exit.OK
+    return listen(existing(options, tell_role=False))
 
 
 def _demote(options: argparse.Namespace) -> int:
@@ -119,7 +85,7 @@ def _demote(options: argparse.Namespace) -> int:
         raise BadRequest(reason=f"{info.paths.root} is a standby already")
     held = spool.lock(info.paths.manager_lock, NAME)
     try:
-        name = info.instance.member or options.member or FORMER
+        name = info.instance.member or options.member or UNNAMED
         instance_file.write(info.paths, replace(info.instance, role=Role.FORMER, member=name))
     finally:
         held.close()

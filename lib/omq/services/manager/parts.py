@@ -130,7 +130,7 @@ def build(context: DaemonContext) -> Parts:
     limits = Limits.of(settings, raise_limit(settings, context.log))
     info = spool.open_spool(paths.root, writer=True)
     lock = spool.lock(paths.manager_lock, "queue.manager")
-    alone = move_in(context, paths, info.uuid)
+    alone = move_in(context, paths, info.instance)
     restrict_access(paths, context.log)
     listed = ObjectList(paths)
     old_notes: list[LeftNote] = []

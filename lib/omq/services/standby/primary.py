@@ -29,7 +29,7 @@ from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
 from omq.services.standby.sending import Sending
 from omq.storage import instance_file
-from omq.storage.instance_file import Instance, Role, is_member_name
+from omq.storage.instance_file import UNNAMED, Instance, Role, is_member_name
 
 BYTES_MAX: Final = 1 << 20  # of blocks between two looks at what the standby says
 BEAT_S: Final = 1.0
@@ -78,6 +78,7 @@ class Primary:
                 continue
             for answer in self._sending.take(piece, durable):
                 self._line.send(answer)
+            self._sending.refuse_superseded(self._sending.superseded)
         now = time.monotonic()
         if now - self._heard > self._line.silence_s:  # it answers whatever it is sent
             raise StreamBroken(peer=self._line.peer,
@@ -114,7 +115,7 @@ class Primary:
     def _step_down(self) -> None:
         term = self._sending.superseded
         instance_file.write(self._paths, replace(
-            self._instance, role=Role.FORMER, member=self._instance.member or "former",
+            self._instance, role=Role.FORMER, member=self._instance.member or UNNAMED,
             primary=f"the member of term {term}"))
         if self._look.index is not None and self._look.index.running:
             signal.pidfd_send_signal(self._look.index.pidfd, signal.SIGTERM)
