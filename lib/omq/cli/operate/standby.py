@@ -14,6 +14,7 @@
     omq standby status      its standbys, how far each is behind, which are away
     omq standby forget --member b       that one is none any more
     omq standby demote      this spool is no primary any more: no queue manager starts on it
+    omq standby rejoin --member a -- tls://west.example.org     an old primary follows the new one
     omq standby aside --since LSN       what it has that the new primary does not, by message
 
 The primary waits for nothing: what it acknowledged less than the lag ago is lost with it. Who may
@@ -214,6 +215,12 @@ def _aside(options: argparse.Namespace) -> int:
     return show(existing(options, tell_role=False).paths, options.since, as_json=options.json)
 
 
+def _rejoin(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_rejoin import rejoin
+
+    return rejoin(existing(options, tell_role=False), options.words, options.member)
+
+
 def _forget(options: argparse.Namespace) -> int:
     from omq.services.standby.lag import forget
 
@@ -238,6 +245,7 @@ _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
     "aside": (_aside, "on a former primary: what it has that the new one does not, by message"),
     "forget": (_forget, "on the primary: a standby is none any more, and nothing is kept for it"),
+    "rejoin": (_rejoin, "on an old primary: follow the one that was promoted, without a copy"),
     "demote": (_demote, "on an old primary: no queue manager starts here any more"),
 }
 
@@ -252,11 +260,12 @@ def _parser() -> argparse.ArgumentParser:
         omq standby status --json
         omq standby promote
         omq standby demote
+        omq standby rejoin --member a -- tls://west.example.org
         """)
     words = ", ".join(f"{name} ({text})" for name, (_do, text) in _COMMANDS.items())
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
     parser.add_argument("--member", default="", metavar="NAME",
-                        help="of init: the name of this standby; of forget: of which")
+                        help="of init, rejoin: the name of this standby; of forget: of which")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
                         help="of send: instead of standby_silence_s")
     parser.add_argument("--since", type=int, metavar="LSN",
