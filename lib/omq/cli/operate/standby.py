@@ -187,17 +187,17 @@ def _resume(options: argparse.Namespace) -> int:
 
 def _promote(options: argparse.Namespace) -> int:
     from omq.core.standby.promotion import promote
-    from omq.services.standby.dialling import answers
+    from omq.services.standby.asking import a_primary_answers
 
     location = existing(options, tell_role=False)
-    info = _standby(location)
+    info, settings = _standby(location), load_settings(location.conf_dir)
     with ExitStack() as held:
         for path in (info.paths.manager_lock, info.paths.pool_lock):
             held.callback(spool.lock(path, NAME).close)
-        if answers(shlex.split(info.instance.primary), info.instance.term):
+        if a_primary_answers(shlex.split(info.instance.primary), info.instance, settings,
+                             location.conf_dir):
             raise PrimaryAnswers(primary=info.instance.primary)
-        made = promote(info.paths, info.instance, load_settings(location.conf_dir),
-                       clock.wall_ns())
+        made = promote(info.paths, info.instance, settings, clock.wall_ns())
     print(f"{info.paths.root} is the primary of term {made.term}: start it with omrc. "
           "On the old primary's host, before anything starts there: omq standby demote")
     return Exit.OK

@@ -30,7 +30,7 @@ from omq.base.errors import OmqError, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.format.standby import Piece, PieceKind
-from omq.services.standby.dialling import dial
+from omq.services.standby.dialling import answers, dial
 from omq.services.standby.line import Line
 from omq.storage import promotions
 from omq.storage.instance_file import TERM_MAX, Instance, Role
@@ -101,6 +101,18 @@ def ask(words: Sequence[str], instance: Instance, settings: Settings, conf_dir: 
         raise StreamBroken(peer=way.line.peer, reason=f"it says nothing for {duration(ASK_S)}")
     finally:
         way.close()
+
+
+def a_primary_answers(words: Sequence[str], instance: Instance, settings: Settings,
+                      conf_dir: Path) -> bool:
+    """Before a promotion: is there anything of a primary? A member that says that it is none is
+    none; of whatever answers otherwise nobody knows. BadArgument."""
+    if not words:
+        return False
+    try:
+        return ask(words, instance, settings, conf_dir).role is Role.PRIMARY
+    except (OmqError, OSError):
+        return answers(words, instance.term)
 
 
 def _decode(piece: Piece, instance: Instance, peer: str) -> Said:
