@@ -121,6 +121,11 @@ class SpoolPaths:
         return self.run / "checkpoint.lock"
 
     @property
+    def protection(self) -> Path:
+        """What an acknowledgement means, where replies wait for standbys."""
+        return self.run / "protection.json"
+
+    @property
     def standbys_lock(self) -> Path:
         """Held while standbys.json is changed."""
         return self.run / "standbys.lock"

@@ -37,7 +37,8 @@ def send(location: Location, silence_s: float | None, name: str) -> int:
             answer_only(line, info.paths, info.instance, error)
         raise
     try:
-        Primary(info.paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
+        Primary(info.paths, info.instance, line, settings.pool_poll_ms / 1000,
+                    sync=bool(settings.standby_sync)).serve()
     except StreamBroken as error:
         say(name, str(error.fields["reason"]))  # it hangs up, or is none: so each one ends
     return Exit.OK

@@ -98,7 +98,7 @@ class Parts:
         the IPC objects go. False: the disk has no room for the STOP, which only history misses."""
         engine = self.engine
         engine.begin(wall_ns, mono_ns)
-        self.sessions.say_ended()
+        self.sessions.say_ended(self.server.is_held)
         self.doorkeeper.stop()
         for session in list(self.sessions.by_id.values()):
             self.control.end(session, died=False)

@@ -200,7 +200,8 @@ class Listener:
             except OmqError as error:
                 answer_only(line, self._paths, info.instance, error)
                 raise
-            Primary(self._paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
+            Primary(self._paths, info.instance, line, settings.pool_poll_ms / 1000,
+                    sync=bool(settings.standby_sync)).serve()
         except OmqError as error:
             if isinstance(error, DiskError):
                 self._fault = error  # this process writes nothing any more

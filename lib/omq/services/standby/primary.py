@@ -24,6 +24,7 @@ from omq.base.errors import ManagerUnavailable, OmqError, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.format.standby import Piece, PieceKind
 from omq.services.pool.durable_look import DurableLook
+from omq.services.standby.attached import Attached
 from omq.services.standby.base_sending import base
 from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
@@ -39,13 +40,16 @@ BEAT_S: Final = 1.0
 class Primary:
     """See the module."""
 
-    def __init__(self, paths: SpoolPaths, instance: Instance, line: Line, poll_s: float) -> None:
+    def __init__(self, paths: SpoolPaths, instance: Instance, line: Line, poll_s: float,
+                 *, sync: bool = False) -> None:
+        """`sync`: replies of the manager wait for standbys."""
         self._paths, self._instance, self._line, self._poll_s = paths, instance, line, poll_s
         self._sending = Sending(paths, instance)
         self._look = DurableLook(paths)
         self._beat = 0.0
         self._heard = time.monotonic()
         self._telling = Telling(paths)
+        self._sync, self._attached = sync, Attached(paths)
 
     def serve(self) -> None:
         """Until the standby hangs up (StreamBroken). A signal may end it at any place: nothing here
@@ -64,14 +68,17 @@ class Primary:
         finally:
             self._tell(following=False)
             self._sending.close()
+            self._attached.close()
             self._look.close()
 
     def _turn(self) -> None:
-        durable = self._look.look()
+        durable = max(self._look.look(), self._attached.durable)
         pieces = self._sending.turn(durable, BYTES_MAX)
         for piece in pieces:
             self._line.send(piece)
-        for piece in self._line.receive(0 if pieces else self._poll_s):
+        if self._sync and self._sending.following:
+            self._attached.turn(self._sending.member, self._sending.synced)
+        for piece in self._line.receive(0 if pieces else self._poll_s, self._attached.descriptor):
             self._heard = time.monotonic()
             if piece.kind is PieceKind.BASE and not self._sending.following:
                 self._base(piece)
