@@ -39,8 +39,10 @@ NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null: rows that
 REPEATING: Final = ["type", "flags", "queue", "priority", "attempt", "client", "pid", "uid",
                     "reason", "target", "file", "epoch"]
 """Columns of few different values, where a dictionary pays; on others it costs time and room."""
-RISING: Final = ("lsn",)
+RISING: Final = ("lsn", "qpool")
 """Columns of which differences take less than what they are; of instants they do not."""
+LEVEL: Final = 6
+"""Of zstd: a tenth smaller than with 1, and hardly slower; above it 3 % for ten times the work."""
 WRITTEN: Final = "rows bigint, findings string"
 _WRITTEN: Final = pa.schema([("rows", pa.int64()), ("findings", pa.string())])
 Finding = dict[str, Any]
@@ -77,7 +79,8 @@ class TaskFiles:
         self._attempt = uuid.uuid4().hex
         self._open: dict[str, _Part] = {}
         self._count: dict[str, int] = {}
-        self._schema = columns.arrow_schema(table, list(columns.TABLES[table]))
+        self._schema = columns.arrow_schema(table, list(
+            columns.BRONZE if table == "events" else columns.TABLES[table]))
         self._dictionary = REPEATING if table == "events" else ["kind"]
 
     def add(self, day: str, batch: pa.RecordBatch) -> None:
@@ -95,7 +98,7 @@ class TaskFiles:
         name = f"part-{self._task:05d}-{number:02d}"
         hidden = f"{directory}/.{name}.{self._attempt}"
         writer = pq.ParquetWriter(hidden, self._schema, filesystem=self._fs, compression="zstd",
-                                  use_dictionary=self._dictionary,
+                                  compression_level=LEVEL, use_dictionary=self._dictionary,
                                   column_encoding=dict.fromkeys(RISING, parquet.DELTA)
                                   if "lsn" in self._schema.names else None)
         return _Part(writer, hidden, f"{directory}/{name}.parquet")

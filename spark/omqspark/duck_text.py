@@ -25,6 +25,7 @@ MACROS: Final = (
     "ELSE a << b END",
     "shiftright(a, b) AS a >> b",
     "timestamp_micros(a) AS make_timestamp(a)",
+    "unix_micros(a) AS epoch_us(a)",
     "try_element_at(a, b) AS a[b]",
 )
 """Functions that Spark has and DuckDB has by another name. The highest bit of 64 is the sign, which

@@ -46,6 +46,7 @@ from omqtools.omqspark import bronze, columns, parquet, plan, tables
 from omqtools.omqspark.answers import Basis, Index
 from omqtools.omqspark.clients import CLIENTS, client_names, needed
 from omqtools.omqspark.daily import DAY, News, Telling
+from omqtools.omqspark.derived import packed, whole
 from omqtools.omqspark.engine import F, is_columnar
 from omqtools.omqspark.job import Job, refuse_another, unknown, what_to_do
 from omqtools.omqspark.lake import Lake
@@ -141,7 +142,7 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
                    Called(queues, clients))
     say(f"batch {number}: messages and stays are written")
     for table, rows in zip(LIVES[::-1], lives, strict=True):  # known also where there are no rows
-        index.schemas[table] = rows.schema.json()
+        index.schemas[table] = packed(rows, table).schema.json()
     end_ns = max((known.files[file].time_max for file in counted), default=0)
     # Minutes in which nothing happened, behind the end of the batch before, have not been shown.
     since = [max(known.files[file].time_max for file in told_before)] if told_before else []
@@ -169,7 +170,7 @@ def _frames(lake: Lake, known: Manifest, job: Job, files: list[int]) -> int:
 def _read(lake: Lake, archive: str, reading: Sequence[tuple[Listed, ArchiveHeader]], number: int
           ) -> list[dict[str, Any]]:
     """Files into bronze; what is wrong with them."""
-    work = Work({"path": archive}, list(columns.EVENTS))
+    work = Work({"path": archive}, list(columns.BRONZE))
     tasks = [Task(splits) for splits in plan.splits(reading, work.split_bytes)]
     return bronze.write(lake.spark, work, tasks, lake.path("bronze", number),
                         lake.path("names", number))
@@ -212,10 +213,10 @@ def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: E
         if is_columnar():
             told = parquet.local(lake.spark, told.toArrow(), told.schema)
         rows = beside.submit(told.toArrow) if lake.few and not is_columnar() else None
-        messages = parquet.saved(
-            lived(lifecycle(events, ends), "messages", called.queues, called.clients).withColumn(
-                "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number),
-            APART, few=lake.few)
+        messages = _saved(
+            lake, lived(lifecycle(events, ends), "messages", called.queues, called.clients
+                        ).withColumn("ended", F.col("end_lsn").isNotNull().cast("int")),
+            "messages", number)
         still = messages.where("ended = 0").select("qpool")
         left = parquet.saved(events.join(still, "qpool", "left_semi").select(*columns.EVENTS),
                              lake.path("open", number), (), few=lake.few)
@@ -223,8 +224,14 @@ def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: E
         if rows is not None:
             told = parquet.local(lake.spark, rows.result(), told.schema)
     marked = told.join(still.withColumn("open", F.expr("true")), "qpool", "left")
-    spans = parquet.saved(marked.withColumn("ended", F.col("open").isNull().cast("int")).drop(
-        "open"), lake.path("stays", number), APART, few=lake.few)
+    spans = _saved(lake, marked.withColumn("ended", F.col("open").isNull().cast("int")).drop(
+        "open"), "stays", number)
     parquet.save(spans.where("ended = 0 AND work_ns IS NOT NULL").select(
         *STAY, F.col("work_ns").alias("worked_ns")), lake.path("worked", number), few=lake.few)
     return spans, messages
+
+
+def _saved(lake: Lake, rows: DataFrame, table: str, number: int) -> DataFrame:
+    """Messages or stays as they were written, with all columns."""
+    return whole(parquet.saved(packed(rows, table), lake.path(table, number), APART,
+                               few=lake.few), table)

@@ -13,7 +13,7 @@ from typing import Final
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
 from omqtools.omqspark import parquet
 from omqtools.omqspark.charts import POINTS_MAX
@@ -79,12 +79,14 @@ def whole_readers(readers: pd.DataFrame) -> pd.DataFrame:
 def oldest(out: Out) -> pd.DataFrame:
     """(queue, qpool): of what is on each queue at the end of the data, what came first."""
     where = f"{out.path('stays', out.current())}/ended=0"
-    schema = StructType([StructField("queue", IntegerType()), *(
-        StructField(name, LongType()) for name in ("qpool", "arrived_ns", "left_lsn"))])
+    schema = StructType([StructField("queue", IntegerType()), StructField("qpool", LongType()),
+                         StructField("arrived", TimestampType()), StructField(
+                             "arrived_rest", IntegerType()), StructField("left_lsn", LongType())])
     found = [part.filter(pc.is_null(part["left_lsn"])).to_pandas()
              for part in parquet.each_file([where], schema, schema.names)]
     rows = pd.concat([parquet.no_rows(schema, schema.names).to_pandas(), *found])
-    return rows.sort_values("arrived_ns").groupby("queue", as_index=False)["qpool"].first()
+    first = rows.sort_values(["arrived", "arrived_rest"])
+    return first.groupby("queue", as_index=False)["qpool"].first()
 
 
 def queue_names(out: Out, wanted: Collection[int] | None = None) -> dict[int, str]:

@@ -40,6 +40,7 @@ from pyspark.sql.types import IntegerType, StructType
 from omq.base.errors import BadRequest, NoArchive
 from omqtools.omqspark import plan
 from omqtools.omqspark.answers import ALWAYS, Index
+from omqtools.omqspark.derived import whole
 from omqtools.omqspark.dictionary import described
 from omqtools.omqspark.gold import ANSWERS
 from omqtools.omqspark.manifest import of_another
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.manifest import Manifest
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """Of the columns; a table of another one is made anew by a run without --incremental."""
 KEEP_DAYS: Final = 7
 CHECKPOINT_COMMITS: Final = 10
@@ -211,18 +212,20 @@ def table(lake: Out, name: str, version: int | None = None) -> DeltaTable:
 
 
 def schemas(lake: Out) -> dict[str, pa.Schema]:
-    """The columns of each table, as of the last run."""
+    """The columns of each table that are stored, as of the last run."""
     return {name: pa.schema(table(lake, name).schema().to_arrow())
             for name in versions(lake)["versions"]}
 
 
 def frame(lake: Lake, name: str, version: int | None = None) -> DataFrame:
-    """The same for Spark, without any jar: the files that count, with their partition columns."""
+    """The same for Spark, without any jar: the files that count, with their partition columns, and
+    with those that follow from others (derived.py)."""
     found = table(lake, name, version)
     paths = [f"{lake.path(name)}/{each.path}" for each in files(found)]
     if not paths:
-        return lake.spark.createDataFrame(pa.schema(found.schema().to_arrow()).empty_table())
-    return lake.spark.read.option("basePath", lake.path(name)).parquet(*paths)
+        return whole(lake.spark.createDataFrame(
+            pa.schema(found.schema().to_arrow()).empty_table()), name)
+    return whole(lake.spark.read.option("basePath", lake.path(name)).parquet(*paths), name)
 
 
 def vacuum(lake: Out, keep_days: float, *, left: bool = False) -> int:
