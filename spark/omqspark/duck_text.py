@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+PLAIN: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+"""How a DuckDB is opened: it asks nobody for an extension."""
 _WORDS: Final = (
     (r"\b(\d+)L\b", r"(\1::BIGINT)"),
     (r"\bdiv\b", "//"),

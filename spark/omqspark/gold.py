@@ -1,5 +1,6 @@
 """The tables of answers, from stays and messages: queues by minute and hour, readers, poison,
-programs, operators, sizes, routes. See lib/omq/docs/ANALYTICS.md for every column and unit.
+programs, operators, sizes, routes; hand_outs.py has one more. lib/omq/docs/DATA-DICTIONARY.md has
+every column and unit.
 
 An answer is made of parts that can be merged, apart by day (answers.py): a batch adds the part of
 what ended in it, so a run costs what is new, not what there is. Percentiles come from distributions
@@ -16,6 +17,7 @@ from omq.format.frame_rules import About, By
 from omqtools.omqspark.answers import Answer, Basis
 from omqtools.omqspark.buckets import COUNT, OF, VALUE, gathered, once, percentiles, spread
 from omqtools.omqspark.engine import F, Window
+from omqtools.omqspark.hand_outs import HAND_OUTS
 from omqtools.omqspark.lifecycle import NS_PER_S, is_type, poisoned
 from omqtools.omqspark.words import at, how
 
@@ -265,6 +267,7 @@ ANSWERS: Final = (
     Answer("programs", [*PROGRAM, "day_ns", OF, VALUE],
            {COUNT: "sum", **dict.fromkeys(("put", "put_bytes", *GOT), "sum")}, _programs,
            _program, day="day_ns", of_stay="arrived_ns"),
+    HAND_OUTS,
     Answer("operators", ["lsn", "time_ns"],
            {"uid": "max", "pid": "max", "order_json": "max", "messages": "max"},
            _orders, _dated, by_event=True, day="time_ns"),

@@ -60,13 +60,17 @@ class Lake(Out):
         by_batch: dict[int, list[int]] = {}
         for number in files:
             by_batch.setdefault(known.files[number].batch, []).append(number)
-        dirs = [self.path(table, batch) for batch in sorted(by_batch)]
-        found = self._events(table, dirs)
+        found = self._events(table, [self.path(table, batch) for batch in sorted(by_batch)])
         whole: Column = F.lit(False)  # noqa: FBT003
         for batch, numbers in by_batch.items():
             mine = F.col("file").isin(numbers) & (F.col("batch") == batch)
             whole = whole | mine
         return found.where(whole)
+
+    def folders(self, table: str, known: Manifest, files: Iterable[int]) -> list[str]:
+        """Where the rows of some files in `bronze` or `names` lie."""
+        return [self.path(table, batch) for batch in sorted(
+            {known.files[number].batch for number in files})]
 
     def _events(self, table: str, paths: Sequence[str]) -> DataFrame:
         """Rows of `bronze` or `names`; of events with the instant that is not stored."""

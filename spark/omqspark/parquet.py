@@ -14,11 +14,13 @@ In the middle of a crash: a folder that is written is one of a batch that does n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -82,6 +84,16 @@ def load(spark: SparkSession, paths: Sequence[str], schema: StructType | None = 
     return local(spark, pa.concat_tables([arrow.empty_table(), *(
         _read(path, info, each, arrow)
         for (path, info), each in zip(found, values, strict=True))]), whole)
+
+
+def streamed(spark: SparkSession, where: str, schema: pa.Schema) -> DataFrame:
+    """The rows of a folder without folders in it, which no process holds as a whole."""
+    if is_columnar():
+        fs, path = plan.filesystem(where)
+        own: Any = spark
+        found: DataFrame = own.streamed(ds.dataset(path, schema, "parquet", filesystem=fs))
+        return found
+    return spark.read.schema(from_arrow_schema(schema)).parquet(where)
 
 
 def each_file(paths: Iterable[str], schema: StructType, names: Sequence[str]
@@ -150,11 +162,18 @@ def _few(files: Iterable[Any]) -> bool:
 def rows_in(where: str) -> int:
     """How many rows the files below a folder have."""
     fs, _ = plan.filesystem(where)
-    total = 0
-    for info in files_of(where):
-        with fs.open_input_file(info.path) as file:
-            total += pq.read_metadata(file).num_rows
-    return total
+    return sum(counts(fs, [info.path for info in files_of(where)]))
+
+
+def counts(fs: pafs.FileSystem, paths: Sequence[str]) -> list[int]:
+    """How many rows some files have, by their ends; several at a time: an object store answers
+    late."""
+    def one(path: str) -> int:
+        with fs.open_input_file(path) as file:
+            return int(pq.read_metadata(file).num_rows)
+
+    with ThreadPoolExecutor(min(plan.HEADS_AT_ONCE, max(1, len(paths)))) as pool:
+        return list(pool.map(one, paths))
 
 
 def _values(path: str, above: str) -> dict[str, str | None]:

@@ -28,6 +28,7 @@ Errors: NoArchive, MixedArchives, BadRequest (OUT is not ours; a file to be read
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ from omqtools.omqspark.work import Task, Work
 
 FILES_PER_BATCH = 200
 EXAMPLES_MAX = 100
+SMALL_ROWS = 100_000
 WORKED = StructType([StructField(name, LongType()) for name in (
     "epoch", "reader", "reader_pid", "last_lsn", "last_ns")])
 STAY = ("qpool", "queue", "visit")
@@ -113,7 +115,7 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     before, frames = known.current, _frames(lake, known, job, files)
     say(f"batch {number}: files {files[0]} to {files[-1]}, {frames:,} events")
     reading = [job.new[file] for file in files if file in job.new]
-    findings = _read(lake, job.archive, reading, number)
+    read = _read(lake, job.archive, reading, number)
     for item, header in reading:
         known.take(FileRecord.of(header, item.size, number, item.modified_ns))
     say(f"batch {number}: the events are read")
@@ -136,8 +138,10 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     queues = queue_names(lake.spark, names_now)
     ends, readers = known.epoch_ends(counted), _readers(lake, index, before)
     worked = None if before < 0 else parquet.load(lake.spark, [lake.path("worked", before)], DONE)
-    clients = client_names(names, None if before < 0 else parquet.load(
-        lake.spark, [lake.path("clients", before)], CLIENTS))
+    before_names = [] if before < 0 else [lake.path("clients", before)]
+    clients = _small(
+        client_names(names, parquet.load(lake.spark, before_names, CLIENTS) if before_names
+                     else None), [*before_names, *lake.folders("names", known, files)])
     lives = _lives(lake, with_work(stays(events, ends), readers, worked), events, number, ends,
                    Called(queues, clients))
     say(f"batch {number}: messages and stays are written")
@@ -149,14 +153,14 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     news = News(min([known.files[file].begins[1] for file in files] + since),
                 max((known.files[file].last_lsn for file in told_before), default=0), forced)
     Telling(lake, number, index, Basis(*lives, good, names, end_ns), queues, news).tell()
-    findings += [{"kind": "replaced", "file": file, "detail": "it is another file than the one "
-                  "that was read before; the tables are of this one"}
-                 for file in files if file in job.replaced]
-    before_void, counts = job.known_of(files)
-    for each in findings:
-        counts[each["kind"]] = counts.get(each["kind"], 0) + 1
+    findings = [*read.findings, *(
+        {"kind": "replaced", "file": file, "detail": "it is another file than the one that was "
+         "read before; the tables are of this one"} for file in files if file in job.replaced)]
+    before_void, known_counts = job.known_of(files)
+    counts = Counter(known_counts) + Counter(read.more) + Counter(
+        each["kind"] for each in findings)
     findings += before_void
-    known.batches.append(Batch(number, files, findings[:EXAMPLES_MAX], counts))
+    known.batches.append(Batch(number, files, findings[:EXAMPLES_MAX], dict(counts)))
     return number
 
 
@@ -168,7 +172,7 @@ def _frames(lake: Lake, known: Manifest, job: Job, files: list[int]) -> int:
 
 
 def _read(lake: Lake, archive: str, reading: Sequence[tuple[Listed, ArchiveHeader]], number: int
-          ) -> list[dict[str, Any]]:
+          ) -> bronze.Written:
     """Files into bronze; what is wrong with them."""
     work = Work({"path": archive}, list(columns.BRONZE))
     tasks = [Task(splits) for splits in plan.splits(reading, work.split_bytes)]
@@ -192,7 +196,15 @@ def _readers(lake: Lake, index: Index, before: int) -> DataFrame | None:
     day = DAY.format(datetime.fromtimestamp(first // NS_PER_S, UTC))
     paths = [f"{lake.part('readers', number)}/day={one}"
              for one, parts in index.state["readers"].items() if one >= day for number in parts]
-    return parquet.load(lake.spark, paths, WORKED) if paths else None
+    return _small(parquet.load(lake.spark, paths, WORKED), paths) if paths else None
+
+
+def _small(frame: DataFrame, paths: Sequence[str]) -> DataFrame:
+    """The rows of some folders, which every task of a join gets as a whole if they are few: these
+    pass through the driver. Programs that live for one message have as many names as there are
+    messages."""
+    few = sum(map(parquet.rows_in, paths)) <= SMALL_ROWS
+    return F.broadcast(frame) if few else frame
 
 
 @dataclass(frozen=True)

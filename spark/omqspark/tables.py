@@ -31,14 +31,13 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructType
 
 from omq.base.errors import BadRequest, NoArchive
-from omqtools.omqspark import plan
+from omqtools.omqspark import parquet, plan
 from omqtools.omqspark.answers import ALWAYS, Index
 from omqtools.omqspark.derived import whole
 from omqtools.omqspark.dictionary import described
@@ -178,13 +177,11 @@ def _written(lake: Out, name: str, batch: int) -> Iterator[Written]:
     """The files of a batch."""
     fs, root = plan.filesystem(lake.path(name))
     _, where = plan.filesystem(lake.path(name, batch))
-    for info in fs.get_file_info(pafs.FileSelector(where, recursive=True)):
-        if info.type != pafs.FileType.File or not info.base_name.endswith(".parquet"):
-            continue
+    infos = [info for info in fs.get_file_info(pafs.FileSelector(where, recursive=True))
+             if info.type == pafs.FileType.File and info.base_name.endswith(".parquet")]
+    for info, rows in zip(infos, parquet.counts(fs, [info.path for info in infos]), strict=True):
         tail = info.path[len(root.rstrip("/")) + 1 :]
         values = dict(part.split("=", 1) for part in tail.split("/")[:-1])
-        with fs.open_input_file(info.path) as file:
-            rows = pq.read_metadata(file).num_rows
         yield Written(tail, info.size, info.mtime_ns // 1_000_000, rows,
                       {key: unquote(value) for key, value in values.items()})
 

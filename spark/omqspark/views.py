@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omqtools.omqspark import tables
 from omqtools.omqspark.derived import DERIVED, fields
-from omqtools.omqspark.duck_text import duck, literal
+from omqtools.omqspark.duck_text import PLAIN, duck, literal
 from omqtools.omqspark.out import Out
 from omqtools.omqspark.words import RENAMED
 
@@ -73,8 +73,7 @@ def database(out: str) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     lake = Out(out)
-    own = duckdb.connect(config={"autoinstall_known_extensions": False,
-                                 "autoload_known_extensions": False})
+    own = duckdb.connect(config=PLAIN)
     own.execute(f"SET TimeZone = {literal('UTC')}")
     for name in tables.versions(lake)["versions"]:
         own.register(f"{name}_stored", tables.table(lake, name).to_pyarrow_dataset())

@@ -36,7 +36,9 @@ def written(where: Path) -> pa.Table:
 def write(archive: Path, out: Path, number: int = 0) -> tuple[int, list[dict[str, Any]]]:
     work = Work({"path": str(archive)}, NAMES)
     (task,) = work.tasks(work.listing())
-    return bronze.write_task(work, task, number, str(out / "bronze"), str(out / "names"))
+    done = bronze.write_task(work, task, number, str(out / "bronze"), str(out / "names"))
+    assert not done.more
+    return done.rows, done.findings
 
 
 def test_a_task_writes_what_it_decodes(archive: Path, tmp_path: Path) -> None:
