@@ -24,6 +24,7 @@ from omqtools.omqspark.words import at, how
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S
 DAY_NS = 24 * HOUR_NS
+OLDEST_NS = 800 * DAY_NS
 READER = ["queue", "epoch", "reader", "reader_pid"]
 PROGRAM = ["program", "pid", "uid"]
 GOT = ("got", "got_bytes", "finished", "gives", "failed", "deaths")
@@ -54,8 +55,11 @@ def _oldest(spans: DataFrame, end_ns: int, from_ns: int) -> DataFrame:
     `end_ns`, if that is earlier.
 
     Who arrived before and stays longer hides a message; so each is the oldest from where those
-    before it end, and no minute has two rows, however many messages wait and however long."""
-    first, end = _floor("arrived_ns", MINUTE_NS), _floor("until", MINUTE_NS)
+    before it end, and no minute has two rows, however many messages wait and however long. None is
+    the oldest for more than OLDEST_NS: of a clock that began in 1970, or was set to 2200 for a
+    moment, each queue would have as many rows as there are minutes in between."""
+    first = _floor("arrived_ns", MINUTE_NS)
+    end = F.least(_floor("until", MINUTE_NS), first + OLDEST_NS)
     few = (spans.select("queue", "arrived_ns", first.alias("first"), end.alias("end"))
            .where(F.col("end") > F.col("first")).groupBy("queue", "first", "end")
            .agg(F.min("arrived_ns").alias("arrived_ns")))
