@@ -114,7 +114,8 @@ class TaskFiles:
         name = f"part-{self._task:05d}-{number:02d}"
         hidden = f"{directory}/.{name}.{self._attempt}"
         writer = pq.ParquetWriter(hidden, self._schema, filesystem=self._fs, compression="zstd",
-                                  compression_level=LEVEL, use_dictionary=self._dictionary,
+                                  compression_level=LEVEL, store_schema=False,
+                                  use_dictionary=self._dictionary,
                                   column_encoding=dict.fromkeys(RISING, parquet.DELTA)
                                   if "lsn" in self._schema.names else None)
         return _Part(writer, hidden, f"{directory}/{name}.parquet")

@@ -266,7 +266,7 @@ def by_message(table: pa.Table) -> pa.Table:
 def _how(schema: pa.Schema) -> dict[str, Any]:
     """How columns are written: what Arrow's writers are told."""
     rising = [field.name for field in schema if rises(field)]
-    return {"compression": "zstd",
+    return {"compression": "zstd", "store_schema": False,  # Parquet's own says as much, in half
             "use_dictionary": [each for each in schema.names if each not in (*rising, *PLAIN)],
             "column_encoding": dict.fromkeys(rising, DELTA) if rising else None}
 

@@ -144,9 +144,10 @@ def no_session() -> Any:
 
 def test_out_is_small_behind_maintenance(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
                                          ) -> None:
-    made, _ = generated(tmp_path_factory, 10_000, file_frames=25_000)
+    """All of it, of three batches; and no row has changed."""
+    made, _ = generated(tmp_path_factory, 40_000, file_frames=70_000, rate=60.0)
     archive, out = made / "archive", tmp_path / "tables"
-    run(Later(no_session, 200_000), str(archive), str(out), incremental=False)
+    run(Later(no_session, 200_000), str(archive), str(out), incremental=False, files_per_batch=1)
     with views.database(str(out)) as database:
         before = [hashed(database, name) for name in LIVES]
     compact(Out(str(out)), 0)
@@ -154,7 +155,7 @@ def test_out_is_small_behind_maintenance(tmp_path_factory: pytest.TempPathFactor
         assert [hashed(database, name) for name in LIVES] == before
     took = {each.name: size(each) for each in out.iterdir() if each.is_dir()}
     basis = sum(path.stat().st_size for path in archive.glob("*.oma"))
-    assert sum(took[name] for name in ("bronze", *LIVES)) < AIM * basis, took
+    assert sum(took.values()) < AIM * basis, took
 
 
 def hashed(database: Any, name: str) -> list[Any]:
