@@ -139,11 +139,12 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     ends, readers = known.epoch_ends(counted), _readers(lake, index, before)
     worked = None if before < 0 else parquet.load(lake.spark, [lake.path("worked", before)], DONE)
     before_names = [] if before < 0 else [lake.path("clients", before)]
-    clients = _small(
-        client_names(names, parquet.load(lake.spark, before_names, CLIENTS) if before_names
-                     else None), [*before_names, *lake.folders("names", known, files)])
+    clients = client_names(
+        names, parquet.load(lake.spark, before_names, CLIENTS) if before_names else None)
+    called = Called(queues, clients, _small(clients, [
+        *before_names, *lake.folders("names", known, files)]))
     lives = _lives(lake, with_work(stays(events, ends), readers, worked), events, number, ends,
-                   Called(queues, clients))
+                   called)
     say(f"batch {number}: messages and stays are written")
     for table, rows in zip(LIVES[::-1], lives, strict=True):  # known also where there are no rows
         index.schemas[table] = packed(rows, table).schema.json()
@@ -209,10 +210,12 @@ def _small(frame: DataFrame, paths: Sequence[str]) -> DataFrame:
 
 @dataclass(frozen=True)
 class Called:
-    """Names of queues (words.queue_names) and of programs (clients.client_names)."""
+    """Names of queues (words.queue_names) and of programs (clients.client_names); `joined`: the
+    same, as it is to be joined."""
 
     queues: DataFrame
     clients: DataFrame
+    joined: DataFrame
 
 
 def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: Ends,
@@ -220,13 +223,13 @@ def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: E
     """Stays and messages, apart by whether the message has ended, as they are written; and the
     events of the open ones. Few stays are made beside the messages, on another core: which of them
     are open is said behind that."""
-    told = lived(spent, "stays", called.queues, called.clients)
+    told = lived(spent, "stays", called.queues, called.joined)
     with ThreadPoolExecutor(1) as beside:
         if is_columnar():
             told = parquet.local(lake.spark, told.toArrow(), told.schema)
         rows = beside.submit(told.toArrow) if lake.few and not is_columnar() else None
         messages = _saved(
-            lake, lived(lifecycle(events, ends), "messages", called.queues, called.clients
+            lake, lived(lifecycle(events, ends), "messages", called.queues, called.joined
                         ).withColumn("ended", F.col("end_lsn").isNotNull().cast("int")),
             "messages", number)
         still = messages.where("ended = 0").select("qpool")

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from omqtools.omqspark import bronze, ids, shown
+from omqtools.omqspark import bronze, ids, parquet, shown
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.columns import BRONZE
 from omqtools.omqspark.lake import Lake
@@ -117,9 +117,9 @@ def test_a_pool_of_nobody_is_a_file_without_rows(tmp_path: Path) -> None:
 def test_who_waits_is_looked_at_without_pandas(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many may wait as there is room for: of them one row a queue becomes a frame."""
     def refused(*_: Any, **__: Any) -> Any:
-        raise AssertionError("rows of messages as a frame")
+        raise AssertionError("a file as a whole")
 
-    monkeypatch.setattr("pyarrow.Table.to_pandas", refused)
+    monkeypatch.setattr(parquet, "each_file", refused)
     found = shown.oldest(lake)
     assert isinstance(found, pd.DataFrame) and 0 < len(found) < BOUND
 

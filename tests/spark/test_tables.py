@@ -224,7 +224,7 @@ def test_the_command_lists_them(lake: Lake, capsys: pytest.CaptureFixture[str]) 
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["table"] for row in rows] == list(tables.PUBLISHED)
     assert rows[0]["rows"] == all_messages(lake).count()
-    with pytest.raises(BadRequest, match="there are messages"):
+    with pytest.raises(BadRequest, match="there are hand_outs, messages"):
         tables.table(lake, "../secrets")
 
 
