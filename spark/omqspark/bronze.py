@@ -28,7 +28,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from omqtools.omqspark import columns, decode, parquet, plan
+from omqtools.omqspark import columns, decode, encodings, plan
 from omqtools.omqspark.engine import is_columnar
 from omqtools.omqspark.work import Task, Work
 
@@ -116,7 +116,7 @@ class TaskFiles:
         writer = pq.ParquetWriter(hidden, self._schema, filesystem=self._fs, compression="zstd",
                                   compression_level=LEVEL, store_schema=False,
                                   use_dictionary=self._dictionary,
-                                  column_encoding=dict.fromkeys(RISING, parquet.DELTA)
+                                  column_encoding=dict.fromkeys(RISING, encodings.DELTA)
                                   if "lsn" in self._schema.names else None)
         return _Part(writer, hidden, f"{directory}/{name}.parquet")
 
@@ -207,9 +207,11 @@ def write(spark: SparkSession, work: Work, tasks: Sequence[Task], bronze: str, n
 def _on_workers(spark: SparkSession, work: Work, tasks: Sequence[Task], bronze: str, names: str
                 ) -> list[Written]:
     """Each task's own. A worker gets its part of the plan with its task, not all of it."""
+    if not tasks:
+        return []
     numbered = spark.sparkContext.parallelize(list(enumerate(tasks)), len(tasks))
-    return list(numbered.map(lambda one: write_task(work, one[1], one[0], bronze, names)).collect()
-                ) if tasks else []
+    return list(numbered.map(
+        lambda one: write_task(work, one[1], one[0], bronze, names)).collect())
 
 
 def _forget_attempts(fs: Any, path: str) -> None:

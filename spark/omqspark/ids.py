@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 
 from omq.base.arrays import Vector
 from omqtools.omqspark import plan
+from omqtools.omqspark.encodings import DELTA
 from omqtools.omqspark.out import BESIDE, Out
-from omqtools.omqspark.parquet import DELTA
 
 GROUP: Final = 1 << 20
 """QPoolIds that are held until they are written."""

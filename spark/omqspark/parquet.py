@@ -37,16 +37,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from omqtools.omqspark import columns, plan
+from omqtools.omqspark import columns, encodings, plan
 from omqtools.omqspark.engine import is_columnar
 
 FEW_BYTES: Final = 4 * 1024 * 1024
 """Of files that the driver reads itself: some 300,000 events (at 12 bytes), 100 MB of its memory;
 or the sketches of 100 queues and hours."""
-DELTA: Final = "DELTA_BINARY_PACKED"
-PLAIN: Final = ("size",)
-"""Columns of many different numbers in no order: a dictionary of them takes more than they do."""
-LIVES: Final = ("born_lsn", "arrived_lsn")  # messages, stays: which of them has it
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null in a path
 _TYPES: Final[dict[str, DataType]] = {
     "bigint": LongType(), "int": IntegerType(), "boolean": BooleanType(), "string": StringType(),
@@ -103,6 +99,17 @@ def each_file(paths: Iterable[str], schema: StructType, names: Sequence[str]
     for path in paths:
         for info in files_of(path):
             yield _read(path, info, {}, arrow)
+
+
+def pieces(where: str, apart: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of a folder piece by piece, file by file, each with the value of a column in its
+    path; "": there is none."""
+    fs, path = plan.filesystem(where)
+    for info in sorted(files_of(where), key=lambda info: str(info.path)):
+        value = _values(info.path, path).get(apart, "")
+        with fs.open_input_file(info.path) as opened:
+            for batch in pq.ParquetFile(opened).iter_batches():
+                yield NO_VALUE if value is None else value, batch
 
 
 def no_rows(schema: StructType, names: Sequence[str]) -> pa.Table:
@@ -211,7 +218,7 @@ def save(frame: DataFrame, where: str, apart: Sequence[str] = (), *, few: bool,
         _write(table, where, apart, append=append)
         return table
     writer = frame.write.mode("append" if append else "overwrite").options(
-        **_spark_how(frame.schema))
+        **encodings.spark_how(frame.schema))
     (writer.partitionBy(*apart) if apart else writer).parquet(where)
     return None
 
@@ -232,11 +239,11 @@ def _write(table: pa.Table, where: str, apart: Sequence[str], *, append: bool) -
     if not append:
         fs.delete_dir_contents(path)
     name = f"part-{int(append):05d}.parquet"
-    for values, rows in _split(by_message(table), list(apart)):
+    for values, rows in _split(encodings.by_message(table), list(apart)):
         folder = "/".join([path, *(f"{key}={NO_VALUE if value is None else value}"
                                    for key, value in values.items())])
         fs.create_dir(folder)
-        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, **_how(rows.schema))
+        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, **encodings.how(rows.schema))
 
 
 def joined(paths: Sequence[str], where: str, schema: pa.Schema) -> None:
@@ -245,46 +252,12 @@ def joined(paths: Sequence[str], where: str, schema: pa.Schema) -> None:
     file of the second time."""
     fs, path = plan.filesystem(where)
     fs.create_dir(path)
-    with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=fs, **_how(schema)
-                          ) as writer:
+    with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=fs,
+                          **encodings.how(schema)) as writer:
         for each in paths:
             source, name = plan.filesystem(each)
-            writer.write_table(by_message(
+            writer.write_table(encodings.by_message(
                 _read(each, source.get_file_info([name])[0], {}, schema)))
-
-
-def by_message(table: pa.Table) -> pa.Table:
-    """Messages or stays in the order of their numbers, and of arrival: then numbers, instants and
-    sizes stand beside those that are near to them or the same, and who asks for one message reads
-    one row group. Other tables as they are."""
-    if not set(LIVES) & set(table.schema.names):
-        return table
-    keys = [name for name in ("qpool", "arrived_lsn") if name in table.schema.names]
-    return table.sort_by([(name, "ascending") for name in keys])
-
-
-def _how(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are written: what Arrow's writers are told."""
-    rising = [field.name for field in schema if rises(field)]
-    return {"compression": "zstd", "store_schema": False,  # Parquet's own says as much, in half
-            "use_dictionary": [each for each in schema.names if each not in (*rising, *PLAIN)],
-            "column_encoding": dict.fromkeys(rising, DELTA) if rising else None}
-
-
-def _spark_how(schema: StructType) -> dict[str, str]:
-    """The same for Spark's: in the second version of the format it writes differences where it may
-    not make a dictionary. Without it these columns take twice as much."""
-    return {"parquet.writer.version": "v2"} | {
-        f"parquet.enable.dictionary#{field.name}": "false"
-        for field in to_arrow_schema(schema, timezone="UTC")
-        if rises(field) or field.name in PLAIN}
-
-
-def rises(field: pa.Field) -> bool:
-    """Whether a column is of instants or numbers that go up, nearly each another one: a dictionary
-    of them doubles the file, their differences halve it (measured: stays, messages)."""
-    return bool(pa.types.is_timestamp(field.type)) or (
-        bool(pa.types.is_integer(field.type)) and field.name.endswith(("_ns", "lsn", "qpool")))
 
 
 def _split(table: pa.Table, apart: list[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
