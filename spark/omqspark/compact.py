@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from omqtools.omqspark import parquet, plan, tables
 from omqtools.omqspark.bronze import TaskFiles
+from omqtools.omqspark.joined_parts import join_parts
 from omqtools.omqspark.lake import EVENTS_OF
 from omqtools.omqspark.manifest import Batch, Manifest
 from omqtools.omqspark.out import AUDITED, LIVES, SNAPSHOTS_KEPT, Out
@@ -57,6 +58,8 @@ def compact(lake: Out, keep_days: float, *, rows_max: int = ROWS_MAX) -> dict[st
     if merged:
         lake.publish(known)
         tables.commit(lake, known, same_rows=True)
+        join_parts(lake, known.current, max(merged))
+        lake.publish(known)  # parts that no index names go
         _audited(lake, merged)
     return {"merged": {str(number): old for number, old in merged.items()},
             "batches": len(known.batches),

@@ -130,6 +130,8 @@ def test_batches_become_one_and_earlier_versions_stay(
     for name, found in events.items():
         assert mine._batches(name) == [max(old) + 1, old[-1]]
         assert rows_of(mine.read(name).drop("batch")) == found, name
+    parts = mine.index(known.current).state["queue_hour"]
+    assert len(parts) >= DAYS and all(len(batches) == 1 for batches in parts.values())
     assert earlier(mine, known, 3).batches == [batch.number for batch in known.batches]
     for name, version in before.items():
         assert len(tables.files(tables.table(mine, name))) < files[name]
