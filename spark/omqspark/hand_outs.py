@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from omq.format.frame_rules import Hand, Reason
 from omq.format.journal import FrameFlag
 from omq.format.pool import PartState
-from omqtools.omqspark.answers import Answer, Basis
+from omqtools.omqspark.answer_tables import Answer, Basis
 from omqtools.omqspark.clients import PRODUCER, READER
 from omqtools.omqspark.engine import F
 from omqtools.omqspark.lifecycle import NS_PER_S, given_out, has, is_type

@@ -1,8 +1,9 @@
 """The parts of the answers of days of before as one each: a part of `omq-spark compact`.
 
 A day has up to PARTS_MAX parts, one of each batch that told something of it, and nothing adds to it
-when it is over. They merge by sums and extremes, whoever does it (answers.py); DuckDB does, within
-MEMORY. The new part has the number of a merged batch, which counts already: no run will take it.
+when it is over. They merge by sums and extremes, whoever does it (answer_tables.py); DuckDB does,
+within MEMORY. The new part has the number of a merged batch, which counts already: no run will take
+it.
 
 In the middle of a crash: the index of the current batch names the new parts when it is renamed,
 behind them. Those of before stay while an index that is kept names them (out.py).

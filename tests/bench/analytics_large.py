@@ -19,14 +19,14 @@ from typing import Any
 
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.compact import compact
-from omqtools.omqspark.generate import generate
-from omqtools.omqspark.generator import Load
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out import Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.report import drawn
 from omqtools.omqspark.session import Later, session
 from tests.bench.analytics_session import processor_s
+from tests.made.generate import generate
+from tests.made.generator import Load
 
 SAMPLE_S = 0.5
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from omq.base.errors import SparkFailed
-from omqtools.omqspark import failures, gold, tables, views, writer
-from omqtools.omqspark.answers import Basis
+from omqtools.omqspark import failures, gold, tables, views
+from omqtools.omqspark.answer_tables import Basis
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.duck import Session
 from omqtools.omqspark.engine import F, Window, columnar, is_columnar
@@ -22,6 +22,7 @@ from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out import AUDITED
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
+from tests.made import writer
 from tests.spark.conftest import generated
 from tests.spark.test_late import the_same
 

@@ -11,7 +11,7 @@ group has not been acknowledged to anybody yet, so nobody knows its id: it is no
 
 In the middle of a crash: all frames stand in one block, so a start finds all of it or nothing. Each
 carries the token and the number of the request: a client that has lost the answer is told that it
-was carried out, and does not ask again (core.redo.answers).
+was carried out, and does not ask again (core.redo.last_requests).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from omq.base.errors import MessageBusy, NotInState
 from omq.core.engine.operate import delete, say_who
 from omq.core.engine.state import HAS_ID, IDEL, REMEMBERS, Core, Party
-from omq.core.engine.wanted import WALK_MAX
+from omq.core.engine.waiters_by_id import WALK_MAX
 from omq.format.index import EntryState
 from omq.format.journal import FrameFlag
 from omq.format.message import id_hash, qpool_of
