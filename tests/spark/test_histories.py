@@ -199,7 +199,7 @@ def judged_beside(known: Manifest, spool: Path, to: Path) -> None:
         pool = beside(spool, uuid, number, last, ids.append)
         assert not pool.unknown
         judged = {q for q in alive if born[q] <= (pool.checkpoint or 0)}
-        assert judged <= set(np.concatenate(ids).tolist()), (number, last)
+        assert judged <= {qpool for one in ids for qpool in one.tolist()}, (number, last)
         if pool.checkpoint and pool.checkpoint > last:
             holed = beside(spool, uuid, number, last - 1000, ids.append)
             assert holed.unknown, "the journal has a hole"
