@@ -71,7 +71,7 @@ _IDS: Final = {"type": "object", "properties": {
     "message_id": _TEXT, "message_ids": {"type": "array", "items": _TEXT}}}
 _REPLY: Final = {"type": "object", "properties": {
     "message_id": _TEXT, "correlation": _TEXT, "priority": _WHOLE, "properties": _TEXTS,
-    **_CONTENT}}
+    "delivery": _TEXT, "body_url": _TEXT, "size": _WHOLE, **_CONTENT}}
 _ACT: Final = _takes(
     "do", do={"enum": list(DOABLE)}, to=_TEXT, where=_TEXT, all=_TRUTH, reason=_TEXT,
     dry_run=_TRUTH, force=_TRUTH)

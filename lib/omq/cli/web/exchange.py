@@ -47,7 +47,7 @@ class Exchange:
 
     def __init__(self, settings: Settings, connect: Callable[[], Client], budget: Budget) -> None:
         self.desks = Desks(settings, connect, budget)
-        self.replies = Replies(connect, budget)
+        self.replies = Replies(self.desks)
         self._puts = Lines(connect, settings.web_workers, "web puts")
         self._asks = Lines(connect, 1, "web questions")
         self._names: dict[str, _Name] = {}

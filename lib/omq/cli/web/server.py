@@ -110,6 +110,7 @@ class WebServer:
             for server in servers:
                 server.close()
             console.end_followers()
+            app[EXCHANGE].desks.send_away()
             await runner.cleanup()
             await app[EXCHANGE].close()
             for each in (connections, local):
