@@ -26,7 +26,7 @@ from omq.ipc.message import Message
 from omq.ipc.pieces import PIECE_BYTES
 
 EXCHANGE: Final = web.AppKey("exchange", Exchange)
-WAIT_SHARE: Final = 0.5
+WAIT_SHARE: Final = 0.75
 """Of web_request_timeout_s a get or request waits so much at most: the rest is for its answer."""
 
 
