@@ -114,7 +114,8 @@ def listed(found: dict[str, Any], key: str) -> list[Any]:
 
 def order_of(found: Any) -> Order:
     """What is said of a delivery. BadRequest."""
-    known = ("delivery", "end", "seconds", "reason", "to", "body", "body_base64", "properties")
+    known = ("delivery", "end", "seconds", "reason", "to", "body", "body_base64", "properties",
+             "progress")
     if not isinstance(found, dict) or not found.keys() <= set(known):
         raise BadRequest(reason=f"a settlement is an object with the keys {', '.join(known)}")
     delivery, end = text(found, "delivery"), text(found, "end", "done")
@@ -123,10 +124,12 @@ def order_of(found: Any) -> Order:
     if end not in ENDS:
         raise BadRequest(reason=f"end is one of {', '.join(ENDS)}")
     seconds = figure(found, "seconds", 0.0, _DELAY_MAX_S)
+    progress = text(found, "progress")
     reason, to, content = text(found, "reason"), text(found, "to"), _content(found)
     said, late = properties(found, "properties"), "seconds" in found
     carried: dict[str, Callable[[Message], Any]] = {
-        "done": Message.done, "release": Message.release, "touch": Message.touch,
+        "done": Message.done, "release": Message.release,
+        "touch": lambda message: message.touch(progress),
         "fail": lambda message: message.fail(reason, seconds if late else None),
         "defer": lambda message: message.defer(seconds, reason),
         "move": lambda message: message.move(to),

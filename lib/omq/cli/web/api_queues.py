@@ -14,18 +14,19 @@ from typing import Any, Final, cast
 from aiohttp import web
 
 from omq.base.errors import BadRequest, NoAuthority, OmqError, RoleMissing
+from omq.cli.web import reading
 from omq.cli.web.api_messages import listed, message_of, messages_of, order_of
 from omq.cli.web.console import caller_of, console_of, peer_of
 from omq.cli.web.desks import COUNT_MAX, WAIT_MAX_S
-from omq.cli.web.exchange import Exchange
+from omq.cli.web.exchange import EXCHANGE, Exchange
 from omq.cli.web.gate import problem, status_of
+from omq.cli.web.message_pages import visible
 from omq.cli.web.orders import Held, Order
 from omq.cli.web.said import asked, figure, object_of, read_json, sent
 from omq.cli.web.taken import Taken
 from omq.ipc.message import Message
 from omq.ipc.pieces import PIECE_BYTES
 
-EXCHANGE: Final = web.AppKey("exchange", Exchange)
 WAIT_SHARE: Final = 0.75
 """Of web_request_timeout_s a get or request waits so much at most: the rest is for its answer."""
 
@@ -224,7 +225,7 @@ async def settle(request: web.Request) -> web.Response:
     exchange, caller = request.app[EXCHANGE], caller_of(request)
     async with sent(request) as data:
         found = object_of(data, "end", "seconds", "reason", "to", "body", "body_base64",
-                          "properties")
+                          "properties", "progress")
         order = order_of({**found, "delivery": request.match_info["delivery"]})
         (error,) = await exchange.desks.settle(caller.who, [await _allowed(request, order)])
     if error is not None:
@@ -244,3 +245,13 @@ async def settle_many(request: web.Request) -> web.Response:
                 console_of(request).refused(peer_of(request), str(each))
         failed = await _settled(exchange, caller.who, orders, allowed)
     return web.json_response({"settled": len(orders) - len(failed), "failed": failed})
+
+
+async def progress(request: web.Request) -> web.Response:
+    """GET /api/v1/messages/ID/progress: of a message in work, on the queues that he may browse."""
+    exchange, caller, console = request.app[EXCHANGE], caller_of(request), console_of(request)
+    seen = await console.run(reading.message, console.location, request.match_info["id"], "", 0)
+    mine = visible(caller, seen)
+    return web.json_response({"qpool_id": seen.qpool, "queues": [
+        {"queue": name, "progress": words, "time": moment and moment.isoformat()}
+        for name, words, moment in await exchange.said_of(seen.qpool, sorted(mine))]})

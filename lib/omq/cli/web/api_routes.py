@@ -54,7 +54,7 @@ _QUESTION: Final = _takes(
     group_id=_TEXT, unique_key=_TEXT, timeout_s={**_NUMBER, "maximum": WAIT_MAX_S})
 _SETTLEMENT: Final = {
     "end": {"enum": list(ENDS)}, "seconds": _NUMBER, "reason": _TEXT, "to": _TEXT, "body": _TEXT,
-    "body_base64": _TEXT, "properties": _PROPERTIES}
+    "body_base64": _TEXT, "properties": _PROPERTIES, "progress": _TEXT}
 _DELIVERY: Final = {
     "type": "object", "required": ["delivery", "queue", "message_id", "size"],
     "properties": {
@@ -130,6 +130,8 @@ API: Final = (
           "operate", body=_ACT, answer=_OBJECT),
     Route("GET", _ID, api.message, "one message, and why it does not move", "browse",
           answer=_OBJECT),
+    Route("GET", f"{_ID}/progress", api_queues.progress, "what its readers say of their work",
+          "browse", answer=_OBJECT),
     Route("GET", f"{_ID}/body", api.body, "its bytes", "browse"),
     Route("GET", f"{_ID}/biography", api.biography, "what journal and archive say of it", "browse",
           answer=_OBJECT),

@@ -9,10 +9,9 @@ from aiohttp import web
 from omq.cli.operate.change import connect
 from omq.cli.web import action_pages, follow, message_pages, pages, service_pages
 from omq.cli.web.acting import NAME
-from omq.cli.web.api_queues import EXCHANGE
 from omq.cli.web.api_routes import API
 from omq.cli.web.console import CONSOLE, Console
-from omq.cli.web.exchange import Exchange
+from omq.cli.web.exchange import EXCHANGE, Exchange
 from omq.cli.web.gate import guarded, outermost, with_headers
 from omq.cli.web.plans import Plans
 from omq.cli.web.rendering import HERE

@@ -19,7 +19,15 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from omq.base import events
-from omq.base.errors import Exit, NoAuthority, NoReply, NotLoggedIn, OmqError, RoleMissing
+from omq.base.errors import (
+    Exit,
+    MessageCancelled,
+    NoAuthority,
+    NoReply,
+    NotLoggedIn,
+    OmqError,
+    RoleMissing,
+)
 from omq.base.event_log import ERROR
 from omq.cli.web.caller import Caller
 from omq.cli.web.console import (
@@ -62,6 +70,8 @@ def status_of(error: OmqError) -> int:
         return 401
     if isinstance(error, NoReply):
         return 504
+    if isinstance(error, MessageCancelled):
+        return 410
     return _STATUS.get(error.exit_code, 500)
 
 
