@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,14 @@ import pytest
 import omq
 from omq import aio
 from omq.base import events
-from omq.base.errors import BadRequest, LeaseLost, MessageBusy, MessageCancelled, NoMessage
+from omq.base.errors import (
+    BadRequest,
+    LeaseLost,
+    MessageBusy,
+    MessageCancelled,
+    NoMessage,
+    OmqError,
+)
 from omq.cli import launch
 from omq.core.engine import cancelling
 from omq.ipc.operator import Operator
@@ -78,6 +86,30 @@ def test_a_lease_that_is_lost_otherwise_says_so(omq_instance: Instance) -> None:
         with pytest.raises(MessageCancelled):
             message.touch()
         assert c.state(moved)[0].queue == "B"
+
+
+def test_its_place_among_those_in_work_is_given_back(omq_instance: Instance) -> None:
+    """Who waits for a place of a limit, or for the turn of a group, is woken."""
+    omq_instance.queues("[A]\nin_work_max = 1\n\n[B]\n")
+    omq_instance.start()
+    with omq_instance.connect() as c, omq_instance.connect("worker") as works:
+        with works.reader("A") as reader:
+            first = c.put("A", b"first")
+            c.put("A", b"second")
+            assert [each.body for each in reader.next(2, 10)] == [b"first"]
+            c.cancel(first, in_work=True)
+            (second,) = reader.next(2, 60)
+            assert second.body == b"second"
+            second.done()
+        with works.reader("B") as reader:
+            first = c.put("B", b"first", group_id="g")
+            c.put("B", b"second", group_id="g")
+            assert [each.body for each in reader.next(1, 10)] == [b"first"]
+            c.cancel(first, in_work=True)
+            with omq_instance.connect("other") as other, other.reader("B") as free:
+                (second,) = free.next(1, 60)
+                assert second.body == b"second"
+                second.done()
 
 
 def test_in_a_unit_of_work_nothing_of_it_happens(running: Instance) -> None:
@@ -187,6 +219,18 @@ def test_a_manager_of_an_earlier_version(
         assert type(told.value) is LeaseLost
 
 
+def test_odd_questions_end_nobody(running: Instance) -> None:
+    with running.connect() as c:
+        for odd in ({}, {"message": 10**30, "queue": "A", "lease": 10**30}, {
+                "message": float("inf"), "queue": {}, "lease": -1}, {"message": [], "lease": []},
+                {"message": -1, "queue": "A", "lease": None}):
+            with pytest.raises(OmqError):
+                c._link.control({"op": "said", **odd})
+            with suppress(OmqError):
+                assert c._link.control({"op": "lost", **odd}) == {"status": 0, "taken": False}
+        assert c.put("A", b"lives")
+
+
 def test_what_is_remembered_is_bounded() -> None:
     kept: dict[int, int] = {}
     for each in range(cancelling.KNOWN_MAX + 5):
@@ -244,7 +288,8 @@ def test_a_function_of_a_worker_ends_by_it(running: Instance, tmp_path: Path) ->
         until(lambda: str(events.TASK_CANCELLED.number) in said(running), running)
         c.put("A", json.dumps({"path": str(log), "steps": 1}).encode())
         until(lambda: log.read_text() == "told\ndone\n", running)
-        assert on(c, "A") == [] and str(events.TASK_FAILED.number) not in said(running)
+        until(lambda: on(c, "A") == [], running)
+        assert str(events.TASK_FAILED.number) not in said(running)
 
 
 def test_progress_is_for_a_function_at_work() -> None:

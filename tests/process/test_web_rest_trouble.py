@@ -234,3 +234,24 @@ def test_a_stop_answers_who_waits(tmp_path: Any) -> None:
         found.child.send_signal(signal.SIGTERM)
         answer = waits.getresponse()
         assert (answer.status, json.loads(answer.read())) == (200, {"deliveries": []})
+
+
+def test_work_that_is_cancelled_is_told_at_its_next_touch(web: Web) -> None:
+    web.instance.put("A", b"long")
+    browser = web.browser("games")
+    with client(web) as line:
+        (each,) = line.take("A")
+        path = f"messages/{each['qpool_id']}"
+        (told,) = line.ask("GET", f"{path}/progress")[1]["queues"]
+        assert (told["progress"], told["time"]) == ("", None)
+        delivery = f"deliveries/{each['delivery']}"
+        assert line.ask("POST", delivery, {"end": "touch", "progress": "page <7>"})[0] == 204
+        (told,) = line.ask("GET", f"{path}/progress")[1]["queues"]
+        assert (told["queue"], told["progress"]) == ("A", "page <7>") and told["time"]
+        assert "page &lt;7&gt;" in browser.get(f"/{path}").text
+        assert line.ask("POST", "queues/A/act", {
+            "do": "delete", "where": f"id={each['qpool_id']}", "force": True,
+            "reason": "not wanted"})[1]["done"] == 1
+        status, told = line.ask("POST", delivery, {"end": "touch"})
+        assert (status, told["omq_error"]) == (410, "MessageCancelled")
+        assert line.ask("POST", delivery, {"end": "touch"})[0] == 404
