@@ -107,7 +107,7 @@ $(error your own mail is named by OMQ_DEMO_MAIL=$(MAIL): login shells set MAIL)
 endif
 
 run: $(STAMP) $(FAST_STAMP)
-	@$(BIN)/python -m omqtools.omqdemo; $(TOLD)
+	@$(BIN)/python -m tests.demo; $(TOLD)
 
 # Tests that are named run by themselves, whatever they take; tests/long.py has the rule for the rest.
 test: $(DEV_STAMP) $(FAST_STAMP)
@@ -145,11 +145,11 @@ check: lint
 analytics: setup-spark
 	rm -rf $(ANALYTICS)
 	mkdir -p $(ANALYTICS)
-	$(BIN)/omq-spark generate --to $(ANALYTICS)/made --messages 100000 --faults 2
+	$(BIN)/python -m tests.made --to $(ANALYTICS)/made --messages 100000 --faults 2
 	$(BIN)/omq-spark run --archive $(ANALYTICS)/made/archive --out $(ANALYTICS)/tables
 	$(BIN)/omq-spark audit --archive $(ANALYTICS)/made/archive --out $(ANALYTICS)/tables \
 		--pool $(ANALYTICS)/made; test $$? -eq 1
-	$(BIN)/python -m omqtools.omqspark.truth $(ANALYTICS)/made/truth.json $(ANALYTICS)/tables/audit.json
+	$(BIN)/python -m tests.made.truth $(ANALYTICS)/made/truth.json $(ANALYTICS)/tables/audit.json
 	$(BIN)/omq-spark report --out $(ANALYTICS)/tables
 
 HOURS ?= 0.1
@@ -187,7 +187,7 @@ pictures: setup-dev
 dictionary: setup-spark
 	rm -rf build/dictionary
 	mkdir -p build
-	$(BIN)/omq-spark generate --to build/dictionary --messages 100 --stories 1 >/dev/null
+	$(BIN)/python -m tests.made --to build/dictionary --messages 100 --stories 1 >/dev/null
 	$(BIN)/omq-spark run --archive build/dictionary/archive --out build/dictionary/tables >/dev/null
 	$(BIN)/python -m omqtools.omqspark.dictionary build/dictionary/tables >build/dictionary.md
 	mv build/dictionary.md lib/omq/docs/DATA-DICTIONARY.md

@@ -13,7 +13,6 @@ FOLDERS = {
     "omq": "lib/omq",
     "omqtools": "lib/omqtools",
     "omqtools.omqdump": "tools/omqdump",
-    "omqtools.omqdemo": "tools/omqdemo",
     "omqtools.omqtest": "tools/omqtest",
     "omqtools.omqrecover": "recovery/omqrecover",
     "omqtools.omqspark": "spark/omqspark",

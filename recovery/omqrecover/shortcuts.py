@@ -21,7 +21,7 @@ import numpy as np
 
 from omq.base.arrays import Rows
 from omq.core.redo import births as bulk
-from omq.core.redo.answers import update_answers
+from omq.core.redo.last_requests import update_answers
 from omq.core.redo.redo import Redo
 from omq.core.redo.window import MAKES, Births, Window
 from omq.format.double_write import Images

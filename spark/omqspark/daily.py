@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from omq.base.clock import NS_PER_S
 from omqtools.omqspark import gold, parquet
-from omqtools.omqspark.answers import ALWAYS, PARTS_MAX, Answer, Basis, Index
+from omqtools.omqspark.answer_tables import ALWAYS, PARTS_MAX, Answer, Basis, Index
 from omqtools.omqspark.engine import F, is_columnar
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.words import at, named

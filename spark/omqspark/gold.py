@@ -1,9 +1,10 @@
 """The tables of answers, from stays and messages: queues by minute and hour, readers, poison,
 programs, operators, sizes, routes. See lib/omq/docs/ANALYTICS.md for every column and unit.
 
-An answer is made of parts that can be merged, apart by day (answers.py): a batch adds the part of
-what ended in it, so a run costs what is new, not what there is. Percentiles come from distributions
-in buckets (buckets.py), which are shown beside them (`wait_buckets`, `ready_wait_buckets` ...).
+An answer is made of parts that can be merged, apart by day (answer_tables.py): a batch adds the
+part of what ended in it, so a run costs what is new, not what there is. Percentiles come from
+distributions in buckets (buckets.py), which are shown beside them (`wait_buckets`,
+`ready_wait_buckets` ...).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 
 from omq.format.frame_rules import About, By
-from omqtools.omqspark.answers import Answer, Basis
+from omqtools.omqspark.answer_tables import Answer, Basis
 from omqtools.omqspark.buckets import COUNT, OF, VALUE, gathered, once, percentiles, spread
 from omqtools.omqspark.engine import F, Window
 from omqtools.omqspark.lifecycle import NS_PER_S, is_type, poisoned

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit code."""
     options = parser().parse_args(argv)
-    if options.command == "generate":
-        return _generate(options)
     if options.command == "ask":
         from omqtools.omqspark.ask import asked
 
@@ -80,17 +78,6 @@ def _with_spark(options: argparse.Namespace) -> int:
             end(later.spark)
         if classes is not None and gateway is not None:
             classes.end(gateway)
-
-
-def _generate(options: argparse.Namespace) -> int:
-    from omqtools.omqspark.generate import generate
-    from omqtools.omqspark.generator import Load
-
-    load = Load(seed=options.seed, rate=options.rate)
-    truth = generate(options.to, options.messages, faults=options.faults, load=load,
-                     file_frames=options.file_frames, stories=options.stories)
-    line(truth | {"faults": len(truth["faults"]), "stories": len(truth["stories"])})
-    return Exit.OK
 
 
 def _run(lake: Lake, options: argparse.Namespace) -> int:

@@ -19,7 +19,6 @@ def parser() -> argparse.ArgumentParser:
         prog=NAME, formatter_class=argparse.RawDescriptionHelpFormatter,
         description="The journal archive on Spark: tables, audit, time travel, what-if, report.",
         epilog="""examples:
-  omq-spark generate --to /var/tmp/demo --messages 100000 --faults 2
   omq-spark run --archive /var/lib/omq/archive --out /srv/tables --incremental
   omq-spark run --archive /var/lib/omq/archive --out /srv/tables --again 42
   omq-spark audit --archive /var/lib/omq/archive --out /srv/tables --pool /var/lib/omq
@@ -35,15 +34,6 @@ def parser() -> argparse.ArgumentParser:
   omq-spark compact --out /srv/tables --keep-days 30""")
     top.add_argument("--version", action="version", version=f"{NAME} (omq) {omq.__version__}")
     commands = top.add_subparsers(dest="command", required=True)
-    made = commands.add_parser("generate", help="make an archive of synthetic traffic")
-    made.add_argument("--to", type=Path, required=True, help="directory to make it in")
-    made.add_argument("--messages", type=int, default=100_000, help="(default: %(default)s)")
-    made.add_argument("--faults", type=int, default=0, help="how many of each kind to plant")
-    made.add_argument("--stories", type=int, default=1,
-                      help="how often each kind of message is told besides (default: %(default)s)")
-    made.add_argument("--seed", type=int, default=1, help="another seed, other traffic")
-    made.add_argument("--rate", type=float, default=60.0, help="messages a second, on average")
-    made.add_argument("--file-frames", type=int, default=400_000, help="frames of one file")
     question = commands.add_parser("ask", help="SQL and Python for what operators ask")
     question.add_argument("question", nargs="?", default="", help="its name (default: all names)")
     for name, text in (("run", "make or continue the tables"),

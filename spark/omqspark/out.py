@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from omq.base.errors import BadRequest, NoArchive, OutBusy
 from omqtools.omqspark import plan
-from omqtools.omqspark.answers import ALWAYS, Index
+from omqtools.omqspark.answer_tables import ALWAYS, Index
 from omqtools.omqspark.gold import ANSWERS as _ANSWERS
 from omqtools.omqspark.manifest import Manifest
 

@@ -7,10 +7,10 @@
     OUT/open/batch=N             events of messages that are still open: the next batch begins here
     OUT/clients/batch=N          names of the programs in those events (clients.py)
     OUT/worked/batch=N           the work of stays that have left, of messages that are still open
-    OUT/known/TABLE/batch=N/day=D  parts of the answers, of what ended in this batch (answers.py)
-    OUT/TABLE/batch=N/day=D      the answers of days in which this batch has changed something
-    OUT/current.json             which files were read, which batches count (manifest.py)
-    OUT/tables.json, */_delta_log  the same for people, as Delta tables (tables.py)
+    OUT/known/TABLE/batch=N/day=D  parts of the answers, of what ended in this batch
+    (answer_tables.py) OUT/TABLE/batch=N/day=D      the answers of days in which this batch has
+    changed something OUT/current.json             which files were read, which batches count
+    (manifest.py) OUT/tables.json, */_delta_log  the same for people, as Delta tables (tables.py)
 
 A batch is some archive files in the order of their numbers, which is that of their LSNs. A file
 that comes late takes its place in that order: the batches that tell files behind it are void, and
@@ -43,7 +43,7 @@ from omq.base.clock import NS_PER_S
 from omq.format.archive import ArchiveHeader
 from omq.format.frame_rules import numbers
 from omqtools.omqspark import bronze, columns, parquet, plan, tables
-from omqtools.omqspark.answers import Basis, Index
+from omqtools.omqspark.answer_tables import Basis, Index
 from omqtools.omqspark.clients import CLIENTS, client_names, needed
 from omqtools.omqspark.daily import DAY, News, Telling
 from omqtools.omqspark.engine import F, is_columnar

@@ -1,5 +1,5 @@
 """What a scheduler noted of its sends, read for what-if: logs/SERVICE.sends.jsonl, written by
-omq.services.channels.sends, whose lines are described there.
+omq.services.delivery.sends, whose lines are described there.
 
 A file is what a running service writes, a copy of it, or damaged: a line that is none is counted
 and left out, as is one of a version that says something else. Errors: BadRequest: it cannot be
@@ -18,7 +18,7 @@ from typing import Any, Final
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadRequest
 from omq.base.limits import PRIORITIES
-from omq.services.channels.rules import KEYS, Rules
+from omq.services.delivery.rules import KEYS, Rules
 
 _RULES: Final = frozenset(KEYS.values())
 

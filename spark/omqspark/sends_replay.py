@@ -1,7 +1,7 @@
 """What if the mail scheduler had other rules: real sends, once more through the scheduler itself.
 
 What the scheduler was given, when, and how long each send took is in a record (sends.py). Here the
-same `Scheduler` that unix.out decides with (omq.services.channels.scheduler) gets these sends on a
+same `Scheduler` that unix.out decides with (omq.services.delivery.scheduler) gets these sends on a
 clock of its own: its processes take as long for each as was noted. First with the rules that there
 were: how far the waits then are from those that happened is the error of every answer (`error_s`,
 `error_share`: as whatif.py has them); above ERROR_SHARE_MAX there is none.
@@ -25,9 +25,9 @@ from omq.base.errors import BadRequest
 from omq.base.limits import PRIORITIES, PRIORITY_NORMAL, PRIORITY_URGENT
 from omq.base.settings_key import METADATA
 from omq.base.settings_qmgr import QmgrSettings
-from omq.services.channels.mlist import Mlist
-from omq.services.channels.rules import KEYS, Rules
-from omq.services.channels.scheduler import NEVER, Give, Process, Scheduler, Start
+from omq.services.delivery.mlist import Mlist
+from omq.services.delivery.rules import KEYS, Rules
+from omq.services.delivery.scheduler import NEVER, Give, Process, Scheduler, Start
 from omqtools.omqspark.replay import ERROR_SHARE_MAX, percentiles
 from omqtools.omqspark.sends import Record, Send, Since
 

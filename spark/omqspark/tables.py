@@ -39,7 +39,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from omq.base.errors import BadRequest, NoArchive
 from omqtools.omqspark import plan
-from omqtools.omqspark.answers import ALWAYS, Index
+from omqtools.omqspark.answer_tables import ALWAYS, Index
 from omqtools.omqspark.dictionary import described
 from omqtools.omqspark.gold import ANSWERS
 from omqtools.omqspark.manifest import of_another

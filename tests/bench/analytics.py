@@ -22,10 +22,10 @@ from typing import Any
 from omq.format.archive import ArchiveHeader, Section
 from omq.format.findings import Finding
 from omqtools.omqspark import columns, decode, plan
-from omqtools.omqspark.generate import generate
-from omqtools.omqspark.generator import Load
 from omqtools.omqspark.session import ARROW
 from tests.bench.machine import describe
+from tests.made.generate import generate
+from tests.made.generator import Load
 
 HERE = Path(__file__).resolve()
 FILE_FRAMES = 400_000

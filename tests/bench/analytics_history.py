@@ -17,12 +17,12 @@ from statistics import median
 
 from omqtools.omqspark import tables
 from omqtools.omqspark.audit import audit
-from omqtools.omqspark.generate import generate
-from omqtools.omqspark.generator import Load
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import session
 from tests.bench.analytics_session import processor_s
+from tests.made.generate import generate
+from tests.made.generator import Load
 
 WARM = 5
 TEN = 10

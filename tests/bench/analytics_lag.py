@@ -22,9 +22,9 @@ from typing import Any
 
 from omq.storage import durable
 from omq.storage.disk import Disk
-from omqtools.omqspark.generate import generate
-from omqtools.omqspark.generator import Load
 from omqtools.omqspark.session import session
+from tests.made.generate import generate
+from tests.made.generator import Load
 from tests.process.operator_world import Instance
 
 EACH_S = 0.5

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omqtools.omqspark.generate import generate
-from omqtools.omqspark.generator import Load
 from tests.bench.analytics_session import processor_s
+from tests.made.generate import generate
+from tests.made.generator import Load
 
 MESSAGES, FILE_FRAMES = 22_000, 10_000
 RATE = 2.0  # messages a second: a file is some 17 minutes

@@ -25,8 +25,8 @@ from omq.base.errors import ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.format.index import COUNTERS_AT, Counter
 from omq.ipc.serving.objects import ObjectList
+from omq.services.supervise.child import NotifySocket
 from omq.services.supervise.daemon_plan import environment
-from omq.services.supervise.notify_socket import NotifySocket
 from omq.storage import segment
 from omq.storage.segment import AttachedIndex
 from omq.storage.spool import create_spool

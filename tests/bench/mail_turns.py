@@ -27,7 +27,6 @@ from pathlib import Path
 import multiprocess
 
 from omq.services.daemon.process import die_with_parent
-from omqtools.omqdemo.instance import running_instance
 from tests.bench.aims.finding import said
 from tests.bench.aims.mail import (
     LOCAL,
@@ -44,6 +43,7 @@ from tests.bench.options import end_in_order
 from tests.bench.peers.bench_peers import folder
 from tests.bench.peers.postfix import Postfix
 from tests.bench.peers.processes import Server, free_port, freeze_all, thaw_all
+from tests.demo.instance import running_instance
 
 _fork = multiprocess.get_context("fork")
 Parts = dict[str, tuple[float, float, int]]

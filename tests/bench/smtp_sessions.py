@@ -27,8 +27,7 @@ from omq.services.daemon.daemon import DaemonContext
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
 from omq.services.daemon.signals import Signals
-from omq.services.mail.large_memory import return_large_memory
-from omq.services.mail.smtp_server import PORT_FILE, SmtpServer
+from omq.services.mail.smtp_server import PORT_FILE, SmtpServer, return_large_memory
 from omq.services.network.tls import bound_buffers
 from tests.unit.services.mail.smtp.certificates import Certificates
 from tests.unit.services.mail.smtp.conftest import Manager

@@ -14,9 +14,9 @@ from omq.base.checksum import crc32c
 from omq.core.check.invariants import check
 from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
-from omq.core.engine.noted import Noted, read
 from omq.core.engine.operate import Action, Order
 from omq.core.engine.operate import Item as Targeted
+from omq.core.engine.reader_notes import Noted, read
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import (
     CONTAINER,

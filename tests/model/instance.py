@@ -19,8 +19,8 @@ from omq.base.errors import OmqError, from_status
 from omq.base.event_log import EventLog
 from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
-from omq.core.engine.noted import read
 from omq.core.engine.operate import Order, Outcome, operate
+from omq.core.engine.reader_notes import read
 from omq.core.engine.relocation import relocate
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import Core, Party

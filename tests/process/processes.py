@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from omq.base import fault
-from omq.cli import launch, nursery
+from omq.cli import fork_server, launch
 from omq.ipc import watcher
 from omq.services.daemon import pid_file
 from omqtools.omqtest import child
 from tests.waiting import until
 
 WAIT_S = 120.0
-nursery.import_daemons()
+fork_server.import_daemons()
 _CRASHED = 99  # exit code of a child whose function raised
 _FOREIGN = ("OMQ_SPOOL", "OMQ_CONF", "OMQ_FAULT", "OMQ_FAULT_LOG", "NOTIFY_SOCKET",
             "JOURNAL_STREAM")

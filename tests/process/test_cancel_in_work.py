@@ -221,9 +221,11 @@ def test_a_manager_of_an_earlier_version(
 
 def test_odd_questions_end_nobody(running: Instance) -> None:
     with running.connect() as c:
-        for odd in ({}, {"message": 10**30, "queue": "A", "lease": 10**30}, {
-                "message": float("inf"), "queue": {}, "lease": -1}, {"message": [], "lease": []},
-                {"message": -1, "queue": "A", "lease": None}):
+        odds: list[dict[str, object]] = [
+            {}, {"message": 10**30, "queue": "A", "lease": 10**30}, {"message": [], "lease": []},
+            {"message": float("inf"), "queue": {}, "lease": -1},
+            {"message": -1, "queue": "A", "lease": None}]
+        for odd in odds:
             with pytest.raises(OmqError):
                 c._link.control({"op": "said", **odd})
             with suppress(OmqError):

@@ -17,8 +17,8 @@ import pytest
 
 from omq import Outgoing
 from omq.core.index.view import IndexView
-from omq.services.channels.peer_states import PeerStates
 from omq.services.daemon.run_state import State, read_service
+from omq.services.delivery.peer_states import PeerStates
 from omqtools.omqspark import main
 from tests.process.operator_world import Instance
 from tests.process.processes import popen

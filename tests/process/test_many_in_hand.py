@@ -5,7 +5,7 @@ holds is split.
 |---|---|---|
 | SETTLE, NEXT, GET | settlements; at the end of a reader, all that it holds | ipc.settling |
 | BACKOUT, STAGE, COMMIT, PREPARE | messages that a unit took, and puts | ipc.unit, ipc.unit_parts |
-| MOVE_MANY | messages that move | ipc.moving_many |
+| MOVE_MANY | messages that move | ipc.moving |
 | PUT_MANY | messages of a batch | ipc.put_many |
 | register, after a restart of the manager | messages in hand | ipc.registered |
 """

@@ -11,8 +11,7 @@ import pytest
 from omq.base.errors import BadSchedule, UnknownSchedule
 from omq.tasks.schedule import QUEUE, planned_id
 from omq.tasks.schedules import Schedules
-from omq.testing.instance import LiveInstance
-from omq.testing.program import Program
+from omq.testing.instance import LiveInstance, Program
 from tests.process.ipc_space import ipc_space
 from tests.process.processes import WAIT_S
 from tests.waiting import until

@@ -56,7 +56,7 @@ def run(points: dict[str, int], tmp_path: Path) -> tuple[int, str]:
     environment = {name: text for name, text in os.environ.items() if name not in own}
     environment |= {"OMQ_FAULT": faults, "OMQ_FAULT_LOG": str(log), "N": "300", "KEEP": "0",
                     "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-m", "omqtools.omqdemo"], env=environment, check=False,
+    done = subprocess.run([sys.executable, "-m", "tests.demo"], env=environment, check=False,
                           capture_output=True, text=True, timeout=END_S)
     fired = {line.split(":")[0] for line in log.read_text().splitlines()}
     assert fired == set(points), done.stdout

@@ -10,7 +10,7 @@ from collections.abc import Generator
 import pytest
 
 from omq.cli.look.event_lines import follow
-from omq.cli.look.journal_lines import from_journal_line
+from omq.cli.look.omshowlog import from_journal_line
 from omq.storage.segment import read_ids
 from tests.process.operator_world import SETTINGS, WAIT_S, Instance
 from tests.unit.omqdump.test_terminal import Terminal

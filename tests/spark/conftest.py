@@ -19,11 +19,11 @@ pytest.importorskip("pyspark", reason="make setup-spark installs it")
 
 from omqtools.omqspark import parquet
 from omqtools.omqspark import session as sessions
-from omqtools.omqspark.generate import generate
-from omqtools.omqspark.generator import Load
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.pipeline import run
+from tests.made.generate import generate
+from tests.made.generator import Load
 from tests.needs import need_java
 
 FAST = {

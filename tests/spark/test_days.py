@@ -14,7 +14,7 @@ import pytest
 from omq.base.errors import BadRequest
 from omqtools.omqspark import compact as compaction
 from omqtools.omqspark import daily, tables
-from omqtools.omqspark.answers import Index
+from omqtools.omqspark.answer_tables import Index
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.audited import earlier
 from omqtools.omqspark.compact import compact, groups

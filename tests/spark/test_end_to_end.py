@@ -31,7 +31,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[SpoolPaths, int]:
     """The spool of a demo with kills that ended well, all of its journal archived; how many mails
     it accepted."""
     base = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, "-m", "omqtools.omqdemo", "--count", str(MAILS), "--crash"]
+    command = [sys.executable, "-m", "tests.demo", "--count", str(MAILS), "--crash"]
     done = subprocess.run(command, env=os.environ | {"TMPDIR": str(base)}, timeout=END_S,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]

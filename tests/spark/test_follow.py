@@ -22,7 +22,7 @@ from omqtools.omqspark import kept, main, plan
 from omqtools.omqspark.follow import STREAM, Following, Pace
 from omqtools.omqspark.manifest import FileRecord
 from omqtools.omqspark.out import CURRENT, Out
-from omqtools.omqspark.writer import UUID
+from tests.made.writer import UUID
 from tests.needs import need_java
 from tests.spark.conftest import generated
 from tests.waiting import until

@@ -36,7 +36,7 @@ from omq.storage import archive as archive_files
 from omq.storage import durable
 from omq.storage.disk import Disk
 from omqtools.omqspark import columns, decode, plan
-from omqtools.omqspark.answers import Basis
+from omqtools.omqspark.answer_tables import Basis
 from omqtools.omqspark.findings import chosen, lines, lost, message_findings, out_of_order
 from omqtools.omqspark.gold import _minutes, _routes
 from omqtools.omqspark.lifecycle import Ends, is_type, lifecycle, stays

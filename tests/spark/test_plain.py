@@ -40,15 +40,12 @@ from omqtools.omqspark import columns, decode, parquet, plan, session, whatif
 from omqtools.omqspark.advise import day_rows
 from omqtools.omqspark.audit import file_findings
 from omqtools.omqspark.decode import Filter
-from omqtools.omqspark.generate import generate
-from omqtools.omqspark.generator import Load, Traffic
 from omqtools.omqspark.instants import at_instant
 from omqtools.omqspark.manifest import FileRecord, Manifest
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.replay import ERROR_SHARE_MAX, percentiles, replay
 from omqtools.omqspark.source import OmqjSource, PushdownReader, Reader, StreamReader
 from omqtools.omqspark.tables import refuse
-from omqtools.omqspark.truth import differences
 from omqtools.omqspark.whatif import (
     OUT_OF_TURN_MIN,
     TOLD,
@@ -57,7 +54,10 @@ from omqtools.omqspark.whatif import (
     readers_seen,
 )
 from omqtools.omqspark.work import Work
-from omqtools.omqspark.writer import UUID
+from tests.made.generate import generate
+from tests.made.generator import Load, Traffic
+from tests.made.truth import differences
+from tests.made.writer import UUID
 from tests.spark.conftest import generated
 
 NAMES = list(columns.EVENTS)
@@ -250,7 +250,7 @@ def test_no_archive(tmp_path: Path) -> None:
 
 def test_archives_of_two_instances(clean: Path, tmp_path: Path,
                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omqtools.omqspark.writer.UUID", bytes(16))
+    monkeypatch.setattr("tests.made.writer.UUID", bytes(16))
     generate(tmp_path / "other", 10, faults=0, load=Load(), file_frames=1000)
     where = copied(clean, tmp_path)
     shutil.copy(tmp_path / "other" / "archive" / "0000000001.oma", where / "0000000001.oma")

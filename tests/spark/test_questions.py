@@ -98,7 +98,7 @@ def test_the_page_has_each_question_once_and_the_command_prints_it(
 
 def test_the_sends_of_the_test_are_those_of_the_scheduler(tmp_path: Path) -> None:
     """Their columns are those that the scheduler notes."""
-    from omq.services.channels import sends
+    from omq.services.delivery import sends
 
     noted = set(re.findall(r'"(\w+)":', (sends.__doc__ or "").partition('{"came_ns"')[2]))
     used = set(re.findall(r"\b(\w+_s|peer|channel|reached)\b", questions()["peers"].sql))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omq.base.errors import BadRequest
-from omq.services.channels.rules import KEYS, Rules
+from omq.services.delivery.rules import KEYS, Rules
 from omqtools.omqspark import main
 from omqtools.omqspark.sends import Record, Send, Since, read
 from omqtools.omqspark.sends_replay import keys, replayed, rows

@@ -29,10 +29,10 @@ from omqtools.omqspark.report import make
 from omqtools.omqspark.shown import queue_names
 from omqtools.omqspark.state import biography, state_at
 from omqtools.omqspark.state import told as line
-from omqtools.omqspark.stories import STORIES
-from omqtools.omqspark.truth import differences
 from omqtools.omqspark.whatif import whatif
-from omqtools.omqspark.writer import UUID
+from tests.made.stories import STORIES
+from tests.made.truth import differences
+from tests.made.writer import UUID
 from tests.spark.conftest import MESSAGES
 from tests.spark.conftest import STORIES as TIMES
 from tests.unit.format.new_row import ROW

@@ -20,13 +20,13 @@ from omq.format.findings import Finding
 from omq.storage import spool
 from omqtools.omqspark import plan, tables
 from omqtools.omqspark.audit import audit
-from omqtools.omqspark.generate import generate
-from omqtools.omqspark.generator import Load
 from omqtools.omqspark.lake import Lake, all_messages, all_stays
 from omqtools.omqspark.options import FAIL_ON
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.report import make
-from omqtools.omqspark.writer import UUID
+from tests.made.generate import generate
+from tests.made.generator import Load
+from tests.made.writer import UUID
 from tests.spark.conftest import generated
 from tests.spark.test_spark import rows_of
 
@@ -41,7 +41,7 @@ def strays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An archive of another instance, with files of the same numbers."""
     where = tmp_path_factory.mktemp("strays")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("omqtools.omqspark.writer.UUID", bytes(range(16)))
+        patch.setattr("tests.made.writer.UUID", bytes(range(16)))
         generate(where, 120, faults=0, load=Load(seed=9), file_frames=90)
     yield where / "archive"
 

@@ -30,7 +30,7 @@ PATH_METHOD_USERS = {
     "spark/omqspark/classes.py": "removes files of a cache: who loses one loses time",
 }
 
-DURABLE_FREE = ("tools/omqdemo/", "tools/omqtest/", "lib/omq/testing/", "tools/docs/",
+DURABLE_FREE = ("tests/demo/", "tools/omqtest/", "lib/omq/testing/", "tools/docs/",
                 "lib/omq/services/ship/places.py")
 """Scratch files of the demonstration, of the test tool, of test instances and of the site; and a
 directory that objects are shipped to, which is no spool."""
@@ -108,11 +108,11 @@ WRITERS = {
     "lib/omq/services/daemon/pid_file.py": "flags for the open of side_files, for the descriptor",
     "lib/omq/services/manager/tombstone.py": "flags for that of side_files: no link is followed",
     "lib/omq/base/log_file.py": "flags for the open of side_files: it keeps the log open",
-    "lib/omq/services/channels/peer_states.py": "flags for a lock that is opened by side_files",
+    "lib/omq/services/delivery/peer_states.py": "flags for a lock that is opened by side_files",
     "lib/omq/services/mail/mailbox_quota.py": "flags for a lock that is opened by side_files",
     "lib/omq/services/readers/process.py": "a pipe",
-    "lib/omq/services/supervise/nursery.py": "a pipe",
-    "lib/omq/cli/nursery.py": "a pipe",
+    "lib/omq/services/supervise/fork_client.py": "a pipe",
+    "lib/omq/cli/fork_server.py": "a pipe",
     "lib/omq/base/fault.py": "what a crash test fired",
     "lib/omq/ipc/sealed_body.py": "a memory file",
     "lib/omq/cli/queue/read_loop.py": "a memory file",
@@ -190,10 +190,14 @@ def test_banned_everywhere() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+SLOW: dict[str, str] = {"tests/demo/sink.py": "a server that is slow, and nobody waits by it"}
+
+
 def test_tests_do_not_sleep() -> None:
     wrong = [
         f"{source.path}:{line}"
         for source in suite()
+        if source.path not in SLOW
         for line, name in (
             *imports(source),
             *((line, name) for line, name, _ in calls(source)),

@@ -35,14 +35,6 @@ WRITERS = {
     "lib/omq/fast/done.py": {"DONE", "PREPARE"},
     "lib/omq/fast/doubt.py": {"COMMIT"},
     "lib/omq/ipc/outgoing.py": {"PUT"},  # the head that a submitter fills in
-    # It makes archives of its own for the analytics' tests.
-    "spark/omqspark/generate.py": {"DONE", "PUT", "CHECKPOINT"},
-    "spark/omqspark/generator.py": {"PUT", "GIVE", "DONE", "MOVE", "DEFER", "POISON"},
-    "spark/omqspark/stories.py": {
-        "MOVE", "RELEASE_GIVEN", "BACKOUT", "HOLD", "RELEASE", "DELETE"},
-    "spark/omqspark/story.py": {
-        "PUT", "GIVE", "DONE", "MOVE", "DEFER", "POISON", "EXPIRE", "OPERATOR"},
-    "spark/omqspark/writer.py": {"QUEUE"},
 }
 CODES = re.compile(r"_?REASON_(?!BYTES|CHAR)\w+")
 FIELDS = "lib/omq/format/journal.py"

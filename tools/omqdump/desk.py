@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, Final, TextIO
 
 from omq.services.daemon.options import Location
-from omqtools.omqdump.answers import Answers
 from omqtools.omqdump.handles import Handles, Opened
+from omqtools.omqdump.prompts import Answers
 from omqtools.omqdump.sources import Sources
 
 _CHUNK_LINES: Final = 2048

@@ -15,8 +15,8 @@ import sys
 
 from omq.cli.common import add_json, existing, say, tool_parser
 from omq.core.look.look import Source
-from omqtools.omqdump.answers import Answers
 from omqtools.omqdump.desk import Desk, Orders
+from omqtools.omqdump.prompts import Answers
 from omqtools.omqdump.session import Session
 from omqtools.omqdump.sources import Choice, Sources
 

@@ -7,12 +7,18 @@ test, which the real recovery then opens. All that was acknowledged before that 
 
 Half of the places are chosen just before a sync, where the most is at stake. Every `LIVE_EVERY`-th
 cut is also started as real daemons, which then serve what is there and take new messages.
+
+Trees of tree.py to and from a real directory.
+
+Sockets and the like are left out: a reboot makes them anew. Errors: OSError.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,11 +28,48 @@ from omq.base.errors import OmqError
 from omqtools.omqtest import tree
 from omqtools.omqtest.child import Child
 from omqtools.omqtest.history import Found, Verdict, judge_state
-from omqtools.omqtest.image import load, store
 from omqtools.omqtest.instance import Instance, RunError, instance
 from omqtools.omqtest.offline import contents
 from omqtools.omqtest.record import Player, Step, read_log
 from omqtools.omqtest.work import BATCH_MAX, OTHER, QUEUE, key_of
+
+
+def store(root: tree.Node, target: Path) -> None:
+    """Make `target` hold exactly this tree; not synced, as it is only looked at afterwards."""
+    if target.exists():
+        shutil.rmtree(target)
+    _store(root, target)
+
+
+def _store(node: tree.Node, path: Path) -> None:
+    if node.is_dir:
+        path.mkdir(mode=0o700)
+        for name, child in node.entries.items():
+            _store(child, path / name)
+    elif stat.S_ISREG(node.mode):
+        with path.open("xb") as file:
+            file.write(node.data)
+    else:
+        return
+    path.chmod(stat.S_IMODE(node.mode))
+    if os.geteuid() == 0:
+        os.chown(path, node.uid, node.gid)
+
+
+def load(source: Path) -> tree.Node:
+    """The tree of a directory, all of it durable."""
+    found = source.lstat()
+    node = tree.Node(found.st_mode, found.st_uid, found.st_gid, found.st_mtime_ns)
+    if node.is_dir:
+        for path in sorted(source.iterdir()):
+            if path.is_dir() or path.is_file():
+                node.entries[path.name] = load(path)
+        node.kept_entries = dict(node.entries)
+    else:
+        node.data = bytearray(source.read_bytes())
+        node.kept = bytearray(node.data)
+    return node
+
 
 LIVE_EVERY = 50
 FATES = ("synced", "all", "chance", "chance")

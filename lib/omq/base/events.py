@@ -59,7 +59,8 @@ SIDE_FILES_REFUSED = _event(1123, "Files for tools cannot be written; the work g
 SIDE_FILES_WRITTEN = _event(1124, "Files for tools are written again")
 EVENTS_LOST = _event(1125, "Lines of this log are missing: it could not be written")
 SIDE_FILE_UNREADABLE = _event(1128, "A file for tools cannot be looked at; taken as not there")
-NURSERY_GONE = _event(1129, "Daemons are started without the nursery, each as a new interpreter")
+FORK_SERVER_GONE = _event(1129,
+                          "Daemons are started without the fork server, each as a new interpreter")
 
 # 1200: queue manager
 MANAGER_STARTED = _event(1201, "Queue Manager Started Up")

@@ -157,8 +157,6 @@ class Settings(MailSettings):
         "most messages in one put_many or one next")
     request_queue_bytes: int = _number("ipc", 0, 0, 64 * MIB,
         "capacity of the request queue; 0: the kernel's msgmnb; above it only root may set it")
-    client_timeout_s: int = _number("ipc", 60, 1, 3600,
-        "how long a client waits for an answer before it looks whether the manager lives")
     connect_timeout_s: int = _number("ipc", 5, 1, 600,
         "how long connecting may take; the manager answers between two group commits")
     reconnect_grace_s: int = _number("ipc", 30, 0, 3600,

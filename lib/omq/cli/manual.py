@@ -7,6 +7,11 @@
     7         omq, omq-events (the catalogue), omq-where (the terms of --where)
 
 Nothing is written twice: a test compares what is shipped with what this makes.
+
+Manual pages as roff (man(7) macros): what is needed of it, and no more.
+
+Invariant: text cannot become a request: a line that begins with a dot or an apostrophe is guarded,
+backslashes are doubled, dashes of options stay dashes.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 from unittest import mock
@@ -28,10 +33,47 @@ from omq.cli import completion
 from omq.cli.command_table import parser_in, parser_of, section_of, title_of
 from omq.cli.launch import COMMANDS
 from omq.cli.programs import LAUNCHER
-from omq.cli.roff import Page
 from omq.cli.setup.omq_main import COMMANDS as PARTS
 from omq.cli.setup.omq_main import main_of
 from omq.core.look import selection
+
+
+def text(words: str) -> str:
+    """Plain text of a paragraph."""
+    escaped = words.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga")
+    return "\\&" + escaped if escaped[:1] in (".", "'") else escaped
+
+
+class Page:
+    """One manual page, built from the top."""
+
+    def __init__(self, name: str, section: int, title: str, version: str) -> None:
+        self.name, self.section = name, section
+        self._lines = [
+            f'.TH "{text(name.upper())}" "{section}" "" "omq {text(version)}" "omq"',
+            ".nh", ".ad l", ".SH NAME", f"{text(name)} \\- {text(title)}"]
+
+    def heading(self, title: str) -> None:
+        self._lines.append(f'.SH "{text(title)}"')
+
+    def paragraph(self, words: str) -> None:
+        self._lines += [".PP", text(" ".join(words.split()))]
+
+    def bold(self, words: str) -> None:
+        """A command line, alone."""
+        self._lines += [".PP", f"\\fB{text(words)}\\fP"]
+
+    def item(self, tag: str, words: str) -> None:
+        """A tag and what it means."""
+        self._lines += [".TP", f"\\fB{text(tag)}\\fP", text(" ".join(words.split())) or "\\&"]
+
+    def literal(self, lines: Iterable[str]) -> None:
+        """Lines as they are."""
+        self._lines += [".PP", ".nf", *(text(line) or "\\&" for line in lines), ".fi"]
+
+    def render(self) -> str:
+        return "\n".join((*self._lines, ""))
+
 
 CONF_FILES: Final = {
     "queues.conf": "the queues of an omq instance", "services.conf": "the services of an instance",

@@ -1,7 +1,7 @@
 """Every command and daemon of omq, a row each; what starts, installs and describes them follows.
 
 From here come the launchers in bin/, the scripts of an installation (setup.py), manual pages and
-completions (`make manual` writes these and bin/), what the launcher starts, what the nursery
+completions (`make manual` writes these and bin/), what the launcher starts, what the fork server
 imports. A service besides has its section in conf/services.conf: EXTENDING, "How to add a daemon".
 
 This module imports nothing of omq: setup.py reads it before anything is installed.

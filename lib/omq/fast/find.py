@@ -1,6 +1,6 @@
-"""A reader that waits for a message with an id (core.engine.wanted) gets it the quick way where
-exactly one has the key, whose time is not over and which is of no group. All else is the engine's:
-it finds the same, slower.
+"""A reader that waits for a message with an id (core.engine.waiters_by_id) gets it the quick way
+where exactly one has the key, whose time is not over and which is of no group. All else is the
+engine's: it finds the same, slower.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from omq.base import limits
 from omq.base import shim as cython
 from omq.core.engine.engine import Engine
 from omq.core.engine.groups import GROUPED
+from omq.core.engine.waiters_by_id import WALK_MAX
 from omq.core.engine.waiting import Waiter
-from omq.core.engine.wanted import WALK_MAX
 from omq.fast.attempts import Attempts
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames

@@ -1,8 +1,8 @@
 """Requests and their replies: a message that wants an answer, and the wait for just that one.
 
 The reply carries the id of its request as correlation id, and is taken by it (reader.next,
-core.engine.wanted): many requesters share one reply queue, none sees another's, none is woken for
-another's, and nobody asks twice.
+core.engine.waiters_by_id): many requesters share one reply queue, none sees another's, none is
+woken for another's, and nobody asks twice.
 
 A request may be served for `timeout_s` and no longer: that is its expiry, and what is left of it is
 the reply's (Message.reply), so that neither lies for ever when its requester has died or given up.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.errors import NoReply, OmqError, QueueGone
 from omq.format.wire import Operation
-from omq.ipc.wish import certain, wish
+from omq.ipc.ids_asked import wish
 
 if TYPE_CHECKING:
     from omq.ipc.message import Message
@@ -79,7 +79,7 @@ def _at_once(reader: Reader, message: Outgoing, queue: str, timeout_s: float
     found = None if answer.recovered else reader._rows.take(link.reply, answer.count, link.trusted)
     wanted = wish(asked, None, link.id_prefix)
     assert wanted is not None
-    messages = certain(reader, wanted, 1, timeout_s, found)
+    messages = reader._certain(wanted, 1, timeout_s, found)
     reader._waited()
     return asked, messages
 

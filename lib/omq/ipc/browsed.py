@@ -9,12 +9,8 @@ was finished meanwhile may have no payload any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from omq.base import limits
 from omq.base.errors import BodyUnavailable
 from omq.core.index.rows import (
     ENTRY_COLUMNS,
@@ -26,12 +22,10 @@ from omq.core.index.rows import (
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 from omq.ipc.payload_facts import PayloadFacts
-from omq.ipc.selecting import chooser
-from omq.ipc.told_rows import index_of
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
-    from omq.ipc.told_rows import IndexRows, Rows
+    from omq.ipc.told_rows import Rows
 
 _STATE: Final = ENTRY_COLUMNS.index("e_state")
 _PRIORITY: Final = ENTRY_COLUMNS.index("e_priority")
@@ -129,25 +123,3 @@ class Browsed(PayloadFacts):
 
     def _where(self) -> str:
         return self._view.item_ref(*self._place(), 0)
-
-
-def browse(wire: Wire, queue: str, limit: int, where: str) -> Iterator[Browsed]:
-    """See Connection.browse. NotOperator, UnknownQueue and BadSelector at once, not at the first
-    row."""
-    chosen = chooser(where) if where else None
-    view = index_of(wire.paths)
-    try:
-        names = view.queue_names()
-        rows = view.raw_entries(queue, limits.BROWSE_MAX if chosen is not None else limit)
-    except BaseException:
-        view.close()
-        raise
-    found = _rows(wire, view, names, rows)
-    return found if chosen is None else islice(filter(chosen, found), limit)
-
-
-def _rows(wire: Wire, view: IndexRows, names: list[str], rows: Iterator[RawEntry]
-          ) -> Iterator[Browsed]:
-    with closing(view):
-        for row in rows:
-            yield Browsed(wire, view, names, row)

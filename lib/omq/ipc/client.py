@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 from omq.base import limits, names
 from omq.base.errors import (
@@ -39,11 +39,11 @@ from omq.ipc.client_wire import Wire
 from omq.ipc.in_doubt import EndsUnits
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Outgoing
+from omq.ipc.put_arguments import outgoing_of
 from omq.ipc.put_many import put_many
 from omq.ipc.queues import QueueCommands
 from omq.ipc.reader import PROMPT, Reader
 from omq.ipc.remote_client import is_url, remote_client
-from omq.ipc.saying import outgoing_of
 from omq.ipc.tool_calls import ToolCalls
 from omq.ipc.unit import Unit
 
@@ -71,7 +71,7 @@ def connect(spool: Path | str | None = None, instance: str | None = None, name: 
     if spool is not None and not isinstance(spool, str | Path):
         raise arguments.wrong("spool", spool, "it is a path")
     if is_url(spool):
-        return remote_client(str(spool), name, timeout_s)
+        return cast("Client", remote_client(str(spool), name, timeout_s))
     if instance is not None:
         arguments.text(instance, "instance")
     arguments.text(name, "name")
@@ -154,7 +154,7 @@ class Connection(EndsUnits, ActsById):
         iterated over; of a generator no more is taken than a request holds). Each request of a
         batch is all or nothing; more than fit into one request go in several, and a message with a
         delay, or that names queues of its own, goes by itself. The errors of `put`."""
-        return put_many(self, self._wire, queue, messages)
+        return put_many(self.put, self._wire, queue, messages)
 
     def put_pieces(self, queues: str | Sequence[str], pieces: Iterable[bytes] | BinaryIO,
                    outgoing: Outgoing | None = None) -> str:
@@ -162,7 +162,7 @@ class Connection(EndsUnits, ActsById):
         else. It is put with the last piece, or not at all. The errors of put."""
         from omq.ipc.pieces import put_pieces
 
-        return put_pieces(self, self._wire, queues, pieces, outgoing)
+        return put_pieces(self.put, self._wire, queues, pieces, outgoing)
 
     # requests
 
@@ -243,7 +243,7 @@ class Connection(EndsUnits, ActsById):
         arguments.queue(queue)
         arguments.whole(limit, "limit", 0, limits.BROWSE_MAX)
         self._link.check_open()
-        from omq.ipc.browsed import browse  # numpy, if any, is most of a start
+        from omq.ipc.browsing import browse  # numpy, if any, is most of a start
 
         return browse(self._wire, queue, limit or limits.BROWSE_MAX, arguments.text(where, "where"))
 

@@ -2,16 +2,18 @@
 wire carries them. Tools and the other modules of the client use it; programs use omq.Connection.
 
 Errors: those of the link; UnknownQueue, MessageTooLong, ContainerUnknown.
+
+What a client knows of a queue: asked once a connection.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from omq.base import names
+from omq.base import limits, names
 from omq.base.checksum import crc32c
 from omq.base.errors import (
     BadRequest,
@@ -27,9 +29,26 @@ from omq.ipc.absence import Waiting
 from omq.ipc.bodies import Bodies
 from omq.ipc.exchange import Answer
 from omq.ipc.outgoing import Contain, Encoded, Outgoing, encode_outgoing, with_defaults
-from omq.ipc.parking import ParkingLink
-from omq.ipc.queue_facts import QueueFacts
+from omq.ipc.parking_link import ParkingLink
 from omq.ipc.remote_header import REMOTE_MANAGER, REMOTE_QUEUE
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What a client knows of a queue: its number, and what its messages are that do not say it."""
+
+    number: int
+    priority: int
+    persistent: bool
+    length_max: int  # bytes of a body
+    queues: tuple[str, ...] = ()  # that the name stands for, if that is not itself
+    remote: tuple[str, str] | None = None  # queue manager and queue that it goes to in the end
+
+    @property
+    def plain(self) -> bool:
+        return (self.priority == limits.PRIORITY_NORMAL and self.persistent
+                and not self.remote and len(self.queues) < 2)
+
 
 _RESTARTS_MAX: Final = 3  # of the manager between a large body and its put
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from omq.base.errors import LeaseLost, MessageInGroup
 from omq.fast.handed import Facts
 from omq.format.wire import Key, Settlement
 from omq.ipc import arguments
+from omq.ipc.ids_asked import Wish
 from omq.ipc.reader import BATCH, NOBODYS_FAULT, Reader
-from omq.ipc.wish import Wish
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire

@@ -11,7 +11,7 @@ Errors: BadArgument for what is no piece, MessageTooLong; those of put and of re
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -21,12 +21,11 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, BodyUnavailable, MessageTooLong, OmqError
 from omq.ipc import arguments, sealed_body
 from omq.ipc.outgoing import Outgoing
-from omq.ipc.saying import outgoing_of
+from omq.ipc.put_arguments import outgoing_of
 from omq.storage import containers
 
 if TYPE_CHECKING:
     from omq.ipc.bodies import Bodies
-    from omq.ipc.client import Connection
     from omq.ipc.client_wire import Wire
 
 PIECE_BYTES: Final = 1 << 20
@@ -61,9 +60,9 @@ def head_of(pieces: Iterator[bytes], threshold: int) -> tuple[bytes, bool]:
     return bytes(head), False
 
 
-def put_pieces(connection: Connection, wire: Wire, queues: str | Sequence[str], pieces: Any,
+def put_pieces(put: Callable[..., str], wire: Wire, queues: str | Sequence[str], pieces: Any,
                outgoing: Outgoing | None) -> str:
-    """As Connection.put_pieces, which calls it."""
+    """As Connection.put_pieces, which calls it. `put`: Connection.put."""
     message = Outgoing() if outgoing is None else outgoing
     if not isinstance(message, Outgoing) or message.body:
         raise arguments.wrong("outgoing", message, "it is an omq.Outgoing without a body")
@@ -73,7 +72,7 @@ def put_pieces(connection: Connection, wire: Wire, queues: str | Sequence[str], 
     found = checked(pieces, first, wire.facts(first).length_max)
     head, more = head_of(found, wire.link.threshold)
     if not more:
-        return connection.put(listed, outgoing=replace(message, body=head))
+        return put(listed, outgoing=replace(message, body=head))
     poured = Poured(wire.bodies, first, chain((head,), found))
     try:
         answer = wire.with_bodies((message,), listed, lambda new: wire.put_one(new[0], first),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from omq.base import limits
@@ -22,13 +22,12 @@ from omq.ipc.outgoing import (
 )
 
 if TYPE_CHECKING:
-    from omq.ipc.client import Connection
     from omq.ipc.client_wire import Wire
 
 
-def put_many(connection: Connection, wire: Wire, queue: str, messages: Iterable[Outgoing | bytes]
+def put_many(put: Callable[..., str], wire: Wire, queue: str, messages: Iterable[Outgoing | bytes]
              ) -> list[str]:
-    """As Connection.put_many, which calls it."""
+    """As Connection.put_many, which calls it. `put`: Connection.put."""
     arguments.queue(queue)
     if isinstance(messages, str | bytes | Outgoing) or not isinstance(messages, Iterable):
         raise arguments.wrong("messages", messages, "it is a list of bytes or omq.Outgoing")
@@ -53,7 +52,7 @@ def put_many(connection: Connection, wire: Wire, queue: str, messages: Iterable[
                 or queue not in wire.direct:
             ids += wire.put_batch(number, rows, batch)
             rows, batch, size = [], [], 0
-            ids.append(connection.put(() if names_queues(message) else queue,
+            ids.append(put(() if names_queues(message) else queue,
                                 outgoing=as_outgoing(message)))
             continue
         if plain and isinstance(message, bytes) and len(message) <= threshold:

@@ -28,6 +28,7 @@ whatever the reader does outside, exactly once for what happens on queues.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -35,6 +36,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from omq.base import limits
+from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import (
     BadRequest,
     ManagerUnavailable,
@@ -46,9 +48,9 @@ from omq.base.errors import (
 from omq.fast.handed import Rows
 from omq.format.wire import Operation, Settlement
 from omq.ipc import arguments
+from omq.ipc.ids_asked import STRANGER, STRANGER_S, Wish, under, wish
 from omq.ipc.interruptible import Interruptible
 from omq.ipc.message import Message
-from omq.ipc.wish import Wish, certain, under, wish
 
 if TYPE_CHECKING:
     from omq.ipc.browsed import Browsed
@@ -126,7 +128,7 @@ class Reader(Interruptible):
             self._chooses_by(where)
         if wanted is not None:
             self._put_back()
-            found = certain(self, wanted, n, timeout_s)
+            found = self._certain(wanted, n, timeout_s)
         elif where:
             self._put_back()
             found = self._listed(self._select(where).take(n, timeout_s))
@@ -169,6 +171,28 @@ class Reader(Interruptible):
             with suppress(BadRequest):  # a manager of an earlier version, which shows none
                 self._link.control({"op": "selects", "where": where})
             self._link.reader.where = where
+
+    def _certain(self, wanted: Wish, n: int, timeout_s: float | None,
+                 found: list[Message] | None = None) -> list[Message]:
+        """Up to `n` messages with an id, in work from then on. `found`: what the manager has given
+        already; None: it is asked."""
+        ends = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            if found is None:
+                found = self._take(n, timeout_s, wanted)
+            meant = list[Message]()
+            for message in found:
+                if wanted.meant(message):
+                    meant.append(message)
+                else:
+                    self._record(Settlement.DEFER, message, STRANGER_S * NS, STRANGER, later=True)
+            if meant or not found:
+                for message in meant:
+                    self.looked_into(message)
+                return meant
+            found = None
+            if ends is not None:
+                timeout_s = max(0.0, ends - time.monotonic())
 
     def _take_under(self, row: Browsed) -> list[Message]:
         return self._take(1, 0.0, under(row.qpool_id, row.entry))

@@ -178,7 +178,7 @@ class Registered:
     def _drop(self) -> None:
         """Let go of what belongs to one manager. While something is in hand its channel stays
         attached until there is another one: the next manager sees by that that somebody lives who
-        may begin with it (core.engine.noted)."""
+        may begin with it (core.engine.reader_notes)."""
         if self._gate is not None:
             watcher.discard(self._gate)
             self._gate = None

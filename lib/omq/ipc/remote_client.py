@@ -7,14 +7,14 @@ Errors: ExtraMissing, BadArgument, RemoteLost.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from omq.base import names
 from omq.base.errors import ExtraMissing
 from omq.ipc import arguments
 
 if TYPE_CHECKING:
-    from omq.ipc.client import Client
+    from omq.ipc.remote.connection import RemoteConnection
 
 SCHEMES: Final = ("amqp://", "amqps://")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -30,8 +30,8 @@ def is_url(where: object) -> bool:
     return True
 
 
-def remote_client(url: str, name: str, timeout_s: float) -> Client:
-    """To its callers it is a Client; what of one it has not is NotRemote."""
+def remote_client(url: str, name: str, timeout_s: float) -> RemoteConnection:
+    """It has the methods of a Client; what of them it cannot do is NotRemote."""
     try:
         from omq.ipc.remote.connection import RemoteConnection
     except ModuleNotFoundError as error:
@@ -39,6 +39,5 @@ def remote_client(url: str, name: str, timeout_s: float) -> Client:
             raise
         raise ExtraMissing(package="python-qpid-proton", command="a connection by AMQP",
                            extra="omq-suite[amqp]") from error
-    made = RemoteConnection(url, names.check_client_name(arguments.text(name, "name")),
+    return RemoteConnection(url, names.check_client_name(arguments.text(name, "name")),
                             arguments.seconds(timeout_s, "timeout_s"))
-    return cast("Client", made)

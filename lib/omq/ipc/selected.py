@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from omq.base.errors import LookBehind
 from omq.core.index.rows import ENTRY_COLUMNS, MESSAGE_COLUMNS, RawEntry
@@ -25,17 +25,27 @@ from omq.ipc.told_rows import Rows, rows_of
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
     from omq.ipc.message import Message
-    from omq.ipc.reader import Reader
 
 _READY: Final = int(EntryState.READY)
 _STATE: Final = ENTRY_COLUMNS.index("e_state")
 _QPOOL: Final = MESSAGE_COLUMNS.index("m_qpool")
 
 
+class Takes(Protocol):
+    """What it needs of the reader."""
+
+    @property
+    def queue(self) -> str: ...
+
+    def _take_under(self, row: Browsed) -> list[Message]: ...
+
+    def _look(self, wait_s: float, want: int = ...) -> int: ...
+
+
 class Selected:
     """See the module. Of one reader and one selector."""
 
-    def __init__(self, reader: Reader, wire: Wire, where: str) -> None:
+    def __init__(self, reader: Takes, wire: Wire, where: str) -> None:
         self.where = where
         self._reader, self._wire, self._queue = reader, wire, reader.queue
         self._fresh = True  # what the manager noted for another selector does not count

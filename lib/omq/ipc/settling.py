@@ -20,11 +20,11 @@ from omq.fast.handed import Facts, Hold, Record, in_child
 from omq.fast.note import Note
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.exchange import Answer
+from omq.ipc.ids_asked import Wish
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded
-from omq.ipc.parking import ParkingLink
+from omq.ipc.parking_link import ParkingLink
 from omq.ipc.touching import lease_lost, touching
-from omq.ipc.wish import Wish
 
 _SETTLE, _TOUCH = int(Operation.SETTLE), int(Operation.TOUCH)
 _REASON_AT = SETTLE.offset("reason_at")

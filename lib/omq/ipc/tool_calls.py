@@ -13,7 +13,7 @@ from omq.ipc.client_wire import Wire
 from omq.ipc.ending_together import New, end_together
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing
-from omq.ipc.parking import ParkingLink
+from omq.ipc.parking_link import ParkingLink
 from omq.ipc.reader import Reader
 
 

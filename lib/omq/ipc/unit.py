@@ -37,7 +37,7 @@ from omq.format.wire import Operation
 from omq.ipc import in_doubt
 from omq.ipc.exchange import Answer
 from omq.ipc.outgoing import Encoded, Outgoing
-from omq.ipc.saying import outgoing_of
+from omq.ipc.put_arguments import outgoing_of
 from omq.ipc.unit_parts import part_bytes, parts_of, rows_max, taken_row
 from omq.ipc.unit_taking import Taking
 

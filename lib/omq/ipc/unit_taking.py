@@ -2,6 +2,8 @@
 
 The requests of a unit are of the manager that knows what it took: with another one it was backed
 out (UnitBackedOut). Errors: those of ipc.unit.
+
+The rows of a reply as messages of a unit of work; a reader has its own (ipc.reader).
 """
 
 from __future__ import annotations
@@ -14,19 +16,27 @@ from typing import TYPE_CHECKING, Final
 from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import LeaseLost, OmqError, UnitBackedOut, UnitEnded, UnitTooLarge
+from omq.fast.handed import Rows
 from omq.format.journal import FRAME
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc import arguments
 from omq.ipc.exchange import Answer
-from omq.ipc.handed_out import handed_out
+from omq.ipc.ids_asked import STRANGER, STRANGER_S, Wish, wish
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing
 from omq.ipc.touching import lease_lost, touching
 from omq.ipc.unit_parts import Taken, rows_max
-from omq.ipc.wish import STRANGER, STRANGER_S, Wish, wish
 
 if TYPE_CHECKING:
     from omq.ipc.client_wire import Wire
+    from omq.ipc.message import Holder
+
+
+def handed_out(holder: Holder, wire: Wire, count: int) -> list[Message]:
+    """The messages of the reply that lies in the channel, in order."""
+    rows = Rows(holder, {}, wire, wire.bodies.files, Message)
+    return rows.take(wire.link.reply, count, wire.bodies.by_files)
+
 
 _OPEN: Final = ""
 _TOLD_MAX: Final = 4000

@@ -1,7 +1,7 @@
 """Which history may go: retired journal files and archive files, oldest first, and why one stays.
 
 History is bounded by [archive] of omq.conf: an age, a part of the file system, bytes. Where the
-disk is short more goes, until it is not (storage.room). pool.writer removes it behind each
+disk is short more goes, until it is not (storage.disk_usage). pool.writer removes it behind each
 checkpoint, omq-archive before and after it makes archive files; both by `plan` and `remove`, under
 the lock `changing`.
 

@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from omq.base import fault
 from omq.cli import launch
-from omq.cli.nursery import Imports
+from omq.cli.fork_server import Imports
 from omq.services.daemon.process import adopt_orphans, die_with_parent, set_name
 from omq.storage import durable
 from omq.testing.shifted import ShiftedClock

@@ -11,6 +11,8 @@ are forked from a host (omq.testing.host), have the test's clock and a disk that
 not synced. It belongs to one thread of one process, as a connection does.
 
 Errors: InstanceFailed when a daemon does not start; those of omq.connect.
+
+A program that a test has started in its instance.
 """
 
 from __future__ import annotations
@@ -35,9 +37,30 @@ from omq.ipc.queues import QueueCommands
 from omq.ipc.serving.objects import ObjectList
 from omq.storage import segment
 from omq.testing import settings, taking, unsynced
-from omq.testing.program import Program
 from omq.testing.taking import JSON, Taken
 from omq.testing.world import WAIT_S, World
+
+
+class Program:
+    """A program of omq that a test has started: `omq worker`, `omread` ..."""
+
+    def __init__(self, world: World, name: str, pid: int) -> None:
+        self.name = name
+        self.pid = pid
+        self._world = world
+
+    def stop(self, wait_s: float = WAIT_S) -> int | None:
+        """SIGTERM and wait; its exit code, None: it still runs."""
+        return self._world.end(self.pid, signal.SIGTERM, wait_s)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would end it."""
+        self._world.end(self.pid, signal.SIGKILL)
+
+    def wait(self, wait_s: float = WAIT_S) -> int | None:
+        """Until it ends by itself; its exit code, None: it still runs."""
+        return self._world.end(self.pid, 0, wait_s)
+
 
 MANAGER, WRITER, DELETER = "queue.manager", "pool.writer", "idel.server"
 _CONNECT_S: Final = 30.0

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from omqtools.omqdemo.instance import Instance, running_instance
 from tests.bench.aims.finding import Finding, Setting, at_least, said
 from tests.bench.instance import BenchError
 from tests.bench.peers import software
@@ -37,6 +36,7 @@ from tests.bench.peers.processes import (
     tree,
 )  # fmt: skip
 from tests.bench.peers.syncs import DELAY_S, syncs, traced
+from tests.demo.instance import Instance, running_instance
 
 MESSAGES, MESSAGES_QUICK = 2000, 50
 SESSIONS, BYTES = 8, 4096

@@ -9,12 +9,12 @@ import statistics
 import time
 from pathlib import Path
 
-from omqtools.omqdemo.instance import running_instance
-from omqtools.omqdemo.processes import main_reader
 from tests.bench.aims.finding import Finding, Setting, at_most
 from tests.bench.aims.mail import configure
 from tests.bench.instance import MANAGER, Instance, memory
 from tests.bench.peers.processes import cpu_of, free_port, pause, tree
+from tests.demo.instance import running_instance
+from tests.demo.processes import main_reader
 
 START_S_MAX = 1.5
 IDLE_SHARE_MAX = 0.005

@@ -35,7 +35,7 @@ from typing import Any
 import mfusepy as fuse
 
 from omqtools.omqtest import tree
-from omqtools.omqtest.image import load, store
+from omqtools.omqtest.cuts import load, store
 
 BLOCK = 4096
 

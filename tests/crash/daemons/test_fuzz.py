@@ -17,8 +17,8 @@ import pytest
 from omq.base.errors import OmqError
 from omq.format.findings import Finding
 from omqtools.omqtest import tree
+from omqtools.omqtest.cuts import load, store
 from omqtools.omqtest.history import Found
-from omqtools.omqtest.image import load, store
 from omqtools.omqtest.instance import instance
 from omqtools.omqtest.offline import contents
 from omqtools.omqtest.work import body_of

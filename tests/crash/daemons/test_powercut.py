@@ -10,9 +10,8 @@ import pytest
 
 from omq.base.errors import Exit
 from omqtools.omqtest import pull, tree
-from omqtools.omqtest.cuts import Cuts, Cutter, record_run
+from omqtools.omqtest.cuts import Cuts, Cutter, load, record_run, store
 from omqtools.omqtest.history import Found, Line, judge_state
-from omqtools.omqtest.image import load, store
 from omqtools.omqtest.instance import RunError
 from omqtools.omqtest.main import main
 from omqtools.omqtest.record import Step

@@ -21,7 +21,7 @@ from omq.core.engine import puts, relocation
 from omq.core.engine.duplicates import Duplicates
 from omq.core.redo import births
 from omq.core.redo.changes import Frame
-from omq.core.redo.queue_names import note_queue
+from omq.core.redo.redo import note_queue
 from omq.core.redo.window import Window
 from omq.format.double_write import Images
 from omq.format.frame_rules import BY_NUMBER, Rule
@@ -402,12 +402,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "doubt-comes-back": Mutant(
         "redo takes what a unit in doubt took for free",
         lambda: [mock.patch("omq.core.redo.changes.BY_NUMBER", _without(FrameType.PREPARE)),
-                 mock.patch("omq.core.redo.in_bulk.BY_NUMBER", _without(FrameType.PREPARE))],
+                 mock.patch("omq.core.redo.redo.BY_NUMBER", _without(FrameType.PREPARE))],
         workload="doubts", shows=("changed", "lost")),
     "commit-not-redone": Mutant(
         "redo passes over the frame that makes a put of a unit in doubt ready",
         lambda: [mock.patch("omq.core.redo.changes.BY_NUMBER", _without(FrameType.COMMIT)),
-                 mock.patch("omq.core.redo.in_bulk.BY_NUMBER", _without(FrameType.COMMIT))],
+                 mock.patch("omq.core.redo.redo.BY_NUMBER", _without(FrameType.COMMIT))],
         workload="doubts", shows=("changed", "lost")),
     "doubt-is-seen": Mutant(
         "redo makes a put of a unit in doubt ready at once",

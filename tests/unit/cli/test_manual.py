@@ -19,7 +19,7 @@ from omq.base.settings import KEYS
 from omq.cli import manual
 from omq.cli.command_table import parser_in, parser_of, section_of, title_of
 from omq.cli.launch import COMMANDS
-from omq.cli.roff import Page, text
+from omq.cli.manual import Page, text
 from omq.cli.setup.omq_main import COMMANDS as PARTS
 from omq.cli.setup.omq_main import main_of
 from omqtools.omqdump.options import OPTIONS

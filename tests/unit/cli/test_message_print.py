@@ -12,7 +12,7 @@ import pytest
 
 from omq.base.event_log import EventLog
 from omq.cli.common import shown
-from omq.cli.queue.message_print import MessagePrinter
+from omq.cli.queue.omread import MessagePrinter
 from tests.unit.cli.fakes import MESSAGE_ID, FakeMessage
 
 

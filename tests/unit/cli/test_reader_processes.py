@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from omq.base.errors import Exit
-from omq.cli.queue.reader_processes import ReaderProcesses, overall
+from omq.cli.queue.omread import ReaderProcesses, overall
 from omq.services.daemon.signals import Signals
 from omq.services.readers.process import Ready
 

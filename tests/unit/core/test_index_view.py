@@ -22,8 +22,8 @@ from omq.format.location import LocationKind, location
 from omq.storage import segment
 from omq.storage.segment import read_ids
 from omq.storage.spool import SpoolInfo
-from omqtools.omqdemo.live import take_look
 from omqtools.omqdump import render
+from tests.demo.live import take_look
 from tests.unit.omqdump import world
 from tests.unit.omqdump.world import NOW_NS, add_entry, add_message, add_queue, change_ids, set_row
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from omq.base.settings import DEFAULTS
-from omqtools.omqdemo import corpus
-from omqtools.omqdemo.corpus import Corpus, CorpusError, RawMail, read_mailbox
-from omqtools.omqdemo.mails import Mail
+from tests.demo import corpus
+from tests.demo.corpus import Corpus, CorpusError, RawMail, read_mailbox
+from tests.demo.mails import Mail
 
 LINE_BYTES_MAX = DEFAULTS.smtp_line_bytes_max
 ONE = b"From: a@example.org\nTo: b@example.org\nSubject: one\n\nfirst\n"

@@ -19,9 +19,9 @@ from omq.services.daemon.run_state import (
     SupervisorState,
     write_state,
 )
-from omqtools.omqdemo.crash import Crasher, CrashError, kill_and_prove
-from omqtools.omqdemo.feed import FeedCounts
-from omqtools.omqdemo.processes import Daemon
+from tests.demo.crash import Crasher, CrashError, kill_and_prove
+from tests.demo.feed import FeedCounts
+from tests.demo.processes import Daemon
 
 DAEMONS = ("qmgr", "pool", "router", "local")
 READERS = ("router.main", "router.1", "router.2", "local.main", "local.1", "local.2")
@@ -122,7 +122,7 @@ def test_a_feed_that_ends_too_early_fails_the_run(instance: Instance) -> None:
 def test_a_victim_that_does_not_come_back_fails_the_run(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omqtools.omqdemo.crash._RETURN_WAIT_S", 0.0)
+    monkeypatch.setattr("tests.demo.crash._RETURN_WAIT_S", 0.0)
     with pytest.raises(CrashError, match=r"see queue\.manager come back"):
         run(instance, Progress(accepted=100), lambda text: None)
 
@@ -130,7 +130,7 @@ def test_a_victim_that_does_not_come_back_fails_the_run(
 def test_a_victim_that_is_not_there_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omqtools.omqdemo.crash._FIND_WAIT_S", 0.0)
+    monkeypatch.setattr("tests.demo.crash._FIND_WAIT_S", 0.0)
     crasher = Crasher(tmp_path, Progress(accepted=100), lambda text: None)
     crasher.start()
     with pytest.raises(CrashError, match=r"find queue\.manager"):

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from omqtools.omqdemo.feed import Feed
-from omqtools.omqdemo.generator import generate
-from omqtools.omqdemo.mails import Sent, is_unknown, store
-from omqtools.omqdemo.sink import sink_process
-from omqtools.omqdemo.transaction import double_dots
+from tests.demo.feed import Feed
+from tests.demo.generator import generate
+from tests.demo.mails import Sent, is_unknown, store
+from tests.demo.sink import sink_process
+from tests.demo.transaction import double_dots
 
 # Given the command word and how often it came so far: the reply, or None to hang up.
 Script = Callable[[str, int], str | None]

@@ -9,8 +9,8 @@ from email.utils import getaddresses
 
 import pytest
 
-from omqtools.omqdemo.generator import generate, make_mail
-from omqtools.omqdemo.mails import LINE_MAX, Mail, as_delivered, header_fields, is_local, is_unknown
+from tests.demo.generator import generate, make_mail
+from tests.demo.mails import LINE_MAX, Mail, as_delivered, header_fields, is_local, is_unknown
 
 COUNT = 900
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from omq.base.errors import ManagerUnavailable
-from omqtools.omqdemo import watch
-from omqtools.omqdemo.feed import FeedCounts
-from omqtools.omqdemo.live import Picture, Queues, Screen, as_line, as_table, take_look
-from omqtools.omqdemo.watch import Sources, StalledError, Watch
+from tests.demo import watch
+from tests.demo.feed import FeedCounts
+from tests.demo.live import Picture, Queues, Screen, as_line, as_table, take_look
+from tests.demo.watch import Sources, StalledError, Watch
 
 FEED = FeedCounts(total=100, accepted=40, finished=41, refused=1)
 BUSY = Queues((("IDEL", 2, 0, 9), ("LOCAL", 5, 3, 50), ("POISON", 1, 0, 1)), readers=7)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import Exit
-from omqtools.omqdemo.__main__ import _parse as parse
+from tests.demo.__main__ import _parse as parse
 
 OURS = ("OMQ_DEMO_MAIL", "N", "SEED", "CONNECTIONS", "CRASH", "KEEP")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omq.base import events
 from omq.base.events import Event
-from omqtools.omqdemo.refusals import Refusals
+from tests.demo.refusals import Refusals
 
 
 def line(event: Event, service: str = "unix.out", **fields: str) -> str:

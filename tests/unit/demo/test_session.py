@@ -18,14 +18,14 @@ import pytest
 from omq.base.config import load_queues, load_settings
 from omq.base.paths import SpoolPaths, shipped_conf
 from omq.base.services_conf import load_services
-from omqtools.omqdemo import session
-from omqtools.omqdemo.conf import AUXILIARIES, write_conf
-from omqtools.omqdemo.instance import Instance, InstanceError, running_instance
-from omqtools.omqdemo.live import QueueRow, Screen
-from omqtools.omqdemo.mails import as_delivered, is_local
-from omqtools.omqdemo.result import as_lines
-from omqtools.omqdemo.session import Options, Session
-from omqtools.omqdemo.transaction import double_dots
+from tests.demo import session
+from tests.demo.conf import AUXILIARIES, write_conf
+from tests.demo.instance import Instance, InstanceError, running_instance
+from tests.demo.live import QueueRow, Screen
+from tests.demo.mails import as_delivered, is_local
+from tests.demo.result import as_lines
+from tests.demo.session import Options, Session
+from tests.demo.transaction import double_dots
 
 OPTIONS = Options(mail=None, count=40, seed=11, connections=3, crash=False, kept=True)
 
@@ -146,8 +146,8 @@ def switch(monkeypatch: pytest.MonkeyPatch, lost: int | None) -> None:
     monkeypatch.setattr(session, "running_instance", running)
     monkeypatch.setattr(session, "console", console)
     # Unknown users are not for this switch to report: no such messages.
-    monkeypatch.setattr("omqtools.omqdemo.envelopes._UNKNOWN_RECIPIENT_SHARE", 0.0)
-    monkeypatch.setattr("omqtools.omqdemo.watch.REDRAW_S", 0.01)
+    monkeypatch.setattr("tests.demo.envelopes._UNKNOWN_RECIPIENT_SHARE", 0.0)
+    monkeypatch.setattr("tests.demo.watch.REDRAW_S", 0.01)
 
 
 def test_a_good_run(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_an_instance_that_does_not_start_shows_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = [sys.executable, "-c", "print('no luck'); raise SystemExit(3)"]
-    monkeypatch.setattr("omqtools.omqdemo.instance._command", lambda name: failing)
+    monkeypatch.setattr("tests.demo.instance._command", lambda name: failing)
     with (
         pytest.raises(InstanceError, match=r"ended at start with code 3[^$]*no luck"),
         running_instance(tmp_path / "spool", tmp_path / "omrc.log", 2525),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from omqtools.omqdemo import sink as sink_module
-from omqtools.omqdemo.arrivals import count_arrivals, sink_arrivals
-from omqtools.omqdemo.sink import SinkHandler, run_sink, sink_process
+from tests.demo import sink as sink_module
+from tests.demo.arrivals import count_arrivals, sink_arrivals
+from tests.demo.sink import SinkHandler, run_sink, sink_process
 
 BODY = b"Subject: t\r\n\r\n.dot\r\n..\r\n\r\n8 bit: \xc3\xa4\r\n" + b"long" * 5000 + b"\r\n"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from omqtools.omqdemo.arrivals import count_arrivals
-from omqtools.omqdemo.generator import generate
-from omqtools.omqdemo.mails import Mail, as_delivered, is_local, is_unknown
-from omqtools.omqdemo.transaction import Outcome
-from omqtools.omqdemo.verify import Findings, expected_count
+from tests.demo.arrivals import count_arrivals
+from tests.demo.generator import generate
+from tests.demo.mails import Mail, as_delivered, is_local, is_unknown
+from tests.demo.transaction import Outcome
+from tests.demo.verify import Findings, expected_count
 from tests.unit.demo.world import World, has_mailbox
 
 SEED = 5

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omqtools.omqdemo.arrivals import maildir_arrivals, sink_arrivals
-from omqtools.omqdemo.mails import Mail, Sent, as_delivered, is_local, is_unknown, store
-from omqtools.omqdemo.transaction import Outcome
-from omqtools.omqdemo.verify import Findings, verify
+from tests.demo.arrivals import maildir_arrivals, sink_arrivals
+from tests.demo.mails import Mail, Sent, as_delivered, is_local, is_unknown, store
+from tests.demo.transaction import Outcome
+from tests.demo.verify import Findings, verify
 
 REPORT = b"""From: postmaster@omq.test
 Content-Type: multipart/report; report-type=delivery-status; boundary="x"

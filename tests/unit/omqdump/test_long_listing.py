@@ -15,7 +15,7 @@ from omq.core.index.tables import Tables
 from omq.core.index.view import IndexView
 from omq.format.index import Counter, QueueFlag
 from omq.storage.spool import SpoolInfo
-from omqtools.omqdump.fast_list import json_lines, table_lines
+from omqtools.omqdump.listings import json_lines, table_lines
 from omqtools.omqdump.render import entry_table
 from tests.unit.omqdump import world
 

@@ -19,7 +19,7 @@ import pytest
 
 from omq.base.errors import BadRequest
 from omq.storage.spool import SpoolInfo
-from omqtools.omqdump.answers import Answers
+from omqtools.omqdump.prompts import Answers
 from omqtools.omqdump.session import parse
 from tests.needs import open_terminal
 from tests.tidy.tree import ROOT

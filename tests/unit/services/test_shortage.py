@@ -11,10 +11,10 @@ import pytest
 from omq.services.pool import following
 from omq.services.pool.seams import Connection
 from omq.services.pool.shortage import PAUSE_NS, Shortage
-from omq.storage import history, holds, poolctrl, room
+from omq.storage import disk_usage, history, holds, poolctrl
+from omq.storage.disk_usage import Free
 from omq.storage.holds import Hold
 from omq.storage.journal import numbers_in
-from omq.storage.room import Free
 from tests.unit.services.pool_world import ManagerWorld
 
 CHECKPOINT, PRUNED = 1411, 1405
@@ -26,7 +26,7 @@ SHORT = Free(10, None, 5, 0, 1 << 40)
 def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Free]]:
     """What the file system has, from now on: its last item."""
     said = [ROOMY]
-    monkeypatch.setattr(room, "free", lambda _paths, _settings: said[-1])
+    monkeypatch.setattr(disk_usage, "free", lambda _paths, _settings: said[-1])
     yield said
 
 

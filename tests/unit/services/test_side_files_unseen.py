@@ -17,10 +17,10 @@ from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.side_files import Calls
 from omq.ipc.serving.objects import LIST_NAME, ObjectList
-from omq.services.channels.holds import Holds
-from omq.services.channels.peer_states import PeerStates
 from omq.services.daemon import pid_file
 from omq.services.daemon.run_state import read_service, read_supervisor
+from omq.services.delivery.holds import Holds
+from omq.services.delivery.peer_states import PeerStates
 from omq.services.mail.mail_log import MailLog
 from omq.storage.segment import read_ids
 from omq.storage.spool import create_spool
@@ -203,8 +203,8 @@ ELSEWHERE: dict[str, str] = {
     "lib/omq/ipc/sealed_body.py": "a memfd",
     "lib/omq/ipc/serving/objects.py": "/proc",
     "lib/omq/services/amqp/server.py": "the spool",
-    "lib/omq/services/channels/holds.py": "the spool",
-    "lib/omq/services/channels/published.py": "for tools; guarded",
+    "lib/omq/services/delivery/holds.py": "the spool",
+    "lib/omq/services/delivery/published.py": "for tools; guarded",
     "lib/omq/services/daemon/last_words.py": "guarded: a stack that cannot be had is not told",
     "lib/omq/services/daemon/process.py": "/proc",
     "lib/omq/services/mail/drop_server.py": "the spool, at its start",

@@ -13,7 +13,8 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from omq.base.errors import DiskError, SpoolFull
-from omq.storage import containers, durable, files, journal, room
+from omq.storage import disk_usage
+from omq.storage import containers, durable, files, journal
 from omq.storage.spool import create_spool
 from tests.unit.storage.world import SETTINGS, Journal
 
@@ -27,7 +28,7 @@ while not full:                              # containers eat the rest
         assert error.fields["detail"], error
         full = 1
 assert durable.latched() is None
-assert room.free(spool.paths, SETTINGS).low
+assert disk_usage.free(spool.paths, SETTINGS).low
 try:
     journal.prepare_next(spool.paths, SETTINGS)
     raise SystemExit("a journal file was made on a full disk")

@@ -13,7 +13,7 @@ from omq.core.index.spent import Histogram, Journal, Spent
 from omq.core.look.space import Space
 from omq.format.durations import BINS
 from omq.format.index import Counter
-from omq.storage.room import Filled
+from omq.storage.disk_usage import Filled
 
 NOW_NS = 1_700_000_000 * 10**9
 

@@ -19,10 +19,10 @@ from omq.cli.look.alarm_lines import alarm_lines
 from omq.cli.watch import alarm_file, health, reasons
 from omq.cli.watch.alarm_conf import ALARM_KEYS, Alarm, load_alarms
 from omq.cli.watch.alarm_events import AlarmEvents
+from omq.cli.watch.alarm_notices import Notices
 from omq.cli.watch.alarms import step
 from omq.cli.watch.conditions import Condition, Key, Owed
 from omq.cli.watch.measures import OF_INSTANCE, OF_QUEUE
-from omq.cli.watch.notices import Notices
 from omq.services.daemon.options import Location
 from omq.services.standby.lag import StandbyState
 from omq.storage import spool

@@ -1,7 +1,7 @@
 """The mail gateways as omstat and omtop show them: their channels, and what of their peers is down
 or held. `omq peers` has each peer.
 
-From files alone (services.channels.published, peer_states, holds); one that may not be read, or is
+From files alone (services.delivery.published, peer_states, holds); one that may not be read, or is
 none, counts as empty. While omq.conf is wrong nothing is told here: what an operator needs then is
 the state of the daemons. Errors: ConfigError (services.conf).
 """
@@ -18,10 +18,10 @@ from omq.base.config import load_settings
 from omq.base.errors import ConfigError
 from omq.base.names import escape
 from omq.base.services_conf import ServiceConf, load_services
-from omq.services.channels.holds import Holds
-from omq.services.channels.peer_states import PeerStates
-from omq.services.channels.published import read_published
 from omq.services.daemon.options import Location
+from omq.services.delivery.holds import Holds
+from omq.services.delivery.peer_states import PeerStates
+from omq.services.delivery.published import read_published
 
 GATEWAY: Final = "unix.out"
 _NAMED: Final = 3

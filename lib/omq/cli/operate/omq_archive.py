@@ -26,7 +26,7 @@ from omq.base.settings import Settings
 from omq.cli.common import add_json, locate, print_json, tool_parser
 from omq.format.archive import BODIES_MAGIC, ArchiveHeader
 from omq.format.findings import Finding
-from omq.storage import archiver, durable, history, holds, room
+from omq.storage import archiver, disk_usage, durable, history, holds
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
 from omq.storage.archive_file import ArchiveFile, open_archive, rebuild
 from omq.storage.files import open_file, write_new_file
@@ -72,7 +72,7 @@ def run(info: SpoolInfo, settings: Settings, log: EventLog, *, now_ns: int, dry:
         if dry:
             sys.stdout.write(f"archive {number:010d}.jnl\n")
             continue
-        if room.free(paths, settings).short:
+        if disk_usage.free(paths, settings).short:
             break
         try:
             with history.changing(paths, NAME, LOCK_WAIT_S):
@@ -102,7 +102,7 @@ def _let_go(paths: SpoolPaths, settings: Settings, log: EventLog, needed: set[in
             dry: bool) -> None:
     """Remove what is to go (storage.history). SpoolLocked."""
     with history.changing(paths, NAME, LOCK_WAIT_S):
-        bounds = history.Bounds.of(paths, settings, room.free(paths, settings).history_wanted)
+        bounds = history.Bounds.of(paths, settings, disk_usage.free(paths, settings).history_wanted)
         for going in history.plan(paths, bounds, now_ns, lambda number: number not in needed):
             if dry:
                 suffix = BODIES_SUFFIX if going.bodies_only else FRAMES_SUFFIX

@@ -34,7 +34,7 @@ from omq.services.supervise.daemon_plan import (
     is_core,
     start_order,
 )
-from omq.services.supervise.nursery import Nursery
+from omq.services.supervise.fork_client import ForkServer
 from omq.services.supervise.supervisor import Setup, Supervisor
 from omq.storage.journal import numbers_in
 from omq.storage.spool import create_spool, refuse_headless
@@ -68,11 +68,11 @@ def _embedded(location: Location, options: argparse.Namespace, signals: Signals)
         bytes_max=settings.event_log_bytes_max,
     )  # fmt: skip
     side_files.report_to(log.side_files)
-    nursery = Nursery(environment(os.environ), log)
-    with closing(nursery):
-        nursery.begin()  # it imports while we go on
+    fork_server = ForkServer(environment(os.environ), log)
+    with closing(fork_server):
+        fork_server.begin()  # it imports while we go on
         note_command(location, f"{NAME} --embedded", options.reason)
-        setup = _setup(location, options, settings, nursery)
+        setup = _setup(location, options, settings, fork_server)
         supervisor = Supervisor(setup, signals, log, partial(say, NAME))
         say(NAME, f"starting in {location.paths.root}, configuration from {location.conf_dir}")
         code = supervisor.run()
@@ -135,13 +135,13 @@ def prepare_spool(paths: SpoolPaths, *, init: bool) -> None:
 
 
 def _setup(location: Location, options: argparse.Namespace, settings: Settings,
-           nursery: Nursery) -> Setup:
+           fork_server: ForkServer) -> Setup:
     arguments = location.arguments()
     if options.foreground_log:
         arguments.append("--foreground-log")
 
     def services() -> list[ServiceConf]:
-        nursery.forgive()  # also called at a reload
+        fork_server.forgive()  # also called at a reload
         found = load_services(location.conf_dir).values()
         return start_order(found, nonstop_only=False)
 
@@ -152,7 +152,7 @@ def _setup(location: Location, options: argparse.Namespace, settings: Settings,
         reread=services,
         command=command(arguments),
         environ=environment(os.environ),
-        launch=nursery.launch,
+        launch=fork_server.launch,
         starts=lambda conf: conf.nonstop or is_core(conf) or not options.nonstop,
         chores=(Chore("omq-archive", [*LAUNCH, "omq-archive", "--quiet", *location.arguments()],
                       settings.archive_interval_s, partial(_retired, location.paths)),),

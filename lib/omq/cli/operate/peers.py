@@ -35,9 +35,9 @@ from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.gateways import GATEWAY, states_of
 from omq.cli.operate.noting import add_reason
-from omq.services.channels.holds import Holds
-from omq.services.channels.published import read_published
 from omq.services.daemon.options import Location
+from omq.services.delivery.holds import Holds
+from omq.services.delivery.published import read_published
 from omq.services.mail.channel_names import CHANNELS
 
 NAME: Final = "omq peers"
@@ -47,7 +47,7 @@ _SHOWN: Final = 1000
 @dataclass(frozen=True, slots=True)
 class PeerRow:
     """A peer: `state` is up, probing, down or held; `mlists`: in the scheduler's hands; `put_off`:
-    on the queue, deferred, by `cause` (services.channels.mlist.Cause). Times in seconds, `retry_s`
+    on the queue, deferred, by `cause` (services.delivery.mlist.Cause). Times in seconds, `retry_s`
     (the peer) and `next_s` (the first message that was put off, at the latest) from now."""
 
     service: str

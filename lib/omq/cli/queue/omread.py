@@ -20,31 +20,207 @@ after ^C; else that of the first error.
 from __future__ import annotations
 
 import argparse
+import base64
+import fcntl
+import json
 import os
+import select
+import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import omq
-from omq.base import limits, side_files
+from omq.base import clock, event_log, events, limits, side_files
 from omq.base.config import client_settings
-from omq.base.errors import BadRequest, Exit, OmqError
+from omq.base.errors import BadRequest, BodyDamaged, BodyUnavailable, Exit, OmqError
 from omq.base.event_log import EventLog
 from omq.base.names import check_queue_name, escape
 from omq.base.paths import existing_spool
 from omq.base.settings import Settings
-from omq.cli.common import add_json, add_url, locate, remote, say, seconds, tool_parser
+from omq.cli.common import add_json, add_url, locate, remote, say, seconds, shown, tool_parser
 from omq.cli.queue.message_command import MessageCommand
-from omq.cli.queue.message_print import MessagePrinter
-from omq.cli.queue.read_loop import Handler, Tally, Wish, read
-from omq.cli.queue.reader_processes import ReaderProcesses
+from omq.cli.queue.read_loop import Handler, Tally, Wish, read, stop_asked
 from omq.ipc.client import Client
+from omq.services.daemon.exit_text import exit_text
+from omq.services.daemon.restart_backoff import Backoff
+from omq.services.daemon.run_state import State
 from omq.services.daemon.signals import Signals
-from omq.services.readers.process import Ready
+from omq.services.readers.process import ReaderProcess, Ready, Target
+from omq.services.readers.runner import HeldMessage
+from omq.services.readers.service import Message
+
+# Prints messages to standard output: the bare body, or one JSON object a line.
+#
+# Bodies go out byte for byte with nothing between them, for pipes and files. To a terminal every
+# line is made safe to show first, and a body always ends its line. JSON lines have the body as text
+# in "body" where it is UTF-8, else as base64 in "body_base64".
+#
+# Invariants: 1. a message is done only after its bytes have left this process; 2. messages printed
+# by several readers do not mix: the turn is a record lock, which the kernel takes back from a
+# reader that is killed while it prints.
+#
+# Several reader processes of one command, watched until the last has ended; none is replaced.
+#
+# The first is the main reader. The others start when it is registered, so that what is wrong for
+# all (an unknown queue, no authority) is said once.
+#
+# Invariants: 1. a signal to this process is passed on, and waited for as long as the readers take
+# (the second ^C ends their commands, the third the readers);
+# 2. a reader that was killed is reported; 3. when `run` returns or raises no reader is left.
+
+
+class ReaderProcesses:
+    """Construct and `run` once, in the process that has the signals."""
+
+    def __init__(self, name: str, target: Target, count: int, signals: Signals) -> None:
+        self._name = name
+        self._signals = signals
+        self._codes: list[int] = []
+        self._told = 0  # how many ^C the readers know of
+        never_used = Backoff(1, 1)
+        self._readers = [
+            ReaderProcess(
+                f"{name}.{number}", is_main=number == 0, target=target, backoff=never_used
+            )
+            for number in range(count)
+        ]
+
+    def run(self) -> int:
+        """The exit code for all. OSError when the system has no process left."""
+        try:
+            self._start(self._readers[:1])
+            while self._live():
+                self._wait()
+                if stop_asked(self._signals):
+                    self._stop()
+        finally:
+            for reader in self._live():
+                reader.signal(signal.SIGKILL)
+                self._ended(reader)
+        return overall(self._codes)
+
+    def _stop(self) -> None:
+        pressed = self._signals.interrupts
+        if pressed == 1 and self._told == 0:
+            say(self._name, "messages in hand are finished first; ^C again ends that")
+        elif pressed == 2 and self._told < pressed:
+            say(self._name, "commands are ended, their messages given back; ^C again kills readers")
+        for reader in self._live():
+            reader.stop()
+            if pressed >= 2 and pressed > self._told:
+                reader.signal(signal.SIGKILL if pressed > 2 else signal.SIGUSR1)
+        self._told = pressed
+
+    def _live(self) -> list[ReaderProcess]:
+        return [reader for reader in self._readers if reader.live]
+
+    def _start(self, readers: list[ReaderProcess]) -> None:
+        for reader in readers:
+            reader.start(time.monotonic())
+
+    def _wait(self) -> None:
+        """Until a signal came or something happened to a reader, and react."""
+        actions: dict[int, Callable[[], None]] = {self._signals.fileno(): self._signals.drain}
+        live = self._live()
+        # Readiness before death: a main reader that finds nothing to do is soon gone.
+        actions |= {each.ready_fd: partial(self._ready, each) for each in live
+                    if each.ready_fd >= 0}
+        actions |= {each.pidfd: partial(self._ended, each) for each in live}
+        readable = set(select.select(list(actions), [], [])[0])
+        for fd, action in actions.items():
+            if fd in readable:
+                action()
+
+    def _ready(self, reader: ReaderProcess) -> None:
+        reader.read_ready()
+        if reader.is_main and reader.state is State.STARTED and not self._signals.stopping:
+            self._start(self._readers[1:])
+
+    def _ended(self, reader: ReaderProcess) -> None:
+        pid, reader.wanted = reader.pid, False
+        code = reader.collect(time.monotonic())
+        self._codes.append(code)
+        if code < 0:
+            say(self._name, f"reader {reader.name}, process {pid}, ended by {exit_text(code)};"
+                " its message comes again")  # fmt: skip
+
+
+def overall(codes: list[int]) -> int:
+    """One exit code: a killed reader weighs most, then the first error; NO only if all say so."""
+    if any(code < 0 for code in codes):
+        return Exit.OS
+    errors = [code for code in codes if code not in (Exit.OK, Exit.NO)]
+    if errors:
+        return errors[0]
+    return Exit.OK if Exit.OK in codes else Exit.NO
+
+
+class MessagePrinter:
+    """Made before the readers are forked: they share its turn."""
+
+    def __init__(self, log: EventLog, *, as_json: bool) -> None:
+        self._log = log
+        self._as_json = as_json
+        self._turn = os.memfd_create("turn", os.MFD_CLOEXEC)
+
+    def __call__(self, message: HeldMessage) -> None:
+        """Print and finish the message. BrokenPipeError when nobody reads on."""
+        try:
+            data = self._render(message)
+        except (BodyUnavailable, BodyDamaged) as error:
+            message.fail(str(error))
+            self._log.event(events.BODY_DAMAGED, event_log.ERROR, queue=message.queue,
+                            qpool_id=message.qpool_id, reason=str(error))
+            return
+        with self._its_turn():
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        message.done()
+
+    def close(self) -> None:
+        os.close(self._turn)
+
+    def _render(self, message: Message) -> bytes:
+        if self._as_json:
+            return json.dumps(record(message)).encode() + b"\n"
+        return shown(message.body) if sys.stdout.isatty() else message.body
+
+    @contextmanager
+    def _its_turn(self) -> Iterator[None]:
+        fcntl.lockf(self._turn, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._turn, fcntl.LOCK_UN)
+
+
+def record(message: Message) -> dict[str, Any]:
+    """A message for programs."""
+    found: dict[str, Any] = {
+        "message_id": message.message_id,
+        "qpool_id": message.qpool_id,
+        "queue": message.queue,
+        "priority": message.priority,
+        "attempts": message.attempts,
+        "defers": message.defers,
+        "redelivered": message.redelivered,
+        "put_time": clock.iso_time(message.put_time_ns),
+        "correlation_id": message.correlation_id.hex(),
+        "size": message.size,
+        "properties": dict(message.texts),
+    }
+    try:
+        found["body"] = message.body.decode()
+    except UnicodeDecodeError:
+        found["body_base64"] = base64.b64encode(message.body).decode("ascii")
+    return found
+
 
 NAME: Final = "omread"
 READERS_MAX: Final = limits.AUXILIARIES_MAX + 1

@@ -31,9 +31,9 @@ from omq.core.look.space import Space, space
 from omq.format.index import EntryState
 from omq.services.daemon.options import Location
 from omq.services.standby.lag import StandbyState, standbys
-from omq.storage import archiver, room
+from omq.storage import archiver, disk_usage
+from omq.storage.disk_usage import NOTHING, Filled
 from omq.storage.journal import file_name
-from omq.storage.room import NOTHING, Filled
 
 LIVE: Final = "live"
 ABSENT: Final = "absent"
@@ -177,7 +177,7 @@ def sizes(paths: SpoolPaths) -> Filled:
     root, now = str(paths.root), time.monotonic()
     until, found = _looked.get(root, (0.0, NOTHING))
     if now >= until:
-        found = room.filled(paths)
+        found = disk_usage.filled(paths)
         took = time.monotonic() - now
         _looked[root] = (now + took * _REST, found)
     return found

@@ -28,11 +28,11 @@ from omq.cli.operate import ship
 from omq.cli.watch import alarm_file
 from omq.cli.watch.alarm_conf import Alarm, load_alarms
 from omq.cli.watch.alarm_events import AlarmEvents
+from omq.cli.watch.alarm_notices import Notices
 from omq.cli.watch.alarms import step
 from omq.cli.watch.conditions import Condition, Key, raised
 from omq.cli.watch.facts import Facts, gather
 from omq.cli.watch.measures import OF_ROOM
-from omq.cli.watch.notices import Notices
 from omq.cli.watch.reasons import causes
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location

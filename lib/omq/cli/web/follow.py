@@ -20,7 +20,7 @@ from typing import Any
 from aiohttp import web
 
 from omq.base.errors import ConsoleBusy, OmqError
-from omq.cli.web import notices
+from omq.cli.web import page_head
 from omq.cli.web.console import Console, caller_of, console_of
 from omq.cli.web.event_tail import EventTail
 from omq.cli.web.figures import live
@@ -47,7 +47,7 @@ async def _figures(console: Console, queues: list[str] | None, ages: str
             except TimeoutError:
                 yield None
                 continue
-            now: dict[str, Any] = live(moment, queues) | notices.live(moment, queues)
+            now: dict[str, Any] = live(moment, queues) | page_head.live(moment, queues)
             if ages:
                 with suppress(OmqError):  # without an index there is none; the figures say why
                     now |= await console.run(console.ages.live, ages)

@@ -12,7 +12,7 @@ from omq.base.config import load_queues
 from omq.base.defined_queue import keys_of
 from omq.base.errors import ConfigError, RoleMissing
 from omq.base.event_log import REPORT, WARNING
-from omq.cli.web import figures, notices, reading
+from omq.cli.web import figures, page_head, reading
 from omq.cli.web.caller import Caller
 from omq.cli.web.console import Console, caller_of, console_of, peer_of
 from omq.cli.web.gate import cookie_name, same_origin, set_cookie
@@ -106,10 +106,10 @@ async def overview(request: web.Request) -> web.Response:
              for each in figures.FIGURES]
     return console.pages.answer(
         request, "overview.html", moment=moment, manager=figures.manager_words(moment),
-        note=notices.note(moment), cards=cards, busiest=notices.deepest(moment),
+        note=page_head.note(moment), cards=cards, busiest=page_head.deepest(moment),
         cells=figures.queue_cells, words=figures.queue_words, columns=figures.COLUMNS,
-        alarms=notices.alarms(moment), no_alarm=notices.alarms_note(moment),
-        causes=notices.causes(moment), no_cause=notices.causes_note(moment),
+        alarms=page_head.alarms(moment), no_alarm=page_head.alarms_note(moment),
+        causes=page_head.causes(moment), no_cause=page_head.causes_note(moment),
         report=console.settings.web_report_link, ring=ring)
 
 
@@ -125,7 +125,7 @@ async def queues(request: web.Request) -> web.Response:
     if sort != "name":
         found.sort(key=figures.sort_key(moment, sort), reverse=falling)
     return console.pages.answer(
-        request, "queues.html", moment=moment, note=notices.note(moment), queues=found,
+        request, "queues.html", moment=moment, note=page_head.note(moment), queues=found,
         total=len(moment.facts.queues) if moment.facts else 0, sort=sort, falling=falling,
         word=word, columns=figures.COLUMNS, cells=figures.queue_cells, words=figures.queue_words,
         ring=console.pulse.ring)
@@ -142,7 +142,7 @@ async def queue(request: web.Request) -> web.Response:
     keys, by = await console.run(definition, console.location, name)
     ring = console.pulse.ring
     return console.pages.answer(
-        request, "queue.html", note=notices.note(moment), seen=seen,
+        request, "queue.html", note=page_head.note(moment), seen=seen,
         cells=figures.queue_cells(moment, facts) if facts else None,
         words=figures.queue_words(facts) if facts else ("", "plain"), columns=figures.COLUMNS,
         keys=keys, by=by, age_names=reading.AGE_NAMES, limit=figures.limit,

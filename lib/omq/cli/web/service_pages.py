@@ -14,7 +14,7 @@ from omq.cli.look.service_status import is_service
 from omq.cli.operate.change import connect
 from omq.cli.operate.channel_look import running_channels
 from omq.cli.operate.peers import PeerRow, peer_rows
-from omq.cli.web import acting, notices, reading
+from omq.cli.web import acting, page_head, reading
 from omq.cli.web.caller import ADMIN
 from omq.cli.web.console import caller_of, console_of
 from omq.cli.web.event_tail import EventTail
@@ -29,7 +29,7 @@ async def services(request: web.Request) -> web.Response:
     console = console_of(request)
     moment = await console.moment()
     return console.pages.answer(
-        request, "services.html", note=notices.note(moment),
+        request, "services.html", note=page_head.note(moment),
         services=moment.facts.services if moment.facts else (), runs=runs, advice=advice,
         is_service=is_service, may_turn=caller_of(request).has(ADMIN))
 

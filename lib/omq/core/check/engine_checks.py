@@ -22,7 +22,7 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import PERSISTENT, PRIORITIES, Party
-from omq.core.engine.wanted import find
+from omq.core.engine.waiters_by_id import find
 from omq.core.index.slots import Slots
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.location import number_of

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from omq.base.errors import SpoolFull
-from omq.core.engine.room import RESERVED
+from omq.core.engine.disk_state import RESERVED
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import Core, Party
 from omq.format.frame_rules import Reason

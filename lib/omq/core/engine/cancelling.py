@@ -16,7 +16,7 @@ that was started anew knows neither. Of each KNOWN_MAX are kept.
 
 In the middle of a crash: all frames stand in one block, so a start finds all of it or nothing. Each
 carries the token and the number of the request: a client that has lost the answer is told that it
-was carried out, and does not ask again (core.redo.answers).
+was carried out, and does not ask again (core.redo.last_requests).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from omq.base.errors import LeaseLost, MessageBusy, NotInState
 from omq.core.engine.operate import FRAMES_PER_ITEM, delete, say_who
 from omq.core.engine.settle import Verdict, give_back, held
 from omq.core.engine.state import HAS_ID, IDEL, REMEMBERS, Core, Party
-from omq.core.engine.wanted import WALK_MAX
+from omq.core.engine.waiters_by_id import WALK_MAX
 from omq.format.index import EntryState
 from omq.format.journal import FrameFlag
 from omq.format.message import id_hash, qpool_of

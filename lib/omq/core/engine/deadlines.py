@@ -6,9 +6,9 @@ known: when somebody sets the clock, its time comes earlier or later by itself. 
 reckoned anew; a manager that has nothing else to do looks each FOLLOW_NS.
 
 A renewal is not journaled: a lease is in memory, and one of a reader that outlives the manager
-begins anew in any case (core.engine.limbo). However often a reader asks, a message has one item in
-the heap of leases. Items of messages that went another way are stale; they are dropped when they
-come up.
+begins anew in any case (core.engine.leases_resumed). However often a reader asks, a message has one
+item in the heap of leases. Items of messages that went another way are stale; they are dropped when
+they come up.
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ from omq.core.engine.durations import wrote
 from omq.core.engine.expiry import Expiry, none_left
 from omq.core.engine.gives import give
 from omq.core.engine.in_doubt import InDoubt
-from omq.core.engine.limbo import adopt, given_up
-from omq.core.engine.noted import Noted, OldNotes, left
+from omq.core.engine.leases_resumed import adopt, given_up
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.queues import Queues
+from omq.core.engine.reader_notes import Noted, OldNotes, left
 from omq.core.engine.recall import Recall
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.settle import Verdict
@@ -44,8 +44,8 @@ from omq.core.engine.statistics import Statistics
 from omq.core.engine.suspects import must_wait
 from omq.core.engine.taking_back import Returning, TakingBack
 from omq.core.engine.units import Units
+from omq.core.engine.waiters_by_id import Wanted
 from omq.core.engine.waiting import FOREVER, Timeouts, Waiter, Waiters
-from omq.core.engine.wanted import Wanted
 from omq.format.frame_rules import Reason
 from omq.format.index import Counter, QueueFlag
 from omq.format.message import Part
@@ -180,8 +180,8 @@ class Engine:
 
     def wait(self, party: Party, queue: int, want: int, sequence: int, timeout_ns: int, *,
              auxiliary: bool, by: int = 0, key: int = 0) -> Waiter:
-        """Register a wish for messages (`by`, `key`: with this id, core.engine.wanted); `dispatch`
-        or `expire` answers it. timeout_ns < 0: for ever."""
+        """Register a wish for messages (`by`, `key`: with this id, core.engine.waiters_by_id);
+        `dispatch` or `expire` answers it. timeout_ns < 0: for ever."""
         self.parties[party.slot] = party
         deadline = self.core.mono_ns + timeout_ns if timeout_ns >= 0 else FOREVER
         waiter = Waiter(party, queue, want, sequence, deadline, auxiliary, by=by, key=key)
@@ -292,7 +292,8 @@ class Engine:
     def adopt(self, party: Party, queue: int, held: Sequence[tuple[int, int]],
               given: tuple[int, int], *, unit: bool = False,
               took: Sequence[tuple[int, int]] = ()) -> int:
-        """A client has outlived its manager; see core.engine.limbo. How many messages it keeps."""
+        """A client has outlived its manager; see core.engine.leases_resumed. How many messages it
+        keeps."""
         self.parties[party.slot] = party
         self.old_notes.drop(party.token)
         kept = adopt(self.core, self.limbo, party, queue, held, given, self.poisoned.append)

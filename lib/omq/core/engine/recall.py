@@ -1,5 +1,5 @@
 """Recall: messages that a reader has put off are ready again before their time, because it has the
-room that they wait for (the scheduler of outgoing work, omq.services.channels.aside).
+room that they wait for (the scheduler of outgoing work, omq.services.delivery.deferred).
 
 Either by their QPoolIds, or all that a reader has put off (not: that were put with a delay, or of
 which an attempt has failed), that are due within a time and have not changed since a frame: who has

@@ -4,7 +4,7 @@ reader. Moves are core.engine.moves.
 Each names the entry, the QPoolId and the lease of the hand-out. LeaseLost when they do not match
 what the tables say: the message has been taken back meanwhile, and this reader's word does not
 count. After a restart of the manager its low half still counts for the reader that claimed the
-message when it registered again (core.engine.limbo), so it may finish what it holds.
+message when it registered again (core.engine.leases_resumed), so it may finish what it holds.
 
 Frames: DONE (LAST_PART when the message is gone, TO_IDEL when idel.server has files to remove),
 DEFER (FAILED when the attempt counts), RELEASE_GIVEN, POISON with evidence, of which a part stays

@@ -16,12 +16,12 @@ from heapq import heappush
 from omq.base.config import NONE
 from omq.core.engine import limited
 from omq.core.engine.block import Block
+from omq.core.engine.disk_state import Room
 from omq.core.engine.duplicates import Duplicates
 from omq.core.engine.failures import NOTED, Failures
 from omq.core.engine.groups import GROUPED, Groups
 from omq.core.engine.lanes import Lanes
 from omq.core.engine.limits import Limits
-from omq.core.engine.room import Room
 from omq.core.engine.rules import FIRST_QUEUE, IDEL, POISON, SPECIAL_QUEUES, QueueRules
 from omq.core.engine.stores import PoolSlots, VolatileBodies
 from omq.core.engine.times import Times
@@ -96,7 +96,7 @@ class Core(Lanes):
     volatile_lease: int = 0  # of hand-outs from IDEL, which are not journaled
     suspects: set[int] = field(default_factory=set)  # entries; see core.engine.suspects
     suspect_given: bool = False  # in this group
-    watched: dict[int, list[int]] = field(default_factory=dict)  # see core.engine.wanted
+    watched: dict[int, list[int]] = field(default_factory=dict)  # see core.engine.waiters_by_id
     inhibited: set[int] = field(default_factory=set)  # queues that were; core.engine.arrivals
     triggered: set[int] = field(default_factory=set)  # queues that have a trigger
     times: Times = field(init=False)  # core.engine.expiry

@@ -20,8 +20,8 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Sequence
 
 from omq.base.errors import BadRequest, LeaseLost, QueueFull
-from omq.core.engine.noted import left
 from omq.core.engine.puts import NewMessage, append, check, check_room, place_bodies, rows_kept
+from omq.core.engine.reader_notes import left
 from omq.core.engine.settle import END, Verdict, done, held
 from omq.core.engine.state import IDEL, Core, Party, Poisoned
 from omq.core.engine.taking_back import Returning

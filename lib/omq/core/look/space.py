@@ -3,8 +3,8 @@ refuses new messages.
 
 The manager says so in the index (Counter.SPACE_LOW: less is free than disk_reserve_bytes or
 inode_reserve; INDEX_LOW: less than index_reserve_percent); how much of the disk is free, and what
-fills the spool when it is little, is asked here (storage.room). Of a manager that does not run
-nothing is known.
+fills the spool when it is little, is asked here (storage.disk_usage). Of a manager that does not
+run nothing is known.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from omq.base.amounts import size
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
 from omq.core.index.view import IndexView
-from omq.storage import durable, room
-from omq.storage.room import NOTHING, Filled
+from omq.storage import disk_usage, durable
+from omq.storage.disk_usage import NOTHING, Filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +87,4 @@ def space(paths: SpoolPaths, view: IndexView | None) -> Space:
     counters = view.counters()
     low = int(counters["space_low"])
     return Space(bool(low), free, min(int(counters["index_low"]), 2), inodes, inodes_free, low == 2,
-                 room.filled(paths) if low else NOTHING)
+                 disk_usage.filled(paths) if low else NOTHING)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.redo.answers import bounded
+from omq.core.redo.last_requests import bounded
 from omq.core.redo.pool_batches import batches
 from omq.core.redo.redo import Redo
 from omq.format.pool import RECORD_BYTES

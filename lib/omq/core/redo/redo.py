@@ -21,6 +21,18 @@ of work, never the block; a message that such a unit took from its queue stays t
 the pool already holds does not need its payload. Above what was durable nobody knows whether it was
 torn by a cut: there it condemns all of its request, which then was never carried out, neither in
 part (all of a batch or none) nor in the answer that its client gets when it asks again.
+
+What redo does to many messages at once: ends, new states of entries, and bodies that moved.
+
+Only for messages with which nothing else happens in the window (Window.lone), so that the order of
+frames does not matter; whatever does not fit is left to redo, frame by frame. Records that are not
+in memory are read and checked in bulk. The outcome is that of one frame after the other, which
+tests compare.
+
+What frames say of queues: their names by number, and what those are that were made at run time.
+
+Each frame says the whole (a name, a definition, that it is gone), so doing it a second time, or
+beginning too early, ends in the same. Errors: Unusable; nothing has changed then.
 """
 
 from __future__ import annotations
@@ -31,24 +43,137 @@ from typing import Final
 
 import numpy as np
 
-from omq.base.arrays import Rows
+from omq.base.arrays import Rows, picked
 from omq.core.redo import births as bulk
-from omq.core.redo.answers import update_answers
-from omq.core.redo.changes import Frame, Unusable, change, checked, new_part
-from omq.core.redo.held_records import HeldRecords
-from omq.core.redo.in_bulk import change_many, end_many
+from omq.core.redo.changes import Frame, Unusable, change, checked, entry_after, new_part
+from omq.core.redo.held_records import Edit, HeldRecords
+from omq.core.redo.last_requests import update_answers
 from omq.core.redo.pool_batches import batches
-from omq.core.redo.queue_names import note_queue
 from omq.core.redo.source import RecordSource
-from omq.core.redo.window import MOVES_BODIES, REPLACES, Births, JournalBlock, Window
+from omq.core.redo.window import MAKES, MOVES_BODIES, REPLACES, Births, JournalBlock, Window
+from omq.format.definition import name_in
 from omq.format.double_write import Image
 from omq.format.findings import Finding, Kind
-from omq.format.frame_rules import BY_NUMBER, About
-from omq.format.journal import RELOCATION, At, FrameFlag, FrameType
+from omq.format.frame_rules import BY_NUMBER, About, Entry, mask
+from omq.format.journal import FRAME, RELOCATION, At, FrameFlag, FrameType
 from omq.format.message import DESCRIPTOR, PART
-from omq.format.pool import Message
+from omq.format.pool import NO_RECORD, Message
 from omq.format.poolctrl import Answered
 from omq.storage.journal import file_name
+
+
+def note_queue(queues: dict[int, str], definitions: dict[str, str], frame: Frame, raw: bytes
+               ) -> None:
+    """A frame about a queue, with its payload."""
+    rule, text = BY_NUMBER[frame[At.TYPE]], checked(frame, raw)
+    if not text or not text.isascii() or b"\0" in text:
+        raise Unusable("no name of a queue")
+    told = text.decode("ascii")
+    if rule.about is About.QUEUE:
+        queues[frame[At.QUEUE]] = told
+    elif rule.forgets:
+        definitions.pop(told, None)
+        queues.pop(frame[At.QUEUE], None)  # 0: it has no number, or keeps it
+    elif name := name_in(told):
+        definitions[name] = told
+    else:
+        raise Unusable("no definition of a queue")
+
+
+_IN_BULK = mask(lambda rule: rule.entry is not None) | MOVES_BODIES
+_COUNT_MAX = 255  # attempts and deferrals of a queue part
+
+
+def end_many(redo: Redo, window: Window, lone: Rows) -> Rows:
+    """Messages with one record that only end in this call, but those that frames have changed one
+    by one. The rows of their ends."""
+    frames = window.frames
+    rows = np.flatnonzero(lone & (frames["flags"] & FrameFlag.LAST_PART != 0)
+                          & ~MAKES[frames["type"]] & (frames["parts"] <= 1))
+    ended = frames[rows]
+    born, loaded = redo.images.drop(ended["qpool"])
+    in_pool = ~born & ~loaded
+    in_pool[in_pool] = _not_in(redo.dirty, ended["qpool"][in_pool])
+    done = born | loaded | in_pool
+    ended = ended[loaded | in_pool if redo.settled else done]
+    redo.dirty.update(dict.fromkeys(ended["qpool"].tolist()))
+    redo.clears.update(zip(ended["file"].tolist(), ended["record"].tolist(), strict=True))
+    return np.asarray(rows[done])
+
+
+def change_many(redo: Redo, window: Window, lone: Rows) -> list[Rows]:
+    """Messages of which only one entry gets another state, or the body another place. The rows of
+    the frames that did it, in pieces."""
+    kinds = window.frames["type"]
+    lone = lone & _IN_BULK[kinds]
+    done = []
+    for kind in np.flatnonzero(np.bincount(kinds[lone]) >= redo.many).tolist():
+        rows = np.flatnonzero(lone & (kinds == kind))
+        frames, entry = window.picked(rows), BY_NUMBER[kind].entry
+        edit = _new_place(frames) if entry is None else _new_state(frames, entry)
+        done.append(rows[_change(redo, frames, edit)])
+    return done
+
+
+def _new_state(frames: Rows, entry: Entry) -> Edit:
+    attempts, deferrals, until = entry_after(entry, [frames[name] for name in FRAME.names])
+    until = np.broadcast_to(until, len(frames)).astype("<u4")  # as format.pool.encode_message
+
+    def edit(held: Rows, at: Rows, which: Rows) -> None:
+        mine = held["parts_list"]["queue"][at, 0] == frames["queue"][which]
+        at, which = at[mine], which[mine]
+        part = held["parts_list"][:, 0]
+        part["grade"][at] = part["grade"][at] & 15 | int(entry.state) << 4
+        part["until"][at] = until[which]
+        if attempts is not None:
+            part["attempts"][at] = np.minimum(attempts[which], _COUNT_MAX)
+        if entry.defers:
+            counted = part["retries"][at].astype("<u2") + deferrals[which]
+            part["retries"][at] = np.minimum(counted, _COUNT_MAX)
+
+    return edit
+
+
+def _new_place(frames: Rows) -> Edit:
+    def edit(held: Rows, at: Rows, which: Rows) -> None:
+        held["location"][at] = frames["argument"][which]
+        held["offset"][at] = frames["offset"][which]
+
+    return edit
+
+
+def _change(redo: Redo, frames: Rows, edit: Edit) -> Rows:
+    """Change the records of these messages in arrays; mask of those that could be."""
+    # Copies: a search in a column of frames would fetch a frame for each number.
+    qpools, lsns = frames["qpool"].copy(), frames["lsn"].copy()
+    done = redo.images.change(qpools, lsns, edit)
+    rest = np.flatnonzero(~done)
+    rest = rest[_not_in(redo.dirty, qpools[rest])]
+    if len(rest) >= redo.many:
+        files, records = frames["file"], frames["record"]
+        for file in np.flatnonzero(np.bincount(files[rest])).tolist():
+            mine = rest[files[rest] == file]
+            mine = mine[np.argsort(records[mine], kind="stable")]
+            rows, good = redo.pool.read_rows(file, records[mine])
+            own = rows["qpool"] == qpools[mine]
+            done[mine] = _free(rows) | good & ~own  # of a message that is gone: nothing to do
+            # A row in memory has no room for a note.
+            good &= own & (rows["parts"] == 1) & (rows["next"] == NO_RECORD) & (rows["note"] == 0)
+            redo.images.load(bulk.compacted(picked(rows, good)))
+        done[rest] |= redo.images.change(
+            qpools[rest], lsns[rest], lambda held, at, which: edit(held, at, rest[which]))
+    return done
+
+
+def _free(rows: Rows) -> Rows:
+    """Mask of the slots that hold nothing."""
+    words = np.asarray(rows).view("<u8").reshape(len(rows), -1)
+    return np.asarray(~words.any(axis=1))
+
+
+def _not_in(known: dict[int, Message | None], qpools: Rows) -> Rows:
+    return np.array([qpool not in known for qpool in qpools.tolist()], dtype=bool)
+
 
 ALL = (1 << 63) - 1  # everything was acknowledged
 _LAST_PART = int(FrameFlag.LAST_PART)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import NoReturn, Self
 
 from omq.base import limits
 from omq.base.errors import NotRemote, OmqError, ReaderClosed, RemoteLost, TimedOut
@@ -21,9 +21,7 @@ from omq.ipc.outgoing import Outgoing
 from omq.ipc.remote.links import ACCEPTED, REJECTED, RELEASED, Taking
 from omq.ipc.remote.message import RemoteMessage, say
 from omq.ipc.remote.translated import decoded
-
-if TYPE_CHECKING:
-    from omq.ipc.remote.connection import RemoteConnection
+from omq.ipc.remote.unit import Connected
 
 PROMPT, BATCH = "prompt", "batch"
 
@@ -31,7 +29,7 @@ PROMPT, BATCH = "prompt", "batch"
 class RemoteReader:
     """See the module."""
 
-    def __init__(self, connection: RemoteConnection, queue: str, *, batch: int = 1,
+    def __init__(self, connection: Connected, queue: str, *, batch: int = 1,
                  ack: str = PROMPT, where: str = "") -> None:
         if ack not in (PROMPT, BATCH):
             raise arguments.wrong("ack", ack, f"it is {PROMPT!r} or {BATCH!r}")

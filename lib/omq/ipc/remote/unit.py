@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Protocol, Self
 
 from proton import Described, Message, symbol
 
@@ -23,20 +23,32 @@ from omq.base.errors import (
 )
 from omq.ipc import arguments
 from omq.ipc.outgoing import Outgoing
+from omq.ipc.remote.line import Line
 from omq.ipc.remote.links import ACCEPTED, TRANSACTIONAL, Giving, Taking, Told, refuse
 from omq.ipc.remote.message import RemoteMessage
 from omq.ipc.remote.translated import decoded, encoded
 
-if TYPE_CHECKING:
-    from omq.ipc.remote.connection import RemoteConnection
-
 _DECLARED = 0x33
+
+
+class Connected(Protocol):
+    """What a unit and a reader need of their connection."""
+
+    @property
+    def line(self) -> Line: ...
+
+    def transaction(self) -> Transaction: ...
+
+    def sent(self, queue: str, data: bytes, transaction: bytes = ...) -> Told: ...
+
+    def outgoing(self, queues: str | Sequence[str], body: bytes, outgoing: Outgoing | None,
+                 **more: Any) -> Outgoing: ...
 
 
 class Transaction:
     """One of the server's."""
 
-    def __init__(self, connection: RemoteConnection, coordinator: Giving) -> None:
+    def __init__(self, connection: Connected, coordinator: Giving) -> None:
         self._connection, self._line = connection, connection.line
         self._coordinator = coordinator
         told = self._asked(Described(symbol("amqp:declare:list"), [None]))
@@ -73,7 +85,7 @@ class Transaction:
 class RemoteUnit:
     """See the module."""
 
-    def __init__(self, connection: RemoteConnection) -> None:
+    def __init__(self, connection: Connected) -> None:
         self._connection, self._line = connection, connection.line
         self._transaction = connection.transaction()
         self._taken: list[tuple[Taking, RemoteMessage]] = []

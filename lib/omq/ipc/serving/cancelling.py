@@ -41,7 +41,7 @@ from omq.ipc.serving.sessions import Session
 
 if TYPE_CHECKING:
     from omq.ipc.serving.asked import Request
-    from omq.ipc.serving.server import RequestServer
+    from omq.ipc.serving.server_parts import ServerParts
 
 Question = dict[str, Any]
 _NOWHERE = "(any that you have a right to)"
@@ -52,7 +52,7 @@ _LOOKERS = ("browse", "get")
 class Cancelling:
     """See the module. `answer` notes a reply that waits for the commit."""
 
-    def __init__(self, server: RequestServer,
+    def __init__(self, server: ServerParts,
                  answer: Callable[[Session, int, int, int], None]) -> None:
         self._server, self._engine, self._answer = server, server.engine, answer
 

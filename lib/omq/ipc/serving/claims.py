@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Claims:
-    """See the module. `given`: as core.engine.limbo has it; `unit`: it had a unit of work open."""
+    """See the module. `given`: as core.engine.leases_resumed has it; `unit`: it had a unit of work
+    open."""
 
     given: tuple[int, int]
     unit: bool

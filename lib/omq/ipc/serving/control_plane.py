@@ -34,7 +34,7 @@ from omq.base.event_log import ERROR, REPORT, WARNING, EventLog
 from omq.base.rated_log import RatedLog
 from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
-from omq.core.engine.noted import read as read_note
+from omq.core.engine.reader_notes import read as read_note
 from omq.format.index import Counter
 from omq.format.wire import REQUEST_MARK, is_of, payload_bytes
 from omq.ipc.serving.bell import give_bell

@@ -17,14 +17,14 @@ from omq.format.wire import SETTLE, Settlement
 
 if TYPE_CHECKING:
     from omq.ipc.serving.asked import Request
-    from omq.ipc.serving.server import RequestServer
+    from omq.ipc.serving.server_parts import ServerParts
     from omq.ipc.serving.sessions import Session
 
 
 class MovingMany:
     """Called with a request. `answer` notes a reply that waits for the commit."""
 
-    def __init__(self, server: RequestServer,
+    def __init__(self, server: ServerParts,
                  answer: Callable[[Session, int, int, int], None]) -> None:
         self._server, self._answer = server, answer
 

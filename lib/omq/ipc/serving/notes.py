@@ -23,9 +23,9 @@ from typing import Final
 import sysv_ipc
 
 from omq.base.errors import SpoolFull
-from omq.core.engine import noted
+from omq.core.engine import reader_notes
 from omq.core.engine.engine import Engine
-from omq.core.engine.noted import Noted, OldNote
+from omq.core.engine.reader_notes import Noted, OldNote
 from omq.core.engine.settle import Verdict
 from omq.core.engine.waiting import FOREVER
 from omq.format.poolctrl import Answered
@@ -77,7 +77,7 @@ class Looks:
         return [verdict for verdict in verdicts if (verdict.qpool, verdict.lease) not in known]
 
     def _carry_out(self, session: Session) -> None:
-        found = noted.read(session.note)
+        found = reader_notes.read(session.note)
         if found is not None and found.verdicts:
             try:
                 self._engine.settle(session.party, found.verdicts, 0)
@@ -98,7 +98,7 @@ class LeftNote:
         return bool(self.segment.number_attached <= 1)
 
     def read(self) -> Noted | None:
-        return noted.read(self.view)
+        return reader_notes.read(self.view)
 
     def close(self) -> None:
         self.view.release()

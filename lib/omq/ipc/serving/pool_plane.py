@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from omq.base import names
+from omq.core.engine.disk_state import TEXT_MAX
 from omq.core.engine.engine import Engine
-from omq.core.engine.room import TEXT_MAX
 from omq.ipc.serving.sessions import Session, Sessions
 
 Question = dict[str, Any]

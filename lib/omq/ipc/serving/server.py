@@ -18,7 +18,7 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import CONTAINER, IDEL, POISON
-from omq.core.engine.wanted import cursor
+from omq.core.engine.waiters_by_id import cursor
 from omq.format.journal import FRAME
 from omq.format.message import DESCRIPTOR, PART
 from omq.format.wire import (

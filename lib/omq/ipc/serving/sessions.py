@@ -29,7 +29,7 @@ from omq.base.errors import BadRequest, NoAuthority, OmqError, QueueGone, TooMan
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import Party
 from omq.core.engine.waiting import Waiter
-from omq.core.redo.answers import fair_share
+from omq.core.redo.last_requests import fair_share
 from omq.format.poolctrl import Answered
 from omq.format.wire import ENDED, REPLY, REQUEST_MAGIC, halves
 from omq.ipc.errnos import Outcome, outcome

@@ -43,7 +43,7 @@ from omq.ipc.serving.sessions import Session
 
 if TYPE_CHECKING:
     from omq.ipc.serving.asked import Request
-    from omq.ipc.serving.server import RequestServer
+    from omq.ipc.serving.server_parts import ServerParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Staged:
 class UnitPlane:
     """See the module. `answer` notes a reply that waits for the commit."""
 
-    def __init__(self, server: RequestServer, most: UnitLimits,
+    def __init__(self, server: ServerParts, most: UnitLimits,
                  answer: Callable[[Session, int, int, int], None]) -> None:
         self._server, self._limits, self._answer = server, most, answer
         self._staged: dict[int, Staged] = {}  # by client

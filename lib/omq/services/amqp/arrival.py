@@ -21,7 +21,7 @@ from typing import BinaryIO, Final
 
 from omq.ipc.outgoing import Outgoing
 from omq.services.amqp import sections, translation
-from omq.services.amqp.room import Room
+from omq.services.amqp.link_share import Room
 from omq.services.amqp.translation import Terms
 from omq.services.amqp.untranslatable import Untranslatable
 

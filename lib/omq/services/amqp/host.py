@@ -28,10 +28,10 @@ from omq.services.amqp import two_phases
 from omq.services.amqp.browser import Browser
 from omq.services.amqp.company import Company
 from omq.services.amqp.hands import Hands
+from omq.services.amqp.link_share import Room
 from omq.services.amqp.memory import Memory
 from omq.services.amqp.policy import Policy
 from omq.services.amqp.putter import Fate, Told
-from omq.services.amqp.room import Room
 from omq.services.amqp.taker import Taker
 from omq.services.channel.receiver import ChannelLink
 from omq.services.network.accounts import Account

@@ -29,9 +29,9 @@ from omq.format.amqp_performatives import TRANSACTIONAL
 from omq.ipc.ending_together import New
 from omq.services.amqp import translation
 from omq.services.amqp.addresses import INTERNAL, Address, condition
-from omq.services.amqp.answers import Answers
 from omq.services.amqp.arrival import PIECES_BYTES, Arrival, Arrived
 from omq.services.amqp.memory import OVERHEAD_BYTES
+from omq.services.amqp.put_outcomes import Answers
 from omq.services.amqp.putter import Fate, Told
 from omq.services.amqp.targets import destination, own_target, target
 from omq.services.amqp.untranslatable import Untranslatable

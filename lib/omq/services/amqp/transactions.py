@@ -23,8 +23,8 @@ from omq.amqp.delivery import Incoming, Outgoing
 from omq.amqp.states import fields_of
 from omq.format.amqp_types import Malformed
 from omq.services.amqp.arrival import Arrived
+from omq.services.amqp.link_share import Room
 from omq.services.amqp.outcomes import Say
-from omq.services.amqp.room import Room
 from omq.services.amqp.taker import Given
 from omq.services.amqp.untranslatable import Untranslatable
 

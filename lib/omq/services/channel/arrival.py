@@ -38,11 +38,11 @@ from omq.ipc.client import Client
 from omq.ipc.outgoing import Outgoing
 from omq.ipc.unit import Unit
 from omq.services.channel import records
+from omq.services.channel.destinations import Terms, Ways
 from omq.services.channel.names import DEAD, FROM_MANAGER, FROM_QUEUE, HOPS
 from omq.services.channel.parcel import Parcel
 from omq.services.channel.protocol import OutOfStep
 from omq.services.channel.records import Record
-from omq.services.channel.ways import Terms, Ways
 
 _PASSES: Final = (QueueFull, PutInhibited)
 _AWAY: Final = (IndexFull, SpoolFull, ShuttingDown, ManagerUnavailable, ManagerHung, TimedOut,

@@ -1,7 +1,7 @@
 """channel.sender: what transmission queues hold goes to other instances; a daemon of its own.
 
 The protocol's engine is Qpid Proton (the extra omq[amqp], ADR 0074); it is imported when the daemon
-runs, so that neither a parser made for a page nor the nursery needs it. `service` has the rest.
+runs, so that neither a parser made for a page nor the fork server needs it. `service` has the rest.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ from proton import (
 
 from omq.base.errors import ChannelBroken, ChannelOutOfStep, ChannelRefused
 from omq.services.channel.definition import Channel
-from omq.services.channel.ends import broken, ended, refused
 from omq.services.channel.greeting import Greeting, Hello, answered
+from omq.services.channel.line_errors import broken, ended, refused
 from omq.services.channel.security import Credentials
 from omq.services.network.tls import secure
 

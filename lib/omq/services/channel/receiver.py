@@ -11,11 +11,17 @@ waited for, the rest of it is forgotten, then the record is read. So its answer 
 Invariants: 1. one link of a channel puts at a time; 2. what is not accepted is on no queue, or its
 number is in the record; 3. what strangers can make it hold is bounded: by the batch, by
 PIPELINE_MAX of them, by the memory of their user.
+
+What a link of a channel asks for at its attach, and what it is answered (receiving side).
+
+Errors: BadEntry: what it says of itself makes no sense.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from omq.amqp.states import ACCEPTED_STATE
@@ -23,17 +29,78 @@ from omq.base import events, fault
 from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
 from omq.base.names import escape
-from omq.services.channel import arrival
+from omq.base.settings import Settings
+from omq.ipc.client import Client
+from omq.services.channel import arrival, records
 from omq.services.channel.arrival import Later
-from omq.services.channel.entry import BadEntry, entry
-from omq.services.channel.greeting import OUT_OF_STEP
+from omq.services.channel.destinations import Terms
+from omq.services.channel.greeting import (
+    BATCH_BYTES,
+    BATCH_MAX,
+    BUNDLES,
+    CHANNEL,
+    LAST,
+    MANAGER,
+    MARK,
+    OUT_OF_STEP,
+    PING,
+    RESET,
+    SPOOL,
+)
 from omq.services.channel.inbox import Inbox, Work
-from omq.services.channel.names import RECORDS
-from omq.services.channel.parcel import NotAParcel
+from omq.services.channel.names import RECORDS, Reset, own_name, reset_said
+from omq.services.channel.parcel import NotAParcel, is_name
 from omq.services.channel.protocol import OutOfStep
 from omq.services.channel.records import Record, RecordLost
-from omq.services.channel.ways import Terms
 from omq.storage.spool import open_spool
+
+
+class BadEntry(Exception):
+    """See the module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`record`: as one that is new; `ping`: it only asks; `order`: what its record is to say."""
+
+    record: Record
+    ping: bool
+    order: Reset | None
+
+    def found(self, native: Client, most: int) -> tuple[Record, bool]:
+        """What is known of it, and whether it was changed for it. RecordLost; those of a unit of
+        work."""
+        record = records.found(native, self.record, most, make=not self.ping)
+        if self.order is None or self.ping or record.reset == self.order.token:
+            return record, False
+        return records.reset(native, self.record, self.order), True
+
+    def answer(self, record: Record, settings: Settings, spool: str) -> dict[Any, Any]:
+        """Properties of the attach."""
+        done = {} if self.order is None or self.ping else {RESET: str(self.order)}
+        return {LAST: record.batch, MARK: record.mark, MANAGER: own_name(settings),
+                BATCH_MAX: settings.channel_batch_messages_max, BATCH_BYTES: _bytes(settings),
+                BUNDLES: True, SPOOL: spool, **done}
+
+
+def _bytes(settings: Settings) -> int:
+    """Of the bodies of a batch. Half of what a unit of work holds here: its last message and all
+    properties come on top."""
+    return min(settings.channel_batch_bytes_max, settings.unit_bytes_max,
+               settings.journal_file_bytes // 2) // 2
+
+
+def entry(said: Mapping[Any, Any], user: str) -> Entry:
+    """Of the properties of its attach. BadEntry."""
+    name, spool, manager, told = (str(said.get(key, "")) for key in (
+        CHANNEL, SPOOL, MANAGER, RESET))
+    if not is_name(name) or not is_name(manager) or len(spool) != 32:
+        raise BadEntry("a channel says its name, its spool and its manager")
+    order = reset_said(told)
+    if told and order is None:
+        raise BadEntry(f"{RESET} is a number and a token")
+    return Entry(Record(name, manager, spool, user), bool(said.get(PING)), order)
+
 
 PIPELINE_MAX: Final = 16
 _HEAD_BYTES: Final = 128 * 1024

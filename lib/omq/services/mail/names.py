@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from omq.services.channels.worker import PEER, RECIPIENTS, Report
+from omq.services.delivery.worker import PEER, RECIPIENTS, Report
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.smtp_address import domain_problem
 from omq.services.mail.smtp_reply import Verdict

@@ -29,7 +29,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.amounts import duration
-from omq.services.channels.worker import PEER, RECIPIENTS, Report
+from omq.services.delivery.worker import PEER, RECIPIENTS, Report
 from omq.services.mail.mail_message import one_line
 from omq.services.mail.smtp_reply import Result, Verdict
 

@@ -3,7 +3,7 @@
 Connections stay open from one mail to the next, to several peers, until nothing comes for
 `unix_connection_idle_s`. Whatever a peer or a network does, each recipient has a result.
 
-Results travel as rows of texts (omq.services.channels.packet): `row_of`, `result_of`.
+Results travel as rows of texts (omq.services.delivery.packet): `row_of`, `result_of`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from omq.base import events
 from omq.base.event_log import WARNING
-from omq.services.channels.worker import PEER, RECIPIENTS, Report
+from omq.services.delivery.worker import PEER, RECIPIENTS, Report
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import mail_log_of
 from omq.services.mail.routes import Peer, peer_named

@@ -16,25 +16,34 @@ transaction finish it, and are closed after it. What is left after `drain_timeou
 never had its 250, so its client sends again.
 
 Errors: PortInUse; ConfigError; ManagerUnavailable at the start only, later ones are replies.
+
+Tells the C library to give large pieces of memory back to the system when they are freed.
+
+glibc raises the size from which it maps a piece by itself up to 32 MiB, each time such a piece is
+freed (mallopt(3), M_MMAP_THRESHOLD): a daemon that has had a few large texts then keeps them in its
+heap for ever. A threshold that is set stays.
+
+No errors: a C library without mallopt goes its own way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import omq
 from omq.base import events, side_files
 from omq.base.config import load_settings
 from omq.base.errors import ConfigError, PortInUse
 from omq.base.event_log import ERROR, REPORT, WARNING
+from omq.base.limits import KIB
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.daemon.daemon import DaemonContext, run_daemon
-from omq.services.mail.large_memory import return_large_memory
 from omq.services.mail.mail_log import MailLog
 from omq.services.mail.smtp_commands import SmtpCommands
 from omq.services.mail.smtp_filter import Filter
@@ -50,6 +59,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from omq.base.settings import Settings
+
+_M_MMAP_THRESHOLD: Final = -3  # malloc.h
+_THRESHOLD_BYTES: Final = 256 * KIB
+
+
+def return_large_memory() -> None:
+    """For this process, from now on."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _THRESHOLD_BYTES)
+
 
 PORT_FILE = Listener.RELAY.value
 _CLOSE_S = 5.0  # behind the drain: to cut off what is left and say good-bye to the manager

@@ -19,6 +19,12 @@ Rules:
 
 Memory: what waits is bounded (omq.services.mail.smtp_input), texts by the count of all sessions.
 After a session nothing of it is held.
+
+How long a session waits for its client: one timer, looked at when it is due instead of being
+moved for each command.
+
+Times are the loop's. A whole command comes within `smtp_idle_timeout_s`; a text has that and what
+its bytes earn (`smtp_text_bytes_s_min`); all together `smtp_session_s_max`.
 """
 
 from __future__ import annotations
@@ -29,14 +35,53 @@ from typing import TYPE_CHECKING, Final
 
 from omq.services.mail.smtp_chunk import Chunk
 from omq.services.mail.smtp_input import Input
-from omq.services.mail.smtp_patience import Patience
 from omq.services.mail.smtp_text import Text
 from omq.services.network.source import source_of
 from omq.services.network.tls import accepted, secured
 
 if TYPE_CHECKING:
+    from omq.base.settings import Settings
     from omq.services.mail.smtp_commands import SmtpCommands
     from omq.services.mail.smtp_handler import Answer
+
+
+class Patience:
+    """`over` is called once the client has had its time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Callable[[], Settings],
+                 over: Callable[[], None]) -> None:
+        self._loop, self._settings, self._over = loop, settings, over
+        self._timer: asyncio.TimerHandle | None = None
+        self._ends = loop.time() + settings().smtp_session_s_max  # of the session
+        self._base = self._due = self._ends  # for the text, for what is next
+
+    def expect(self) -> None:
+        """From now on a whole command, or a text that moves, is waited for."""
+        self._base = self._due = self._loop.time() + self._settings().smtp_idle_timeout_s
+        self._watch()
+
+    def grant(self, received: int) -> None:
+        """So much of a text has come: it earns time."""
+        rate = self._settings().smtp_text_bytes_s_min
+        self._due = self._base + received / rate if rate else self._ends
+
+    def hold(self) -> None:
+        """No time-out: the server itself makes the client wait, or the session is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_at(min(self._due, self._ends), self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._loop.time() < min(self._due, self._ends):
+            self._watch()  # it has moved since the timer was set
+        else:
+            self._over()
+
 
 GOODBYE: Final = "421 4.3.2 the server shuts down"
 _OUT_OF_TIME: Final = "421 4.4.2 out of time"

@@ -8,7 +8,7 @@ sent, deferred, reported by itself. Where the copies would exceed `unix_split_by
 peers share a message; its ends are collected, and only a crash in between sends it again to those
 that had it.
 
-Which message goes when, by which process, is the scheduler's matter (omq.services.channels): a peer
+Which message goes when, by which process, is the scheduler's matter (omq.services.delivery): a peer
 that is slow, silent or dead holds up nobody else's mail.
 
 What becomes of a message, in one atomic operation after its peers were asked:
@@ -41,15 +41,16 @@ from omq import Outgoing
 from omq.base import clock, events, fault, names
 from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
-from omq.services.channels.dispatcher import Dispatcher
-from omq.services.channels.mlist import Mlist, Wait
-from omq.services.channels.service import ChannelService, Group, Plan
-from omq.services.channels.worker import Worker
+from omq.services.delivery.dispatcher import Dispatcher
+from omq.services.delivery.mlist import Mlist, Wait
+from omq.services.delivery.service import ChannelService, Group, Plan
+from omq.services.delivery.worker import Worker
 from omq.services.mail import mail_message as mail
 from omq.services.mail.channel_names import LMTP, NAMES, PIPE
 from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.mail_retry import Retry
 from omq.services.mail.names import NamesWorker, check_names
+from omq.services.mail.next_hop import LookUp, Way, Ways
 from omq.services.mail.peer_security import load_security
 from omq.services.mail.pipe_channel import PipeChannel
 from omq.services.mail.remote_ends import (
@@ -74,7 +75,6 @@ from omq.services.mail.smtp_channel import (
     result_of,
 )
 from omq.services.mail.smtp_reply import STATUS_WORDS, Result, Verdict
-from omq.services.mail.ways import LookUp, Way, Ways
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Message, Move
 

@@ -22,8 +22,8 @@ from omq.services.daemon.daemon import DaemonContext
 from omq.services.manager.back_pressure import PROGRESS_S, BackPressure, Lag, lag_limits
 from omq.services.manager.event_messages import EventMessages
 from omq.services.manager.parts import Parts
-from omq.storage import room
-from omq.storage.room import Free
+from omq.storage import disk_usage
+from omq.storage.disk_usage import Free
 
 _LAST, _CHECKPOINT = int(Counter.LAST_LSN), int(Counter.CHECKPOINT_LSN)
 
@@ -56,7 +56,7 @@ class DiskRoom:
         """New messages are taken or refused; each change is one event."""
         self._file = self._parts.writer.file_number
         self.due = now + self._context.settings.disk_check_interval_s * clock.NS_PER_S
-        self._free = room.free(self._context.paths, self._context.settings)
+        self._free = disk_usage.free(self._context.paths, self._context.settings)
         taken = not self._free.low or (self._hopes(now) and not self._free.half)
         self._parts.engine.books.space(0 if taken else self._free.lacking)
         if taken != self._taken:

@@ -9,11 +9,18 @@ The first disk error ends the process at once with the tombstone written: nobody
 answered, and the next start reads what is really on the disk.
 
     kill -9 at any instruction: what was acknowledged is in a synced block; the rest is thrown away
+
+How the manager stands among the processes of the host: first, and without pauses for garbage.
+
+What the manager took back from readers in a group, for the event log and as event messages:
+each says where the message is now.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import os
 import sys
 
@@ -21,8 +28,10 @@ from omq.base import clock, events, side_files
 from omq.base.config import load_authority, load_queues, load_settings
 from omq.base.defined_queue import load_common
 from omq.base.errors import DiskError, OmqError
-from omq.base.event_log import ERROR, FATAL, REPORT, WARNING
+from omq.base.event_log import ERROR, FATAL, REPORT, WARNING, EventLog
 from omq.base.fault import point
+from omq.base.names import POISON_NAME
+from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import FOREVER
 from omq.format.index import Counter
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
@@ -31,11 +40,36 @@ from omq.services.manager.disk_room import DiskRoom
 from omq.services.manager.doubts import doubts_text, say_old_doubts
 from omq.services.manager.event_messages import EventMessages
 from omq.services.manager.parts import Parts, build
-from omq.services.manager.precedence import take_precedence
 from omq.services.manager.queue_changes import say_changes
-from omq.services.manager.taken_back import say_taken_back
 from omq.services.manager.tombstone import write_tombstone
 from omq.services.manager.triggers import Triggers
+
+
+def say_taken_back(log: EventLog, engine: Engine, messages: EventMessages) -> None:
+    """Leases that ended, and what failed too often; both lists begin anew."""
+    for ended in engine.back.ended:
+        log.event(events.LEASE_ENDED, WARNING, queue=ended.queue, qpool_id=ended.qpool,
+                  pid_of_reader=ended.pid)
+    engine.back.ended.clear()
+    for poisoned in engine.poisoned:
+        event = (events.MESSAGE_POISONED if poisoned.to == POISON_NAME
+                 else events.MESSAGE_DEAD_LETTER)
+        log.event(event, ERROR, queue=poisoned.queue, to=poisoned.to, qpool_id=poisoned.qpool,
+                  reason=poisoned.reason, pid_of_reader=poisoned.pid)
+        messages.poisoned(poisoned.queue, poisoned.to, poisoned.qpool, poisoned.pid)
+    engine.poisoned.clear()
+
+
+def take_precedence(nice: int) -> None:
+    """Every client waits for this process: beside other work it may go first (manager_nice), if
+    it has the right; a drop-in's Nice= does the same. By itself it does not: it would push the
+    clients aside that are about to ask, and groups would be smaller (ADR 0017)."""
+    if nice < os.getpriority(os.PRIO_PROCESS, 0):
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
+    gc.collect()
+    gc.freeze()  # what is there now stays
+
 
 REQUESTS_PER_GROUP = 1024
 _LAST = int(Counter.LAST_LSN)
@@ -265,5 +299,3 @@ def main(argv: list[str] | None = None) -> int:
     """The daemon."""
     arguments = sys.argv[1:] if argv is None else argv
     return run_daemon("queue.manager", arguments, _body, service="qmgr", add_options=_add_options)
-
-

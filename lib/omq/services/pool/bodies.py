@@ -9,7 +9,7 @@ on the disk covers the LSN that was durable when it was first seen empty. Then n
 nor the pool, nor any frame that a recovery would redo names a body in it, and none ever will again:
 bodies are only put into the newest journal file and into the store file that is open here.
 
-Where the disk is short (storage.room) no journal file is kept for reading, and history goes
+Where the disk is short (storage.disk_usage) no journal file is kept for reading, and history goes
 (services.pool.history): a put is refused only when neither helps.
 
 Journal files go oldest first and never leave a gap: with both slots of poolctrl lost, everything
@@ -52,11 +52,11 @@ from omq.format.wire import MOVED
 from omq.services.pool.history import HistoryKeeper
 from omq.services.pool.live_index import LiveIndex, Look
 from omq.services.pool.whole_bodies import WholeBodies
-from omq.storage import durable, room, standby_holds
+from omq.storage import disk_usage, durable, standby_holds
+from omq.storage.disk_usage import Free
 from omq.storage.journal import file_name as journal_name
 from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.retire import retirable, retire
-from omq.storage.room import Free
 from omq.storage.store import StoreWriter, file_name, remove_store_file, store_numbers
 
 BATCH_BYTES: Final = 4 * MIB
@@ -111,7 +111,7 @@ class BodyKeeper:
         look = self.index.look(self.pause)
         if look is None:
             return
-        free = room.free(self.paths, self.settings)
+        free = disk_usage.free(self.paths, self.settings)
         self.short = free.short
         self._before, self.empty = self.empty, {}
         words = [*self._journal(look, checkpoint_lsn, journal), *self._stores(look, checkpoint_lsn)]

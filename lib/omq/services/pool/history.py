@@ -17,7 +17,7 @@ from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.storage import history
-from omq.storage.room import Free
+from omq.storage.disk_usage import Free
 
 NAME = "pool.writer"
 

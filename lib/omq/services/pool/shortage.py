@@ -1,4 +1,4 @@
-"""When the disk is short (storage.room): rounds of pool.writer at once, and what it tells the
+"""When the disk is short (storage.disk_usage): rounds of pool.writer at once, and what it tells the
 manager of them: that no room can be made, and what fills the spool.
 
 While a round gains something the next one follows in the next turn; when none does, the disk is
@@ -17,8 +17,8 @@ from omq.base import clock
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.services.pool.seams import Connection
-from omq.storage import room
-from omq.storage.room import Free
+from omq.storage import disk_usage
+from omq.storage.disk_usage import Free
 
 PAUSE_NS: Final = clock.NS_PER_S
 """Between rounds that gain nothing, and between two looks at what fills the spool."""
@@ -41,7 +41,7 @@ class Shortage:
 
     def look(self) -> bool:
         """One statvfs; True: a round is due now."""
-        before, self._free = self.short, room.free(self._paths, self._settings)
+        before, self._free = self.short, disk_usage.free(self._paths, self._settings)
         if not self.short:
             self._stuck, self._says = False, ""
         elif not before:
@@ -59,7 +59,7 @@ class Shortage:
         now = clock.monotonic_ns()
         if self.short and now >= self._says_ns:
             self._says_ns = now + PAUSE_NS
-            found = room.filled(self._paths)
+            found = disk_usage.filled(self._paths)
             bytes_lack = self._free is not None and self._free.wanted
             self._says = found.text if bytes_lack else found.files_text
         if (self._stuck, self._says) != self._told:

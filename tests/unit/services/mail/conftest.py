@@ -17,8 +17,8 @@ from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import load_services
 from omq.base.settings import Settings
-from omq.services.channels.mlist import Cause, Wait
-from omq.services.channels.service import Plan
+from omq.services.delivery.mlist import Cause, Wait
+from omq.services.delivery.service import Plan
 from omq.services.mail.unix_out import UnixOutService
 from omq.services.readers.service import Disposition, Service, ServiceContext
 

@@ -13,12 +13,12 @@ import pytest
 from omq.base.settings import Settings
 from omq.services.mail import smtp_line
 from omq.services.mail.names import NamesWorker
+from omq.services.mail.next_hop import Ways
 from omq.services.mail.pipe_channel import PipeChannel
 from omq.services.mail.routes import Peer, Pipe, Routes
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
 from omq.services.mail.smtp_line import Security
 from omq.services.mail.smtp_reply import Result, Verdict
-from omq.services.mail.ways import Ways
 from tests.unit.services.mail.name_server import NameServer
 from tests.unit.services.mail.stage_peer import Saying, StagePeer
 

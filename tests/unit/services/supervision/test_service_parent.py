@@ -17,7 +17,7 @@ import pytest
 from omq.base.errors import Exit
 from omq.base.settings import KEYS
 from omq.services.daemon.run_state import ServiceState, State, read_service
-from omq.services.supervise.notify_socket import Notice, NotifySocket
+from omq.services.supervise.child import Notice, NotifySocket
 from omq.storage.spool import create_spool
 
 BOUND_S = 120.0

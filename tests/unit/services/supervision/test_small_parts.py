@@ -28,9 +28,9 @@ from omq.services.daemon.run_state import (
     write_state,
 )
 from omq.services.daemon.signals import Signals, blocked
+from omq.services.supervise.child import NotifySocket
 from omq.services.supervise.control_client import ControlConnection
 from omq.services.supervise.daemon_plan import start_order, stop_stage
-from omq.services.supervise.notify_socket import NotifySocket
 from omq.storage.spool import lock
 
 

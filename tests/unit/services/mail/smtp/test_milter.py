@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from omq.services.mail.auth_results import without_ours
 from omq.services.mail.milter_packets import MilterWrong, reply
+from omq.services.mail.smtp_milters import without_ours
 from tests.unit.services.mail.smtp.conftest import Running
 from tests.unit.services.mail.smtp.milters import CONTINUE, TestMilter, header, packet
 from tests.waiting import until

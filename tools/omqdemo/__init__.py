@@ -1,5 +1,0 @@
-"""The demo behind `make run`: real mail through a whole omq instance, checked from outside.
-
-A tool, not a part of the library: it knows omq by its command line, its spool and the read-only
-view of its index, and judges only by what arrives in Maildirs and at the sink.
-"""
