@@ -28,7 +28,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "daemon": (),
         "readers": ("daemon",),
         "pool": ("daemon",),
-        "manager": ("daemon", "pool"),
+        "manager": ("daemon", "pool", "standby"),
         "delivery": ("daemon", "readers"),
         "network": ("daemon",),
         "mail": ("daemon", "readers", "delivery", "network"),
