@@ -34,9 +34,7 @@ class World:
     lines: list[socket.socket] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.writer = SimpleNamespace(durable_lsn=10)
-        self.engine = SimpleNamespace(mono_ns=S, core=SimpleNamespace(block=SimpleNamespace(
-            writer=self.writer)))
+        self.engine = SimpleNamespace(mono_ns=S, durable_lsn=10)
         patience = None if self.patience_s is None else self.patience_s * S
         self.held = HeldReplies(cast(Engine, self.engine), self.wanted, patience, self.changed)
         self.clients = 0
@@ -61,7 +59,7 @@ class World:
         """A commit up to there, and whose replies it has."""
         self.engine.mono_ns += ms * 1_000_000
         self.held.look()
-        self.writer.durable_lsn = lsn
+        self.engine.durable_lsn = lsn
         self.held.add(list(sessions))
 
     def heard(self, session: Session, member: str, synced: int) -> None:
