@@ -72,6 +72,9 @@ def test_a_run_and_an_audit_pass_no_rows_through_the_driver(
     assert {name for name, _ in passed} >= {"collect", "createDataFrame"}
     assert not [one for one in passed if one[1] > BOUND]
     assert not list((tmp_path / "tables" / BESIDE).iterdir()), "what the audit had beside it"
+    for path in (tmp_path / "tables" / "stays").rglob("*.parquet"):
+        numbers = pq.ParquetFile(path).read(["qpool"])["qpool"].to_pylist()
+        assert numbers == sorted(numbers), "Spark writes in the order in which Arrow does"
 
 
 def test_a_task_tells_some_findings_and_counts_the_rest(
